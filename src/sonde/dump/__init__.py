@@ -1,0 +1,1 @@
+"""The on-disk format: names, sinks, graph files and the reader."""

@@ -1,0 +1,311 @@
+"""All names of the on-disk format; ``docs/dump-format.md`` is the page for people.
+
+Pure text and paths: nothing here touches the disk. The names are those of MindSpore's CPU/GPU
+dump with the ``.{dtype}`` part of its O0/O1 dump.
+"""
+
+from __future__ import annotations
+
+import csv
+import io as text_io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from sonde.core.graph import LEAF_TYPES
+from sonde.core.keys import Io
+
+METADATA = ".dump_metadata"
+GRAPHS = "graphs"
+EXECUTION_ORDER = "execution_order"
+CONSTANTS = "constants"
+UNFINISHED = "unfinished"
+"""Holds the directories of steps whose graph is not known yet, in the place of a graph's id."""
+
+STATISTIC = "statistic.csv"
+MAPPING = "mapping.csv"
+OVERFLOW = "overflow.json"
+
+DEFAULT_FORMAT = "DefaultFormat"
+NAME_LIMIT_BYTES = 255
+
+STATISTIC_COLUMNS = (
+    "Op Type",
+    "Op Name",
+    "Task ID",
+    "Stream ID",
+    "Timestamp",
+    "IO",
+    "Slot",
+    "Data Size",
+    "Data Type",
+    "Shape",
+)
+STATISTIC_TITLES: dict[str, str] = {
+    "max": "Max Value",
+    "min": "Min Value",
+    "avg": "Avg Value",
+    "count": "Count",
+    "negative zero count": "Negative Zero Count",
+    "positive zero count": "Positive Zero Count",
+    "zero count": "Zero Count",
+    "nan count": "NaN Count",
+    "negative inf count": "Negative Inf Count",
+    "positive inf count": "Positive Inf Count",
+    "l2norm": "L2Norm Value",
+    "md5": "MD5",
+    "std": "Std Value",
+    "abs mean": "Abs Mean Value",
+    "finite max": "Finite Max Value",
+    "finite min": "Finite Min Value",
+    "xxh3": "XXH3",
+}
+"""Column title of each category of ``statistic.csv``; the last five are Sonde's own."""
+
+# What no file name may hold on one of the systems people copy dumps to.
+_UNSAFE = dict.fromkeys((*range(32), 127, *map(ord, '/\\:*?"<>|')), "_")
+_UNSAFE_AND_DOT = {**_UNSAFE, ord("."): "_"}
+_LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
+
+_NUMBER = "([0-9]{1,18})"
+_TENSOR_FILE = re.compile(
+    rf"([^.]+)\.(.+)\.{_NUMBER}\.{_NUMBER}\.{_NUMBER}\.(input|output)\.{_NUMBER}"
+    r"\.([^.]+)(?:\.([^.]+))?\.npy",
+    re.DOTALL,
+)
+_SHORT_NAME = re.compile(r"[0-9]{1,18}\.(?:npy|json)")
+_RANK = re.compile(r"rank_([0-9]{1,9})")
+_GRAPH_FILE = re.compile(r"ms_output_trace_code_graph_([0-9]{1,9})(?:_[0-9]+)?\.(ir|pb)")
+_ORDER_FILE = re.compile(r"ms_(global_)?execution_order_graph_([0-9]{1,9})\.csv")
+
+
+def escape(text: str, *, dots: bool = False) -> str:
+    """``text`` as part of a file name: ``/`` and unsafe characters become ``_``; not reversible."""
+    valid = text.encode("utf-8", "replace").decode()
+    return valid.translate(_UNSAFE_AND_DOT if dots else _UNSAFE) or "_"
+
+
+def escape_op(op_type: str, op_name: str) -> str:
+    """``{op_type}.{op_name}`` as file names begin; leaves lose their dots, as in MindSpore."""
+    return f"{escape(op_type, dots=True)}.{escape(op_name, dots=op_type in _LEAF_TYPE_NAMES)}"
+
+
+def name_parts(
+    op_type: str, op_name: str, io: Io, slot: int, format: str, dtype_label: str
+) -> tuple[str, str]:
+    """A tensor's file name before and after the timestamp, the one part that changes per step."""
+    return f"{escape_op(op_type, op_name)}.0.0.", _after_timestamp(io, slot, format, dtype_label)
+
+
+def _after_timestamp(io: Io, slot: int, format: str, dtype_label: str) -> str:
+    kind = f".{escape(dtype_label, dots=True)}" if dtype_label else ""
+    return f".{io}.{slot}.{escape(format, dots=True)}{kind}.npy"
+
+
+def tensor_file_name(
+    op_type: str,
+    op_name: str,
+    task: int,
+    stream: int,
+    timestamp: int,
+    io: Io,
+    slot: int,
+    format: str = DEFAULT_FORMAT,
+    dtype_label: str = "",
+) -> str:
+    """The full name of one tensor's file, of any length; without dtype part if the label is empty.
+
+    ``name_book.NameBook`` makes of it a name the file system takes.
+    """
+    return (
+        f"{escape_op(op_type, op_name)}.{task}.{stream}.{timestamp}"
+        f"{_after_timestamp(io, slot, format, dtype_label)}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFile:
+    """What the name of a tensor's file says; ``op_name`` is still escaped.
+
+    ``dtype_label`` is None in the naming of older MindSpore versions.
+    """
+
+    op_type: str
+    op_name: str
+    task: int
+    stream: int
+    timestamp: int
+    io: Io
+    slot: int
+    format: str
+    dtype_label: str | None
+
+    @property
+    def op(self) -> str:
+        """The part of the name that stands for the op, as ``escape_op`` writes it."""
+        return f"{self.op_type}.{self.op_name}"
+
+
+def parse_tensor_file_name(text: str) -> TensorFile | None:
+    """The inverse of ``tensor_file_name`` (up to escaping); None for any other name.
+
+    A partial file's name is never taken for a tensor's.
+    """
+    match = None if text.startswith(".") else _TENSOR_FILE.fullmatch(text)
+    if match is None:
+        return None
+    return TensorFile(
+        match[1],
+        match[2],
+        int(match[3]),
+        int(match[4]),
+        int(match[5]),
+        cast(Io, match[6]),
+        int(match[7]),
+        match[8],
+        match[9],
+    )
+
+
+def constant_file_name(data_id: int, timestamp: int, dtype_label: str) -> str:
+    return tensor_file_name(
+        "Parameter", f"data-{data_id}", 0, 0, timestamp, "output", 0, dtype_label=dtype_label
+    )
+
+
+def kernel_args_file_name(op_type: str, op_name: str) -> str:
+    """The full name of the file of an op's arguments; ``NameBook.shorten`` may be needed."""
+    return f"{escape_op(op_type, op_name)}.json"
+
+
+def partial_name(name: str) -> str:
+    """The name a file has while it is written; hidden, and no reader takes it for a whole file.
+
+    It keeps the end of a long name (time, io and slot), which tells one file from another.
+    """
+    return f".{name.encode()[-200:].decode('utf-8', 'ignore')}.partial"
+
+
+def is_partial(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".partial")
+
+
+def is_short_name(name: str) -> bool:
+    """True of ``<number>.npy`` and ``<number>.json``, whose real names stand in ``mapping.csv``."""
+    return _SHORT_NAME.fullmatch(name) is not None
+
+
+def statistic_header(categories: Iterable[str]) -> str:
+    """The first line of ``statistic.csv``, without line end."""
+    return ",".join((*STATISTIC_COLUMNS, *(STATISTIC_TITLES[name] for name in categories)))
+
+
+def statistic_row_parts(
+    op_type: str,
+    op_name: str,
+    io: Io,
+    slot: int,
+    nbytes: int,
+    dtype_label: str,
+    shape: tuple[int, ...],
+) -> tuple[str, str]:
+    """The fixed columns of a row before and after the timestamp; the op's name is in full.
+
+    ``head + timestamp + tail`` ends after the shape, without comma.
+    """
+    out = text_io.StringIO()
+    csv.writer(out, lineterminator="").writerow((op_type, op_name, 0, 0))
+    return (
+        out.getvalue() + ",",
+        f',{io},{slot},{nbytes},{dtype_label},"{shape_text(shape)}"',
+    )
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """``(4,1,28,28)``, ``(4)``, ``()``: as MindSpore writes shapes in ``statistic.csv``."""
+    return f"({','.join(map(str, shape))})"
+
+
+@dataclass(frozen=True, slots=True)
+class RankLayout:
+    """The paths below one ``rank_N``."""
+
+    root: Path
+
+    @property
+    def metadata(self) -> Path:
+        return self.root / METADATA
+
+    @property
+    def metadata_config(self) -> Path:
+        """What made the dump: device, versions."""
+        return self.metadata / "config.json"
+
+    @property
+    def metadata_dump_config(self) -> Path:
+        """The dump configuration as the user wrote it."""
+        return self.metadata / "data_dump.json"
+
+    @property
+    def graphs(self) -> Path:
+        return self.root / GRAPHS
+
+    @property
+    def execution_order(self) -> Path:
+        return self.root / EXECUTION_ORDER
+
+    def graph_ir(self, graph_id: int) -> Path:
+        return self.graphs / f"ms_output_trace_code_graph_{graph_id}.ir"
+
+    def graph_pb(self, graph_id: int) -> Path:
+        return self.graphs / f"ms_output_trace_code_graph_{graph_id}.pb"
+
+    def order_csv(self, graph_id: int) -> Path:
+        """The ops of a graph in execution order."""
+        return self.execution_order / f"ms_execution_order_graph_{graph_id}.csv"
+
+    def global_order_csv(self, graph_id: int) -> Path:
+        """The steps a graph ran in."""
+        return self.execution_order / f"ms_global_execution_order_graph_{graph_id}.csv"
+
+    def graph_dir(self, net: str, graph_id: int) -> Path:
+        return self.root / escape(net) / str(graph_id)
+
+    def step_dir(self, net: str, graph_id: int, step: int) -> Path:
+        return self.graph_dir(net, graph_id) / str(step)
+
+    def unfinished_step_dir(self, net: str, step: int) -> Path:
+        """Where a step may grow until its graph is known; renaming it to ``step_dir`` ends it."""
+        return self.root / escape(net) / UNFINISHED / str(step)
+
+    def constants_dir(self, net: str, graph_id: int) -> Path:
+        return self.graph_dir(net, graph_id) / CONSTANTS
+
+
+def rank_layout(dump: Path, rank: int) -> RankLayout:
+    """The paths of one rank of the dump at ``dump`` (the ``path`` of the configuration)."""
+    return RankLayout(dump / f"rank_{rank}")
+
+
+def parse_rank(name: str) -> int | None:
+    match = _RANK.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def parse_graph_file(name: str) -> tuple[int, Literal["ir", "pb"]] | None:
+    """Graph id and kind of a file in ``graphs/``."""
+    match = _GRAPH_FILE.fullmatch(name)
+    return None if match is None else (int(match[1]), cast(Literal["ir", "pb"], match[2]))
+
+
+def parse_order_file(name: str) -> tuple[int, Literal["nodes", "steps"]] | None:
+    """Graph id and contents of a file in ``execution_order/``."""
+    match = _ORDER_FILE.fullmatch(name)
+    return None if match is None else (int(match[2]), "steps" if match[1] else "nodes")
+
+
+def parse_id(name: str) -> int | None:
+    """The number of a directory named for a graph or a step."""
+    return int(name) if name.isascii() and name.isdigit() and len(name) <= 18 else None

@@ -1,0 +1,75 @@
+"""File names of one directory, and ``mapping.csv``, which explains those that are numbers."""
+
+from __future__ import annotations
+
+import csv
+import io as text_io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sonde.dump.layout import NAME_LIMIT_BYTES, is_short_name
+
+
+def mapping_line(short: str, full: str) -> str:
+    """One line of ``mapping.csv``, with its line end."""
+    out = text_io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow((short, full))
+    return out.getvalue().encode("utf-8", "replace").decode()
+
+
+def read_mapping(text: str) -> dict[str, str]:
+    """Short name to full name. A last line without line end was cut off by a kill: left out."""
+    whole = text[: text.rfind("\n") + 1]
+    names: dict[str, str] = {}
+    try:
+        for row in csv.reader(text_io.StringIO(whole, newline=""), strict=True):
+            if len(row) == 2:
+                names[row[0].strip()] = row[1].strip()
+    except csv.Error:
+        return names
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class FileName:
+    """A name a directory takes; ``mapping`` is the line ``mapping.csv`` needs *before* the file."""
+
+    name: str
+    mapping: str | None = None
+
+
+@dataclass(slots=True)
+class NameBook:
+    """Hands out the file names of one directory, so that no two ops are confused in it.
+
+    A name over 255 bytes becomes ``<number>.npy``; so does the file of an op whose name escapes to
+    the text of another op of the directory, and its mapping line keeps the slashes. ``taken`` are
+    the names that are there already. One book has one owner: it is not for two threads.
+    """
+
+    taken: Iterable[str] = ()
+    _owners: dict[str, str] = field(init=False, default_factory=dict)
+    _next: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        numbers = (int(name.partition(".")[0]) for name in self.taken if is_short_name(name))
+        self._next = max(numbers, default=-1) + 1
+
+    def tensor(self, op_name: str, head: str, timestamp: int, tail: str) -> FileName:
+        """The name of a tensor's file; ``head`` and ``tail`` are from ``layout.name_parts``."""
+        full = f"{head}{timestamp}{tail}"
+        if self._owners.setdefault(head, op_name) == op_name:
+            return self.shorten(full)
+        op_type = head.partition(".")[0]
+        return self._number(f"{op_type}.{op_name}.0.0.{timestamp}{tail}")
+
+    def shorten(self, full: str) -> FileName:
+        """``full`` itself, or a number for it if the file system would refuse it."""
+        if len(full.encode()) <= NAME_LIMIT_BYTES:
+            return FileName(full)
+        return self._number(full)
+
+    def _number(self, full: str) -> FileName:
+        short = f"{self._next}{full[full.rindex('.') :]}"
+        self._next += 1
+        return FileName(short, mapping_line(short, full))
