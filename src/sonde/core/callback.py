@@ -70,7 +70,7 @@ class RunContext:
         return self._arguments
 
     def request_stop(self) -> None:
-        """Ask the loop to end after the current step; the epoch's and the run's end hooks follow."""
+        """Ask the loop to end after the current step; the end hooks of epoch and run follow."""
         self._stop_requested = True
 
     def get_stop_requested(self) -> bool:

@@ -1,0 +1,315 @@
+"""MindSpore's ``.ckpt`` files as named numpy arrays, both ways, without MindSpore.
+
+A file is the protobuf message ``Checkpoint { repeated Value value = 1 }`` with
+``Value { tag = 1; tensor = 2 { dims = 1 (unpacked); tensor_type = 2; tensor_content = 3 } }``.
+What ``encode`` writes equals what MindSpore writes for the same values, byte for byte. A tensor
+over 512 MB is split over several values with one tag. Text is UTF-32 with the type ``str``. With
+``crc`` 17 bytes follow: ``crc_num`` and the CRC-32 of all before, ten bytes, big-endian.
+
+``decode`` trusts nothing: every length is checked against the bytes that are there, memory use is
+bounded by the size of the file, and whatever does not fit raises ``CheckpointError``.
+"""
+
+from __future__ import annotations
+
+import binascii
+import io
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde.core.errors import SondeError
+
+SLICE_BYTES = 512 * 1024 * 1024
+_CRC_MARK = b"crc_num"
+_CRC_TRAILER_BYTES = 17
+_ENCRYPTED_STARTS = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f")
+_BFLOAT16 = "BFloat16"
+_TEXT = "str"
+_NUMPY_TYPES = {
+    "Bool": "?",
+    "Int8": "<i1",
+    "Int16": "<i2",
+    "Int32": "<i4",
+    "Int64": "<i8",
+    "UInt8": "<u1",
+    "UInt16": "<u2",
+    "UInt32": "<u4",
+    "UInt64": "<u8",
+    "Float16": "<f2",
+    "Float32": "<f4",
+    "Float64": "<f8",
+}
+_LABELS = {np.dtype(code): label for label, code in _NUMPY_TYPES.items()}
+
+
+class CheckpointError(SondeError):
+    """A checkpoint that is missing, damaged, or holds what its format cannot."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BFloat16Array:
+    """bfloat16 values, which numpy lacks, as their 16 bits."""
+
+    bits: NDArray[np.uint16]
+
+    def float32(self) -> NDArray[np.float32]:
+        """The same values, exactly: bfloat16 is the upper half of float32."""
+        return (self.bits.astype(np.uint32) << 16).view(np.float32)
+
+
+CheckpointValue = NDArray[Any] | BFloat16Array | str
+
+
+def encode(
+    values: Mapping[str, CheckpointValue],
+    stream: BinaryIO,
+    *,
+    crc: bool = False,
+    slice_bytes: int = SLICE_BYTES,
+) -> None:
+    """Write ``values`` in their order; arrays are written from their own memory where contiguous.
+
+    Element types MindSpore's format has no name for (complex, float8) raise ``CheckpointError``.
+    """
+    checksum = 0
+    for tag, value in values.items():
+        label, dims, content = _content_of(tag, value)
+        for start in range(0, max(len(content), 1), slice_bytes):
+            part = content[start : start + slice_bytes]
+            head = _value_head(tag, label, dims, len(part))
+            stream.write(head)
+            stream.write(part)
+            if crc:
+                checksum = binascii.crc32(part, binascii.crc32(head, checksum))
+    if crc:
+        stream.write(_CRC_MARK + checksum.to_bytes(10, "big"))
+
+
+def encode_bytes(values: Mapping[str, CheckpointValue], *, crc: bool = False) -> bytes:
+    """``encode`` into memory."""
+    stream = io.BytesIO()
+    encode(values, stream, crc=crc)
+    return stream.getvalue()
+
+
+def decode(stream: BinaryIO, *, name: str = "checkpoint") -> dict[str, CheckpointValue]:
+    """All values of a seekable stream, in file order; arrays own their memory and are writable.
+
+    A checksum is verified when the file has one. ``name`` is what messages call the file.
+    """
+    values: dict[str, CheckpointValue] = {}
+    tag: str | None = None
+    label, dims, parts = "", (), []  # type: str, tuple[int, ...], list[memoryview]
+    for piece in _pieces(stream, name):
+        if piece.tag != tag:
+            if tag is not None:
+                values[tag] = _value_of(tag, label, dims, parts, name)
+            if piece.tag in values:
+                raise _damaged(name, f"{piece.tag!r} occurs twice")
+            tag, label, dims, parts = piece.tag, piece.label, piece.dims, []
+        elif (piece.label, piece.dims) != (label, dims):
+            raise _damaged(name, f"the parts of {tag!r} disagree about its type or shape")
+        parts.append(piece.content)
+    if tag is not None:
+        values[tag] = _value_of(tag, label, dims, parts, name)
+    return values
+
+
+def decode_bytes(data: bytes, *, name: str = "checkpoint") -> dict[str, CheckpointValue]:
+    """``decode`` from memory."""
+    return decode(io.BytesIO(data), name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    tag: str
+    label: str
+    dims: tuple[int, ...]
+    content: memoryview
+
+
+def _content_of(tag: str, value: CheckpointValue) -> tuple[str, tuple[int, ...], memoryview]:
+    if isinstance(value, str):
+        # MindSpore stores numpy.array(text), which keeps one empty character for "".
+        data = value.encode("utf-32-le", "surrogatepass") or b"\0\0\0\0"
+        return _TEXT, (0,), memoryview(data)
+    label = _BFLOAT16
+    array: NDArray[Any]
+    if isinstance(value, BFloat16Array):
+        array = value.bits
+    else:
+        array = value
+        found = _LABELS.get(array.dtype.newbyteorder("<"))
+        if found is None:
+            raise CheckpointError(
+                f"{tag}: a MindSpore checkpoint cannot hold {array.dtype}; "
+                "save as .safetensors or .pt instead",
+                slug="checkpoint-dtype",
+            )
+        label = found
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return label, array.shape, little.reshape(-1).view(np.uint8).data
+
+
+def _value_head(tag: str, label: str, dims: tuple[int, ...], content_bytes: int) -> bytes:
+    """All bytes of one value up to its content."""
+    name = tag.encode()
+    kind = label.encode()
+    tensor = b"".join(b"\x08" + _varint(dim) for dim in dims)
+    tensor += b"\x12" + _varint(len(kind)) + kind + b"\x1a" + _varint(content_bytes)
+    value = b"\x0a" + _varint(len(name)) + name
+    value += b"\x12" + _varint(len(tensor) + content_bytes) + tensor
+    return b"\x0a" + _varint(len(value) + content_bytes) + value
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _pieces(stream: BinaryIO, name: str) -> Iterator[_Piece]:
+    stream.seek(0, io.SEEK_END)
+    size = stream.tell()
+    stream.seek(0)
+    checksum = 0
+    while (position := stream.tell()) < size:
+        head = stream.read(min(11, size - position))
+        if position == 0 and head.startswith(_ENCRYPTED_STARTS):
+            raise CheckpointError(
+                f"{name} is encrypted; save it without enc_key to read it here",
+                slug="checkpoint-encrypted",
+            )
+        if size - position == _CRC_TRAILER_BYTES and head.startswith(_CRC_MARK):
+            stream.seek(position + len(_CRC_MARK))
+            stored = stream.read()
+            if checksum != (int(stored) if stored.isdigit() else int.from_bytes(stored, "big")):
+                raise _damaged(name, "its checksum does not fit its content")
+            return
+        if head[:1] != b"\x0a":
+            raise _damaged(name, f"no value begins at byte {position}")
+        length, start = _read_varint(memoryview(head), 1, name)
+        if length > size - position - start:
+            raise _damaged(name, f"it ends inside the value at byte {position}")
+        stream.seek(position)
+        whole = stream.read(start + length)
+        checksum = binascii.crc32(whole, checksum)
+        yield _parse_value(memoryview(whole)[start:], name)
+
+
+def _parse_value(data: memoryview, name: str) -> _Piece:
+    tag: str | None = None
+    tensor: memoryview | None = None
+    for field, value in _fields(data, name):
+        if field == 1 and isinstance(value, memoryview):
+            tag = _text(value, name)
+        elif field == 2 and isinstance(value, memoryview):
+            tensor = value
+        elif field == 3:
+            raise CheckpointError(
+                f"{name}: {tag or 'a value'} is a MapTensor (a hash table), which is not supported",
+                slug="checkpoint-map-tensor",
+            )
+    if tag is None or tensor is None:
+        raise _damaged(name, "a value has no name or no tensor")
+    dims: list[int] = []
+    label, content = "", memoryview(b"")
+    for field, value in _fields(tensor, name):
+        if field == 1:
+            dims.extend([value] if isinstance(value, int) else _packed(value, name))
+        elif field == 2 and isinstance(value, memoryview):
+            label = _text(value, name)
+        elif field == 3 and isinstance(value, memoryview):
+            content = value
+    return _Piece(tag, label, tuple(dims), content)
+
+
+def _fields(data: memoryview, name: str) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of one message; fixed-size fields, which the format has not, are skipped."""
+    position = 0
+    while position < len(data):
+        key, position = _read_varint(data, position, name)
+        field, wire = key >> 3, key & 7
+        if wire == 0:
+            number, position = _read_varint(data, position, name)
+            yield field, number
+            continue
+        if wire == 2:
+            length, position = _read_varint(data, position, name)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise _damaged(name, f"a field has the unknown wire type {wire}")
+        if length > len(data) - position:
+            raise _damaged(name, "a field is longer than the message around it")
+        if wire == 2:
+            yield field, data[position : position + length]
+        position += length
+
+
+def _read_varint(data: memoryview, position: int, name: str) -> tuple[int, int]:
+    number = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            raise _damaged(name, "it ends inside a number")
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return number, position
+    raise _damaged(name, "a number has more than ten bytes")
+
+
+def _packed(data: memoryview, name: str) -> Iterator[int]:
+    position = 0
+    while position < len(data):
+        number, position = _read_varint(data, position, name)
+        yield number
+
+
+def _text(data: memoryview, name: str) -> str:
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        raise _damaged(name, "a name is not UTF-8") from None
+
+
+def _value_of(
+    tag: str, label: str, dims: tuple[int, ...], parts: list[memoryview], name: str
+) -> CheckpointValue:
+    content = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+    if label == _TEXT:
+        try:
+            return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
+        except UnicodeDecodeError:
+            raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
+    code = "<u2" if label == _BFLOAT16 else _NUMPY_TYPES.get(label)
+    if code is None:
+        raise CheckpointError(
+            f"{name}: {tag!r} has the element type {label!r}, which is not known here",
+            slug="checkpoint-dtype",
+        )
+    dtype = np.dtype(code)
+    if dims == (0,) and len(content) == dtype.itemsize:
+        dims = ()  # how older versions write a scalar
+    if len(dims) > 32 or len(content) != math.prod(dims) * dtype.itemsize:
+        raise _damaged(name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}")
+    if label == "Bool":
+        flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
+        return flags
+    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(dims).copy()
+    return BFloat16Array(array) if label == _BFLOAT16 else array
+
+
+def _damaged(name: str, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"{name} is damaged or not a MindSpore checkpoint: {reason}", slug="checkpoint-damaged"
+    )
