@@ -1,0 +1,127 @@
+"""Metrics of language models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torchmetrics.text
+from torch import Tensor
+
+from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
+from sonde.train.metrics.gathered import GatheredMetric, Sums, in_float64, not_ready
+from sonde.train.metrics.inputs import as_tensor, class_labels, expect
+from sonde.train.validator import check_bool, check_positive_int, check_value_type, wrong_value
+
+SMALLEST_PROBABILITY = 1e-10
+LONGEST_N_GRAM = 4
+
+
+class Perplexity(GatheredMetric[Any]):
+    """How surprised the model is: the inverse geometric mean of the labels' probabilities.
+
+    ``update`` takes probabilities, used as they are and not below 1e-10, so the value is never
+    infinite. With ``from_logits`` it takes the network's raw scores, which torchmetrics turns into
+    probabilities first. Samples labelled ``ignore_label`` do not count. Computed in float64; NaN
+    goes through.
+    """
+
+    def __init__(self, ignore_label: int | None = None, *, from_logits: bool = False) -> None:
+        if ignore_label is not None:
+            check_value_type("ignore_label", ignore_label, [int], "Perplexity")
+        self.ignore_label = ignore_label
+        self.from_logits = check_bool(from_logits, "from_logits", "Perplexity")
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Take predictions ``(..., C)`` and labels ``(...)``."""
+        expect("Perplexity", inputs, "predictions", "labels")
+        preds = as_tensor("Perplexity", inputs[0]).cpu().double()
+        target = as_tensor("Perplexity", inputs[1]).cpu().reshape(-1)
+        if preds.ndim == 0 or target.numel() * preds.shape[-1] != preds.numel():
+            raise MetricInputError(
+                f"Perplexity: predictions {tuple(preds.shape)} need one label for each row of "
+                f"{preds.shape[-1] if preds.ndim else 0} classes, not {target.numel()} labels",
+                slug="metric-input",
+            )
+        preds = preds.reshape(-1, preds.shape[-1])
+        if self.ignore_label is not None:
+            counted = target != self.ignore_label
+            preds, target = preds[counted], target[counted]
+        target = class_labels("Perplexity", target, preds.shape[-1])
+        if target.numel() == 0:
+            return
+        if self.from_logits:
+            self._update_logits(preds, target)
+        else:
+            self._update_probabilities(preds, target)
+
+    def _update_logits(self, preds: Tensor, target: Tensor) -> None:
+        if self._state is None:
+            options: dict[str, Any] = {"sync_on_compute": False}
+            self._state = in_float64(torchmetrics.text.Perplexity(**options))
+        self._state.update(preds.unsqueeze(0), target.unsqueeze(0))
+
+    def _update_probabilities(self, preds: Tensor, target: Tensor) -> None:
+        if self._state is None:
+            self._state = Sums(2)
+        chosen = preds.gather(1, target.unsqueeze(1)).clamp(min=SMALLEST_PROBABILITY)
+        self._state.update(-chosen.log().sum(), target.numel())
+
+    def eval(self) -> MetricValue:
+        """The perplexity, at least 1 when the predictions are probabilities."""
+        state = self._merged()
+        if isinstance(state, Sums):
+            surprise, samples = state.compute().tolist()
+            return MetricValue(math.exp(surprise / samples))
+        return MetricValue(state.compute())
+
+
+class BleuScore(GatheredMetric[torchmetrics.text.BLEUScore]):
+    """How much of the candidates' n-grams the references share, with a penalty for brevity.
+
+    0 when a length of n-gram up to ``n_gram`` is nowhere shared. ``smooth`` adds one to the counts
+    of all lengths but the first.
+    """
+
+    def __init__(self, n_gram: int = 4, smooth: bool = False) -> None:
+        self.n_gram = check_positive_int(n_gram, "n_gram", "BleuScore")
+        if n_gram > LONGEST_N_GRAM:
+            raise wrong_value("n_gram", "BleuScore", "must be from 1 to 4", n_gram)
+        self.smooth = check_bool(smooth, "smooth", "BleuScore")
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Take candidates and, for each, its references: lists of words, or text to be split."""
+        expect("BleuScore", inputs, "candidates", "references")
+        candidates, references = inputs
+        if len(candidates) != len(references):
+            raise MetricInputError(
+                f"BleuScore: {len(candidates)} candidates need as many lists of references, "
+                f"not {len(references)}",
+                slug="metric-input",
+            )
+        if self._state is None:
+            state = torchmetrics.text.BLEUScore(
+                n_gram=self.n_gram, smooth=self.smooth, sync_on_compute=False
+            )
+            self._state = in_float64(state)
+        numbers: dict[Any, int] = {}
+        self._state.update(
+            [_spelled(text, numbers) for text in candidates],
+            [[_spelled(text, numbers) for text in choices] for choices in references],
+        )
+
+    def eval(self) -> MetricValue:
+        """The score, from 0 to 1."""
+        state = self._merged()
+        if not bool(state.preds_len):
+            raise not_ready("BleuScore")
+        return MetricValue(state.compute())
+
+
+def _spelled(text: str | Sequence[Any], numbers: dict[Any, int]) -> str:
+    """Words as numbers between blanks, as torchmetrics splits there and words may hold blanks."""
+    words = text.split() if isinstance(text, str) else text
+    return " ".join(str(numbers.setdefault(word, len(numbers))) for word in words)

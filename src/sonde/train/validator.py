@@ -1,0 +1,124 @@
+"""Checks of arguments, one function per kind: each returns the value or says what is wrong.
+
+They serve the built-in classes and users who write their own schedule or metric. A wrong type is
+both a ``SondeError`` and a ``TypeError``, a wrong value both a ``SondeError`` and a ``ValueError``.
+Numbers of numpy count as numbers of Python; a bool never counts as a number; NaN and Inf are
+refused by every check of a float.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from numbers import Integral, Real
+from typing import TypeVar
+
+from sonde.core.errors import SondeError
+
+T = TypeVar("T")
+
+
+class ArgumentTypeError(SondeError, TypeError):
+    """An argument of a type that cannot be used there."""
+
+
+class ArgumentValueError(SondeError, ValueError):
+    """An argument of the right type with a value that cannot be used there."""
+
+
+def check_positive_int(value: object, name: str, owner: str | None = None) -> int:
+    """An integer of at least 1."""
+    number = _integer(value, name, owner)
+    if number < 1:
+        raise wrong_value(name, owner, "must be an integer of at least 1", value)
+    return number
+
+
+def check_non_negative_int(value: object, name: str, owner: str | None = None) -> int:
+    """An integer of at least 0."""
+    number = _integer(value, name, owner)
+    if number < 0:
+        raise wrong_value(name, owner, "must be an integer of at least 0", value)
+    return number
+
+
+def check_positive_float(value: object, name: str, owner: str | None = None) -> float:
+    """A finite number greater than 0."""
+    number = _real(value, name, owner)
+    if not number > 0:
+        raise wrong_value(name, owner, "must be greater than 0", value)
+    return number
+
+
+def check_non_negative_float(value: object, name: str, owner: str | None = None) -> float:
+    """A finite number of at least 0."""
+    number = _real(value, name, owner)
+    if number < 0:
+        raise wrong_value(name, owner, "must be at least 0", value)
+    return number
+
+
+def check_is_float(value: object, name: str, owner: str | None = None) -> float:
+    """A finite float; an integer is refused, as ``1`` for a rate is usually a slip for ``1e-1``."""
+    if not isinstance(value, float):
+        raise wrong_type(name, owner, "must be a float", value)
+    return _real(value, name, owner)
+
+
+def check_bool(value: object, name: str, owner: str | None = None) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, owner, "must be True or False", value)
+    return value
+
+
+def check_value_type(
+    name: str, value: T, types: type | Sequence[type], owner: str | None = None
+) -> T:
+    """A value of one of ``types``; a bool passes as an int only where ``bool`` is named."""
+    allowed = (types,) if isinstance(types, type) else tuple(types)
+    if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+        names = " or ".join(kind.__name__ for kind in allowed)
+        raise wrong_type(name, owner, f"must be {names}", value)
+    return value
+
+
+def check_string(
+    value: object, choices: Collection[str], name: str, owner: str | None = None
+) -> str:
+    """One of the given words."""
+    if not isinstance(value, str):
+        raise wrong_type(name, owner, "must be a str", value)
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise wrong_value(name, owner, f"must be one of {listed}", value)
+    return value
+
+
+def wrong_type(name: str, owner: str | None, rule: str, value: object) -> ArgumentTypeError:
+    """The error for an argument of the wrong type."""
+    got = f"{value!r} ({type(value).__name__})" if len(repr(value)) <= 60 else type(value).__name__
+    return ArgumentTypeError(f"{_place(name, owner)} {rule}, not {got}", slug="argument-type")
+
+
+def wrong_value(name: str, owner: str | None, rule: str, value: object) -> ArgumentValueError:
+    """The error for an argument with a value out of its range."""
+    return ArgumentValueError(f"{_place(name, owner)} {rule}, not {value!r}", slug="argument-value")
+
+
+def _place(name: str, owner: str | None) -> str:
+    return f"{owner}: {name}" if owner else name
+
+
+def _integer(value: object, name: str, owner: str | None) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise wrong_type(name, owner, "must be an integer", value)
+    return int(value)
+
+
+def _real(value: object, name: str, owner: str | None) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise wrong_type(name, owner, "must be a number", value)
+    if not math.isfinite(value):
+        raise wrong_value(name, owner, "must be finite", value)
+    return float(value)
