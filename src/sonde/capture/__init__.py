@@ -1,0 +1,1 @@
+"""What is captured, when, and for whom."""

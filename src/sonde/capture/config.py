@@ -1,0 +1,190 @@
+"""The configuration of a dump: the documented JSON, translated once into a `CaptureConfig`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, cast
+
+from sonde.capture import config_fields as fields
+from sonde.capture.config_fields import DEFAULT_CATEGORIES, HASH_CATEGORIES, DebugMode, DumpMode
+from sonde.capture.destination import why_not_writable
+from sonde.capture.settings_file import Problems, read_settings
+from sonde.core.keys import Io
+from sonde.core.selection import Selection
+
+SavedData = Literal["tensor", "statistic", "full"]
+StatCalcMode = Literal["host", "device"]
+StatPrecision = Literal["high", "low"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureConfig:
+    """What to dump, where and how. A config that exists is valid.
+
+    - ``selection``: steps, ops (None unless ``dump_mode`` is "kernels"), inputs or outputs, ranks;
+    - ``path``: absolute; it was writable when the config was made and need not exist;
+    - ``text``: the JSON this was made from, or JSON that says the same;
+    - ``dump_mode``: "set_dump" leaves the choice of ops to ``sonde.set_dump``;
+    - ``initial_step``: the number of the first step;
+    - ``transpose_to_nchw``: channels-last tensors are saved in the order of their shape, else in
+      the order of memory;
+    - ``debug_mode``: "overflow" dumps only ops with non-finite values, at most
+      ``overflow_number`` of them (0: all); "exception" only the inputs of an op that raises;
+    - ``sample_num``: how many elements of a tensor are kept, if ``sample_mode``;
+    - ``memory_budget``: bytes an asynchronous dump may hold; None leaves it to the sink.
+    """
+
+    selection: Selection
+    path: Path
+    net_name: str
+    text: str
+    dump_mode: DumpMode = "all"
+    initial_step: int = 0
+    asynchronous: bool = True
+    transpose_to_nchw: bool = True
+    save_kernel_args: bool = False
+    saved_data: SavedData = "tensor"
+    statistic_categories: tuple[str, ...] = DEFAULT_CATEGORIES
+    debug_mode: DebugMode = "off"
+    overflow_number: int = 0
+    sample_mode: bool = False
+    sample_num: int = 100
+    stat_calc_mode: StatCalcMode = "host"
+    device_stat_precision_mode: StatPrecision = "high"
+    memory_budget: int | None = None
+
+    @property
+    def ios(self) -> frozenset[Io]:
+        return self.selection.ios
+
+    @property
+    def ranks(self) -> frozenset[int] | None:
+        """The ranks that dump; None means every one."""
+        return self.selection.ranks
+
+    @property
+    def saves_tensors(self) -> bool:
+        return self.saved_data != "statistic"
+
+    @property
+    def saves_statistics(self) -> bool:
+        return self.saved_data != "tensor"
+
+
+def load_config(
+    path: str | os.PathLike[str],
+    environ: Mapping[str, str],
+    *,
+    memory_budget: int | None = None,
+) -> CaptureConfig:
+    """The configuration in the JSON file ``path``; a `ConfigError` has all its problems at once.
+
+    ``environ`` gives the dump directory when the file names none. Nothing is created.
+    """
+    content, text = read_settings(Path(path))
+    problems = Problems(os.fspath(path))
+    common, sync, older = fields.split_sections(content, problems)
+    dump_mode = fields.dump_mode(common)
+    debug_mode = fields.debug_mode(common, older, problems)
+    initial_step = common.number("initial_iteration", 0, accepted="0 or a greater number")
+    saved_data = common.word("saved_data", "tensor", among=("tensor", "statistic", "full"))
+    calc_mode = sync.word("stat_calc_mode", "host", among=("host", "device"))
+    precision = sync.word("device_stat_precision_mode", "high", among=("high", "low"))
+    config = CaptureConfig(
+        selection=Selection(
+            steps=fields.steps(common, debug_mode, initial_step),
+            ops=fields.ops(common, dump_mode),
+            ios=fields.input_output(common),
+            ranks=fields.ranks(common),
+        ),
+        path=fields.directory(common, environ),
+        net_name=fields.net_name(common),
+        text=text,
+        dump_mode=dump_mode,
+        initial_step=initial_step,
+        asynchronous=fields.is_asynchronous(sync, older, problems),
+        transpose_to_nchw=sync.flag("trans_flag", True),
+        save_kernel_args=sync.flag("save_kernel_args", False),
+        saved_data=cast(SavedData, saved_data),
+        statistic_categories=fields.statistic_categories(common),
+        debug_mode=debug_mode,
+        overflow_number=common.number("overflow_number", 0, accepted="0 (all) or how many at most"),
+        sample_mode=sync.number("sample_mode", 0, accepted="0 or 1", among=(0, 1)) == 1,
+        sample_num=sync.number("sample_num", 100, accepted="1 or a greater number", minimum=1),
+        stat_calc_mode=cast(StatCalcMode, calc_mode),
+        device_stat_precision_mode=cast(StatPrecision, precision),
+        memory_budget=memory_budget,
+    )
+    _refuse_combinations(config, problems)
+    if not problems:  # a file that is refused for another reason leaves the disk alone
+        refuse_unwritable(config.path, "path", problems)
+    problems.raise_if_any()
+    return config
+
+
+def refuse_unwritable(path: Path, key: str, problems: Problems) -> None:
+    reason = why_not_writable(path)
+    if reason is not None:
+        problems.add(f"{key} {str(path)!r} cannot be written to: {reason}", slug="config-path")
+
+
+def _refuse_combinations(config: CaptureConfig, problems: Problems) -> None:
+    """What the document forbids, with its reason; what only hardware forbids there is allowed."""
+    debugging = config.debug_mode != "off"
+    overflow = config.debug_mode == "overflow"
+    hashes = [name for name in config.statistic_categories if name in HASH_CATEGORIES]
+    rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
+        (
+            debugging and config.dump_mode != "all",
+            ("op_debug_mode", "dump_mode"),
+            "dump_mode must be 0 with op_debug_mode 3 or 4, which choose the ops themselves",
+        ),
+        (
+            debugging and config.saves_statistics,
+            ("op_debug_mode", "saved_data"),
+            f'saved_data "{config.saved_data}" goes only with op_debug_mode 0; 3 and 4 save '
+            'tensors: write "tensor"',
+        ),
+        (
+            overflow and len(config.ios) != 2,
+            ("op_debug_mode", "input_output"),
+            "input_output must be 0 with op_debug_mode 3, which saves inputs and outputs",
+        ),
+        (
+            config.debug_mode == "exception" and config.ios != {"input"},
+            ("op_debug_mode", "input_output"),
+            "input_output must be 1 with op_debug_mode 4: an op that raised has only inputs",
+        ),
+        (
+            overflow and config.stat_calc_mode == "device",
+            ("op_debug_mode", "stat_calc_mode"),
+            'e2e_dump_settings.stat_calc_mode must be "host" with op_debug_mode 3',
+        ),
+        (
+            config.overflow_number > 0 and not overflow,
+            ("op_debug_mode", "overflow_number"),
+            "overflow_number has a meaning only with op_debug_mode 3; remove it",
+        ),
+        (
+            config.sample_mode and debugging,
+            ("op_debug_mode", "sample_mode"),
+            "e2e_dump_settings.sample_mode 1 goes only with op_debug_mode 0; write 0",
+        ),
+        (
+            config.save_kernel_args and config.asynchronous,
+            ("save_kernel_args", "enable"),
+            "e2e_dump_settings.save_kernel_args has an effect only when enable is true",
+        ),
+        (
+            config.stat_calc_mode == "device" and config.saves_statistics and bool(hashes),
+            ("stat_calc_mode", "saved_data", "statistic_category"),
+            f"statistic_category {', '.join(hashes)} cannot be computed with stat_calc_mode "
+            '"device"; write "host" or leave it out',
+        ),
+    )
+    for broken, keys, message in rules:
+        if broken and problems.none_with(*keys):
+            problems.add(message, slug="config-combination")

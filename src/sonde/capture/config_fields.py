@@ -1,0 +1,270 @@
+"""The fields of the documented dump configuration, each read, judged and translated.
+
+The words of the file (``iteration``, ``kernels``, ``common_dump_settings``) stop here and in
+``capture/config.py``. ``docs/config.md`` has a heading for every key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from sonde.capture.settings_file import Problems, Section, kind, nearest
+from sonde.core.errors import SondeError
+from sonde.core.keys import Io
+from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
+
+DumpMode = Literal["all", "kernels", "set_dump"]
+DebugMode = Literal["off", "overflow", "exception"]
+
+DEFAULT_CATEGORIES = ("max", "min", "l2norm")
+HASH_CATEGORIES = ("md5", "xxh3")
+STATISTIC_CATEGORIES = (
+    *DEFAULT_CATEGORIES,
+    *("avg", "std", "abs mean", "finite max", "finite min", "count", "zero count"),
+    *("negative zero count", "positive zero count"),
+    *("nan count", "negative inf count", "positive inf count"),
+    *HASH_CATEGORIES,
+)
+
+CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
+    "common_dump_settings": (
+        *("op_debug_mode", "dump_mode", "path", "net_name", "iteration", "saved_data"),
+        *("input_output", "kernels", "support_device", "statistic_category"),
+        *("overflow_number", "initial_iteration"),
+    ),
+    "e2e_dump_settings": (
+        *("enable", "trans_flag", "stat_calc_mode", "device_stat_precision_mode"),
+        *("sample_mode", "sample_num", "save_kernel_args"),
+    ),
+    "async_dump_settings": ("enable", "op_debug_mode"),
+}
+
+DUMP_MODES: Mapping[int, DumpMode] = {0: "all", 1: "kernels", 2: "set_dump"}
+DEBUG_MODES: Mapping[int, DebugMode] = {0: "off", 3: "overflow", 4: "exception"}
+INPUT_OUTPUT: Mapping[int, frozenset[Io]] = {
+    0: frozenset({"input", "output"}),
+    1: frozenset({"input"}),
+    2: frozenset({"output"}),
+}
+_RANKS = "a list of ranks such as [0, 1, 2, 3, 4, 5, 6, 7]"
+_STEPS = 'a text such as "0|5-8|100-120", or "all"'
+_KERNELS = 'a list of full op names, op types or "name-regex(...)"'
+_DIRECTORY_VARIABLES = ("SONDE_DIAGNOSTIC_DATA_PATH", "MS_DIAGNOSTIC_DATA_PATH")
+_NET_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_RESERVED_NET_NAMES = ("graphs", "execution_order")  # folders that stand beside the net's own
+
+
+def split_sections(content: dict[str, Any], problems: Problems) -> tuple[Section, Section, Section]:
+    """The common, synchronous and older asynchronous sections, empty where the file has none.
+
+    Unknown sections and keys are noted.
+    """
+    for name in content:
+        if name not in CONFIG_KEYS:
+            _refuse_unknown(name, CONFIG_KEYS, "", problems)
+    if "common_dump_settings" not in content:
+        problems.add("common_dump_settings is missing", slug="config-missing-key")
+        problems.raise_if_any()  # the keys missing with it would only drown the reason
+    sections = []
+    for name, keys in CONFIG_KEYS.items():
+        values = content.get(name, {})
+        if not isinstance(values, dict):
+            problems.add(f"{name} is {kind(values)}; accepted: an object", slug="config-type")
+            values = {}
+        for key in values:
+            if key not in keys:
+                _refuse_unknown(key, keys, f"{name}.", problems)
+        prefix = "" if name == "common_dump_settings" else f"{name}."
+        sections.append(Section(values, problems, prefix=prefix))
+    return sections[0], sections[1], sections[2]
+
+
+def _refuse_unknown(key: str, known: Iterable[str], prefix: str, problems: Problems) -> None:
+    home = next((name for name, keys in CONFIG_KEYS.items() if key in keys), None)
+    if home is not None:
+        hint = f"; it belongs in {home}"
+    else:
+        everything = (*CONFIG_KEYS, *(name for keys in CONFIG_KEYS.values() for name in keys))
+        hint = nearest(key, known) or nearest(key, everything)
+        hint = hint or f"; accepted: {', '.join(known)}"
+    problems.add(f"{prefix}{key} is not a known key{hint}", slug="config-unknown-key")
+
+
+def dump_mode(common: Section) -> DumpMode:
+    accepted = "0 (every op), 1 (the ops in kernels) or 2 (what sonde.set_dump marks)"
+    common.demand("dump_mode", accepted)
+    return DUMP_MODES[common.number("dump_mode", 0, accepted=accepted, among=DUMP_MODES)]
+
+
+def debug_mode(common: Section, older: Section, problems: Problems) -> DebugMode:
+    accepted = "0 (off), 3 (only ops that overflow) or 4 (only the op that raises)"
+    mode = DEBUG_MODES[common.number("op_debug_mode", 0, accepted=accepted, among=DEBUG_MODES)]
+    if "op_debug_mode" not in older:
+        return mode
+    accepted = "0 (off), or 1, 2 or 3 (only ops that overflow)"
+    number = older.number("op_debug_mode", 0, accepted=accepted, among=(0, 1, 2, 3))
+    older_mode: DebugMode = "overflow" if number else "off"
+    if "op_debug_mode" not in common:
+        return older_mode
+    if mode != older_mode and problems.none_with("op_debug_mode"):
+        older.refuse(
+            "op_debug_mode",
+            "contradicts op_debug_mode in common_dump_settings; keep only the latter",
+            slug="config-combination",
+        )
+    return mode
+
+
+def is_asynchronous(sync: Section, older: Section, problems: Problems) -> bool:
+    synchronous = sync.flag("enable", False)
+    if "enable" in older:
+        enabled = older.flag("enable", True)
+        if problems.none_with("enable") and enabled == synchronous:
+            older.refuse(
+                "enable",
+                "and e2e_dump_settings.enable are both true; keep the former for an asynchronous "
+                "dump, the latter for a synchronous one"
+                if enabled
+                else "is false and e2e_dump_settings.enable is not true, so nothing would be "
+                "dumped; set one of them to true",
+                slug="config-combination",
+            )
+    return not synchronous
+
+
+def input_output(common: Section) -> frozenset[Io]:
+    accepted = "0 (inputs and outputs), 1 (inputs) or 2 (outputs)"
+    common.demand("input_output", accepted)
+    return INPUT_OUTPUT[common.number("input_output", 0, accepted=accepted, among=INPUT_OUTPUT)]
+
+
+def ranks(common: Section) -> frozenset[int]:
+    common.demand("support_device", _RANKS)
+    numbers = common.numbers("support_device", [*range(8)], accepted=_RANKS)
+    if not numbers:
+        common.refuse("support_device", f"is empty; accepted: {_RANKS}", slug="config-value")
+    return numbers
+
+
+def steps(common: Section, mode: DebugMode, initial_step: int) -> StepSet:
+    if "iteration" not in common:
+        if mode != "exception":  # which step raises is not the user's choice
+            common.demand("iteration", _STEPS)
+        return ALL_STEPS
+    text = common.text("iteration", "all", accepted=_STEPS, number_too=True)
+    try:
+        found = parse_steps(text)
+    except SondeError as error:
+        common.refuse("iteration", error.message, slug="config-iteration")
+        return ALL_STEPS
+    if mode == "exception" and not found.every:
+        common.refuse(
+            "iteration",
+            f"'{found}' cannot be chosen with op_debug_mode 4, which waits for an exception in "
+            'any step; write "all"',
+            slug="config-combination",
+        )
+    elif found.last is not None and found.last < initial_step:
+        common.refuse(
+            "iteration",
+            f"'{found}' lies before initial_iteration {initial_step}: nothing would be dumped",
+            slug="config-iteration",
+        )
+    return found
+
+
+def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
+    """The patterns of ``kernels`` if the mode asks for them, else None; all are judged."""
+    common.demand("kernels", f"{_KERNELS}, or [] where dump_mode is not 1")
+    patterns = []
+    texts = common.texts("kernels", (), accepted=_KERNELS)
+    for index, text in enumerate(texts):
+        try:
+            patterns.append(parse_op(text))
+        except SondeError as error:
+            common.refuse("kernels", f"entry {index}: {error.message}", slug="config-kernels")
+    if mode != "kernels":
+        return None
+    if not texts and common.is_sound("kernels"):
+        common.refuse(
+            "kernels", f"is empty with dump_mode 1; write {_KERNELS}", slug="config-kernels"
+        )
+    return tuple(patterns)
+
+
+def parse_op(text: str) -> OpPattern:
+    if text.lstrip().startswith("name-regex") and not re.match(r"name-regex\(.*\)$", text.strip()):
+        raise SondeError(f"{text!r} is not of the form name-regex(...)", slug="op-pattern")
+    return OpPattern.parse(text)
+
+
+def statistic_categories(common: Section) -> tuple[str, ...]:
+    """In the order of the file, each once."""
+    names = common.texts(
+        "statistic_category",
+        DEFAULT_CATEGORIES,
+        accepted='a list such as ["max", "min", "l2norm"]',
+    )
+    for index, name in enumerate(names):
+        if name not in STATISTIC_CATEGORIES:
+            hint = nearest(name, STATISTIC_CATEGORIES)
+            hint = hint or f"; accepted: {', '.join(STATISTIC_CATEGORIES)}"
+            common.refuse(
+                "statistic_category",
+                f"entry {index}: {name!r} is not a statistic{hint}",
+                slug="config-statistic-category",
+            )
+    if not names:
+        common.refuse(
+            "statistic_category",
+            f"is empty; leave it out for {', '.join(DEFAULT_CATEGORIES)}",
+            slug="config-statistic-category",
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def directory(common: Section, environ: Mapping[str, str]) -> Path:
+    """Where the dump goes: ``path``, or the environment's directory when ``path`` is empty."""
+    text = common.text("path", "", accepted="an absolute path")
+    origin = ""
+    if not text:
+        variable = next((name for name in _DIRECTORY_VARIABLES if environ.get(name)), None)
+        if variable is not None:
+            origin = f" (from {variable})"
+            text = os.path.join(environ[variable], "debug_dump")
+    if not common.is_sound("path"):
+        return Path("/")
+    if not text:
+        common.refuse(
+            "path",
+            f"is empty; write an absolute path, or set {' or '.join(_DIRECTORY_VARIABLES)}",
+            slug="config-path",
+        )
+    elif not os.path.isabs(text):
+        absolute = os.path.abspath(os.path.expanduser(os.path.expandvars(text)))
+        common.refuse(
+            "path", f"{text!r}{origin} is not absolute; write {absolute!r}", slug="config-path"
+        )
+    return Path(os.path.normpath(text))
+
+
+def net_name(common: Section) -> str:
+    common.demand("net_name", 'a name for the network, such as "ResNet50"')
+    name = common.text("net_name", "Net", accepted='a text such as "ResNet50"')
+    reason = why_not_a_net_name(name)
+    if reason is not None:
+        common.refuse("net_name", f"{name!r} {reason}", slug="config-net-name")
+    return name
+
+
+def why_not_a_net_name(name: str) -> str | None:
+    """Why a net cannot be called this (its name is a folder of the dump), or None."""
+    if _NET_NAME.fullmatch(name) is None:
+        return "is not 1 to 200 letters, digits, '-' or '_'"
+    if name in _RESERVED_NET_NAMES:
+        return "is the name of another folder of a dump; choose another"
+    return None

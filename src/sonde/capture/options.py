@@ -1,0 +1,128 @@
+"""A dump asked for with command-line options instead of a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sonde.capture.config import CaptureConfig, refuse_unwritable
+from sonde.capture.config_fields import (
+    DEBUG_MODES,
+    DUMP_MODES,
+    INPUT_OUTPUT,
+    parse_op,
+    why_not_a_net_name,
+)
+from sonde.capture.settings_file import Problems
+from sonde.core.errors import SondeError, UsageError
+from sonde.core.selection import Selection, parse_steps
+
+SHORT_FORM_CATEGORIES = (
+    *("max", "min", "avg", "l2norm"),
+    *("nan count", "negative inf count", "positive inf count"),
+)
+SHORT_FORM_OVERFLOWS = 100
+"""Ops an overflow dump saves when no file says how many: once a NaN spreads, every op has one."""
+
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def config_from_options(
+    directory: str | os.PathLike[str],
+    environ: Mapping[str, str],
+    *,
+    steps: str = "all",
+    ops: Sequence[str] = (),
+    stats: bool = False,
+    overflow: bool = False,
+    net_name: str = "Net",
+    memory_budget: int | None = None,
+) -> CaptureConfig:
+    """The configuration that options ask for; a `ConfigError` names every option that is wrong.
+
+    ``directory`` may be relative. ``environ`` tells how many ranks there are.
+    """
+    problems = Problems("command line")
+    selection = Selection()
+    try:
+        selection = replace(selection, steps=parse_steps(steps))
+    except SondeError as error:
+        problems.add(f"--dump-steps {error.message}", slug="config-iteration")
+    patterns = []
+    for text in ops:
+        try:
+            patterns.append(parse_op(text))
+        except SondeError as error:
+            problems.add(f"--dump-ops {error.message}", slug="config-kernels")
+    reason = why_not_a_net_name(net_name)
+    if reason is not None:
+        problems.add(f"--net-name {net_name!r} {reason}", slug="config-net-name")
+    if overflow and (stats or ops):
+        other = "--stats" if stats else "--dump-ops"
+        problems.add(
+            f"--overflow cannot be combined with {other}: it finds the ops itself and saves their "
+            "tensors",
+            slug="config-combination",
+        )
+    if not os.fspath(directory):
+        problems.add("--dump-to is empty; write a directory", slug="config-path")
+    path = Path(os.path.abspath(directory))
+    if not problems:
+        refuse_unwritable(path, "--dump-to", problems)
+    problems.raise_if_any()
+    config = CaptureConfig(
+        selection=replace(selection, ops=tuple(patterns) if ops else None),
+        path=path,
+        net_name=net_name,
+        text="",
+        dump_mode="kernels" if ops else "all",
+        saved_data="statistic" if stats else "tensor",
+        statistic_categories=SHORT_FORM_CATEGORIES,
+        debug_mode="overflow" if overflow else "off",
+        overflow_number=SHORT_FORM_OVERFLOWS if overflow else 0,
+        memory_budget=memory_budget,
+    )
+    return replace(config, text=_as_json(config, _world_size(environ)))
+
+
+def parse_size(text: str) -> int:
+    """Bytes, from ``"512M"``, ``"1.5 GiB"`` or ``"4096"``; units are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if size < 1:
+        raise UsageError(f"{text!r} is not a size such as '512M' or '4G'", slug="size")
+    return size
+
+
+def _world_size(environ: Mapping[str, str]) -> int:
+    text = environ.get("WORLD_SIZE", "1")
+    return int(text) if text.isascii() and text.isdigit() else 1
+
+
+def _as_json(config: CaptureConfig, world_size: int) -> str:
+    """A file that asks for the same, so that a dump always says how it can be made again."""
+    common = {
+        "op_debug_mode": _number_of(DEBUG_MODES, config.debug_mode),
+        "dump_mode": _number_of(DUMP_MODES, config.dump_mode),
+        "path": str(config.path),
+        "net_name": config.net_name,
+        "iteration": str(config.selection.steps),
+        "saved_data": config.saved_data,
+        "input_output": _number_of(INPUT_OUTPUT, config.ios),
+        "kernels": [pattern.text for pattern in config.selection.ops or ()],
+        "support_device": list(range(max(8, world_size))),
+        "statistic_category": list(config.statistic_categories),
+        "overflow_number": config.overflow_number,
+    }
+    sync = {"enable": not config.asynchronous, "trans_flag": config.transpose_to_nchw}
+    content = {"common_dump_settings": common, "e2e_dump_settings": sync}
+    return json.dumps(content, indent=4, ensure_ascii=False)
+
+
+def _number_of(numbers: Mapping[int, object], meaning: object) -> int:
+    return next(number for number, value in numbers.items() if value == meaning)
