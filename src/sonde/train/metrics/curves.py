@@ -130,7 +130,7 @@ def auc(x: Any, y: Any, reorder: bool = False) -> MetricValue:
             f"auc takes two numpy arrays, not {type(x).__name__} and {type(y).__name__}",
             slug="metric-input",
         )
-    x, y = (np.asarray(side, dtype=np.float64).reshape(-1) for side in (x, y))
+    x, y = (np.array(side, dtype=np.float64).reshape(-1) for side in (x, y))
     if x.size != y.size or x.size < 2:
         raise MetricInputError(
             f"auc takes two arrays of one length of at least 2, not {x.size} and {y.size}",

@@ -80,8 +80,9 @@ class GatheredMetric(Metric, Generic[State]):
         if not states:
             raise not_ready(type(self).__name__)
         self._check_agreement(states)
-        merged: State = copy.deepcopy(states[0])
-        for state in states[1:]:
+        merged: State = copy.deepcopy(states[-1])
+        # torchmetrics puts what it merges in before what it has, so rows end up in rank order.
+        for state in reversed(states[:-1]):
             merged.merge_state(state)
         return merged
 

@@ -26,7 +26,8 @@ def as_tensor(owner: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.detach()
     if isinstance(value, (list, tuple, np.ndarray, np.generic)):
-        return torch.as_tensor(np.asarray(value))
+        # A copy: torch takes no array read backwards, and warns of one it may not write.
+        return torch.from_numpy(np.array(value))
     raise MetricInputTypeError(
         f"{owner}.update takes tensors, lists and numpy arrays, not {type(value).__name__}",
         slug="metric-input",

@@ -78,7 +78,13 @@ class Perplexity(GatheredMetric[Any]):
         return MetricValue(state.compute())
 
 
-class BleuScore(GatheredMetric[torchmetrics.text.BLEUScore]):
+class _MergingBleu(torchmetrics.text.BLEUScore):
+    """torchmetrics' BLEU; all it keeps are sums, so two of them merge by adding."""
+
+    full_state_update = False
+
+
+class BleuScore(GatheredMetric[_MergingBleu]):
     """How much of the candidates' n-grams the references share, with a penalty for brevity.
 
     0 when a length of n-gram up to ``n_gram`` is nowhere shared. ``smooth`` adds one to the counts
@@ -103,10 +109,9 @@ class BleuScore(GatheredMetric[torchmetrics.text.BLEUScore]):
                 slug="metric-input",
             )
         if self._state is None:
-            state = torchmetrics.text.BLEUScore(
-                n_gram=self.n_gram, smooth=self.smooth, sync_on_compute=False
+            self._state = in_float64(
+                _MergingBleu(n_gram=self.n_gram, smooth=self.smooth, sync_on_compute=False)
             )
-            self._state = in_float64(state)
         numbers: dict[Any, int] = {}
         self._state.update(
             [_spelled(text, numbers) for text in candidates],
