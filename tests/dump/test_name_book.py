@@ -53,6 +53,13 @@ def test_two_ops_that_escape_to_one_text_are_told_apart_by_the_mapping() -> None
     assert second_line == "0.npy,mm.Default/a_b.0.0.2.output.0.DefaultFormat.Float32.npy\n"
 
 
+def test_odd_names_survive_the_mapping() -> None:
+    book = NameBook()
+    _assign(book, "mm", 'a/"b,\rc\n')
+    name, line = _assign(book, "mm", 'a_"b,\rc\n')
+    assert read_mapping(line)[name].startswith('mm.a_"b,\rc\n.0.0.1.')
+
+
 def test_long_kernel_argument_files_keep_their_ending() -> None:
     given_name = NameBook().shorten("mm." + "a" * 300 + ".json")
     assert given_name.name == "0.json"

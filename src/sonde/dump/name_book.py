@@ -13,7 +13,9 @@ from sonde.dump.layout import NAME_LIMIT_BYTES, is_short_name
 def mapping_line(short: str, full: str) -> str:
     """One line of ``mapping.csv``, with its line end."""
     out = text_io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow((short, full))
+    # Python does not quote a lone carriage return by itself, and reads it as a line end.
+    quoting = csv.QUOTE_ALL if "\r" in full else csv.QUOTE_MINIMAL
+    csv.writer(out, lineterminator="\n", quoting=quoting).writerow((short, full))
     return out.getvalue().encode("utf-8", "replace").decode()
 
 

@@ -1,0 +1,231 @@
+"""The bytes of a ``.pb`` graph file to what it holds, before names are resolved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sonde.core.graph import Source, TensorSpec
+from sonde.dump import anf_schema as schema
+from sonde.dump.anf_schema import KINDS, PHASES, Extra, GraphProto, Input, NamedValue, Node
+from sonde.dump.anf_schema import Parameter as ParameterProto
+from sonde.dump.anf_values import decode_specs, value_index, value_spec, value_text
+from sonde.dump.protowire import Field, Message, WireError
+
+MAX_ITEMS = 4_000_000
+"""Nodes, inputs, attributes, outputs and sources of one file; keeps memory within ~1 GB."""
+
+
+@dataclass(slots=True)
+class RawInput:
+    """One ``InputProto``; ``producer`` is a position, in files by Sonde."""
+
+    name: str = ""
+    producer: int | None = None
+    producer_name: str | None = None
+    slot: int = 0
+    spec: TensorSpec | None = None
+
+
+@dataclass(slots=True)
+class RawNode:
+    """A ``NodeProto``, ``ParameterProto`` or ``NamedValueProto``; ``key`` is what inputs refer to.
+
+    ``position`` is None in files by MindSpore; ``index`` is the whole number a constant is.
+    """
+
+    at: int
+    kind: int
+    key: str = ""
+    name: str = ""
+    type: str = ""
+    scope: str = ""
+    phase: int = 0
+    position: int | None = None
+    index: int | None = None
+    inputs: list[RawInput] = field(default_factory=list)
+    outputs: tuple[TensorSpec, ...] = ()
+    attributes: list[tuple[str, str]] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    source_address: str = ""
+
+
+@dataclass(slots=True)
+class RawGraph:
+    """A ``GraphProto``; ``id`` is None in files by MindSpore."""
+
+    id: int | None = None
+    name: str = ""
+    nodes: list[RawNode] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+
+
+def decode_raw(data: bytes) -> RawGraph:
+    """The graph of a ``ModelProto``; WireError, with the place, if it is not one."""
+    graph: RawGraph | None = None
+    for item in Message(data, 0, len(data)).fields():
+        if item.number == schema.Model.GRAPH:
+            graph = _Decoder().graph(item.as_message())
+    if graph is None:
+        raise WireError("there is no graph", 0)
+    return graph
+
+
+@dataclass(slots=True)
+class _Decoder:
+    items: int = 0
+
+    def _count(self, item: Field, number: int = 1) -> None:
+        self.items += number
+        if self.items > MAX_ITEMS:
+            raise WireError(f"the graph has more than {MAX_ITEMS} items", item.stop)
+
+    def graph(self, message: Message) -> RawGraph:
+        graph = RawGraph()
+        for item in message.fields():
+            if item.number == GraphProto.NODE:
+                graph.nodes.append(self._node(item))
+            elif item.number == GraphProto.PARAMETER:
+                graph.nodes.append(self._parameter(item))
+            elif item.number == GraphProto.CONSTANT:
+                graph.nodes.append(self._constant(item))
+            elif item.number == GraphProto.NAME:
+                graph.name = item.as_text()
+            elif item.number == GraphProto.ID:
+                graph.id = item.as_int()
+            elif item.number == GraphProto.SOURCE:
+                self._count(item)
+                graph.sources.append(_source(item.as_message()))
+        return graph
+
+    def _node(self, parent: Field) -> RawNode:
+        self._count(parent)
+        node = RawNode(parent.value, KINDS.index("op"))
+        for item in parent.as_message().fields():
+            if item.number == Node.INPUT:
+                self._input(node, item)
+            elif item.number == Node.NAME:
+                node.key = item.as_text()
+            elif item.number == Node.OP_TYPE:
+                node.type = item.as_text()
+            elif item.number == Node.SCOPE:
+                node.scope = item.as_text()
+            elif item.number == Node.ATTRIBUTE:
+                self._attribute(node, item)
+            elif item.number == Node.OUTPUT_TYPE:
+                self._outputs(node, item)
+            elif item.number == Node.FULL_NAME:
+                node.name = item.as_text()
+            elif item.number == Node.SOURCE_ADDRESS:
+                node.source_address = item.as_text()
+            else:
+                self._extra(node, item)
+        return _named(node)
+
+    def _parameter(self, parent: Field) -> RawNode:
+        self._count(parent)
+        node = RawNode(parent.value, KINDS.index("parameter"))
+        for item in parent.as_message().fields():
+            if item.number == ParameterProto.NAME:
+                node.key = node.name = item.as_text()
+            elif item.number == ParameterProto.TYPE:
+                self._outputs(node, item)
+            else:
+                self._extra(node, item)
+        return _named(node)
+
+    def _constant(self, parent: Field) -> RawNode:
+        self._count(parent)
+        node = RawNode(parent.value, KINDS.index("constant"))
+        for item in parent.as_message().fields():
+            if item.number == NamedValue.KEY:
+                node.key = item.as_text()
+            elif item.number == NamedValue.FULL_NAME:
+                node.name = item.as_text()
+            elif item.number == NamedValue.VALUE:
+                value = item.as_message()
+                node.attributes.append(("value", value_text(value)))
+                node.outputs, node.index = value_spec(value), value_index(value)
+            else:
+                self._extra(node, item)
+        return _named(node)
+
+    def _extra(self, node: RawNode, item: Field) -> None:
+        if item.number == Extra.POSITION:
+            node.position = item.as_uint()
+        elif item.number == Extra.PHASE:
+            node.phase = _choice(item, len(PHASES))
+        elif item.number == Extra.KIND:
+            node.kind = _choice(item, len(KINDS))
+        elif item.number == Extra.SOURCES:
+            indices = item.as_uints()
+            self._count(item, len(indices))
+            node.sources.extend(indices)
+        elif item.number == Extra.OP_TYPE:
+            node.type = item.as_text()
+        elif item.number == Extra.SCOPE:
+            node.scope = item.as_text()
+        elif item.number == Extra.ATTRIBUTE:
+            self._attribute(node, item)
+        elif item.number == Extra.INPUT:
+            self._input(node, item)
+        elif item.number == Extra.OUTPUT_TYPE:
+            self._outputs(node, item)
+
+    def _outputs(self, node: RawNode, item: Field) -> None:
+        node.outputs = decode_specs(item.as_message())
+        self._count(item, len(node.outputs))
+
+    def _attribute(self, node: RawNode, parent: Field) -> None:
+        self._count(parent)
+        name = text = ""
+        for item in parent.as_message().fields():
+            if item.number == schema.Attribute.NAME:
+                name = item.as_text()
+            elif item.number == schema.Attribute.VALUE:
+                text = value_text(item.as_message())
+        node.attributes.append((name, text))
+
+    def _input(self, node: RawNode, parent: Field) -> None:
+        self._count(parent)
+        found = RawInput()
+        for item in parent.as_message().fields():
+            if item.number == Input.NAME:
+                found.name = item.as_text()
+            elif item.number == Input.PRODUCER:
+                found.producer = item.as_uint() - 1
+            elif item.number == Input.PRODUCER_NAME:
+                found.producer_name = item.as_text()
+            elif item.number == Input.SLOT:
+                found.slot = item.as_int()
+            elif item.number == Input.SPEC:
+                specs = decode_specs(item.as_message())
+                found.spec = specs[0] if specs else None
+        node.inputs.append(found)
+
+
+def _named(node: RawNode) -> RawNode:
+    node.name = node.name or node.key
+    if not node.name:
+        raise WireError("a node has no name", node.at)
+    return node
+
+
+def _choice(item: Field, count: int) -> int:
+    if item.as_uint() >= count:
+        raise WireError(f"field {item.number} is {item.value}, not below {count}", item.stop)
+    return item.value
+
+
+def _source(message: Message) -> Source:
+    file = function = code = ""
+    line = 0
+    for item in message.fields():
+        if item.number == schema.Source.FILE:
+            file = item.as_text()
+        elif item.number == schema.Source.LINE:
+            line = item.as_int()
+        elif item.number == schema.Source.FUNCTION:
+            function = item.as_text()
+        elif item.number == schema.Source.CODE:
+            code = item.as_text()
+    return Source(file, line, function, code)

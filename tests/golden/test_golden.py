@@ -1,0 +1,46 @@
+"""A format is a promise: what is written today is what was written before, byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+from tests.golden.rewrite import FILES, golden_files
+from tests.golden.sample import sample_graph
+
+from sonde.dump.execution_order import read_node_order, read_steps
+from sonde.dump.graph_ir import read_ir
+from sonde.dump.graph_pb import decode_graph
+
+
+@pytest.mark.parametrize("name", sorted(golden_files()))
+def test_a_file_is_written_as_it_always_was(name: str) -> None:
+    assert (FILES / name).read_bytes() == golden_files()[name], (
+        "the format changed; if that is meant: python -m tests.golden.rewrite"
+    )
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.name for path in FILES.iterdir()} == set(golden_files())
+
+
+def test_the_golden_graph_is_read_as_it_was_built() -> None:
+    graph = sample_graph()
+    found = decode_graph((FILES / "ms_output_trace_code_graph_3.pb").read_bytes())
+    assert found.writer == "sonde"
+    assert found.graph == graph
+
+
+def test_the_golden_text_gives_every_source_line() -> None:
+    graph = sample_graph()
+    found = read_ir((FILES / "ms_output_trace_code_graph_3.ir").read_text())
+    expected = {op.name: [(s.file, s.line, s.code) for s in op.sources] for op in graph.ops}
+    assert {
+        name: [(s.file, s.line, s.code) for s in sources] for name, sources in found.sources.items()
+    } == expected
+    assert found.inputs == {"input0"}
+
+
+def test_the_golden_orders_are_read() -> None:
+    nodes = read_node_order((FILES / "ms_execution_order_graph_3.csv").read_text())
+    assert nodes == tuple(op.name for op in sample_graph().ops)
+    steps = read_steps((FILES / "ms_global_execution_order_graph_3.csv").read_text())
+    assert steps == (0, 1, 5)
