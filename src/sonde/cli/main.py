@@ -1,0 +1,115 @@
+"""``sonde``: the group of commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+import sonde
+from sonde.cli.script import end_as_python_would
+from sonde.core.errors import SondeError, UsageError
+
+COMMANDS = ("run", "show")
+"""Each is the click command of that name in the module ``sonde.cli.<name>``.
+
+A command that returns a function wants it called outside click; the function returns what a
+user's program raised (see ``cli.script``).
+"""
+
+EPILOG = """\b
+Examples:
+  sonde run --overflow train.py     find the op where NaN or Inf first appear
+  sonde run --stats train.py        statistics of every operator, every step
+  sonde show sonde_dump             what was found
+
+Every message ends with a word in brackets that is a heading of docs/messages.md.
+"""
+
+
+class CommandGroup(click.Group):
+    """Commands are imported when they are asked for, so that none pays for another."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+            raise UsageError(f"{cmd_name!r} is not a command; {hint}", slug="usage")
+        command: click.Command = getattr(importlib.import_module(f"sonde.cli.{cmd_name}"), cmd_name)
+        return command
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        python = ".".join(str(part) for part in sys.version_info[:3])
+        click.echo(f"sonde {sonde.__version__} (python {python}, torch {_torch_version()})")
+        ctx.exit()
+
+
+def _torch_version() -> str:
+    from importlib import metadata  # slow to import, and wanted only here
+
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@click.group(
+    cls=CommandGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the versions of Sonde, Python and torch.",
+)
+def group() -> None:
+    """See what a training run computes, and where the numbers first go wrong.
+
+    Sonde runs a PyTorch script as it is and records what every operator computes, in forward,
+    backward and optimizer. The results stay the same, bit for bit.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 2 for every mistake of the user's, said in a line each."""
+    outcome = None
+    try:
+        result = group.main(
+            None if arguments is None else list(arguments), "sonde", standalone_mode=False
+        )
+        if callable(result):
+            outcome = result()
+    except SondeError as error:
+        return _complain(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "sonde"
+        message = error.format_message().rstrip(".")
+        return _complain(f"{message[0].lower()}{message[1:]}; try '{path} --help' [usage]")
+    except click.ClickException as error:
+        return _complain(f"{error.format_message()} [usage]")
+    except click.Abort:
+        return _complain("interrupted", exit_code=130)
+    if outcome is not None:
+        end_as_python_would(outcome)
+    return result if isinstance(result, int) else 0
+
+
+def _complain(text: str, *, exit_code: int = 2) -> int:
+    for line in text.splitlines():
+        print(f"sonde: {line}", file=sys.stderr)
+    return exit_code

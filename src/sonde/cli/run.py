@@ -1,0 +1,272 @@
+"""``sonde run``: a program, unchanged, under Sonde."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import click
+
+from sonde.capture.config import CaptureConfig, load_config
+from sonde.capture.config_fields import why_not_a_net_name
+from sonde.capture.options import config_from_options, parse_size
+from sonde.cli.script import run_file, run_module
+from sonde.core.errors import CaptureError, UsageError
+
+StepBy = Literal["optimizer", "manual"]
+
+DEFAULT_DIRECTORY = "sonde_dump"
+CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """A program to run and what to capture of it; ``note`` is said when it begins."""
+
+    program: str
+    is_module: bool
+    arguments: tuple[str, ...]
+    config: CaptureConfig | None
+    step_by: StepBy
+    note: str | None
+
+    def execute(self) -> BaseException | None:
+        """Run the program to its end; what it raised, if anything (see `cli.script`)."""
+        run = run_module if self.is_module else run_file
+        return run(self.program, self.arguments, self._attach)
+
+    def _attach(self) -> AbstractContextManager[object]:
+        if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank says it
+            print(f"sonde: {self.note}", file=sys.stderr, flush=True)
+        try:
+            from sonde.adapters.torch.attach import attach
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            if self.config is None:
+                return nullcontext()
+            raise CaptureError(
+                "PyTorch is not installed, so there is nothing to dump; pip install torch",
+                slug="torch-missing",
+            ) from None
+        return attach(self.config, starts_at_once=False, step_by=self.step_by)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The command line as click read it."""
+
+    dump_file: str | None = None
+    directory: str | None = None
+    dump_steps: str | None = None
+    dump_ops: tuple[str, ...] = ()
+    stats: bool = False
+    overflow: bool = False
+    dump_memory: str | None = None
+    net_name: str | None = None
+    step_by: StepBy = "optimizer"
+    module: str | None = None
+    program: tuple[str, ...] = ()
+
+    def given_without_a_file(self) -> tuple[str, ...]:
+        """The options that say what a file would say, as far as they were given."""
+        given = {
+            "--dump-to": self.directory is not None,
+            "--dump-steps": self.dump_steps is not None,
+            "--dump-ops": bool(self.dump_ops),
+            "--stats": self.stats,
+            "--overflow": self.overflow,
+            "--net-name": self.net_name is not None,
+        }
+        return tuple(name for name, is_given in given.items() if is_given)
+
+
+class RunCommand(click.Command):
+    """Everything after the script, or after ``-m MODULE``, belongs to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours, theirs = self._split(args)
+        return super().parse_args(ctx, [*ours, "--", *theirs])
+
+    def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
+        takes_value = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        index = 0
+        while index < len(args):
+            word = args[index]
+            if word == "--":
+                return args[:index], args[index + 1 :]
+            if word == "-" or not word.startswith("-"):
+                return args[:index], args[index:]
+            index += 2 if word in takes_value else 1
+            if word.startswith("-m"):
+                break
+        return args[:index], args[index:]
+
+
+EPILOG = """\b
+Examples:
+  sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
+  sonde run --overflow train.py               the ops where NaN or Inf first appear
+  sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
+  sonde run --dump data_dump.json -m package.train --epochs 3
+  torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
+
+\b
+Then look at it:
+  sonde show out
+"""
+
+
+@click.command(
+    cls=RunCommand,
+    epilog=EPILOG,
+    short_help="Run a script, unchanged, and dump what its operators compute.",
+    options_metavar="[OPTIONS]",
+    context_settings={"max_content_width": 100},
+)
+@click.option(
+    "--dump",
+    "dump_file",
+    metavar="FILE",
+    help="Dump as this JSON file says (docs/config.md). Default: $SONDE_DUMP_CONFIG, or "
+    "$MINDSPORE_DUMP_CONFIG, if set.",
+)
+@click.option(
+    "--dump-to", "directory", metavar="DIR", help="Dump to this directory, without a file."
+)
+@click.option(
+    "--dump-steps",
+    metavar="STEPS",
+    help="Only these steps, such as '0|5-8|100-120'. A step ends with an optimizer's step(). "
+    "Default: all.",
+)
+@click.option(
+    "--dump-ops",
+    metavar="PATTERN",
+    multiple=True,
+    help="Only these ops: a full name, a part of the op's type (conv), or 'name-regex(.*fc1.*)', "
+    "which must match the whole name. May be repeated.",
+)
+@click.option(
+    "--stats",
+    is_flag=True,
+    help="Dump statistics (max, min, avg, l2norm, counts of NaN and Inf) instead of tensors; to "
+    f"./{DEFAULT_DIRECTORY} unless --dump-to says otherwise.",
+)
+@click.option(
+    "--overflow",
+    is_flag=True,
+    help="Dump only ops with NaN or Inf in their outputs, and name the first; to "
+    f"./{DEFAULT_DIRECTORY} unless --dump-to says otherwise.",
+)
+@click.option(
+    "--dump-memory",
+    metavar="SIZE",
+    help="Memory that tensors waiting to be written may take, such as 512M or 4G. When it is full "
+    "the training waits; nothing is dropped.",
+)
+@click.option(
+    "--net-name",
+    metavar="NAME",
+    help="The network's name, a folder of the dump. Default: the name of the script.",
+)
+@click.option(
+    "--step-by",
+    type=click.Choice(["optimizer", "manual"]),
+    default="optimizer",
+    help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
+)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def run(**given: Any) -> Callable[[], BaseException | None]:
+    """Run a Python script, not changed by a letter, and dump what its operators compute.
+
+    The script sees its own arguments, and ends with the exit code and the traceback it would have
+    without Sonde. Everything after SCRIPT (or after -m MODULE) belongs to it.
+    """
+    # The program runs outside click, which has its own ideas of KeyboardInterrupt and broken pipes.
+    return prepare(RunOptions(**given), os.environ).execute
+
+
+def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
+    """What the options ask for; a `SondeError` says what is wrong with them."""
+    if options.module is not None:
+        name, arguments = options.module, options.program
+    elif options.program:
+        name, arguments = options.program[0], options.program[1:]
+    else:
+        raise UsageError(
+            "run needs a program: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
+        )
+    config, note = _config(options, environ, _net_name(name, options.module is not None))
+    return ScriptRun(
+        program=name,
+        is_module=options.module is not None,
+        arguments=arguments,
+        config=config,
+        step_by=options.step_by,
+        note=note,
+    )
+
+
+def _config(
+    options: RunOptions, environ: Mapping[str, str], net_name: str
+) -> tuple[CaptureConfig | None, str | None]:
+    """What to capture, and a note about where that comes from if the command line does not say.
+
+    A file, options, or the environment's file, in this order; else nothing.
+    """
+    memory = _memory_budget(options.dump_memory)
+    if options.dump_file is not None:
+        _refuse(options.given_without_a_file(), "goes with --dump-to, not with --dump FILE")
+        return load_config(options.dump_file, environ, memory_budget=memory), None
+    if options.directory is not None or options.stats or options.overflow:
+        config = config_from_options(
+            DEFAULT_DIRECTORY if options.directory is None else options.directory,
+            environ,
+            steps="all" if options.dump_steps is None else options.dump_steps,
+            ops=options.dump_ops,
+            stats=options.stats,
+            overflow=options.overflow,
+            net_name=net_name if options.net_name is None else options.net_name,
+            memory_budget=memory,
+        )
+        return config, f"dumping to {config.path}" if options.directory is None else None
+    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats or --overflow")
+    for variable in CONFIG_VARIABLES:
+        if environ.get(variable):
+            config = load_config(environ[variable], environ, memory_budget=memory)
+            return config, f"dumping as {environ[variable]} says (from {variable})"
+    _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
+    return None, "nothing is dumped; ask with --stats, --overflow, --dump-to DIR or --dump FILE"
+
+
+def _refuse(options: Sequence[str], reason: str) -> None:
+    if options:
+        raise UsageError(f"{options[0]} {reason}", slug="usage")
+
+
+def _memory_budget(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise UsageError(f"--dump-memory {error.message}", slug=error.slug) from None
+
+
+def _net_name(program: str, is_module: bool) -> str:
+    """A folder name from the program's: ``src/my train.py`` gives ``my_train``."""
+    stem = program if is_module else os.path.splitext(os.path.basename(program.rstrip("/")))[0]
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", stem)[:100].strip("_")
+    return name if name and why_not_a_net_name(name) is None else "Net"

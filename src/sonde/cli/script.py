@@ -1,0 +1,209 @@
+"""Running a user's program as ``python`` itself would, from inside a process that is Sonde's.
+
+The program is ``__main__``; it sees its own ``sys.argv`` and ``sys.path``; how it ends is how the
+process ends. Nothing is put back afterwards, so that functions registered with ``atexit`` find
+the world the program left.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import pkgutil
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoader
+from types import CodeType, ModuleType, TracebackType
+from typing import Any, NoReturn, cast
+
+from sonde.core.errors import SondeError, UsageError
+
+_FRAMES_OF_OURS = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
+
+
+class ProgramNotFoundError(UsageError):
+    """There is nothing to run under that name. (``runpy`` raises it with the message alone.)"""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, slug="program-not-found")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Code ready to run as ``__main__``; ``spec`` is None for a plain file, as in python.
+
+    ``path0`` takes the place that the folder of Sonde's own program has in ``sys.path``.
+    """
+
+    code: CodeType
+    file: str
+    spec: ModuleSpec | None
+    argv0: str
+    path0: str | None
+
+
+def run_file(
+    path: str, arguments: Sequence[str], start: Callable[[], AbstractContextManager[object]]
+) -> BaseException | None:
+    """Run a script, a directory or a zip file with a ``__main__.py``.
+
+    ``start`` makes the context that stands round the program. The result is what the program
+    raised, `SystemExit` included, with the frames of the program alone; None if it ran to its end.
+    """
+    return _run(lambda: _locate_file(path), arguments, start)
+
+
+def run_module(
+    name: str, arguments: Sequence[str], start: Callable[[], AbstractContextManager[object]]
+) -> BaseException | None:
+    """Run a module or package like ``python -m``; otherwise as `run_file`."""
+    sys.argv = ["-m", *arguments]
+    if not _safe_path():
+        sys.path[0] = os.getcwd()
+    return _run(lambda: _locate_module(name), arguments, start)
+
+
+def end_as_python_would(error: BaseException) -> NoReturn:
+    """Raise what a program raised; if nothing stops it, it is shown without frames of ours.
+
+    Must be called outside any ``except``. Exit codes, texts given to ``sys.exit``, death by
+    SIGINT and the program's own ``sys.excepthook`` are the interpreter's business from here on.
+    """
+    clean = error.__traceback__
+    hook = sys.excepthook
+
+    def show(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        if value is error:
+            trace = value.__traceback__ = clean
+        hook(kind, value, trace)
+
+    sys.excepthook = show
+    raise error
+
+
+def _run(
+    locate: Callable[[], Program],
+    arguments: Sequence[str],
+    start: Callable[[], AbstractContextManager[object]],
+) -> BaseException | None:
+    try:
+        program = locate()
+    except ProgramNotFoundError:
+        raise
+    except BaseException as error:  # a SyntaxError, or what a parent package raised
+        return _without_our_frames(error)
+    context = start()
+    context.__enter__()
+    process = os.getpid()
+    outcome: BaseException | None = None
+    try:
+        _become_main(program, arguments)
+    except BaseException as error:
+        trace = error.__traceback__
+        outcome = _without_our_frames(error)
+        outcome.__traceback__ = outcome.__traceback__ or trace  # a failure of ours is shown whole
+    if os.getpid() != process:
+        return outcome  # a forked child at its end: the capture is its parent's
+    return _leave(context, outcome)
+
+
+def _become_main(program: Program, arguments: Sequence[str]) -> None:
+    module = ModuleType("__main__")
+    spec = program.spec
+    attributes: dict[str, Any] = {
+        "__builtins__": builtins,
+        "__file__": program.file,
+        "__cached__": None if spec is None else spec.cached,
+        "__spec__": spec,
+        "__package__": None if spec is None else spec.parent,
+        "__loader__": SourceFileLoader("__main__", program.file) if spec is None else spec.loader,
+    }
+    if sys.version_info < (3, 14):
+        attributes["__annotations__"] = {}
+    module.__dict__.update(attributes)
+    sys.argv = [program.argv0, *arguments]
+    if program.path0 is not None:
+        sys.path[: 0 if _safe_path() else 1] = [program.path0]
+    sys.modules["__main__"] = module
+    exec(program.code, module.__dict__)
+
+
+def _leave(
+    context: AbstractContextManager[object], outcome: BaseException | None
+) -> BaseException | None:
+    """Leave the context; its own failure is said but does not change how the program ended."""
+    clean = None if outcome is None else outcome.__traceback__
+    try:
+        context.__exit__(None if outcome is None else type(outcome), outcome, clean)
+    except KeyboardInterrupt as interrupt:
+        outcome = outcome or interrupt
+        clean = outcome.__traceback__
+    except SondeError as error:
+        print(f"sonde: {error}", file=sys.stderr)
+    except Exception:
+        traceback.print_exc()
+        print("sonde: the failure above is Sonde's, not your program's", file=sys.stderr)
+    if outcome is not None:
+        outcome.__traceback__ = clean
+    return outcome
+
+
+def _locate_file(path: str) -> Program:
+    absolute = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    importer = pkgutil.get_importer(absolute)
+    if importer is not None:
+        return _locate_main_in(absolute, path, cast(Any, importer))
+    try:
+        with open(absolute, "rb") as stream:
+            source = stream.read()
+    except OSError as error:
+        raise ProgramNotFoundError(
+            f"can't open file {absolute!r}: [Errno {error.errno}] {error.strerror}"
+        ) from None
+    code: CodeType | None
+    if absolute.endswith(".pyc"):
+        code = cast(CodeType, SourcelessFileLoader("__main__", absolute).get_code("__main__"))
+    else:
+        code = compile(source, absolute, "exec", dont_inherit=True)
+    folder = None if _safe_path() else os.path.dirname(os.path.realpath(absolute))
+    return Program(code=code, file=absolute, spec=None, argv0=path, path0=folder)
+
+
+def _locate_main_in(absolute: str, path: str, importer: Any) -> Program:
+    """The ``__main__`` of a directory or zip file, whose importer this is."""
+    spec: ModuleSpec | None = importer.find_spec("__main__")
+    code = (
+        None if spec is None or spec.loader is None else cast(Any, spec.loader).get_code("__main__")
+    )
+    if spec is None or code is None:
+        raise ProgramNotFoundError(f"can't find '__main__' module in {absolute!r}")
+    return Program(code=code, file=str(spec.origin), spec=spec, argv0=path, path0=absolute)
+
+
+def _locate_module(name: str) -> Program:
+    # What runpy does for `python -m` is private there, and pdb and trace use it the same way.
+    _, spec, code = cast(Any, runpy)._get_module_details(name, ProgramNotFoundError)
+    return Program(code=code, file=spec.origin, spec=spec, argv0=spec.origin, path0=None)
+
+
+def _safe_path() -> bool:
+    """Whether python was told not to add the program's folder to ``sys.path``."""
+    return bool(getattr(sys.flags, "safe_path", False) or sys.flags.isolated)
+
+
+def _without_our_frames(error: BaseException) -> BaseException:
+    """The error, its traceback cut at the first frame that is the program's."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    return error
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    name = trace.tb_frame.f_globals.get("__name__")
+    return isinstance(name, str) and name.startswith(_FRAMES_OF_OURS)
