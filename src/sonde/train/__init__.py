@@ -1,5 +1,88 @@
 """The training toolkit: Model, callbacks, checkpoints, metrics, loss scale, learning rates."""
 
-from sonde.core.callback import Callback, RunArguments, RunContext
+from __future__ import annotations
 
-__all__ = ["Callback", "RunArguments", "RunContext"]
+import importlib
+from typing import Any
+
+from sonde.core.callback import Callback, RunArguments, RunContext
+from sonde.train.callback import (
+    CheckpointConfig,
+    EarlyStopping,
+    GradientMonitor,
+    History,
+    LambdaCallback,
+    LearningRateScheduler,
+    LossMonitor,
+    ModelCheckpoint,
+    NonFiniteLossError,
+    OnRequestExit,
+    ReduceLROnPlateau,
+    SaveBest,
+    StopAtTime,
+    TimeMonitor,
+)
+from sonde.train.checkpoint import (
+    load_checkpoint,
+    load_param_into_net,
+    load_training_state,
+    newest_checkpoint,
+    save_checkpoint,
+    save_checkpoint_async,
+)
+from sonde.train.checks import check_gradients, check_update, check_weights, compare_weights
+from sonde.train.loop import Loop, callbacks
+from sonde.train.model import Model
+from sonde.train.progress import ProgressBar
+
+__all__ = [
+    "Callback",
+    "CheckpointConfig",
+    "EarlyStopping",
+    "GradientMonitor",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "Loop",
+    "LossMonitor",
+    "Model",
+    "ModelCheckpoint",
+    "NonFiniteLossError",
+    "OnRequestExit",
+    "ProgressBar",
+    "ReduceLROnPlateau",
+    "RunArguments",
+    "RunContext",
+    "SaveBest",
+    "StopAtTime",
+    "TimeMonitor",
+    "callbacks",
+    "check_gradients",
+    "check_update",
+    "check_weights",
+    "compare_weights",
+    "load_checkpoint",
+    "load_param_into_net",
+    "load_training_state",
+    "newest_checkpoint",
+    "save_checkpoint",
+    "save_checkpoint_async",
+]
+
+# Exported too, and imported when first asked for: their libraries are slow to import, and
+# summaries are a layer beside this one.
+_LAZY_MODULES = (
+    "sonde.train.loss_scale",
+    "sonde.train.learning_rate",
+    "sonde.train.metrics",
+    "sonde.summary",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_"):
+        for path in _LAZY_MODULES:
+            module = importlib.import_module(path)
+            if name in module.__all__:
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,106 @@
+"""Ends of a run from outside: after some time, or when somebody asks for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from sonde.core.callback import Callback, RunContext
+from sonde.core.errors import UsageError
+from sonde.train.checkpoint import save_checkpoint
+
+_log = logging.getLogger("sonde.train")
+
+
+class StopAtTime(Callback):
+    """Ends training ``run_time`` minutes after its start, at the end of a step, and says where."""
+
+    def __init__(self, run_time: float) -> None:
+        if not run_time >= 0:
+            raise UsageError(f"run_time is in minutes, not {run_time!r}", slug="run-time")
+        self._seconds = run_time * 60
+        self._started = 0.0
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        self._started = time.monotonic()
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        if time.monotonic() - self._started > self._seconds:
+            arguments = run_context.original_args()
+            print(
+                f"epoch: {arguments.cur_epoch_num} step: {arguments.cur_step_in_epoch} "
+                f"loss: {arguments.get('net_outputs')}",
+                flush=True,
+            )
+            run_context.request_stop()
+
+
+class OnRequestExit(Callback):
+    """On a signal (SIGTERM), or when a file asks for it, ends training after the current step.
+
+    With ``save_ckpt`` the run is saved to ``{directory}/{file_name}_train.{format}``, with its
+    training state, so it can be resumed. ``config_file`` is looked at after each step: the JSON
+    object ``{"GracefulExit": 1}`` in it has the effect of the signal. Signals are taken only in the
+    main thread, and the previous handler comes back after training.
+    """
+
+    def __init__(
+        self,
+        save_ckpt: bool = True,
+        file_name: str = "Net",
+        directory: str | os.PathLike[str] = "./",
+        config_file: str | os.PathLike[str] | None = None,
+        sig: int = signal.SIGTERM,
+        format: str = "ckpt",
+    ) -> None:
+        self._save = save_ckpt
+        self._path = Path(directory) / f"{file_name}_train.{format}"
+        self._config_file = None if config_file is None else Path(config_file)
+        self._signal = sig
+        self._previous: Any = None
+        self._requested = False
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        self._requested = False
+        if threading.current_thread() is threading.main_thread():
+            self._previous = signal.signal(self._signal, self._request)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        if not (self._requested or self._file_asks()):
+            return
+        if self._save:
+            network = run_context.original_args().train_network
+            saved = save_checkpoint(
+                network, self._path, training_state=run_context.training_state()
+            )
+            _log.warning("asked to exit: saved %s", saved)
+        run_context.request_stop()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._previous is not None:
+            signal.signal(self._signal, self._previous)
+            self._previous = None
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        self._requested = True
+
+    def _file_asks(self) -> bool:
+        if self._config_file is None or not self._config_file.is_file():
+            return False
+        try:
+            asked = json.loads(self._config_file.read_text())
+        except ValueError:
+            return False  # somebody is writing it: look again after the next step
+        return isinstance(asked, dict) and asked.get("GracefulExit") == 1

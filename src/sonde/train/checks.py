@@ -1,0 +1,281 @@
+"""One call for each first question about a run that does not learn.
+
+Did the step change the weights, and which not? Are gradients missing, zero, vanishing, exploding?
+Is there NaN or Inf in the weights? Each answer is a report that prints itself, is true when all is
+well, and lists what is wrong as findings.
+
+Numbers are computed in float64 from values of any precision. Empty tensors are never a finding.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.core.errors import UsageError
+from sonde.core.finding import Finding, Severity
+from sonde.train.checkpoint import load_checkpoint
+
+Weights = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
+
+VANISHING_MEAN = 1e-9
+EXPLODING_NORM = 1e3
+
+
+@dataclass(frozen=True, slots=True)
+class WeightChange:
+    """How one weight differs before and after.
+
+    ``largest`` is the largest absolute difference, ``ratio`` the L2 norm of the difference divided
+    by the norm before (Inf for a change from all zeros). A NaN on either side makes both NaN and
+    counts as unchanged only where the bits of the whole weight are the same.
+    """
+
+    name: str
+    changed: bool
+    largest: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateReport:
+    """Which weights changed. True when there are some and every one did."""
+
+    changes: tuple[WeightChange, ...]
+    findings: tuple[Finding, ...] = ()
+    frozen: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        return tuple(change.name for change in self.changes if change.changed)
+
+    @property
+    def unchanged(self) -> tuple[str, ...]:
+        return tuple(change.name for change in self.changes if not change.changed)
+
+    def __bool__(self) -> bool:
+        return bool(self.changes) and not self.unchanged
+
+    def __str__(self) -> str:
+        lines = [f"same value: {finding.message}" for finding in self.findings]
+        lines += [f"All params num: {len(self.changes)}", f"same params num: {len(self.unchanged)}"]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class GradientState:
+    """One gradient: L2 norm, mean absolute value, share of exact zeros; NaN or Inf shows in them.
+
+    ``verdict`` is ok, missing, zero, vanishing, exploding or not finite.
+    """
+
+    name: str
+    verdict: str
+    norm: float = 0.0
+    mean: float = 0.0
+    zeros: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GradientReport:
+    """The gradients of all weights that should have one. True when each is ok."""
+
+    gradients: tuple[GradientState, ...]
+    findings: tuple[Finding, ...]
+    total_norm: float
+
+    def named(self, verdict: str) -> tuple[str, ...]:
+        """The weights with this verdict."""
+        return tuple(state.name for state in self.gradients if state.verdict == verdict)
+
+    def __bool__(self) -> bool:
+        return not self.findings
+
+    def __str__(self) -> str:
+        head = f"{len(self.gradients)} gradients, total norm {self.total_norm:.6g}"
+        return "\n".join([head, *(finding.message for finding in self.findings)])
+
+
+@dataclass(frozen=True, slots=True)
+class WeightReport:
+    """NaN and Inf in weights. True when there is none."""
+
+    checked: int
+    findings: tuple[Finding, ...]
+
+    def __bool__(self) -> bool:
+        return not self.findings
+
+    def __str__(self) -> str:
+        bad = [finding.message for finding in self.findings]
+        return "\n".join([f"{self.checked} weights, {len(bad)} with NaN or Inf", *bad])
+
+
+def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
+    """Run ``step`` (one training step) and say which trainable weights it changed, and why not.
+
+    Frozen weights (``requires_grad=False``) are listed apart. The step is a real one: weights and
+    optimizer go on from its result.
+    """
+    trainable = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    frozen = tuple(name for name, p in network.named_parameters() if not p.requires_grad)
+    before = {name: p.detach().clone() for name, p in trainable.items()}
+    step()
+    changes = tuple(_change(name, before[name], p.detach()) for name, p in trainable.items())
+    findings = tuple(
+        _finding("weight-unchanged", "warning", f"{change.name}: {reason}", advice)
+        for change in changes
+        if not change.changed and trainable[change.name].numel()
+        for reason, advice in [_why_unchanged(trainable[change.name])]
+    )
+    return UpdateReport(changes, findings, frozen)
+
+
+def compare_weights(before: Weights, after: Weights) -> UpdateReport:
+    """Which weights differ between two checkpoints (files), dicts of tensors, or networks.
+
+    Only names both sides have are compared; without any it is an error.
+    """
+    old, new = _tensors(before), _tensors(after)
+    common = [name for name in old if name in new]
+    if not common:
+        raise UsageError("the two have no weight name in common", slug="no-common-weights")
+    changes = tuple(_change(name, old[name], new[name]) for name in common)
+    findings = tuple(
+        _finding("weight-unchanged", "warning", f"{change.name} is the same in both", "")
+        for change in changes
+        if not change.changed
+    )
+    return UpdateReport(changes, findings)
+
+
+def check_gradients(
+    network: nn.Module,
+    *,
+    vanishing_mean: float = VANISHING_MEAN,
+    exploding_norm: float = EXPLODING_NORM,
+) -> GradientReport:
+    """Judge the gradients as they are now (call it after ``backward``).
+
+    Vanishing: the mean absolute value is below ``vanishing_mean``. Exploding: the L2 norm is above
+    ``exploding_norm``. The total norm is that of all gradients together, NaN if any has NaN.
+    """
+    states = tuple(
+        _gradient_state(name, parameter, vanishing_mean, exploding_norm)
+        for name, parameter in network.named_parameters()
+        if parameter.requires_grad
+    )
+    findings = tuple(_gradient_finding(state) for state in states if state.verdict != "ok")
+    return GradientReport(states, findings, math.sqrt(sum(state.norm**2 for state in states)))
+
+
+def check_weights(weights: Weights) -> WeightReport:
+    """Count NaN and Inf in a network (buffers too), a dict of tensors or a checkpoint file."""
+    tensors = _tensors(weights)
+    findings = []
+    for name, tensor in tensors.items():
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            continue
+        nans, infs = int(torch.isnan(tensor).sum()), int(torch.isinf(tensor).sum())
+        if nans or infs:
+            message = f"{name}: {nans} NaN, {infs} Inf of {tensor.numel()}"
+            advice = "look at the gradients and the loss scale of the steps before"
+            findings.append(_finding("weight-not-finite", "error", message, advice))
+    return WeightReport(len(tensors), tuple(findings))
+
+
+def _tensors(weights: Weights) -> dict[str, torch.Tensor]:
+    if isinstance(weights, nn.Module):
+        weights = weights.state_dict()
+    elif isinstance(weights, str | os.PathLike):
+        weights = load_checkpoint(weights)
+    return {
+        name: value.detach() for name, value in weights.items() if isinstance(value, torch.Tensor)
+    }
+
+
+def _change(name: str, before: torch.Tensor, after: torch.Tensor) -> WeightChange:
+    if before.shape != after.shape:
+        return WeightChange(name, True, math.nan, math.nan)
+    after = after.to(before.device)
+    if before.dtype == after.dtype and _same_bits(before, after):
+        return WeightChange(name, False, 0.0, 0.0)
+    wide = torch.complex128 if before.is_complex() else torch.float64
+    old = before.to(wide)
+    difference = after.to(wide) - old
+    largest = float(difference.abs().max()) if difference.numel() else 0.0
+    size, moved = float(old.norm()), float(difference.norm())
+    ratio = moved / size if size else (math.inf if moved else 0.0)
+    return WeightChange(name, largest != 0.0, largest, ratio)
+
+
+def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
+    def bits(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+    return left.numel() == 0 or torch.equal(bits(left), bits(right))
+
+
+def _why_unchanged(parameter: nn.Parameter) -> tuple[str, str]:
+    if parameter.grad is None:
+        return (
+            "unchanged, no gradient reached it",
+            "is it used in forward, and not behind detach() or no_grad()?",
+        )
+    if not torch.count_nonzero(parameter.grad):
+        return "unchanged, its gradient is zero", "look for dead activations or a masked loss"
+    return (
+        "unchanged although it has a gradient",
+        "was it given to the optimizer, and is the learning rate large enough for its precision?",
+    )
+
+
+def _gradient_state(
+    name: str, parameter: nn.Parameter, vanishing_mean: float, exploding_norm: float
+) -> GradientState:
+    gradient = parameter.grad
+    if gradient is None:
+        return GradientState(name, "missing")
+    values = gradient.detach().coalesce().values() if gradient.is_sparse else gradient.detach()
+    if not values.numel():
+        return GradientState(name, "ok")
+    wide = values.abs().double()
+    norm, mean = float(wide.norm()), float(wide.sum()) / gradient.numel()
+    zeros = 1 - int(torch.count_nonzero(values)) / gradient.numel()
+    if not math.isfinite(norm) and not bool(torch.isfinite(wide).all()):
+        verdict = "not finite"
+    elif zeros == 1:
+        verdict = "zero"
+    elif norm > exploding_norm:
+        verdict = "exploding"
+    else:
+        verdict = "vanishing" if mean < vanishing_mean else "ok"
+    return GradientState(name, verdict, norm, mean, zeros)
+
+
+_GRADIENT_ADVICE: dict[str, tuple[Severity, str]] = {
+    "missing": ("warning", "is it used in forward, and not behind detach() or no_grad()?"),
+    "zero": ("warning", "look for dead activations, a masked loss or a detached branch"),
+    "vanishing": ("warning", "check initialization, activations and normalization"),
+    "exploding": ("warning", "lower the learning rate or clip the gradients"),
+    "not finite": ("error", "lower the loss scale, or look for the op that made NaN or Inf"),
+}
+
+
+def _gradient_finding(state: GradientState) -> Finding:
+    severity, advice = _GRADIENT_ADVICE[state.verdict]
+    message = f"{state.name}: gradient {state.verdict}"
+    if state.verdict != "missing":
+        message += f" (norm {state.norm:.6g}, mean {state.mean:.6g}, zeros {state.zeros:.1%})"
+    rule = f"gradient-{state.verdict.replace(' ', '-')}"
+    return _finding(rule, severity, message, advice)
+
+
+def _finding(rule: str, severity: Severity, message: str, advice: str) -> Finding:
+    return Finding(rule, severity, message, advice=advice)
