@@ -26,10 +26,14 @@ _FRAMES_OF_OURS = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pk
 
 
 class ProgramNotFoundError(UsageError):
-    """There is nothing to run under that name. (``runpy`` raises it with the message alone.)"""
+    """There is nothing to run under that name.
+
+    ``runpy`` raises it too, with a message alone, which may quote an earlier one.
+    """
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, slug="program-not-found")
+        quoted = " [program-not-found]"
+        super().__init__(message.replace(quoted, ""), slug="program-not-found")
 
 
 @dataclass(frozen=True, slots=True)
