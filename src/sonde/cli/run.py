@@ -91,7 +91,7 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours, theirs = self._split(args)
-        return super().parse_args(ctx, [*ours, "--", *theirs])
+        return super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
 
     def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
         takes_value = {
@@ -131,8 +131,7 @@ Then look at it:
     cls=RunCommand,
     epilog=EPILOG,
     short_help="Run a script, unchanged, and dump what its operators compute.",
-    options_metavar="[OPTIONS]",
-    context_settings={"max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
     "--dump",

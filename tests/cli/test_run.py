@@ -1,0 +1,181 @@
+"""What ``sonde run`` makes of its options and of the environment."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from sonde.cli.run import RunOptions, ScriptRun, prepare, run
+from sonde.core.errors import ConfigError, UsageError
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def write_config(name: str, tmp_path: Path, **changes: Any) -> str:
+    common = {
+        "dump_mode": 0,
+        "path": str(tmp_path / name),
+        "net_name": "Net",
+        "iteration": "all",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+        **changes,
+    }
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({"common_dump_settings": common}))
+    return str(path)
+
+
+def parse(*words: str) -> dict[str, Any]:
+    return run.make_context("sonde run", list(words)).params
+
+
+def prepared(*words: str, environ: dict[str, str] | None = None) -> ScriptRun:
+    return prepare(RunOptions(**parse(*words)), environ or {})
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "program"),
+    [
+        ("train.py", None, ("train.py",)),
+        ("train.py --stats -m x -- -h", None, ("train.py", "--stats", "-m", "x", "--", "-h")),
+        ("--stats train.py --overflow", None, ("train.py", "--overflow")),
+        ("--dump-to out --dump-ops a --dump-ops b train.py x", None, ("train.py", "x")),
+        ("--dump-to=out train.py", None, ("train.py",)),
+        ("--stats -- train.py --stats", None, ("train.py", "--stats")),
+        ("--stats -- -m x", None, ("-m", "x")),
+        ("-m package.train --epochs 3 -m y", "package.train", ("--epochs", "3", "-m", "y")),
+        ("--stats -mtrain --help", "train", ("--help",)),
+        ("-m train", "train", ()),
+        ("", None, ()),
+    ],
+)
+def test_everything_after_the_program_belongs_to_it(
+    words: str, module: str | None, program: tuple[str, ...]
+) -> None:
+    params = parse(*words.split())
+    assert (params["module"], params["program"]) == (module, program)
+
+
+def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
+    plain = prepared("train.py", "--epochs", "3")
+    assert (plain.program, plain.is_module, plain.arguments) == (
+        "train.py",
+        False,
+        ("--epochs", "3"),
+    )
+    assert plain.config is None
+    assert plain.step_by == "optimizer"
+    assert plain.note == (
+        "nothing is dumped; ask with --stats, --overflow, --dump-to DIR or --dump FILE"
+    )
+
+
+def test_a_file_says_everything(tmp_path: Path) -> None:
+    file = write_config("a", tmp_path, iteration="3")
+    ready = prepared("--dump", file, "--dump-memory", "1M", "--step-by", "manual", "-m", "train")
+    assert ready.config is not None
+    assert str(ready.config.selection.steps) == "3"
+    assert ready.config.memory_budget == 1024**2
+    assert (ready.program, ready.is_module, ready.step_by) == ("train", True, "manual")
+    assert ready.note is None
+
+
+def test_options_say_it_without_a_file(tmp_path: Path) -> None:
+    words = "--dump-to out --dump-steps 0|5-8 --dump-ops conv --dump-memory 2G train.py"
+    config = prepared(*words.split()).config
+    assert config is not None
+    assert config.path == tmp_path / "out"
+    assert str(config.selection.steps) == "0|5-8"
+    assert config.selection.ops is not None
+    assert [op.text for op in config.selection.ops] == ["conv"]
+    assert config.memory_budget == 2 * 1024**3
+
+
+@pytest.mark.parametrize(
+    ("words", "saved_data", "debug_mode"),
+    [("--stats", "statistic", "off"), ("--overflow", "tensor", "overflow")],
+)
+def test_a_short_form_goes_to_a_folder_it_names(
+    tmp_path: Path, words: str, saved_data: str, debug_mode: str
+) -> None:
+    ready = prepared(words, "train.py")
+    assert ready.config is not None
+    assert ready.config.path == tmp_path / "sonde_dump"
+    assert (ready.config.saved_data, ready.config.debug_mode) == (saved_data, debug_mode)
+    assert ready.note == f"dumping to {tmp_path}/sonde_dump"
+    elsewhere = prepared(words, "--dump-to", "there", "train.py")
+    assert elsewhere.config is not None
+    assert elsewhere.config.path == tmp_path / "there"
+    assert elsewhere.note is None
+
+
+def test_the_environment_names_a_file_and_ours_wins(tmp_path: Path) -> None:
+    ours, theirs = write_config("ours", tmp_path), write_config("theirs", tmp_path)
+    environ = {"SONDE_DUMP_CONFIG": ours, "MINDSPORE_DUMP_CONFIG": theirs}
+    ready = prepared("train.py", environ=environ)
+    assert ready.config is not None
+    assert ready.config.path == tmp_path / "ours"
+    assert ready.note == f"dumping as {ours} says (from SONDE_DUMP_CONFIG)"
+    environ["SONDE_DUMP_CONFIG"] = ""
+    ready = prepared("train.py", environ=environ)
+    assert ready.note == f"dumping as {theirs} says (from MINDSPORE_DUMP_CONFIG)"
+
+
+def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
+    environ = {"SONDE_DUMP_CONFIG": write_config("environment", tmp_path)}
+    for words in (["--dump", write_config("flag", tmp_path)], ["--dump-to", "flag"]):
+        config = prepared(*words, "train.py", environ=environ).config
+        assert config is not None
+        assert config.path == tmp_path / "flag"
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("train.py", "train"),
+        ("some/where/my.train.v2.py", "my_train_v2"),
+        ("app/", "app"),
+        ("graphs.py", "Net"),
+        ("é.py", "Net"),
+        ("-m package.train", "package_train"),
+        ("--net-name LeNet train.py", "LeNet"),
+    ],
+)
+def test_the_net_is_named_after_the_program(words: str, name: str) -> None:
+    config = prepared("--dump-to", "out", *words.split()).config
+    assert config is not None
+    assert config.net_name == name
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "run needs a program"),
+        ("--stats", "run needs a program"),
+        ("--dump a.json --dump-to out t.py", "--dump-to goes with --dump-to, not with --dump FILE"),
+        ("--dump a.json --stats t.py", "--stats goes with --dump-to, not with --dump FILE"),
+        ("--dump-steps 3 t.py", "--dump-steps needs --dump-to DIR, --stats or --overflow"),
+        ("--dump-ops conv t.py", "--dump-ops needs --dump-to DIR, --stats or --overflow"),
+        ("--net-name N t.py", "--net-name needs --dump-to DIR, --stats or --overflow"),
+        ("--dump-memory 1G t.py", "--dump-memory needs a dump"),
+        ("--dump-to out --dump-memory x t.py", "--dump-memory 'x' is not a size"),
+    ],
+)
+def test_options_that_make_no_sense_together(words: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        prepared(*words.split())
+    assert str(caught.value).startswith(said)
+
+
+def test_a_wrong_value_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="--dump-steps '5-' is not a list of steps"):
+        prepared("--dump-to", "out", "--dump-steps", "5-", "train.py")
+    with pytest.raises(click.UsageError, match="'epoch' is not one of 'optimizer', 'manual'"):
+        parse("--step-by", "epoch", "train.py")
