@@ -1,0 +1,338 @@
+"""Loss scale: multiply the loss so that small float16 gradients survive, and notice overflow.
+
+A *manager* decides the scale of the next step. ``LossScaling`` carries a step out on top of
+``torch.amp.GradScaler``: scale, backward, divide the gradients, look for NaN and Inf, update or
+not, tell the manager. *Scalers* are for loops that do these things themselves. *Update cells* are
+managers under the reference's second name for them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from sonde.core.errors import SondeError
+from sonde.train.validator import (
+    check_bool,
+    check_positive_float,
+    check_positive_int,
+    wrong_value,
+)
+
+SMALLEST_SCALE = 1.0
+LARGEST_SCALE = float(torch.finfo(torch.float32).max)
+MOST_OVERFLOWS_IN_A_ROW = 1000
+
+
+class LossScaleError(SondeError, RuntimeError):
+    """A scaled step that cannot be done, or that overflows without end."""
+
+
+@dataclass(slots=True)
+class _DynamicScale:
+    """The rule of a dynamic scale, and where it stands.
+
+    An overflow divides the scale by ``factor``, not below 1. After ``window`` steps in a row
+    without one it is multiplied by ``factor``, unless that left the range of float32.
+    """
+
+    value: float
+    factor: float
+    window: int
+    steps_without: int = 0
+    overflows_in_a_row: int = 0
+
+    def update(self, overflow: bool) -> None:
+        if overflow:
+            self.value = max(SMALLEST_SCALE, self.value / self.factor)
+            self.steps_without = 0
+            self.overflows_in_a_row += 1
+            return
+        self.overflows_in_a_row = 0
+        self.steps_without += 1
+        if self.steps_without == self.window:
+            self.steps_without = 0
+            if self.value * self.factor <= LARGEST_SCALE:
+                self.value *= self.factor
+
+
+class LossScaleManager(ABC):
+    """Decides the loss scale of each step."""
+
+    @abstractmethod
+    def get_loss_scale(self) -> float:
+        """The scale of the next step."""
+
+    @abstractmethod
+    def update_loss_scale(self, overflow: bool) -> None:
+        """Say whether the step just done overflowed."""
+
+    def get_drop_overflow_update(self) -> bool:
+        """Whether a step that overflowed leaves the weights alone."""
+        return True
+
+    def get_update_cell(self) -> LossScaleManager | None:
+        """The cell for ``TrainOneStepWithLossScaleCell``, which shares this manager's scale."""
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must be saved to go on with the same scales."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - optional
+        """Take back what ``state_dict`` gave."""
+
+
+class FixedLossScaleManager(LossScaleManager):
+    """A scale that stays as it is.
+
+    Without ``drop_overflow_update`` the weights are updated even when gradients are NaN or Inf.
+    """
+
+    def __init__(self, loss_scale: float = 128.0, drop_overflow_update: bool = True) -> None:
+        self._loss_scale = _checked_scale(loss_scale, "loss_scale", type(self).__name__)
+        self._drop = check_bool(drop_overflow_update, "drop_overflow_update", type(self).__name__)
+
+    def get_loss_scale(self) -> float:
+        return self._loss_scale
+
+    def update_loss_scale(self, overflow: bool) -> None:
+        """Nothing: the scale is fixed."""
+
+    def get_drop_overflow_update(self) -> bool:
+        return self._drop
+
+    def get_update_cell(self) -> LossScaleManager | None:
+        """A cell with this scale; None when overflow is not to be acted on."""
+        return FixedLossScaleUpdateCell(self._loss_scale) if self._drop else None
+
+
+class DynamicLossScaleManager(LossScaleManager):
+    """A scale that falls with each overflow and rises after ``scale_window`` steps without one.
+
+    It never falls below 1. After more than 1000 overflows in a row a ``LossScaleError`` says that
+    the scale is not what is wrong.
+    """
+
+    def __init__(
+        self, init_loss_scale: float = 2**24, scale_factor: float = 2, scale_window: int = 2000
+    ) -> None:
+        self._rule = _dynamic(type(self).__name__, init_loss_scale, scale_factor, scale_window)
+
+    @property
+    def scale_factor(self) -> float:
+        return self._rule.factor
+
+    @property
+    def scale_window(self) -> int:
+        return self._rule.window
+
+    def get_loss_scale(self) -> float:
+        return self._rule.value
+
+    def update_loss_scale(self, overflow: bool) -> None:
+        self._rule.update(bool(overflow))
+        if self._rule.overflows_in_a_row > MOST_OVERFLOWS_IN_A_ROW:
+            raise LossScaleError(
+                f"{self._rule.overflows_in_a_row} steps in a row overflowed, the last with a loss "
+                f"scale of {self._rule.value}: the network itself gives NaN or Inf; find the first "
+                "operator that does",
+                slug="loss-scale-overflow",
+            )
+
+    def get_update_cell(self) -> LossScaleManager:
+        cell = DynamicLossScaleUpdateCell(1, 2, 1)
+        cell._rule = self._rule
+        return cell
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "loss_scale": self._rule.value,
+            "steps_without_overflow": self._rule.steps_without,
+            "overflows_in_a_row": self._rule.overflows_in_a_row,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._rule.value = float(state["loss_scale"])
+        self._rule.steps_without = int(state["steps_without_overflow"])
+        self._rule.overflows_in_a_row = int(state["overflows_in_a_row"])
+
+
+class FixedLossScaleUpdateCell(FixedLossScaleManager):
+    """A fixed scale for ``TrainOneStepWithLossScaleCell``; overflow drops the update."""
+
+    def __init__(self, loss_scale_value: float) -> None:
+        super().__init__(loss_scale_value)
+
+    def __call__(self, loss_scale: Tensor, overflow: bool | Tensor) -> bool | Tensor:
+        """``overflow`` as it came; the scale stays."""
+        return overflow
+
+
+class DynamicLossScaleUpdateCell(DynamicLossScaleManager):
+    """A dynamic scale for ``TrainOneStepWithLossScaleCell``."""
+
+    def __init__(self, loss_scale_value: float, scale_factor: float, scale_window: int) -> None:
+        super().__init__(loss_scale_value, scale_factor, scale_window)
+
+    def __call__(self, loss_scale: Tensor, overflow: bool | Tensor) -> bool | Tensor:
+        """Put the next scale into the tensor ``loss_scale``; ``overflow`` as it came."""
+        self.update_loss_scale(bool(overflow))
+        loss_scale.fill_(self.get_loss_scale())
+        return overflow
+
+
+class LossScaler(ABC):
+    """Scaling for a loop of one's own: ``scale`` the loss, ``unscale`` the gradients, ``adjust``.
+
+    Tensors, and tuples and lists of them, keep their type and element type.
+    """
+
+    @property
+    @abstractmethod
+    def scale_value(self) -> float:
+        """The scale of now."""
+
+    def scale(self, inputs: Any) -> Any:
+        """The inputs times the scale."""
+        return _mapped(inputs, lambda tensor: tensor * self.scale_value)
+
+    def unscale(self, inputs: Any) -> Any:
+        """The inputs divided by the scale."""
+        return _mapped(inputs, lambda tensor: tensor / self.scale_value)
+
+    @abstractmethod
+    def adjust(self, grads_finite: bool | Tensor) -> bool:
+        """Say whether all gradients were finite; whether this scaler can change its scale."""
+
+
+class StaticLossScaler(LossScaler):
+    """A scale that stays as it is."""
+
+    def __init__(self, scale_value: float) -> None:
+        self._scale_value = _checked_scale(scale_value, "scale_value", "StaticLossScaler")
+
+    @property
+    def scale_value(self) -> float:
+        return self._scale_value
+
+    def adjust(self, grads_finite: bool | Tensor) -> bool:
+        return False
+
+
+class DynamicLossScaler(LossScaler):
+    """A scale that falls with each overflow and rises after ``scale_window`` steps without one."""
+
+    def __init__(self, scale_value: float, scale_factor: float, scale_window: int) -> None:
+        self._rule = _dynamic("DynamicLossScaler", scale_value, scale_factor, scale_window)
+
+    @property
+    def scale_value(self) -> float:
+        return self._rule.value
+
+    def adjust(self, grads_finite: bool | Tensor) -> bool:
+        self._rule.update(not bool(grads_finite))
+        return True
+
+
+def all_finite(inputs: Tensor | Iterable[Tensor | None]) -> Tensor:
+    """Whether no element is NaN or Inf, as a tensor of one bool; True for nothing at all.
+
+    A None (a parameter without gradient) counts as finite.
+    """
+    listed = [inputs] if isinstance(inputs, Tensor) else [one for one in inputs if one is not None]
+    if not listed:
+        return torch.tensor(True)
+    device = listed[0].device
+    return torch.stack([torch.isfinite(one).all().to(device) for one in listed]).all()
+
+
+class LossScaling:
+    """One optimizer's scaled steps, on ``torch.amp.GradScaler``.
+
+    ``step(loss)`` does backward and update and gives whether the step overflowed; ``scale`` is the
+    scale it used. Gradients are left unscaled. Weights must not be float16 themselves: torch keeps
+    them in float32 and computes in float16 under ``torch.autocast``.
+    """
+
+    def __init__(self, optimizer: Optimizer, manager: LossScaleManager) -> None:
+        self.optimizer = optimizer
+        self.manager = manager
+        self.scale = manager.get_loss_scale()
+        self._scaler: torch.amp.GradScaler | None = None
+
+    def step(self, loss: Tensor) -> bool:
+        """Backward with the scaled loss (its sum, if not one number), then the update."""
+        self._check_weights()
+        scaler = self._scaler_for(loss)
+        scaler.scale(loss).sum().backward()  # type: ignore[no-untyped-call]
+        if all(parameter.grad is None for parameter in _parameters(self.optimizer)):
+            raise LossScaleError(
+                "no parameter of the optimizer got a gradient: the loss does not depend on them",
+                slug="loss-scale-no-gradient",
+            )
+        scaler.unscale_(self.optimizer)
+        if self.manager.get_drop_overflow_update():
+            scaler.step(self.optimizer)
+        else:
+            self.optimizer.step()
+        # All that torch tells in public is that its scale fell; that is how overflow is noticed.
+        before = scaler.get_scale()
+        scaler.update()
+        overflow = scaler.get_scale() < before
+        if overflow:
+            scaler.update(self.scale)
+        self.manager.update_loss_scale(overflow)
+        return overflow
+
+    def _scaler_for(self, loss: Tensor) -> torch.amp.GradScaler:
+        """The scaler, holding the scale the manager wants for this step."""
+        wanted = float(self.manager.get_loss_scale())
+        if self._scaler is None:
+            # Its own growth is never reached: the manager decides.
+            self._scaler = torch.amp.GradScaler(
+                loss.device.type, init_scale=wanted, growth_interval=2**31 - 1
+            )
+        elif wanted != self.scale:
+            self._scaler.update(wanted)
+        self.scale = wanted
+        return self._scaler
+
+    def _check_weights(self) -> None:
+        if any(parameter.dtype == torch.float16 for parameter in _parameters(self.optimizer)):
+            raise LossScaleError(
+                "the weights are float16, whose gradients torch does not unscale: keep them in "
+                "float32 and compute under torch.autocast(..., dtype=torch.float16)",
+                slug="loss-scale-float16-weights",
+            )
+
+
+def _dynamic(owner: str, scale: float, factor: float, window: int) -> _DynamicScale:
+    check_positive_float(factor, "scale_factor", owner)
+    if factor <= 1:
+        raise wrong_value("scale_factor", owner, "must be greater than 1", factor)
+    check_positive_int(window, "scale_window", owner)
+    return _DynamicScale(_checked_scale(scale, "loss scale", owner), float(factor), window)
+
+
+def _checked_scale(scale: float, name: str, owner: str) -> float:
+    value = check_positive_float(scale, name, owner)
+    if not SMALLEST_SCALE <= value <= LARGEST_SCALE:
+        raise wrong_value(name, owner, "must be at least 1 and fit float32", scale)
+    return value
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _mapped(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(inputs, (tuple, list)):
+        return type(inputs)(_mapped(one, change) for one in inputs)
+    return change(inputs)
