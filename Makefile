@@ -1,0 +1,52 @@
+# The house. `make` alone lists what there is.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$name; break; }; done)
+TORCH := torch==2.13.0
+BIN := .venv/bin
+NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check sanitize bench clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its native parts) and the tools
+
+# The stamps make a second `make setup` a matter of milliseconds. torch first and alone: a large
+# download whose version decides everything else.
+.venv/.torch:
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; set PYTHON=" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet '$(TORCH)'
+	@touch $@
+
+.venv/.installed: .venv/.torch pyproject.toml $(NATIVE)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: setup  ## train a small network in which one op goes wrong, and let Sonde find it
+	$(BIN)/python examples/demo.py
+
+test: setup  ## run the tests (ARGS='tests/cli -k run' for some of them)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: setup sanitize  ## lint, format, types, layers, and the native code under sanitizers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+sanitize: setup
+	@if [ -x native/tests/sanitize.sh ]; then native/tests/sanitize.sh $(BIN)/python; fi
+
+bench: setup  ## measure overhead and throughput; prints tables of ratios
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:  ## remove what was built, measured and cached, but not .venv
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .hypothesis demo_out
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src -name '*.so' -delete
+	rm -f .venv/.installed
