@@ -71,18 +71,15 @@ __all__ = [
 
 # Exported too, and imported when first asked for: their libraries are slow to import, and
 # summaries are a layer beside this one.
-_LAZY_MODULES = (
-    "sonde.train.loss_scale",
-    "sonde.train.learning_rate",
-    "sonde.train.metrics",
-    "sonde.summary",
-)
+_LAZY_MODULES = ("sonde.train.loss_scale", "sonde.train.learning_rate", "sonde.train.metrics")
 
 
 def __getattr__(name: str) -> Any:
+    if name.startswith("Summary"):
+        return getattr(importlib.import_module("sonde.summary"), name)
     if not name.startswith("_"):
         for path in _LAZY_MODULES:
-            module = importlib.import_module(path)
-            if name in module.__all__:
-                return getattr(module, name)
+            found = getattr(importlib.import_module(path), name, None)
+            if str(getattr(found, "__module__", "")).startswith(path):
+                return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

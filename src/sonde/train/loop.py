@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 
 from sonde.core.callback import RunContext
@@ -35,7 +36,7 @@ from sonde.train.resume import (
     restore_callbacks,
     training_state,
 )
-from sonde.train.step_loss import as_step_output
+from sonde.train.step_loss import as_step_output, loss_number
 
 Result = TypeVar("Result")
 Element = TypeVar("Element")
@@ -224,6 +225,9 @@ class Loop:
         if path is not None:
             self._position, state = restore(path, self._trained, self._cursor)
             position = self._position
+            if state["loss"] is not None:  # an epoch may end before the next step
+                loss = torch.tensor(state["loss"], dtype=torch.float64)
+                self.arguments.net_outputs = as_step_output(loss)
         else:
             position.epoch = initial_epoch
             position.step = initial_epoch * (self.arguments.batch_num or 0)
@@ -256,9 +260,10 @@ class Loop:
         self._dispatcher.call(moment, self.run_context)
 
     def _training_state(self) -> dict[str, Any]:
-        return training_state(
+        state = training_state(
             self._trained, self._position, self._cursor, self._dispatcher.callbacks
         )
+        return {**state, "loss": loss_number(self.arguments.get("net_outputs"))}
 
     def _describe(self, dataset: Iterable[Any]) -> None:
         if dataset is not self.arguments.train_dataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from sonde.train.batch import place
 from sonde.train.dispatch import Callbacks, Dispatcher, callback_list
 from sonde.train.evaluation import LOSS_PREDICTION_TARGET, Evaluation, evaluating
 from sonde.train.loop import Loop
+from sonde.train.loss_scale import DynamicLossScaleManager
 from sonde.train.precision import precision_of
 from sonde.train.progress import ProgressBar
 from sonde.train.step import EvalStep, Forward, TrainStep
@@ -73,8 +75,6 @@ class Model:
         self._precision = precision_of(amp_level, dtype, _device_of(network))
         self._precision.prepare(network)
         if loss_scale_manager is None and self._precision.dynamic_loss_scale:
-            from sonde.train.loss_scale import DynamicLossScaleManager
-
             loss_scale_manager = DynamicLossScaleManager()
         self.loss_scale_manager = loss_scale_manager
         self._runner: Callable[..., Any] = network
@@ -213,7 +213,7 @@ class Model:
                     if result.scale is not None:
                         loop.arguments.update(overflow=result.overflow, loss_scale=result.scale)
                 if self.scheduler is not None and self._scheduler_every == "epoch":
-                    self.scheduler.step()
+                    _step_after_epoch(self.scheduler)
                 after_epoch(number, loop)
 
     def _train_step(self) -> TrainStep:
@@ -277,6 +277,13 @@ def _metrics(metrics: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any
     from sonde.train.metrics import get_metrics  # torchmetrics is slow to import
 
     return dict(get_metrics(metrics))
+
+
+def _step_after_epoch(scheduler: Any) -> None:
+    with warnings.catch_warnings():
+        # A run resumed at the end of an epoch steps the scheduler first; torch cannot know why.
+        warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+        scheduler.step()
 
 
 def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:

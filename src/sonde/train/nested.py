@@ -38,6 +38,15 @@ def unflatten(text: str, tensors: list[torch.Tensor]) -> dict[str, Any]:
     return state
 
 
+def is_plain(value: Any) -> bool:
+    """Whether ``flatten`` can hold ``value``."""
+    try:
+        _pack(value, [], "value")
+    except CheckpointError:
+        return False
+    return True
+
+
 def _pack(value: Any, tensors: list[torch.Tensor], path: str) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value

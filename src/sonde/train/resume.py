@@ -23,6 +23,7 @@ from sonde.core.callback import Callback
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint import load_for_resume, load_param_into_net, newest_checkpoint
+from sonde.train.nested import is_plain
 from sonde.train.randomness import capture_randomness, generators_of, restore_randomness
 
 _VERSION = 1
@@ -124,7 +125,7 @@ def training_state(
         "version": _VERSION,
         "position": asdict(position),
         "cursor": cursor.state_dict(),
-        **{name: owner.state_dict() for name, owner in trained.stateful()},
+        **{name: _state_of(owner) for name, owner in trained.stateful()},
         "callbacks": [[type(callback).__name__, callback.state_dict()] for callback in callbacks],
     }
 
@@ -176,6 +177,17 @@ def restore_callbacks(state: dict[str, Any], callbacks: Sequence[Callback]) -> N
                 del saved[index]
                 callback.load_state_dict(own)
                 break
+
+
+def _state_of(owner: Any) -> dict[str, Any]:
+    state = dict(owner.state_dict())
+    if "lr_lambdas" in state:
+        # LambdaLR gives all attributes of a schedule object; ops among them are not state.
+        state["lr_lambdas"] = [
+            own and {name: value for name, value in own.items() if is_plain(value)}
+            for own in state["lr_lambdas"]
+        ]
+    return state
 
 
 def _is_stateful(dataset: Any) -> bool:

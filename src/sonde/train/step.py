@@ -11,6 +11,7 @@ from torch import nn
 
 from sonde.core.errors import UsageError
 from sonde.train.batch import Batch, split_batch, whole_batch
+from sonde.train.loss_scale import LossScaling
 from sonde.train.precision import Precision
 
 
@@ -55,6 +56,7 @@ class TrainStep:
     optimizer: Any = None
     loss_scale_manager: Any = None
     scheduler: Any = None
+    _scaling: LossScaling | None = None
     _checked: bool = False
 
     def __call__(self, element: Any) -> StepResult:
@@ -67,23 +69,19 @@ class TrainStep:
         if self.loss_scale_manager is not None:
             return self._scaled_update(loss)
         loss.backward()  # type: ignore[no-untyped-call]
-        self._update()
-        return StepResult(loss)
-
-    def _update(self) -> None:
         self.optimizer.step()
         if self.scheduler is not None:
             self.scheduler.step()
+        return StepResult(loss)
 
     def _scaled_update(self, loss: torch.Tensor) -> StepResult:
-        manager = self.loss_scale_manager
-        scale = float(manager.get_loss_scale())
-        (loss * scale).backward()  # type: ignore[no-untyped-call]
-        overflow = not unscale_gradients(self.optimizer, scale)
-        if not (overflow and manager.get_drop_overflow_update()):
-            self._update()
-        manager.update_loss_scale(overflow)
-        return StepResult(loss, overflow, scale)
+        if self._scaling is None:
+            self._scaling = LossScaling(self.optimizer, self.loss_scale_manager)
+        overflow = self._scaling.step(loss)
+        dropped = overflow and self.loss_scale_manager.get_drop_overflow_update()
+        if self.scheduler is not None and not dropped:
+            self.scheduler.step()
+        return StepResult(loss, overflow, self._scaling.scale)
 
     def _whole_step(self, element: Any) -> StepResult:
         before = None if self._checked else _versions(self.module)
@@ -154,17 +152,6 @@ def prediction_of(outputs: Any) -> Any:
     if not isinstance(outputs, torch.Tensor) and hasattr(outputs, "logits"):
         return outputs.logits
     return outputs
-
-
-def unscale_gradients(optimizer: Any, scale: float) -> bool:
-    """Divide every gradient by ``scale`` in place; True when all of them are finite then."""
-    finite = True
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            if parameter.grad is not None:
-                parameter.grad.div_(scale)
-                finite = finite and bool(torch.isfinite(parameter.grad).all())
-    return finite
 
 
 def _versions(module: nn.Module) -> list[int]:
