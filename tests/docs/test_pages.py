@@ -1,0 +1,100 @@
+"""The pages name everything the program says and takes, and nothing else."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from sonde.capture.config import load_config
+from sonde.capture.config_fields import CONFIG_KEYS, STATISTIC_CATEGORIES
+from sonde.cli.run import run
+
+ROOT = Path(__file__).parents[2]
+MESSAGES = (ROOT / "docs" / "messages.md").read_text()
+CONFIG = (ROOT / "docs" / "config.md").read_text()
+
+SAID = re.compile(r"(?:^|\s)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\]\n?$")
+
+
+def slugs_in(tree: ast.AST) -> Iterator[str]:
+    """Slugs given as ``slug="..."``, as a default of a parameter, or at the end of a message."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "slug":
+            if isinstance(node.value, ast.Constant):
+                yield str(node.value.value)
+        elif isinstance(node, ast.arguments):
+            defaults = dict(zip(node.kwonlyargs, node.kw_defaults, strict=True))
+            for argument, default in defaults.items():
+                if argument.arg == "slug" and isinstance(default, ast.Constant):
+                    yield str(default.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            match = SAID.search(node.value)
+            if match is not None:
+                yield match[1]
+
+
+def used_slugs() -> dict[str, str]:
+    """Every slug of the sources, and a file that uses it."""
+    return {
+        slug: str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for slug in slugs_in(ast.parse(path.read_text()))
+    }
+
+
+def headings(page: str, level: int) -> list[str]:
+    return re.findall(rf"(?m)^{'#' * level} (.+)$", page)
+
+
+def test_every_slug_has_a_heading() -> None:
+    known = headings(MESSAGES, 3)
+    missing = {slug: file for slug, file in used_slugs().items() if slug not in known}
+    assert missing == {}, "add a heading to docs/messages.md"
+
+
+def test_every_heading_is_a_slug_that_is_used_and_stands_once() -> None:
+    known = headings(MESSAGES, 3)
+    assert len(known) == len(set(known))
+    assert set(known) - used_slugs().keys() == set()
+
+
+def test_every_heading_has_an_explanation() -> None:
+    for section in re.split(r"(?m)^### ", MESSAGES)[1:]:
+        slug, _, text = section.partition("\n")
+        assert len(text.partition("\n#")[0].split()) >= 5, f"{slug} needs a sentence"
+
+
+def test_every_key_of_the_configuration_has_a_heading_in_its_section() -> None:
+    sections = dict(
+        re.findall(r"(?ms)^## (\w+_dump_settings)\n(.*?)(?=^## )", CONFIG),
+    )
+    assert {name: set(headings(text, 3)) for name, text in sections.items()} == {
+        name: set(keys) for name, keys in CONFIG_KEYS.items()
+    }
+
+
+def test_every_statistic_and_every_option_of_run_is_on_the_page() -> None:
+    for name in STATISTIC_CATEGORIES:
+        assert f"`{name}`" in CONFIG
+    for option in run.params:
+        if isinstance(option, click.Option) and option.name != "help":
+            assert f"`{option.opts[0]}" in CONFIG or f" {option.opts[0]}" in CONFIG, option.opts
+
+
+def test_the_example_on_the_page_is_accepted(tmp_path: Path) -> None:
+    match = re.search(r"(?s)```json\n(.*?)```", CONFIG)
+    assert match is not None
+    example = json.loads(match[1])
+    example["common_dump_settings"]["path"] = str(tmp_path)
+    (tmp_path / "dump.json").write_text(json.dumps(example))
+    config = load_config(tmp_path / "dump.json", {})
+    assert str(config.selection.steps) == "0|5-8|100-120"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
