@@ -1,0 +1,863 @@
+// The hot path of eager capture: recognises ops that were learned before.
+//
+// Behaves as sonde/adapters/torch/memory.py and the slow path of eager.py, which are its twin and
+// are used where this module could not be built. It knows torch only through Python objects: it
+// does not link against it.
+//
+// Everything runs under the GIL, on the training thread. References to Ref and Record objects in
+// the tables of a step are borrowed: the tree of records owns them, and changes only between steps
+// or by growing.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace {
+
+enum Kind : int { kFresh = 0, kAlias = 1, kWritten = 2 };
+
+struct Names {
+  PyObject* cdata;
+  PyObject* f_code;
+  PyObject* f_lasti;
+};
+Names names;
+
+// ------------------------------------------------------------------------------------- Node
+
+struct Out {
+  int kind;
+  PyObject* ref;
+};
+
+struct Node {
+  PyObject_HEAD
+  PyObject* record;
+  PyObject* func;
+  PyObject* op;
+  PyObject* scope;
+  PyObject* code;
+  long last;
+  long depth;
+  long generation;
+  int wanted;
+  int leaves_wanted;
+  int has_leaves;
+  int has_writes;
+  int is_collective;
+  std::vector<PyObject*>* in_refs;
+  std::vector<Out>* outs;
+  std::vector<Py_ssize_t>* returned;
+  std::vector<Node*>* next;
+};
+
+int Node_traverse(Node* self, visitproc visit, void* arg) {
+  Py_VISIT(self->record);
+  Py_VISIT(self->func);
+  Py_VISIT(self->op);
+  Py_VISIT(self->scope);
+  Py_VISIT(self->code);
+  if (self->in_refs) for (PyObject* ref : *self->in_refs) Py_VISIT(ref);
+  if (self->outs) for (Out& out : *self->outs) Py_VISIT(out.ref);
+  if (self->next) for (Node* node : *self->next) Py_VISIT(reinterpret_cast<PyObject*>(node));
+  return 0;
+}
+
+int Node_clear(Node* self) {
+  Py_CLEAR(self->record);
+  Py_CLEAR(self->func);
+  Py_CLEAR(self->op);
+  Py_CLEAR(self->scope);
+  Py_CLEAR(self->code);
+  if (self->in_refs) {
+    std::vector<PyObject*> refs;
+    refs.swap(*self->in_refs);
+    for (PyObject* ref : refs) Py_DECREF(ref);
+  }
+  if (self->outs) {
+    std::vector<Out> outs;
+    outs.swap(*self->outs);
+    for (Out& out : outs) Py_DECREF(out.ref);
+  }
+  // A long chain of nodes is taken apart with a list, not by recursion.
+  if (self->next && !self->next->empty()) {
+    std::vector<Node*> waiting;
+    waiting.swap(*self->next);
+    while (!waiting.empty()) {
+      Node* node = waiting.back();
+      waiting.pop_back();
+      if (Py_REFCNT(node) == 1 && node->next) {
+        waiting.insert(waiting.end(), node->next->begin(), node->next->end());
+        node->next->clear();
+      }
+      Py_DECREF(node);
+    }
+  }
+  return 0;
+}
+
+void Node_dealloc(Node* self) {
+  PyObject_GC_UnTrack(self);
+  Node_clear(self);
+  delete self->in_refs;
+  delete self->outs;
+  delete self->returned;
+  delete self->next;
+  Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
+}
+
+PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
+  Node* self = reinterpret_cast<Node*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->in_refs = new std::vector<PyObject*>();
+  self->outs = new std::vector<Out>();
+  self->returned = new std::vector<Py_ssize_t>();
+  self->next = new std::vector<Node*>();
+  self->generation = -1;
+  return reinterpret_cast<PyObject*>(self);
+}
+
+// Node(record, func, op, scope, depth, code, last, in_refs, outs, returned, flags)
+int Node_init(Node* self, PyObject* args, PyObject*) {
+  PyObject *record, *func, *op, *scope, *code, *in_refs, *outs, *returned;
+  long depth, last;
+  int leaves, writes, collective;
+  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!ppp", &record, &func, &op, &scope, &depth, &code,
+                        &last, &PyTuple_Type, &in_refs, &PyTuple_Type, &outs, &PyTuple_Type,
+                        &returned, &leaves, &writes, &collective))
+    return -1;
+  if (self->record) {
+    PyErr_SetString(PyExc_RuntimeError, "a Node is made once");
+    return -1;
+  }
+  self->record = Py_NewRef(record);
+  self->func = Py_NewRef(func);
+  self->op = Py_NewRef(op);
+  self->scope = Py_NewRef(scope);
+  self->code = Py_NewRef(code);
+  self->depth = depth;
+  self->last = last;
+  self->has_leaves = leaves;
+  self->has_writes = writes;
+  self->is_collective = collective;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in_refs); ++i)
+    self->in_refs->push_back(Py_NewRef(PyTuple_GET_ITEM(in_refs, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outs); ++i) {
+    int kind;
+    PyObject* ref;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(outs, i), "iO", &kind, &ref)) return -1;
+    self->outs->push_back({kind, Py_NewRef(ref)});
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); ++i) {
+    Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(returned, i));
+    if (slot < 0) return -1;
+    self->returned->push_back(slot);
+  }
+  return 0;
+}
+
+extern PyTypeObject NodeType;
+
+PyObject* Node_add(Node* self, PyObject* child) {
+  if (!PyObject_TypeCheck(child, &NodeType)) {
+    PyErr_SetString(PyExc_TypeError, "add() takes a Node");
+    return nullptr;
+  }
+  self->next->push_back(reinterpret_cast<Node*>(Py_NewRef(child)));
+  Py_RETURN_NONE;
+}
+
+// asked(generation, wanted, leaves_wanted)
+PyObject* Node_asked(Node* self, PyObject* args) {
+  if (!PyArg_ParseTuple(args, "lpp", &self->generation, &self->wanted, &self->leaves_wanted))
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyMemberDef Node_members[] = {
+    {"record", T_OBJECT, offsetof(Node, record), READONLY, "The Record this is the native face of."},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyMethodDef Node_methods[] = {
+    {"add", reinterpret_cast<PyCFunction>(Node_add), METH_O, "Add a node that may come next."},
+    {"asked", reinterpret_cast<PyCFunction>(Node_asked), METH_VARARGS,
+     "Store who wants it: generation, wanted, leaves wanted."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyTypeObject NodeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+// ---------------------------------------------------------------------------------- Matcher
+
+struct Matcher {
+  PyObject_HEAD
+  PyObject* tensor_type;
+  PyObject* parameter_type;
+  PyObject* untyped_storage;
+  PyObject* weak_ref;
+  PyObject* free_weak;
+  PyObject* sequence_number;
+  PyObject* getframe;
+  PyObject* slow;     // (func, args, kwargs) -> result: an op that is not known
+  PyObject* bind;     // (record, tensors, keys) -> bool: tensors new in this step
+  PyObject* ask;      // (record) -> None: calls node.asked
+  PyObject* leaves;   // (record, tensors) -> None
+  PyObject* kept;     // (record, tensors, keys) -> list: before a write
+  PyObject* raised;   // (seen, args, kwargs, error) -> None
+  PyObject* after;    // (seen, result, args, kwargs) -> None: the whole of it, in Python
+  PyObject* emit;     // (record, before, results, args, kwargs) -> None
+  PyObject* settle;   // (record, result, keys) -> None
+  PyObject* failed;   // (error) -> None
+  PyObject* scope;
+  long generation;
+  int started;
+  int lends;
+  Node* at;
+  std::unordered_map<uintptr_t, std::vector<PyObject*>>* current;
+  std::unordered_map<uintptr_t, PyObject*>* impl;
+  std::unordered_map<long long, PyObject*>* sequence;
+  std::unordered_set<uintptr_t>* fresh;
+};
+
+int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
+  Py_VISIT(self->slow);
+  Py_VISIT(self->bind);
+  Py_VISIT(self->ask);
+  Py_VISIT(self->leaves);
+  Py_VISIT(self->kept);
+  Py_VISIT(self->raised);
+  Py_VISIT(self->after);
+  Py_VISIT(self->emit);
+  Py_VISIT(self->settle);
+  Py_VISIT(self->failed);
+  Py_VISIT(self->scope);
+  Py_VISIT(reinterpret_cast<PyObject*>(self->at));
+  return 0;
+}
+
+int Matcher_clear(Matcher* self) {
+  Py_CLEAR(self->slow);
+  Py_CLEAR(self->bind);
+  Py_CLEAR(self->ask);
+  Py_CLEAR(self->leaves);
+  Py_CLEAR(self->kept);
+  Py_CLEAR(self->raised);
+  Py_CLEAR(self->after);
+  Py_CLEAR(self->emit);
+  Py_CLEAR(self->settle);
+  Py_CLEAR(self->failed);
+  Py_CLEAR(self->scope);
+  Py_CLEAR(self->at);
+  return 0;
+}
+
+void free_fresh(Matcher* self) {
+  for (uintptr_t key : *self->fresh) {
+    PyObject* number = PyLong_FromVoidPtr(reinterpret_cast<void*>(key));
+    PyObject* done = number ? PyObject_CallOneArg(self->free_weak, number) : nullptr;
+    if (!done) PyErr_Clear();
+    Py_XDECREF(done);
+    Py_XDECREF(number);
+  }
+  self->fresh->clear();
+}
+
+void Matcher_dealloc(Matcher* self) {
+  PyObject_GC_UnTrack(self);
+  if (self->fresh && self->free_weak) free_fresh(self);
+  Matcher_clear(self);
+  Py_CLEAR(self->tensor_type);
+  Py_CLEAR(self->parameter_type);
+  Py_CLEAR(self->untyped_storage);
+  Py_CLEAR(self->weak_ref);
+  Py_CLEAR(self->free_weak);
+  Py_CLEAR(self->sequence_number);
+  Py_CLEAR(self->getframe);
+  delete self->current;
+  delete self->impl;
+  delete self->sequence;
+  delete self->fresh;
+  Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
+}
+
+PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
+  Matcher* self = reinterpret_cast<Matcher*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->current = new std::unordered_map<uintptr_t, std::vector<PyObject*>>();
+  self->impl = new std::unordered_map<uintptr_t, PyObject*>();
+  self->sequence = new std::unordered_map<long long, PyObject*>();
+  self->fresh = new std::unordered_set<uintptr_t>();
+  self->scope = Py_NewRef(Py_None);
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int Matcher_init(Matcher* self, PyObject* args, PyObject* kwargs) {
+  static const char* keywords[] = {"tensor_type", "parameter_type", "untyped_storage", "weak_ref",
+                                   "free_weak", "sequence_number", "getframe", "slow", "bind",
+                                   "ask", "leaves", "kept", "raised", "after", "emit", "settle",
+                                   "failed", nullptr};
+  PyObject* values[17];
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "OOOOOOOOOOOOOOOOO", const_cast<char**>(keywords), &values[0], &values[1],
+          &values[2], &values[3], &values[4], &values[5], &values[6], &values[7], &values[8],
+          &values[9], &values[10], &values[11], &values[12], &values[13], &values[14],
+          &values[15], &values[16]))
+    return -1;
+  PyObject** fields[17] = {&self->tensor_type, &self->parameter_type, &self->untyped_storage,
+                           &self->weak_ref, &self->free_weak, &self->sequence_number,
+                           &self->getframe, &self->slow, &self->bind, &self->ask, &self->leaves,
+                           &self->kept, &self->raised, &self->after, &self->emit, &self->settle,
+                           &self->failed};
+  for (int i = 0; i < 17; ++i) {
+    PyObject* old = *fields[i];
+    *fields[i] = Py_NewRef(values[i]);
+    Py_XDECREF(old);
+  }
+  return 0;
+}
+
+bool pointer_attribute(PyObject* object, uintptr_t* out) {
+  PyObject* number = PyObject_GetAttr(object, names.cdata);
+  if (!number) return false;
+  void* pointer = PyLong_AsVoidPtr(number);
+  Py_DECREF(number);
+  if (!pointer && PyErr_Occurred()) return false;
+  *out = reinterpret_cast<uintptr_t>(pointer);
+  return true;
+}
+
+// The storage object of a plain tensor, or nullptr with an error set.
+inline PyObject* storage_of(Matcher* self, PyObject* tensor) {
+  return PyObject_Vectorcall(self->untyped_storage, &tensor, 1, nullptr);
+}
+
+enum class Flat { kOk, kOdd };
+
+struct Tensors {
+  std::vector<PyObject*> items;  // borrowed
+  std::vector<uintptr_t> keys;
+};
+
+inline Flat add_tensor(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
+  PyTypeObject* type = Py_TYPE(value);
+  if (type == reinterpret_cast<PyTypeObject*>(self->tensor_type) ||
+      type == reinterpret_cast<PyTypeObject*>(self->parameter_type)) {
+    items.push_back(value);
+  } else if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(self->tensor_type))) {
+    return Flat::kOdd;
+  }
+  return Flat::kOk;
+}
+
+Flat flatten(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
+  if (PyList_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(value); ++i)
+      if (add_tensor(self, PyList_GET_ITEM(value, i), items) == Flat::kOdd) return Flat::kOdd;
+    return Flat::kOk;
+  }
+  if (PyTuple_CheckExact(value)) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+      if (add_tensor(self, PyTuple_GET_ITEM(value, i), items) == Flat::kOdd) return Flat::kOdd;
+    return Flat::kOk;
+  }
+  return add_tensor(self, value, items);
+}
+
+bool keys_of(Matcher* self, Tensors& tensors) {
+  for (PyObject* tensor : tensors.items) {
+    PyObject* storage = storage_of(self, tensor);
+    if (!storage) return false;
+    uintptr_t key;
+    bool ok = pointer_attribute(storage, &key);
+    Py_DECREF(storage);
+    if (!ok) return false;
+    tensors.keys.push_back(key);
+  }
+  return true;
+}
+
+// 1: stands where it was learned; 0: elsewhere; -1: error.
+int stands_there(Matcher* self, Node* node) {
+  PyObject* depth = PyLong_FromLong(node->depth - 2);
+  if (!depth) return -1;
+  PyObject* frame = PyObject_CallOneArg(self->getframe, depth);
+  Py_DECREF(depth);
+  if (!frame) {
+    if (!PyErr_ExceptionMatches(PyExc_ValueError)) return -1;
+    PyErr_Clear();
+    return 0;
+  }
+  int same = 0;
+  PyObject* code = PyObject_GetAttr(frame, names.f_code);
+  if (code) {
+    if (code == node->code) {
+      PyObject* last = PyObject_GetAttr(frame, names.f_lasti);
+      same = last && PyLong_AsLong(last) == node->last;
+      Py_XDECREF(last);
+    }
+    Py_DECREF(code);
+  }
+  Py_DECREF(frame);
+  return PyErr_Occurred() ? -1 : same;
+}
+
+PyObject* list_of(const std::vector<PyObject*>& items) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
+  if (!list) return nullptr;
+  for (size_t i = 0; i < items.size(); ++i)
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+  return list;
+}
+
+PyObject* list_of_keys(const std::vector<uintptr_t>& keys) {
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(keys.size()));
+  if (!list) return nullptr;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    PyObject* number = PyLong_FromVoidPtr(reinterpret_cast<void*>(keys[i]));
+    if (!number) {
+      Py_DECREF(list);
+      return nullptr;
+    }
+    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), number);
+  }
+  return list;
+}
+
+// The node that matches, borrowed; nullptr with or without an error set.
+Node* find(Matcher* self, PyObject* func, Tensors& tensors) {
+  for (size_t position = 0; position < self->at->next->size(); ++position) {
+    Node* node = (*self->at->next)[position];
+    if (node->func != func || node->in_refs->size() != tensors.keys.size()) continue;
+    if (node->depth) {
+      if (node->scope != self->scope) continue;
+      int there = stands_there(self, node);
+      if (there < 0) return nullptr;
+      if (!there) continue;
+    }
+    bool missing = false, same = true;
+    for (size_t i = 0; i < tensors.keys.size(); ++i) {
+      auto entry = self->current->find(tensors.keys[i]);
+      if (entry == self->current->end()) {
+        missing = true;
+      } else if (entry->second[0] != (*node->in_refs)[i]) {
+        same = false;
+        break;
+      }
+    }
+    if (!same) continue;
+    if (missing) {
+      PyObject* list = list_of(tensors.items);
+      PyObject* keys = list_of_keys(tensors.keys);
+      PyObject* answer = list && keys ? PyObject_CallFunctionObjArgs(self->bind, node->record,
+                                                                     list, keys, nullptr)
+                                      : nullptr;
+      Py_XDECREF(list);
+      Py_XDECREF(keys);
+      if (!answer) return nullptr;
+      int bound = PyObject_IsTrue(answer);
+      Py_DECREF(answer);
+      if (bound < 0) return nullptr;
+      if (!bound) continue;
+    }
+    return node;
+  }
+  return nullptr;
+}
+
+// Takes the pending Python exception to `failed`, which must not raise. Exceptions that are not
+// ours to swallow (KeyboardInterrupt, SystemExit) stay set and -1 is returned.
+int report_failure(Matcher* self) {
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace) PyException_SetTraceback(value, trace);
+  PyObject* done = PyObject_CallOneArg(self->failed, value);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  if (!done) return -1;
+  Py_DECREF(done);
+  return 0;
+}
+
+// Whether the result's tensors are as the node expects; fills `results` (borrowed).
+bool collect(Matcher* self, Node* node, PyObject* result, const Tensors& tensors,
+             std::vector<PyObject*>& results) {
+  if (result != Py_None && flatten(self, result, results) == Flat::kOdd) return false;
+  if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+    // A list inside the result is not flattened here: leave it to the slow path.
+    PyObject* fast = result;
+    Py_ssize_t size = PyTuple_CheckExact(fast) ? PyTuple_GET_SIZE(fast) : PyList_GET_SIZE(fast);
+    for (Py_ssize_t i = 0; i < size; ++i) {
+      PyObject* item = PyTuple_CheckExact(fast) ? PyTuple_GET_ITEM(fast, i)
+                                                : PyList_GET_ITEM(fast, i);
+      if (PyTuple_CheckExact(item) || PyList_CheckExact(item)) return false;
+    }
+  }
+  for (Py_ssize_t slot : *node->returned) {
+    if (static_cast<size_t>(slot) >= tensors.items.size()) return false;
+    results.push_back(tensors.items[static_cast<size_t>(slot)]);
+  }
+  return results.size() == node->outs->size();
+}
+
+bool register_output(Matcher* self, int kind, PyObject* ref, PyObject* tensor) {
+  uintptr_t key, impl;
+  PyObject* storage = storage_of(self, tensor);
+  if (!storage) return false;
+  if (!pointer_attribute(storage, &key)) {
+    Py_DECREF(storage);
+    return false;
+  }
+  if (kind == kFresh && self->fresh->insert(key).second) {
+    PyObject* number = PyObject_Vectorcall(self->weak_ref, &storage, 1, nullptr);
+    if (!number) {
+      self->fresh->erase(key);
+      Py_DECREF(storage);
+      return false;
+    }
+    Py_DECREF(number);
+  }
+  Py_DECREF(storage);
+  std::vector<PyObject*>& entry = (*self->current)[key];
+  if (kind != kAlias) entry.clear();
+  entry.push_back(ref);
+  if (!pointer_attribute(tensor, &impl)) return false;
+  (*self->impl)[impl] = ref;
+  return true;
+}
+
+bool note_sequence(Matcher* self, PyObject* record) {
+  PyObject* number = PyObject_CallNoArgs(self->sequence_number);
+  if (!number) return false;
+  long long value = PyLong_AsLongLong(number);
+  Py_DECREF(number);
+  if (value == -1 && PyErr_Occurred()) return false;
+  self->sequence->emplace(value, record);
+  return true;
+}
+
+// What has to be done before the op runs; false with an error set.
+bool before(Matcher* self, Node* node, const Tensors& tensors, PyObject** kept) {
+  if (node->generation != self->generation) {
+    PyObject* done = PyObject_CallOneArg(self->ask, node->record);
+    if (!done) return false;
+    Py_DECREF(done);
+  }
+  bool writes = node->has_writes && (node->wanted || self->lends);
+  if (!node->leaves_wanted && !writes) return true;
+  PyObject* list = list_of(tensors.items);
+  if (!list) return false;
+  if (node->leaves_wanted) {
+    PyObject* done = PyObject_CallFunctionObjArgs(self->leaves, node->record, list, nullptr);
+    if (!done) {
+      Py_DECREF(list);
+      return false;
+    }
+    Py_DECREF(done);
+  }
+  if (writes) {
+    PyObject* keys = list_of_keys(tensors.keys);
+    *kept = keys ? PyObject_CallFunctionObjArgs(self->kept, node->record, list, keys, nullptr)
+                 : nullptr;
+    Py_XDECREF(keys);
+  }
+  Py_DECREF(list);
+  return !writes || *kept;
+}
+
+bool emit(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept,
+          const std::vector<PyObject*>& results, PyObject* args, PyObject* kwargs) {
+  PyObject* inputs = kept ? Py_NewRef(kept) : list_of(tensors.items);
+  PyObject* outputs = list_of(results);
+  PyObject* done = inputs && outputs
+                       ? PyObject_CallFunctionObjArgs(self->emit, node->record, inputs, outputs,
+                                                      args, kwargs ? kwargs : Py_None, nullptr)
+                       : nullptr;
+  Py_XDECREF(inputs);
+  Py_XDECREF(outputs);
+  Py_XDECREF(done);
+  return done != nullptr;
+}
+
+PyObject* seen_tuple(Node* node, const Tensors& tensors, PyObject* kept) {
+  PyObject* list = list_of(tensors.items);
+  PyObject* keys = list_of_keys(tensors.keys);
+  PyObject* seen = list && keys ? PyTuple_Pack(4, node->record, list, keys, kept ? kept : list)
+                                : nullptr;
+  Py_XDECREF(list);
+  Py_XDECREF(keys);
+  return seen;
+}
+
+// What has to be done after the op ran; false with an error set.
+bool after(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, PyObject* result,
+           PyObject* args, PyObject* kwargs) {
+  std::vector<PyObject*> results;
+  if (node->is_collective || !collect(self, node, result, tensors, results)) {
+    PyObject* seen = seen_tuple(node, tensors, kept);
+    PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->after, seen, result, args,
+                                                         kwargs ? kwargs : Py_None, nullptr)
+                          : nullptr;
+    Py_XDECREF(seen);
+    Py_XDECREF(done);
+    return done != nullptr;
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Out& out = (*node->outs)[i];
+    if (!register_output(self, out.kind, out.ref, results[i])) return false;
+  }
+  if (!note_sequence(self, node->record)) return false;
+  Node* old = self->at;
+  self->at = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(node)));
+  Py_XDECREF(old);
+  return !node->wanted || emit(self, node, tensors, kept, results, args, kwargs);
+}
+
+PyObject* call_op(PyObject* op, PyObject* args, PyObject* kwargs) {
+  return PyObject_Call(op, args, kwargs);
+}
+
+PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
+  return PyObject_CallFunctionObjArgs(self->slow, func, args, kwargs ? kwargs : Py_None, nullptr);
+}
+
+// An op raised: tell who asked for it, keep the exception as it was.
+void tell_raised(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, PyObject* args,
+                 PyObject* kwargs) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  if (trace) PyException_SetTraceback(value, trace);
+  PyObject* seen = seen_tuple(node, tensors, kept);
+  PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->raised, seen, args,
+                                                       kwargs ? kwargs : Py_None, value, nullptr)
+                        : nullptr;
+  Py_XDECREF(seen);
+  Py_XDECREF(done);
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+}
+
+// dispatch(mode, func, types, args, kwargs=None): torch wants a method bound to the mode itself,
+// so the mode comes first and is not looked at.
+PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
+  if (count < 4) {
+    PyErr_SetString(PyExc_TypeError, "dispatch(mode, func, types, args, kwargs=None)");
+    return nullptr;
+  }
+  PyObject* func = values[1];
+  PyObject* types = values[2];
+  PyObject* args = values[3];
+  PyObject* kwargs = count > 4 && values[4] != Py_None ? values[4] : nullptr;
+  if (kwargs && PyDict_GET_SIZE(kwargs) == 0) kwargs = nullptr;
+  if (!self->started || !self->at || !PyTuple_CheckExact(args) ||
+      PyObject_Size(types) != 0)
+    return call_slow(self, func, args, kwargs);
+  Tensors tensors;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+    if (flatten(self, PyTuple_GET_ITEM(args, i), tensors.items) == Flat::kOdd)
+      return call_slow(self, func, args, kwargs);
+  if (kwargs) {
+    PyObject *name, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(kwargs, &position, &name, &value))
+      if (flatten(self, value, tensors.items) == Flat::kOdd)
+        return call_slow(self, func, args, kwargs);
+  }
+  if (!keys_of(self, tensors)) {
+    PyErr_Clear();
+    return call_slow(self, func, args, kwargs);
+  }
+  Node* node = find(self, func, tensors);
+  if (!node) {
+    if (PyErr_Occurred() && report_failure(self) < 0) return nullptr;
+    return call_slow(self, func, args, kwargs);
+  }
+  Py_INCREF(node);
+  PyObject* kept = nullptr;
+  bool known = before(self, node, tensors, &kept);
+  if (!known && report_failure(self) < 0) {
+    Py_DECREF(node);
+    return nullptr;
+  }
+  PyObject* result = call_op(node->op, args, kwargs);
+  if (!result) {
+    if (known && node->wanted) tell_raised(self, node, tensors, kept, args, kwargs);
+  } else if (known && !after(self, node, tensors, kept, result, args, kwargs)) {
+    if (report_failure(self) < 0) Py_CLEAR(result);
+  }
+  Py_XDECREF(kept);
+  Py_DECREF(node);
+  return result;
+}
+
+// ------------------------------------------------------------- the tables, as memory.py has them
+
+bool key_argument(PyObject* number, uintptr_t* key) {
+  long long value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred()) return false;
+  *key = static_cast<uintptr_t>(value);
+  return true;
+}
+
+PyObject* Matcher_entry(Matcher* self, PyObject* number) {
+  uintptr_t key;
+  if (!key_argument(number, &key)) return nullptr;
+  auto found = self->current->find(key);
+  if (found == self->current->end()) Py_RETURN_NONE;
+  return list_of(found->second);
+}
+
+PyObject* Matcher_tensor(Matcher* self, PyObject* number) {
+  uintptr_t key;
+  if (!key_argument(number, &key)) return nullptr;
+  auto found = self->impl->find(key);
+  if (found == self->impl->end()) Py_RETURN_NONE;
+  return Py_NewRef(found->second);
+}
+
+PyObject* Matcher_cause(Matcher* self, PyObject* number) {
+  long long value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred()) return nullptr;
+  auto found = self->sequence->find(value);
+  if (found == self->sequence->end()) Py_RETURN_NONE;
+  return Py_NewRef(found->second);
+}
+
+// put(kind, ref, key, impl): a tensor over storage `key` holds `ref` now
+PyObject* Matcher_put(Matcher* self, PyObject* args) {
+  int kind;
+  PyObject *ref, *key_number, *impl_number;
+  uintptr_t key, impl;
+  if (!PyArg_ParseTuple(args, "iOOO", &kind, &ref, &key_number, &impl_number)) return nullptr;
+  if (!key_argument(key_number, &key) || !key_argument(impl_number, &impl)) return nullptr;
+  std::vector<PyObject*>& entry = (*self->current)[key];
+  if (kind != kAlias) entry.clear();
+  entry.push_back(ref);
+  (*self->impl)[impl] = ref;
+  Py_RETURN_NONE;
+}
+
+PyObject* Matcher_note(Matcher* self, PyObject* record) {
+  if (!note_sequence(self, record)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* Matcher_is_fresh(Matcher* self, PyObject* number) {
+  uintptr_t key;
+  if (!key_argument(number, &key)) return nullptr;
+  return PyBool_FromLong(self->fresh->count(key) != 0);
+}
+
+PyObject* Matcher_add_fresh(Matcher* self, PyObject* number) {
+  uintptr_t key;
+  if (!key_argument(number, &key)) return nullptr;
+  return PyBool_FromLong(self->fresh->insert(key).second);
+}
+
+PyObject* Matcher_remove_fresh(Matcher* self, PyObject* number) {
+  uintptr_t key;
+  if (!key_argument(number, &key)) return nullptr;
+  return PyBool_FromLong(self->fresh->erase(key) != 0);
+}
+
+PyObject* Matcher_forget(Matcher* self, PyObject*) {
+  free_fresh(self);
+  self->current->clear();
+  self->impl->clear();
+  self->sequence->clear();
+  Py_RETURN_NONE;
+}
+
+PyObject* Matcher_get_at(Matcher* self, void*) {
+  return self->at ? Py_NewRef(reinterpret_cast<PyObject*>(self->at)) : Py_NewRef(Py_None);
+}
+
+int Matcher_set_at(Matcher* self, PyObject* value, void*) {
+  if (!value || !PyObject_TypeCheck(value, &NodeType)) {
+    PyErr_SetString(PyExc_TypeError, "at is a Node");
+    return -1;
+  }
+  PyObject* old = reinterpret_cast<PyObject*>(self->at);
+  self->at = reinterpret_cast<Node*>(Py_NewRef(value));
+  Py_XDECREF(old);
+  return 0;
+}
+
+PyGetSetDef Matcher_getset[] = {
+    {"at", reinterpret_cast<getter>(Matcher_get_at), reinterpret_cast<setter>(Matcher_set_at),
+     "The node of the op that ran last in this step.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef Matcher_members[] = {
+    {"scope", T_OBJECT, offsetof(Matcher, scope), 0, "The scope ops run in now."},
+    {"generation", T_LONG, offsetof(Matcher, generation), 0, "The session's generation."},
+    {"started", T_INT, offsetof(Matcher, started), 0, "Whether the first step has begun."},
+    {"lends", T_INT, offsetof(Matcher, lends), 0, "Whether memory is lent to anybody."},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyMethodDef Matcher_methods[] = {
+    {"dispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(Matcher_dispatch)),
+     METH_FASTCALL, "__torch_dispatch__(func, types, args, kwargs)"},
+    {"entry", reinterpret_cast<PyCFunction>(Matcher_entry), METH_O, "Refs over a storage."},
+    {"tensor", reinterpret_cast<PyCFunction>(Matcher_tensor), METH_O, "Ref of a tensor."},
+    {"cause", reinterpret_cast<PyCFunction>(Matcher_cause), METH_O, "Record by autograd number."},
+    {"put", reinterpret_cast<PyCFunction>(Matcher_put), METH_VARARGS, "What a tensor holds."},
+    {"note", reinterpret_cast<PyCFunction>(Matcher_note), METH_O, "The op that just ran."},
+    {"is_fresh", reinterpret_cast<PyCFunction>(Matcher_is_fresh), METH_O, "Made in this step?"},
+    {"add_fresh", reinterpret_cast<PyCFunction>(Matcher_add_fresh), METH_O, "True if new."},
+    {"remove_fresh", reinterpret_cast<PyCFunction>(Matcher_remove_fresh), METH_O, "True if known."},
+    {"forget", reinterpret_cast<PyCFunction>(Matcher_forget), METH_NOARGS, "End of a step."},
+    {nullptr, nullptr, 0, nullptr}};
+
+PyTypeObject MatcherType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "sonde.adapters.torch._match",
+                                 "The hot path of eager capture.", -1, nullptr, nullptr, nullptr,
+                                 nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__match(void) {
+  NodeType.tp_name = "sonde.adapters.torch._match.Node";
+  NodeType.tp_basicsize = sizeof(Node);
+  NodeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  NodeType.tp_doc = "One learned op.";
+  NodeType.tp_new = Node_new;
+  NodeType.tp_init = reinterpret_cast<initproc>(Node_init);
+  NodeType.tp_dealloc = reinterpret_cast<destructor>(Node_dealloc);
+  NodeType.tp_traverse = reinterpret_cast<traverseproc>(Node_traverse);
+  NodeType.tp_clear = reinterpret_cast<inquiry>(Node_clear);
+  NodeType.tp_methods = Node_methods;
+  NodeType.tp_members = Node_members;
+  MatcherType.tp_name = "sonde.adapters.torch._match.Matcher";
+  MatcherType.tp_basicsize = sizeof(Matcher);
+  MatcherType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  MatcherType.tp_doc = "Recognises ops.";
+  MatcherType.tp_new = Matcher_new;
+  MatcherType.tp_init = reinterpret_cast<initproc>(Matcher_init);
+  MatcherType.tp_dealloc = reinterpret_cast<destructor>(Matcher_dealloc);
+  MatcherType.tp_traverse = reinterpret_cast<traverseproc>(Matcher_traverse);
+  MatcherType.tp_clear = reinterpret_cast<inquiry>(Matcher_clear);
+  MatcherType.tp_methods = Matcher_methods;
+  MatcherType.tp_members = Matcher_members;
+  MatcherType.tp_getset = Matcher_getset;
+  if (PyType_Ready(&NodeType) < 0 || PyType_Ready(&MatcherType) < 0) return nullptr;
+  names.cdata = PyUnicode_InternFromString("_cdata");
+  names.f_code = PyUnicode_InternFromString("f_code");
+  names.f_lasti = PyUnicode_InternFromString("f_lasti");
+  PyObject* module = PyModule_Create(&module_definition);
+  if (!module) return nullptr;
+  if (PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(&NodeType)) < 0 ||
+      PyModule_AddObjectRef(module, "Matcher", reinterpret_cast<PyObject*>(&MatcherType)) < 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

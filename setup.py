@@ -1,0 +1,38 @@
+"""The native parts, each optional: Sonde works without a compiler, only slower.
+
+Everything else about the package stands in ``pyproject.toml``.
+"""
+
+from __future__ import annotations
+
+from setuptools import Extension, setup
+
+EXTENSIONS = [
+    Extension(
+        "sonde.adapters.torch._match",
+        sources=["native/match/match.cpp"],
+        extra_compile_args=[
+            "-std=c++17",
+            "-O2",
+            "-fvisibility=hidden",
+            "-Wno-missing-field-initializers",
+        ],
+        language="c++",
+        optional=True,
+    ),
+    Extension(
+        "sonde.dump._writer",
+        sources=[
+            "native/writer/engine.cpp",
+            "native/writer/files.cpp",
+            "native/writer/module.cpp",
+        ],
+        depends=["native/writer/engine.hpp", "native/writer/files.hpp"],
+        extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-pthread"],
+        extra_link_args=["-pthread"],
+        language="c++",
+        optional=True,
+    ),
+]
+
+setup(ext_modules=EXTENSIONS)

@@ -1,0 +1,38 @@
+"""Sonde: a debugger for neural-network training.
+
+Importing it imports no framework; the names below are found when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sonde.api import capture, set_dump, statistics, step
+    from sonde.dump.reader import Dump
+
+__version__ = "0.1.0"
+
+__all__ = ["Dump", "__version__", "capture", "set_dump", "statistics", "step"]
+
+_HOMES = {
+    "Dump": "sonde.dump.reader",
+    "set_dump": "sonde.api",
+    "statistics": "sonde.api",
+    "step": "sonde.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("capture", "train", "summary", "logs"):
+        # A package; ``sonde.capture(...)`` works because that package can be called.
+        return import_module(f"sonde.{name}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'sonde' has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

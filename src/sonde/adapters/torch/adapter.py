@@ -1,0 +1,240 @@
+"""Observes a torch program for one session: the whole life of a capture."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager import Observer
+from sonde.adapters.torch.scopes import ScopeBook
+from sonde.adapters.torch.steps import StepHooks
+from sonde.adapters.torch.structure import Structures
+from sonde.capture.session import Session
+from sonde.core.sink import StepEnd
+
+logger = logging.getLogger("sonde.capture")
+
+StepBy = Literal["optimizer", "manual"]
+
+
+class TorchAdapter:
+    """Makes torch emit op calls for ``session``.
+
+    ``starts_at_once``: the first step begins right away; else with the first op that runs inside a
+    module or on a tensor that requires a gradient, so that a script's preparations belong to no
+    step. Used from the thread that attaches it, which must be the one that trains.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        name: str,
+        starts_at_once: bool,
+        step_by: StepBy = "optimizer",
+    ) -> None:
+        self._session = session
+        self._step_by = step_by
+        self._scopes = ScopeBook()
+        self._structures = Structures(name)
+        self._observer = Observer(
+            session, self._scopes, self._structures, self._failed, starts_at_once=starts_at_once
+        )
+        self._active = ExitStack()
+        self._is_active = False
+        self._is_broken = False
+        self._pid = os.getpid()
+        self._completed = 0
+        self._at_close: list[Callable[[], None]] = []
+
+    @contextmanager
+    def attach(self) -> Iterator[TorchAdapter]:
+        """Observe until the block is left, then flush and close the session's sinks."""
+        private.require()
+        with ExitStack() as undo:
+            StepHooks(self._optimizer_begins, self._optimizer_ended, self._step_ended).install(undo)
+            _LIVE.add(self)
+            self._begin()
+            try:
+                yield self
+            finally:
+                _LIVE.discard(self)
+                self._close()
+
+    def end_step(self) -> None:
+        """End the running step here (``sonde.step()``)."""
+        self._end(complete=True)
+
+    @property
+    def step_by(self) -> StepBy:
+        return self._step_by
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    def refresh(self) -> None:
+        """What is wanted has changed."""
+        self._session.refresh()
+        self._observer.refresh()
+
+    def at_close(self, action: Callable[[], None]) -> None:
+        """Call ``action`` when the session has been closed."""
+        self._at_close.append(action)
+
+    def scope_name(self, module: nn.Module | str) -> str | None:
+        """The scope of a module, or of the module at a path such as ``encoder.0``, once known."""
+        return self._scopes.name_of(module)
+
+    # ------------------------------------------------------------------ steps
+
+    def _begin(self) -> None:
+        """Switch observation on or off for the step that starts now."""
+        wanted = self._session.wanted(self._session.step) and not self._is_broken
+        if wanted and not self._is_active:
+            self._activate()
+        elif not wanted and self._is_active:
+            self._deactivate()
+        if wanted:
+            self._observer.begin_step()
+
+    def _end(self, *, complete: bool) -> None:
+        if os.getpid() != self._pid:
+            return
+        observer = self._observer
+        if self._is_active:
+            last = observer.last
+            if last.parent is not None:
+                self._session.end_step(
+                    StepEnd(
+                        self._session.step,
+                        self._structures.graph_at(last),
+                        complete,
+                        complete and self._session.wanted(self._session.step + 1),
+                    )
+                )
+            else:
+                self._session.skip_step()
+            observer.end_step()
+        else:
+            self._session.skip_step()
+        if complete:
+            observer.tables.started = 1
+            self._completed += 1
+            self._begin()
+
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._is_active:
+            self._observer.learner.leaves.know_optimizer(optimizer)
+            self._observer.enter_scope(self._scopes.optimizer(optimizer))
+
+    def _optimizer_ended(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._is_active:
+            self._observer.leave_scope()
+        self._step_ended()
+
+    def _step_ended(self) -> None:
+        if self._step_by == "optimizer":
+            self._guard(lambda: self._end(complete=True))
+
+    def _close(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        self._guard(self._end_tail)
+        if self._is_active:
+            self._deactivate()
+        self._observer.close()
+        self._session.close()
+        for action in self._at_close:
+            self._guard(action)
+
+    def _end_tail(self) -> None:
+        """What ran after the last step: a step of its own if a network ran, else nothing."""
+        if not self._is_active or self._observer.last.parent is None:
+            return
+        default = self._scopes.default
+        if self._completed and all(
+            record.scope is default for record in self._observer.last.path()
+        ):
+            self._session.drop_step()
+        else:
+            self._end(complete=False)
+
+    # ------------------------------------------------------------- on and off
+
+    def _activate(self) -> None:
+        self._observer.forget_scopes()
+        self._active.callback(register_module_forward_pre_hook(self._module_begins).remove)
+        self._active.callback(
+            register_module_forward_hook(self._module_ended, always_call=True).remove
+        )
+        private.push_mode_below(self._observer)
+        self._active.callback(private.pop_mode_below, self._observer)
+        self._is_active = True
+
+    def _deactivate(self) -> None:
+        self._active.close()
+        self._is_active = False
+
+    def _module_begins(self, module: nn.Module, *_: Any) -> None:
+        try:
+            self._observer.enter_module(module)
+        except Exception as error:
+            self._failed(error)
+
+    def _module_ended(self, module: nn.Module, *_: Any) -> None:
+        try:
+            self._observer.leave_module(module)
+        except Exception as error:
+            self._failed(error)
+
+    def _guard(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """Observation itself failed: say so once, leave the training alone."""
+        if self._is_broken:
+            return
+        self._is_broken = True
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        self._session.report(
+            "sonde: observation failed and is switched off, training goes on: "
+            f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno}) "
+            "[capture-failed]"
+        )
+        logger.debug("%s", "".join(traceback.format_exception(error)))
+        self._session.switch_off()
+
+    def abandon_in_child(self) -> None:
+        """In a forked child: the parent's files and threads are not ours; look at nothing."""
+        self._is_broken = True
+        if self._is_active:
+            self._deactivate()
+
+
+_LIVE: weakref.WeakSet[TorchAdapter] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for adapter in list(_LIVE):
+        adapter.abandon_in_child()
+    _LIVE.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

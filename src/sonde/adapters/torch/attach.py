@@ -1,0 +1,214 @@
+"""From a configuration to a running capture: builds the sinks and attaches the adapter."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch.adapter import StepBy, TorchAdapter
+from sonde.adapters.torch.scopes import plain_scope
+from sonde.capture.config import CaptureConfig
+from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
+from sonde.capture.session import Session, Subscription, print_to_stderr
+from sonde.core.errors import UsageError
+from sonde.core.graph import OpNode
+from sonde.core.selection import OpPattern
+from sonde.dump.layout import rank_layout
+from sonde.dump.steps import StepFiles, make_room
+from sonde.dump.tensors import TensorDump
+from sonde.dump.writer import open_writer
+
+_DEFAULT_BUDGET_SHARE = 64
+_LEAST_BUDGET = 64 * 1024 * 1024
+_MOST_BUDGET = 1024 * 1024 * 1024
+
+
+@dataclass
+class Capture:
+    """A capture that runs: its adapter and what can be switched while it does."""
+
+    adapter: TorchAdapter
+    toggled: list[ToggledRequest] = field(default_factory=list)
+
+    def switch(self, target: nn.Module | str, enabled: bool) -> None:
+        covers: _Module | _Named
+        if isinstance(target, str):
+            covers = _Named(self.adapter, target)
+        else:
+            covers = _Module(self.adapter, target)
+        for request in self.toggled:
+            request.rules.append((covers, enabled))
+
+
+_RUNNING: list[Capture] = []
+_SWITCHES: list[tuple[nn.Module | str, bool]] = []
+_LOCK = threading.Lock()
+
+
+def checked_step_by(text: str) -> StepBy:
+    """``text`` if it is a way of counting steps, else a UsageError."""
+    if text == "optimizer":
+        return "optimizer"
+    if text == "manual":
+        return "manual"
+    raise UsageError(f"step_by is 'optimizer' or 'manual', not {text!r}", slug="step-by")
+
+
+@contextlib.contextmanager
+def attach(
+    config: CaptureConfig | None,
+    *,
+    starts_at_once: bool,
+    step_by: StepBy = "optimizer",
+) -> Iterator[Capture]:
+    """Observe the torch program run in this block as ``config`` says (None: observe nothing).
+
+    One capture at a time: a second one inside the first is a UsageError.
+    """
+    with _LOCK:
+        if _RUNNING:
+            raise UsageError(
+                "a capture is running already; leave its block before starting another",
+                slug="capture-twice",
+            )
+        capture = _build(config, starts_at_once, step_by)
+        _RUNNING.append(capture)
+    try:
+        with capture.adapter.attach():
+            yield capture
+    finally:
+        _RUNNING.remove(capture)
+
+
+def end_step() -> None:
+    """End the running step of the running capture; nothing if there is none."""
+    for capture in _RUNNING:
+        capture.adapter.end_step()
+
+
+def set_dump(target: nn.Module | str, *, enabled: bool = True) -> None:
+    """Switch the dump of ``target`` on or off (``dump_mode: 2``) for the ops that run from now on.
+
+    ``target`` is a module (all ops inside it, forward and backward), a module path such as
+    ``encoder.0``, or anything ``kernels`` takes: a full op name, a part of an op type,
+    ``name-regex(...)``. It may be called before a capture starts, and holds for later ones too.
+    """
+    if not isinstance(target, (nn.Module, str)):
+        raise UsageError(
+            f"set_dump takes a module or a name, not {type(target).__name__}",
+            slug="set-dump-target",
+        )
+    if isinstance(target, str):
+        OpPattern.parse(target)
+    _SWITCHES.append((target, enabled))
+    for capture in _RUNNING:
+        capture.switch(target, enabled)
+        capture.adapter.refresh()
+
+
+class _Module:
+    """Whether an op belongs to a module, found by its place in the tree when it is asked."""
+
+    def __init__(self, adapter: TorchAdapter, module: nn.Module | str) -> None:
+        self._adapter = adapter
+        self._module = module
+
+    def __call__(self, node: OpNode) -> bool:
+        name = self._adapter.scope_name(self._module)
+        scope = plain_scope(node.scope)
+        return name is not None and (scope == name or scope.startswith(f"{name}/"))
+
+
+class _Named:
+    def __init__(self, adapter: TorchAdapter, text: str) -> None:
+        self._pattern = OpPattern.parse(text)
+        self._as_module = _Module(adapter, text)
+
+    def __call__(self, node: OpNode) -> bool:
+        return self._as_module(node) or self._pattern.matches(
+            node.name, node.type, is_leaf=node.kind != "op"
+        )
+
+
+def _build(config: CaptureConfig | None, starts_at_once: bool, step_by: StepBy) -> Capture:
+    if config is None or not config.selection.wants_rank(current_rank()):
+        session = Session([])
+        return Capture(
+            TorchAdapter(session, name="", starts_at_once=starts_at_once, step_by=step_by)
+        )
+    rank = rank_layout(config.path, current_rank())
+    make_room(rank, print_to_stderr)
+    writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
+    files = StepFiles(rank, config.net_name, writer)
+    files.write_metadata(config.text, _facts())
+    toggled: list[ToggledRequest] = []
+    request: SelectionRequest | ToggledRequest
+    if config.dump_mode == "set_dump":
+        request = ToggledRequest(config.selection.steps)
+        toggled.append(request)
+    else:
+        request = SelectionRequest(config.selection)
+    tensors = TensorDump(
+        files,
+        writer,
+        ios=config.ios,
+        memory_order=not config.transpose_to_nchw,
+        kernel_args=config.save_kernel_args,
+        synchronous=not config.asynchronous,
+        report=print_to_stderr,
+    )
+    nothing = ToggledRequest(config.selection.steps)
+    session = Session(
+        [Subscription(tensors, request), Subscription(files, nothing)],
+        initial_step=config.initial_step,
+    )
+    adapter = TorchAdapter(
+        session, name=config.net_name, starts_at_once=starts_at_once, step_by=step_by
+    )
+    if isinstance(request, SelectionRequest):
+        adapter.at_close(lambda: _say_unmatched(request, files))
+    capture = Capture(adapter, toggled)
+    for target, enabled in _SWITCHES:
+        capture.switch(target, enabled)
+    return capture
+
+
+def _say_unmatched(request: SelectionRequest, files: StepFiles) -> None:
+    for pattern in request.unmatched():
+        near = nearest_names(pattern, files.graphs)
+        hint = f"; the nearest are {', '.join(near)}" if near else ""
+        print_to_stderr(
+            f"sonde: {pattern.text!r} matched no op of the observed steps{hint} [op-unmatched]"
+        )
+
+
+def current_rank() -> int:
+    """This process's rank: the process group's, else the launcher's, else 0."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdigit() else 0
+
+
+def default_budget() -> int:
+    """Bytes an asynchronous dump may hold: a share of the memory, within bounds."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_LEAST_BUDGET, min(_MOST_BUDGET, memory // _DEFAULT_BUDGET_SHARE))
+
+
+def _facts() -> dict[str, str]:
+    import sonde
+
+    device = "GPU" if torch.cuda.is_available() else "CPU"
+    return {
+        "device_target": device,
+        "framework": "torch",
+        "framework_version": torch.__version__,
+        "sonde_version": sonde.__version__,
+    }

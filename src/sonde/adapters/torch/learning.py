@@ -1,0 +1,285 @@
+"""What is found out about an op the first time it runs in a structure: name, source, edges."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.leaves import LeafBook, geometry, spec_of, storage_key
+from sonde.adapters.torch.memory import Tables
+from sonde.adapters.torch.schema import OpInfo, op_info
+from sonde.adapters.torch.scopes import GRADIENTS, RECOMPUTED, ROOT, Scope, ScopeBook
+from sonde.adapters.torch.sources import find_place, is_engine_frame, runs_module, stack_of
+from sonde.adapters.torch.structure import ALIAS, FRESH, WRITTEN, Leaf, Record, Ref, Structures
+from sonde.adapters.torch.views import attributes_of
+from sonde.core.graph import Edge, OpNode, Source
+
+_NO_SEQUENCE = 1 << 62
+_DISPATCH_FRAMES = 2  # learn <- Observer._before <- Observer._dispatch
+
+
+class Learner:
+    """Makes records. Shares the tables of the running step with the Observer that owns it."""
+
+    def __init__(self, scopes: ScopeBook, structures: Structures, tables: Tables) -> None:
+        self._scopes = scopes
+        self._structures = structures
+        self._tables = tables
+        self._tip: Record | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._used: set[Leaf] = set()
+        self.leaves = LeafBook(scopes)
+        self._lasting: dict[int, Ref] = {}
+
+    def begin_step(self) -> None:
+        """Parameters and constants met in earlier steps are known from the start."""
+        for key, ref in self._lasting.items():
+            self._tables.put(WRITTEN, ref, key, 0)
+
+    def end_step(self) -> None:
+        self._tip = None
+        self.leaves.forget_names()
+
+    def close(self) -> None:
+        for key in self._lasting:
+            private.free_weak_storage(key)
+        self._lasting.clear()
+
+    def enter(self, ref: Ref, key: int, tensor: torch.Tensor) -> None:
+        """A tensor from outside is met for the first time in this step."""
+        self._tables.put(WRITTEN, ref, key, tensor._cdata)
+        if ref.leaf is not None and ref.leaf.is_lasting and key > 0:
+            if key not in self._lasting:
+                tensor.untyped_storage()._weak_ref()
+            self._lasting[key] = ref
+
+    def learn(
+        self,
+        parent: Record,
+        scope: Scope,
+        func: Any,
+        tensors: list[torch.Tensor],
+        keys: list[int],
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+    ) -> Record:
+        """A record for an op about to run after ``parent``; its outputs are learned afterwards."""
+        self._catch_up(parent)
+        info = op_info(func)
+        place, frame = find_place(_DISPATCH_FRAMES)
+        record = Record(parent, func, info, scope)
+        scope, phase, sources, cause = self._where(scope, frame)
+        record.scope = scope
+        if place is not None and phase != "backward":
+            record.depth = place.depth + 1
+            record.code = place.code
+            record.last = place.last
+        self._wire(record, tensors, keys, frame or sys._getframe(1))
+        attributes = attributes_of(info.arguments, args, kwargs)
+        if cause is not None:
+            attributes = (*attributes, ("forward", cause.node.name))
+        record.node = OpNode(
+            name=f"{scope.name}/{info.type}-op{self._counts[(scope.name, info.type)]}",
+            type=info.type,
+            scope=scope.name,
+            phase=phase,
+            inputs=tuple(
+                Edge((source or ref).producer.name, (source or ref).slot, spec_of(tensor))
+                for tensor, source, ref in zip(tensors, record.sources, record.in_refs, strict=True)
+            ),
+            attributes=attributes,
+            sources=sources,
+        )
+        record.writes = _written_slots(info, args, kwargs)
+        return record
+
+    def learn_outputs(
+        self,
+        record: Record,
+        results: list[torch.Tensor],
+        tensors: list[torch.Tensor],
+        keys: list[int],
+    ) -> Record:
+        """Complete a new record, or find or make the one for this number of outputs.
+
+        ``results`` is extended by the inputs the op wrote to without returning them.
+        """
+        parent = record.parent
+        assert parent is not None
+        if record.order >= 0:
+            del results[len(results) - len(record.returned) :]
+            for sibling in parent.next:
+                if (
+                    sibling.func is record.func
+                    and sibling.in_refs == record.in_refs
+                    and len(sibling.outs) - len(sibling.returned) == len(results)
+                ):
+                    results.extend(tensors[slot] for slot in sibling.returned)
+                    return sibling
+            record = _twin(record)
+            self._tip = None
+        returned = {tensor._cdata for tensor in results}
+        record.returned = tuple(
+            slot for slot in record.writes if tensors[slot]._cdata not in returned
+        )
+        results.extend(tensors[slot] for slot in record.returned)
+        written = {tensors[slot]._cdata for slot in record.writes}
+        outs: list[tuple[int, Ref]] = []
+        for slot, tensor in enumerate(results):
+            key = storage_key(tensor)
+            known = key in keys or self._tables.entry(key) is not None
+            kind = WRITTEN if tensor._cdata in written else ALIAS if known else FRESH
+            outs.append((kind, Ref(record, slot, geometry(tensor))))
+        record.outs = tuple(outs)
+        record.node = OpNode(
+            name=record.node.name,
+            type=record.node.type,
+            scope=record.node.scope,
+            phase=record.node.phase,
+            inputs=record.node.inputs,
+            outputs=tuple(spec_of(tensor) for tensor in results),
+            attributes=record.node.attributes,
+            sources=record.node.sources,
+        )
+        record.order = parent.order + 1 + len(record.leaves)
+        record.wants_generation = -1
+        parent.next.append(record)
+        self._structures.grew()
+        if self._tip is parent:
+            self._count(record)
+            self._tip = record
+        return record
+
+    def _catch_up(self, parent: Record) -> None:
+        """Count what ran in this step up to ``parent``, unless it was the last op learned."""
+        if self._tip is parent:
+            return
+        self._counts.clear()
+        self._used.clear()
+        for record in parent.path():
+            self._count(record)
+        self._tip = parent
+
+    def _count(self, record: Record) -> None:
+        self._counts[(record.node.scope, record.info.type)] += 1
+        self._used.update(leaf for _, leaf, _ in record.leaves)
+
+    # ---------------------------------------------------------------- wiring
+
+    def _wire(
+        self, record: Record, tensors: list[torch.Tensor], keys: list[int], frame: FrameType
+    ) -> None:
+        refs: list[Ref] = []
+        sources: list[Ref | None] = []
+        leaves: list[tuple[int, Leaf, int]] = []
+        assert record.parent is not None
+        used = set(self._used)
+        for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
+            entry = self._tables.entry(key)
+            if entry is None:
+                self.enter(self.leaves.leaf_for(tensor, key, frame, used).ref, key, tensor)
+                entry = self._tables.entry(key)
+                assert entry is not None
+            leaf = entry[0].leaf
+            if leaf is not None and leaf not in used:
+                used.add(leaf)
+                leaves.append((slot, leaf, record.parent.order + 1 + len(leaves)))
+            refs.append(entry[0])
+            sources.append(self._exact(tensor, entry))
+        record.in_refs = tuple(refs)
+        record.sources = tuple(sources)
+        record.leaves = tuple(leaves)
+
+    def _exact(self, tensor: torch.Tensor, entry: list[Ref]) -> Ref | None:
+        """The very tensor among those over its memory that are up to date, if it is one of them.
+
+        First by identity; else by geometry: autograd hands saved tensors back as new objects.
+        """
+        shape = geometry(tensor)
+        known = self._tables.tensor(tensor._cdata)
+        if known is not None and known.geometry == shape and any(ref is known for ref in entry):
+            return known
+        for ref in reversed(entry):
+            if ref.geometry == shape:
+                return ref
+        return None
+
+    # --------------------------------------------------------------- naming
+
+    def _where(
+        self, scope: Scope, frame: FrameType | None
+    ) -> tuple[Scope, Any, tuple[Source, ...], Record | None]:
+        """Scope, phase, sources, and in backward the forward op that caused this one."""
+        node = private.current_autograd_node()
+        if node is None:
+            return scope, scope.phase, stack_of(frame), None
+        if frame is not None and scope is not self._scopes.default and runs_module(frame):
+            # Activation checkpointing: a module's forward, run again inside backward.
+            name = f"{RECOMPUTED}{scope.name}"
+            return self._scopes.scope(name, "backward"), "backward", stack_of(frame), None
+        cause = self._cause(node)
+        if cause is not None:
+            base = cause.node.scope.removeprefix(RECOMPUTED)
+            name = base if base.startswith(GRADIENTS) else f"{GRADIENTS}{base}"
+            sources = stack_of(frame) if frame is not None else cause.node.sources
+            return self._scopes.scope(name, "backward"), "backward", sources, cause
+        owner = self._owner(node)
+        sources = stack_of(frame if frame is not None else _above_engine())
+        return self._scopes.scope(f"{GRADIENTS}{owner}", "backward"), "backward", sources, None
+
+    def _cause(self, node: Any) -> Record | None:
+        try:
+            number = node._sequence_nr() + 1
+        except (AttributeError, RuntimeError):
+            return None
+        # A node that accumulates a gradient has the largest number there is.
+        return self._tables.cause(number) if number < _NO_SEQUENCE else None
+
+    def _owner(self, node: Any) -> str:
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, torch.Tensor):
+            return self.leaves.parameter_scope(variable) or ROOT
+        return ROOT
+
+
+def _above_engine() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_engine_frame(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _written_slots(
+    info: OpInfo, args: Sequence[Any], kwargs: dict[str, Any] | None
+) -> tuple[int, ...]:
+    """The slots, among the flattened tensor inputs, of the arguments the op writes to."""
+    if not info.writes:
+        return ()
+    slots: list[int] = []
+    slot = 0
+    named = [
+        (info.arguments[position] if position < len(info.arguments) else "", value)
+        for position, value in enumerate(args)
+    ]
+    named.extend((kwargs or {}).items())
+    for name, value in named:
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, torch.Tensor):
+                if name in info.writes:
+                    slots.append(slot)
+                slot += 1
+    return tuple(slots)
+
+
+def _twin(record: Record) -> Record:
+    twin = Record(record.parent, record.func, record.info, record.scope)
+    twin.depth, twin.code, twin.last = record.depth, record.code, record.last
+    twin.in_refs, twin.sources, twin.leaves = record.in_refs, record.sources, record.leaves
+    twin.writes, twin.node = record.writes, record.node
+    return twin

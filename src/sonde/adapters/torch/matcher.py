@@ -1,0 +1,23 @@
+"""The native matcher, if it was built; ``SONDE_MATCHER=python`` does without it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from functools import cache
+from types import ModuleType
+
+
+def load() -> ModuleType | None:
+    """The module ``_match``, or None where ops are to be recognised in Python."""
+    if os.environ.get("SONDE_MATCHER") == "python":
+        return None
+    return _built()
+
+
+@cache
+def _built() -> ModuleType | None:
+    try:
+        return importlib.import_module("sonde.adapters.torch._match")
+    except ImportError:
+        return None

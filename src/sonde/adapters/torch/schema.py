@@ -1,0 +1,74 @@
+"""What an op's schema says: type name, arguments, and which of them it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+_MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
+    # Written by the kernels although the schema does not say so.
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
+    "aten::miopen_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_with_update": ("running_mean", "running_var"),
+    "aten::_batch_norm_with_update": ("running_mean", "running_var"),
+}
+_COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """One operator overload. ``writes`` are names of arguments the op changes in place."""
+
+    type: str
+    qualified: str
+    arguments: tuple[str, ...]
+    writes: frozenset[str]
+    is_collective: bool
+
+
+_BOOKKEEPING = ("profiler", "prim")
+
+
+def is_bookkeeping(func: Any) -> bool:
+    """Whether ``func`` computes nothing: profiler marks, questions about a tensor's device."""
+    return getattr(func, "namespace", "") in _BOOKKEEPING
+
+
+_CACHE: dict[Any, OpInfo] = {}
+
+
+def op_info(func: Any) -> OpInfo:
+    info = _CACHE.get(func)
+    if info is None:
+        info = _CACHE[func] = _read(func)
+    return info
+
+
+def _read(func: Any) -> OpInfo:
+    schema = getattr(func, "_schema", None)
+    if not isinstance(func, torch._ops.OpOverload) or schema is None:
+        name = str(getattr(func, "__name__", func))
+        return OpInfo(_type_name("higher_order", name), name, (), frozenset(), False)
+    namespace, _, name = schema.name.partition("::")
+    writes = {
+        argument.name
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+    writes.update(_MUTATED_UNDECLARED.get(schema.name, ()))
+    return OpInfo(
+        type=_type_name(namespace, name),
+        qualified=f"{schema.name}.{schema.overload_name or 'default'}",
+        arguments=tuple(argument.name for argument in schema.arguments),
+        writes=frozenset(writes),
+        is_collective=namespace in _COLLECTIVES,
+    )
+
+
+def _type_name(namespace: str, name: str) -> str:
+    """``addmm`` for ATen, ``c10d_allreduce_`` for others: a dot would end it in a file name."""
+    text = name if namespace == "aten" else f"{namespace}_{name}"
+    return text.replace(".", "_").replace("/", "_").replace(":", "_")

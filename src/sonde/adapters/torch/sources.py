@@ -1,0 +1,110 @@
+"""Which lines of the user's code made an op run."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType
+
+import torch
+
+import sonde
+from sonde.core.graph import Source
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_SONDE = os.path.dirname(os.path.abspath(sonde.__file__)) + os.sep
+_RUNNER = os.path.join(_SONDE, "cli", "")
+_STDLIB = os.path.abspath(sysconfig.get_paths()["stdlib"]) + os.sep
+_PACKAGES = tuple(
+    {os.path.abspath(sysconfig.get_paths()[key]) + os.sep for key in ("purelib", "platlib")}
+)
+_ENGINE = os.path.join(_TORCH, "autograd", "graph.py")
+_ENGINE_FUNCTION = "_engine_run_backward"
+_MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
+
+MOST_FRAMES = 32
+
+_OURS: dict[str, bool] = {}
+
+
+def is_user_file(filename: str) -> bool:
+    """Neither torch, nor Sonde, nor the standard library, nor frozen code.
+
+    Other installed packages count as the user's: a model of a model library is what the user
+    wants to read.
+    """
+    known = _OURS.get(filename)
+    if known is None:
+        known = _OURS[filename] = _is_user_file(filename)
+    return known
+
+
+def _is_user_file(filename: str) -> bool:
+    if filename.startswith("<"):
+        # A notebook cell or ``python -c`` is the user's; frozen importlib is not.
+        return not filename.startswith(("<frozen", "<__array_function__", "<eval_with_key"))
+    if filename.startswith((_TORCH, _SONDE)):
+        return False
+    return not filename.startswith(_STDLIB) or filename.startswith(_PACKAGES)
+
+
+def is_engine_frame(frame: FrameType) -> bool:
+    """Whether ``frame`` is autograd's engine running backward."""
+    code = frame.f_code
+    return code.co_name == _ENGINE_FUNCTION and code.co_filename == _ENGINE
+
+
+def runs_module(frame: FrameType | None) -> bool:
+    """Whether a module's forward runs between ``frame`` and the engine that runs backward."""
+    while frame is not None and not is_engine_frame(frame):
+        if frame.f_code.co_name == "_call_impl" and frame.f_code.co_filename == _MODULE:
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Place:
+    """The innermost frame of user code above an op: how deep it lies and where it stands."""
+
+    __slots__ = ("code", "depth", "last")
+
+    def __init__(self, depth: int, code: CodeType, last: int) -> None:
+        self.depth = depth
+        self.code = code
+        self.last = last
+
+
+def find_place(depth: int) -> tuple[Place | None, FrameType | None]:
+    """The nearest user frame, counted from the frame ``depth`` above the caller.
+
+    In backward the search stops at autograd's engine: a frame below it is the user's own (a hook,
+    a custom Function), a frame above it is only the line that called ``backward()``.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    steps = 0
+    while frame is not None:
+        code = frame.f_code
+        if is_user_file(code.co_filename):
+            return Place(steps, code, frame.f_lasti), frame
+        if is_engine_frame(frame):
+            return None, None
+        frame = frame.f_back
+        steps += 1
+    return None, None
+
+
+def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
+    """The user's frames from ``frame`` outwards to where Sonde runs the script, if it does."""
+    found: list[Source] = []
+    while frame is not None and len(found) < MOST_FRAMES:
+        code = frame.f_code
+        if code.co_filename.startswith(_RUNNER):
+            break
+        if is_user_file(code.co_filename):
+            line = frame.f_lineno or code.co_firstlineno
+            text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+            found.append(Source(code.co_filename, line, code.co_name, text))
+        frame = frame.f_back
+    return tuple(found)

@@ -1,0 +1,178 @@
+"""The structure of steps, learned once and then only matched.
+
+A step is a path through a tree of records, one record per op. While an op that runs matches the
+next record (same function, same place in the user's code, same module, inputs from the same ops)
+its name, source line and edges are known already. Where it does not, a new branch is learned.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from sonde.adapters.torch.schema import OpInfo
+from sonde.adapters.torch.scopes import Scope
+from sonde.core.graph import Graph, Kind, OpNode
+
+if TYPE_CHECKING:
+    from sonde.capture.session import Wants
+
+FRESH, ALIAS, WRITTEN = 0, 1, 2
+
+
+class Ref:
+    """The contents of one tensor, as one output of one record (or a leaf) left them.
+
+    Compared by identity: two tensors with the same Ref in one step are bit for bit equal.
+    ``geometry`` (shape, strides, offset) is as it was when the record was learned.
+    """
+
+    __slots__ = ("geometry", "leaf", "owner", "slot")
+
+    def __init__(
+        self,
+        owner: Record | None,
+        slot: int,
+        geometry: tuple[Any, ...],
+        leaf: Leaf | None = None,
+    ) -> None:
+        self.owner = owner
+        self.slot = slot
+        self.geometry = geometry
+        self.leaf = leaf
+
+    @property
+    def producer(self) -> OpNode:
+        if self.leaf is not None:
+            return self.leaf.node
+        assert self.owner is not None
+        return self.owner.node
+
+
+class Leaf:
+    """A tensor that enters a step from outside: a parameter, an input, a constant.
+
+    ``is_lasting``: it is known by the module or optimizer that holds it, so it is the same in
+    every step; else any tensor met in its place is.
+    """
+
+    __slots__ = ("is_lasting", "kind", "node", "ref", "wants", "wants_generation")
+
+    def __init__(self, node: OpNode, geometry: tuple[Any, ...]) -> None:
+        self.node = node
+        self.kind: Kind = node.kind
+        self.ref = Ref(None, 0, geometry, self)
+        self.is_lasting = False
+        self.wants: Wants | None = None
+        self.wants_generation = -1
+
+
+class Record:
+    """One op at one place of one or more steps.
+
+    ``in_refs`` are the storages' contents the inputs were read from, the condition of a match;
+    ``sources`` the tensors they are exactly, where that is known. ``depth`` is how many frames
+    above the dispatch the user's code stands, 0 where the place is not checked (backward).
+    ``writes`` are the slots of inputs the op changes in place; ``returned`` those among them that
+    the op does not return itself: they count as its last outputs. ``order`` stays -1 until the op
+    has run for the first time.
+    """
+
+    __slots__ = (
+        "code",
+        "depth",
+        "func",
+        "graph",
+        "in_refs",
+        "info",
+        "last",
+        "leaves",
+        "native",
+        "next",
+        "node",
+        "order",
+        "outs",
+        "parent",
+        "returned",
+        "scope",
+        "sources",
+        "wants",
+        "wants_generation",
+        "writes",
+    )
+
+    def __init__(self, parent: Record | None, func: Any, info: OpInfo, scope: Scope) -> None:
+        self.parent = parent
+        self.func = func
+        self.info = info
+        self.scope = scope
+        self.depth = 0
+        self.code: CodeType | None = None
+        self.last = -1
+        self.order = -1
+        self.in_refs: tuple[Ref, ...] = ()
+        self.sources: tuple[Ref | None, ...] = ()
+        self.leaves: tuple[tuple[int, Leaf, int], ...] = ()
+        self.outs: tuple[tuple[int, Ref], ...] = ()
+        self.writes: tuple[int, ...] = ()
+        self.returned: tuple[int, ...] = ()
+        self.node: OpNode = _NOWHERE
+        self.next: list[Record] = []
+        self.graph: Graph | None = None
+        self.native: Any = None
+        self.wants: Wants | None = None
+        self.wants_generation = -1
+
+    def path(self) -> list[Record]:
+        """The records of the step from its first op to this one."""
+        found: list[Record] = []
+        record: Record = self
+        while record.parent is not None:
+            found.append(record)
+            record = record.parent
+        found.reverse()
+        return found
+
+
+_NOWHERE = OpNode(name="", type="", scope="", phase="forward")
+
+
+class Structures:
+    """All steps learned so far: the tree, and a graph with its own number per structure.
+
+    The tree is thrown away and learned again when it holds more than ``most`` records, so that a
+    training whose every step differs cannot fill the memory; graph numbers stay.
+    """
+
+    def __init__(self, name: str, *, most: int = 1_000_000) -> None:
+        self._name = name
+        self._most = most
+        self._count = 0
+        self._ids: dict[int, int] = {}
+        self.root = self._new_root()
+
+    @staticmethod
+    def _new_root() -> Record:
+        return Record(None, None, OpInfo("", "", (), frozenset(), False), Scope(""))
+
+    def grew(self) -> None:
+        self._count += 1
+
+    def begin(self) -> Record:
+        """Where a step starts."""
+        if self._count > self._most:
+            self.root = self._new_root()
+            self._count = 0
+        return self.root
+
+    def graph_at(self, last: Record) -> Graph:
+        """The graph of the step that ended with ``last``."""
+        if last.graph is None:
+            nodes: list[OpNode] = []
+            for record in last.path():
+                nodes.extend(leaf.node for _, leaf, _ in record.leaves)
+                nodes.append(record.node)
+            draft = Graph(0, self._name, tuple(nodes))
+            number = self._ids.setdefault(draft.structure, len(self._ids))
+            last.graph = Graph(number, self._name, draft.nodes)
+        return last.graph

@@ -1,0 +1,281 @@
+"""Torch tensors as the views sinks are handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from numpy.typing import NDArray
+
+from sonde import kernels
+from sonde.adapters.torch import private
+from sonde.adapters.torch.leaves import dtype_name
+from sonde.core.dtypes import BY_NAME, dtype_named
+from sonde.core.errors import SondeError
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+
+if TYPE_CHECKING:
+    from sonde.core.statistics import Statistics
+
+    from sonde.adapters.torch.structure import Record
+
+_NAMES: dict[torch.dtype, str] = {}
+_CODES: dict[torch.dtype, int] = {}
+_QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
+_ADDRESS = " at 0x"
+_CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    name = _NAMES.get(dtype)
+    if name is None:
+        name = _NAMES[dtype] = dtype_name(dtype)
+    return name
+
+
+def kernel_code(dtype: torch.dtype) -> int:
+    """The kernel's number for ``dtype``, or -1 where it has no statistics (complex and others)."""
+    code = _CODES.get(dtype)
+    if code is None:
+        try:
+            code = kernels.dtype_code(name_of(dtype))
+        except SondeError:
+            code = -1
+        _CODES[dtype] = code
+    return code
+
+
+class TorchHold:
+    """Bytes kept for later. Holds the storage, not the tensor: a held gradient can still be
+    adopted by autograd without a copy, as it is when nobody looks."""
+
+    __slots__ = (
+        "_storage",
+        "address",
+        "is_copy",
+        "job",
+        "layout",
+        "nbytes",
+        "on_change",
+        "shape",
+        "stored",
+    )
+
+    def __init__(
+        self, tensor: torch.Tensor, stored: str, shape: tuple[int, ...], layout: str, is_copy: bool
+    ) -> None:
+        self._storage = tensor.untyped_storage()
+        self.address = tensor.data_ptr()
+        self.nbytes = tensor.numel() * tensor.element_size()
+        self.stored = stored
+        self.shape = shape
+        self.layout = layout
+        self.is_copy = is_copy
+        self.job = -1
+        self.on_change: Callable[[int], None] | None = None
+
+    def is_shared(self) -> bool:
+        return not self.is_copy and private.storage_owners(self._storage) > 1
+
+
+class TorchView:
+    """See ``core.sink.TensorView``. ``lend`` registers memory lent instead of copied, or is None
+    where the memory may change unseen and must be copied."""
+
+    __slots__ = ("_lend", "io", "slot", "tensor", "token")
+
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        io: Io,
+        slot: int,
+        token: object,
+        lend: Callable[[torch.Tensor, TorchHold], None] | None,
+    ) -> None:
+        self.tensor = tensor
+        self.io = io
+        self.slot = slot
+        self.token = token
+        self._lend = lend
+
+    @property
+    def dtype(self) -> str:
+        return name_of(self.tensor.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensor.numel() * self.tensor.element_size()
+
+    @property
+    def problem(self) -> str | None:
+        tensor = self.tensor
+        if tensor.layout is not torch.strided:
+            return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
+        if tensor.is_nested:
+            return "it is a nested tensor"
+        if tensor.device.type == "meta":
+            return "it is on the meta device and has no values"
+        if name_of(tensor.dtype) not in BY_NAME:
+            return f"its dtype is {name_of(tensor.dtype)}"
+        try:
+            if tensor.numel() and not tensor.data_ptr():
+                return f"{type(tensor).__name__} has no memory of its own"
+        except RuntimeError:
+            return f"{type(tensor).__name__} has no memory of its own"
+        return None
+
+    def _host(self) -> tuple[torch.Tensor, str]:
+        """The plain tensor on the CPU, widened, and the numpy type of its elements."""
+        tensor = self.tensor.detach()
+        dtype = dtype_named(name_of(tensor.dtype))
+        if dtype.name in _QUANTIZED:
+            tensor = tensor.int_repr()
+        if tensor.is_conj():
+            tensor = tensor.resolve_conj()
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        if tensor.device.type != "cpu":
+            tensor = tensor.cpu()
+        if dtype.stored != name_of(tensor.dtype):
+            tensor = tensor.to(getattr(torch, dtype.stored))
+        return tensor, dtype.stored
+
+    def numpy(self) -> NDArray[Any]:
+        tensor, _ = self._host()
+        array: NDArray[Any] = tensor.contiguous().numpy()
+        return array.copy()
+
+    def hold(self, *, memory_order: bool = False) -> TorchHold:
+        tensor, stored = self._host()
+        layout = "DefaultFormat"
+        if (
+            memory_order
+            and not tensor.is_contiguous()
+            and any(
+                tensor.dim() == dims and tensor.is_contiguous(memory_format=order)
+                for dims, order in zip((4, 5), _CHANNELS_LAST, strict=True)
+            )
+        ):
+            tensor = tensor.movedim(1, -1)
+            layout = "NHWC" if tensor.dim() == 4 else "NDHWC"
+        shape = tuple(tensor.shape)
+        if self._lend is not None and tensor.is_contiguous() and _same_memory(tensor, self.tensor):
+            hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
+            self._lend(self.tensor, hold)
+            return hold
+        if _same_memory(tensor, self.tensor):
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
+
+    def statistics(self) -> Statistics:
+        tensor = self._statistical()
+        return kernels.summarize(
+            tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
+        )
+
+    def _statistical(self) -> torch.Tensor:
+        tensor = self.tensor.detach()
+        if name_of(tensor.dtype) in _QUANTIZED:
+            tensor = tensor.dequantize()
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+
+    def summarize_into(self, row_address: int) -> bool:
+        tensor = self.tensor
+        code = kernel_code(tensor.dtype)
+        if code < 0 or tensor.device.type != "cpu" or tensor.is_neg():
+            if self.problem is not None or tensor.is_complex():
+                return False
+            tensor = self._statistical()
+            code = kernel_code(tensor.dtype)
+        if tensor.is_contiguous():
+            kernels.summarize_into(row_address, tensor.data_ptr(), code, tensor.numel())
+        else:
+            kernels.summarize_strided_into(
+                row_address, tensor.data_ptr(), code, tuple(tensor.shape), tensor.stride()
+            )
+        return True
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(one.untyped_storage()._cdata == other.untyped_storage()._cdata)
+
+
+class TorchCall:
+    """See ``core.sink.OpCall``: one run of ``record``, or of a leaf that has no record."""
+
+    __slots__ = (
+        "_args",
+        "_kwargs",
+        "_record",
+        "inputs",
+        "node",
+        "order",
+        "outputs",
+        "step",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        node: OpNode,
+        step: int,
+        order: int,
+        timestamp: int,
+        inputs: Sequence[TorchView],
+        outputs: Sequence[TorchView],
+        record: Record | None = None,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.node = node
+        self.step = step
+        self.order = order
+        self.timestamp = timestamp
+        self.inputs = inputs
+        self.outputs = outputs
+        self._record = record
+        self._args = args
+        self._kwargs = kwargs
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        if self._record is None:
+            return ()
+        return attributes_of(self._record.info.arguments, self._args, self._kwargs)
+
+
+def attributes_of(
+    names: Sequence[str], args: Sequence[Any], kwargs: dict[str, Any] | None
+) -> tuple[tuple[str, str], ...]:
+    """Arguments that hold no tensor, by their schema name, as text."""
+    found = []
+    for position, value in enumerate(args):
+        if not _holds_tensor(value):
+            name = names[position] if position < len(names) else f"arg{position}"
+            found.append((name, _text(value)))
+    for name, value in (kwargs or {}).items():
+        if not _holds_tensor(value):
+            found.append((name, _text(value)))
+    return tuple(found)
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, torch.Tensor) for item in value)
+    return isinstance(value, torch.Tensor)
+
+
+def _text(value: Any) -> str:
+    text = repr(value)
+    if _ADDRESS in text:
+        # The same in every step and run.
+        text = type(value).__name__
+    return text if len(text) <= 256 else text[:253] + "..."

@@ -1,0 +1,53 @@
+"""What a program that uses Sonde calls; ``sonde.<name>`` finds these."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sonde.capture.config import CaptureConfig, load_config
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@contextmanager
+def capture(
+    config: CaptureConfig | str | os.PathLike[str], *, step_by: str = "optimizer"
+) -> Iterator[None]:
+    """Observe the part of a program run in this block, as the dump configuration says.
+
+    ``config`` is the path of a JSON file, or a CaptureConfig. Steps are counted from the start of
+    the block and end at optimizer steps, or with ``step_by="manual"`` at ``sonde.step()``.
+    """
+    from sonde.adapters.torch.attach import attach, checked_step_by
+
+    if not isinstance(config, CaptureConfig):
+        config = load_config(Path(config), os.environ)
+    with attach(config, starts_at_once=True, step_by=checked_step_by(step_by)):
+        yield
+
+
+def set_dump(target: nn.Module | str, enabled: bool = True) -> None:
+    """Switch the dump of a module, or of ops by name, on or off; for ``dump_mode: 2``.
+
+    A module stands for all ops inside it, forward and backward. A text is a module's path
+    (``encoder.0``) or anything ``kernels`` takes. It may be called before or during a capture.
+    """
+    from sonde.adapters.torch import attach
+
+    attach.set_dump(target, enabled=enabled)
+
+
+def step() -> None:
+    """End the running step here, in loops whose step is not an optimizer's ``step()``.
+
+    Use it with ``sonde run --step-by manual`` or ``sonde.capture(..., step_by="manual")``;
+    outside a capture it does nothing.
+    """
+    from sonde.adapters.torch import attach
+
+    attach.end_step()

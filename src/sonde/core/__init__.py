@@ -1,0 +1,1 @@
+"""Values and pure functions; numpy and the standard library only."""

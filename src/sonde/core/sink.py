@@ -1,0 +1,132 @@
+"""What a consumer of op calls is, and what it is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numpy.typing import NDArray
+
+from sonde.core.graph import Graph, OpNode
+from sonde.core.keys import Io
+
+if TYPE_CHECKING:
+    from sonde.core.statistics import Statistics
+
+
+class Hold(Protocol):
+    """The bytes of a tensor, in the layout of an ``.npy`` file, that stay as they are.
+
+    Either a copy, or the tensor's own memory: then ``on_change`` is called with ``job`` just
+    before anything writes to it, and must not return before the bytes are safe. Keep the object
+    alive as long as the bytes are needed.
+    """
+
+    address: int
+    nbytes: int
+    stored: str
+    shape: tuple[int, ...]
+    layout: str
+    is_copy: bool
+    job: int
+    on_change: Callable[[int], None] | None
+
+    def is_shared(self) -> bool:
+        """Whether anybody else could still write to these bytes."""
+        ...
+
+
+class TensorView(Protocol):
+    """A tensor *borrowed* until ``write`` returns.
+
+    ``token`` identifies contents: two views of one step with the same token have the same shape
+    and, bit for bit, the same values (an input that is an earlier output, unchanged since).
+    ``problem`` says why the values cannot be had (a sparse tensor, say), else it is None.
+    """
+
+    @property
+    def io(self) -> Io: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def token(self) -> object: ...
+    @property
+    def problem(self) -> str | None: ...
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy the caller may keep: C-contiguous, widened where numpy lacks the dtype."""
+        ...
+
+    def hold(self, *, memory_order: bool = False) -> Hold:
+        """The bytes to be written later; with ``memory_order`` channels-last stays as it lies."""
+        ...
+
+    def statistics(self) -> Statistics:
+        """Summary numbers; SondeError for complex values."""
+        ...
+
+    def summarize_into(self, row_address: int) -> bool:
+        """Write the raw statistics row (``sonde.kernels``) there; False where there are none."""
+        ...
+
+
+class OpCall(Protocol):
+    """One run of one op, after it has run. ``inputs`` hold the values from before the op.
+
+    ``timestamp`` is microseconds since the epoch and never repeats or goes back in a process.
+    """
+
+    @property
+    def node(self) -> OpNode: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def order(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def inputs(self) -> Sequence[TensorView]: ...
+    @property
+    def outputs(self) -> Sequence[TensorView]: ...
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        """The arguments of this very run that are not tensors, by name, as text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnd:
+    """The end of a step: its number and what ran in it.
+
+    ``complete``: an optimizer step (or ``sonde.step()``) closed it, not the end of the run.
+    ``is_watched_next``: the next step is observed too, so writes to held memory will be seen.
+    """
+
+    step: int
+    graph: Graph
+    complete: bool
+    is_watched_next: bool
+
+
+class Sink(Protocol):
+    """A consumer of op calls. All methods are called from the training thread, in order.
+
+    ``write`` may block (that is how a debugger pauses). An exception switches the sink off and is
+    reported once; it never reaches the training.
+    """
+
+    def begin_step(self, step: int) -> None: ...
+    def write(self, call: OpCall) -> None: ...
+    def end_step(self, end: StepEnd) -> None: ...
+    def drop_step(self) -> None:
+        """The running step is not worth keeping: undo what ``write`` did since ``begin_step``."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,141 @@
+"""The directories of steps, their graphs and execution orders, shared by the sinks of one dump."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from sonde.core.errors import DumpError
+from sonde.core.graph import Graph
+from sonde.core.sink import OpCall, StepEnd
+from sonde.dump import execution_order, graph_ir, graph_pb
+from sonde.dump.flush_progress import FlushProgress
+from sonde.dump.layout import MAPPING, RankLayout
+from sonde.dump.writer import Writer
+
+
+class StepFiles:
+    """One rank's directories. A step grows in a directory of its own until its graph is known.
+
+    It is itself a sink, the last of its dump: when a step ends it writes the graph if it is new
+    and gives the step its place. Used from the training thread; what must come after queued files
+    goes through the writer.
+    """
+
+    def __init__(self, rank: RankLayout, net: str, writer: Writer) -> None:
+        self.rank = rank
+        self._net = net
+        self._writer = writer
+        self._written: set[int] = set()
+        self._step = -1
+        self._directory: Path | None = None
+        self.graphs: list[Graph] = []
+
+    def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
+        self.rank.metadata.mkdir(parents=True, exist_ok=True)
+        self.rank.metadata_dump_config.write_text(config)
+        self.rank.metadata_config.write_text(json.dumps(dict(facts), indent=4) + "\n")
+
+    def begin(self, step: int) -> Path:
+        """The directory the running step's files go to; created on the first call for a step."""
+        if self._directory is None or step != self._step:
+            self._step = step
+            self._directory = self.rank.unfinished_step_dir(self._net, step)
+            self._directory.mkdir(parents=True, exist_ok=True)
+        return self._directory
+
+    def append_mapping(self, line: str) -> None:
+        """Explain a short name before its file appears."""
+        assert self._directory is not None
+        _append(self._directory / MAPPING, line)
+
+    def is_new(self, graph: Graph) -> bool:
+        return graph.id not in self._written
+
+    def constants_directory(self, graph: Graph) -> Path:
+        directory = self.rank.constants_dir(self._net, graph.id)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def begin_step(self, step: int) -> None:
+        self.begin(step)
+
+    def write(self, call: OpCall) -> None:
+        """Ops are the other sinks' matter."""
+
+    def end_step(self, end: StepEnd) -> None:
+        if self._directory is None:
+            return
+        if self.is_new(end.graph):
+            self._write_graph(end.graph)
+        _append(self.rank.global_order_csv(end.graph.id), execution_order.write_steps([end.step]))
+        target = self.rank.step_dir(self._net, end.graph.id, end.step)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._writer.barrier_rename(str(self._directory), str(target))
+        self._directory = None
+
+    def _write_graph(self, graph: Graph) -> None:
+        self._written.add(graph.id)
+        self.graphs.append(graph)
+        self.rank.graphs.mkdir(parents=True, exist_ok=True)
+        self.rank.execution_order.mkdir(parents=True, exist_ok=True)
+        for path, data in (
+            (self.rank.graph_pb(graph.id), graph_pb.encode_graph(graph)),
+            (self.rank.graph_ir(graph.id), graph_ir.write_ir(graph).encode()),
+            (
+                self.rank.order_csv(graph.id),
+                execution_order.write_node_order(node.name for node in graph.ops).encode(),
+            ),
+        ):
+            self._writer.write_text(str(path), data)
+
+    def drop_step(self) -> None:
+        """Remove the running step's directory."""
+        if self._directory is not None:
+            self._writer.wait_all()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def close(self) -> None:
+        """Wait for the writer, with a line of progress where it takes long; then tidy up."""
+        with FlushProgress(self._writer) as progress:
+            self._writer.wait_all(progress.show)
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
+        raise_failure(self._writer)
+
+
+def raise_failure(writer: Writer) -> None:
+    """DumpError if the writer had to give up."""
+    error = writer.error
+    if error is not None:
+        raise DumpError(
+            f"{error.filename or 'the dump'}: the dump stops here, training goes on: "
+            f"{error.strerror or error}",
+            slug="dump-stopped",
+        )
+
+
+def _append(path: Path, line: str) -> None:
+    """One whole line in one system call: a kill leaves the file with or without it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
+    """Move what an earlier run left at ``rank`` aside, so that two dumps are never mixed."""
+    if not rank.root.exists() or not any(rank.root.iterdir()):
+        return
+    number = 1
+    while (aside := Path(f"{rank.root}.previous-{number}")).exists():
+        number += 1
+    shutil.move(rank.root, aside)
+    report(f"sonde: an earlier dump was moved to {aside} [dump-moved]")
