@@ -42,7 +42,8 @@ class TensorView(Protocol):
 
     ``token`` identifies contents: two views of one step with the same token have the same shape
     and, bit for bit, the same values (an input that is an earlier output, unchanged since).
-    ``problem`` says why the values cannot be had (a sparse tensor, say), else it is None.
+    Two views with the same ``values_token`` and the same number of elements have the same elements,
+    in whatever order and shape. ``problem`` says why the values cannot be had (a sparse tensor, say), else it is None.
     """
 
     @property
@@ -56,7 +57,11 @@ class TensorView(Protocol):
     @property
     def nbytes(self) -> int: ...
     @property
+    def numel(self) -> int: ...
+    @property
     def token(self) -> object: ...
+    @property
+    def values_token(self) -> object: ...
     @property
     def problem(self) -> str | None: ...
 

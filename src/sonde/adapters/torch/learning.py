@@ -137,6 +137,9 @@ class Learner:
             kind = WRITTEN if tensor._cdata in written else ALIAS if known else FRESH
             outs.append((kind, Ref(record, slot, geometry(tensor))))
         record.outs = tuple(outs)
+        source = record.sources[0] if record.sources else None
+        if source is not None and len(outs) == 1 and record.info.rearranges:
+            outs[0][1].values = source.values
         record.node = OpNode(
             name=record.node.name,
             type=record.node.type,

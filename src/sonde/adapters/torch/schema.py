@@ -15,18 +15,39 @@ _MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
     "aten::batch_norm_with_update": ("running_mean", "running_var"),
     "aten::_batch_norm_with_update": ("running_mean", "running_var"),
 }
+_REARRANGING = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_reshape_alias",
+        "_unsafe_view",
+        "alias",
+        "detach",
+        "expand",
+        "permute",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+    )
+)
 _COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """One operator overload. ``writes`` are names of arguments the op changes in place."""
+    """One operator overload. ``writes`` are names of arguments the op changes in place.
+
+    ``rearranges``: the one output has the elements of the first input, in another order or shape,
+    whenever it has as many.
+    """
 
     type: str
     qualified: str
     arguments: tuple[str, ...]
     writes: frozenset[str]
     is_collective: bool
+    rearranges: bool = False
 
 
 _BOOKKEEPING = ("profiler", "prim")
@@ -65,6 +86,7 @@ def _read(func: Any) -> OpInfo:
         arguments=tuple(argument.name for argument in schema.arguments),
         writes=frozenset(writes),
         is_collective=namespace in _COLLECTIVES,
+        rearranges=schema.name in _REARRANGING,
     )
 
 

@@ -24,10 +24,12 @@ class Ref:
     """The contents of one tensor, as one output of one record (or a leaf) left them.
 
     Compared by identity: two tensors with the same Ref in one step are bit for bit equal.
-    ``geometry`` (shape, strides, offset) is as it was when the record was learned.
+    ``geometry`` (shape, strides, offset) is as it was when the record was learned. ``values`` is
+    the Ref of the tensor this one is only another arrangement of (a reshape, a transpose), so that
+    what does not depend on order is known already; else the Ref itself.
     """
 
-    __slots__ = ("geometry", "leaf", "owner", "slot")
+    __slots__ = ("geometry", "leaf", "owner", "slot", "values")
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Ref:
         self.slot = slot
         self.geometry = geometry
         self.leaf = leaf
+        self.values: Ref = self
 
     @property
     def producer(self) -> OpNode:

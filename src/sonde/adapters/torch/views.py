@@ -19,7 +19,7 @@ from sonde.core.keys import Io
 if TYPE_CHECKING:
     from sonde.core.statistics import Statistics
 
-    from sonde.adapters.torch.structure import Record
+    from sonde.adapters.torch.structure import Record, Ref
 
 _NAMES: dict[torch.dtype, str] = {}
 _CODES: dict[torch.dtype, int] = {}
@@ -91,7 +91,7 @@ class TorchView:
         tensor: torch.Tensor,
         io: Io,
         slot: int,
-        token: object,
+        token: Ref | None,
         lend: Callable[[torch.Tensor, TorchHold], None] | None,
     ) -> None:
         self.tensor = tensor
@@ -99,6 +99,14 @@ class TorchView:
         self.slot = slot
         self.token = token
         self._lend = lend
+
+    @property
+    def values_token(self) -> object:
+        return None if self.token is None else self.token.values
+
+    @property
+    def numel(self) -> int:
+        return self.tensor.numel()
 
     @property
     def dtype(self) -> str:
