@@ -14,8 +14,10 @@ def mapping_line(short: str, full: str) -> str:
     """One line of ``mapping.csv``, with its line end."""
     out = text_io.StringIO()
     # Python does not quote a lone carriage return by itself, and reads it as a line end.
-    quoting = csv.QUOTE_ALL if "\r" in full else csv.QUOTE_MINIMAL
-    csv.writer(out, lineterminator="\n", quoting=quoting).writerow((short, full))
+    if "\r" in full:
+        csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow((short, full))
+    else:
+        csv.writer(out, lineterminator="\n").writerow((short, full))
     return out.getvalue().encode("utf-8", "replace").decode()
 
 
@@ -45,12 +47,14 @@ class NameBook:
     """Hands out the file names of one directory, so that no two ops are confused in it.
 
     A name over 255 bytes becomes ``<number>.npy``; so does the file of an op whose name escapes to
-    the text of another op of the directory, and its mapping line keeps the slashes. ``taken`` are
-    the names that are there already. One book has one owner: it is not for two threads.
+    the text of another op. The mapping line has the op's name in full, slashes kept. ``taken`` are
+    the names already in the directory. ``owners`` says which op has which text; the books of
+    several directories may share it, then an op has the same claim in all of them. One book has
+    one owner: it is not for two threads.
     """
 
     taken: Iterable[str] = ()
-    _owners: dict[str, str] = field(init=False, default_factory=dict)
+    owners: dict[str, str] = field(default_factory=dict)
     _next: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
@@ -59,17 +63,16 @@ class NameBook:
 
     def tensor(self, op_name: str, head: str, timestamp: int, tail: str) -> FileName:
         """The name of a tensor's file; ``head`` and ``tail`` are from ``layout.name_parts``."""
-        full = f"{head}{timestamp}{tail}"
-        if self._owners.setdefault(head, op_name) == op_name:
-            return self.shorten(full)
+        name = f"{head}{timestamp}{tail}"
+        is_owner = self.owners.setdefault(head, op_name) == op_name
+        if is_owner and len(name.encode()) <= NAME_LIMIT_BYTES:
+            return FileName(name)
         op_type = head.partition(".")[0]
         return self._number(f"{op_type}.{op_name}.0.0.{timestamp}{tail}")
 
     def shorten(self, full: str) -> FileName:
         """``full`` itself, or a number for it if the file system would refuse it."""
-        if len(full.encode()) <= NAME_LIMIT_BYTES:
-            return FileName(full)
-        return self._number(full)
+        return FileName(full) if len(full.encode()) <= NAME_LIMIT_BYTES else self._number(full)
 
     def _number(self, full: str) -> FileName:
         short = f"{self._next}{full[full.rindex('.') :]}"

@@ -37,7 +37,11 @@ class Message(NamedTuple):
         data, position, stop = self.data, self.start, self.stop
         while position < stop:
             begin = position
-            key, position = _read_varint(data, position, stop)
+            key = data[position]
+            if key < 0x80:  # The usual case, without a call.
+                position += 1
+            else:
+                key, position = _read_varint(data, position, stop)
             number, wire = key >> 3, key & 7
             if not number:
                 raise WireError("a field has the number 0", begin)

@@ -1,0 +1,90 @@
+"""The JSON files of a dump: metadata, kernel arguments, ``overflow.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from sonde.core.errors import DumpError
+
+_MAX_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What made a dump (versions, device) and the configuration it was made with."""
+
+    config: dict[str, Any]
+    dump_config: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowEntry:
+    """One op of ``overflow.json``: it made the first non-finite value, or only passed it on.
+
+    ``origin`` is the producer a carrier's value comes from (``from`` in the file). ``inputs`` and
+    ``outputs`` are the statistics of each tensor, as in the file.
+    """
+
+    op: str
+    role: Literal["producer", "carrier"]
+    phase: str
+    source: str
+    inputs: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
+    origin: str | None
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise DumpError(f"{path}: too large to be read", slug="json-file")
+        return json.loads(data)
+    except OSError as error:
+        raise DumpError(f"{path}: cannot be read: {error.strerror}", slug="json-file") from None
+    except (ValueError, RecursionError) as error:
+        raise DumpError(f"{path}: not JSON: {error}", slug="json-file") from None
+
+
+def read_overflow(path: Path) -> tuple[OverflowEntry, ...]:
+    """The ops of an ``overflow.json``, in execution order; DumpError if it is not one."""
+    entries = read_json(path)
+    if not isinstance(entries, list):
+        raise DumpError(f"{path}: not a list of ops", slug="json-file")
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries))
+
+
+def _entry(path: Path, number: int, entry: Any) -> OverflowEntry:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("op"), str)
+        or entry.get("role") not in ("producer", "carrier")
+    ):
+        raise DumpError(f"{path}: entry {number} is not an op with a role", slug="json-file")
+    origin = entry.get("from")
+    return OverflowEntry(
+        entry["op"],
+        cast(Literal["producer", "carrier"], entry["role"]),
+        str(entry.get("phase") or ""),
+        _source_text(entry.get("source")),
+        _tensors(entry.get("inputs")),
+        _tensors(entry.get("outputs")),
+        origin if isinstance(origin, str) else None,
+    )
+
+
+def _source_text(source: Any) -> str:
+    if isinstance(source, dict):
+        place = f"{source.get('file', '')}:{source.get('line', '')}"
+        return f"{place} {str(source.get('code', '')).strip()}".strip()
+    return source if isinstance(source, str) else ""
+
+
+def _tensors(tensors: Any) -> tuple[dict[str, Any], ...]:
+    found = tensors if isinstance(tensors, list) else []
+    return tuple(tensor for tensor in found if isinstance(tensor, dict))

@@ -1,0 +1,470 @@
+"""``Dump``: what Sonde wrote, what MindSpore wrote, what a kill left, what is damaged."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.dump.made import EPOCH, GRADIENT, LOG, SCALE, MadeDump, small_dump, small_graph
+
+from sonde.core.errors import DumpError
+from sonde.core.graph import Graph, OpNode, TensorSpec
+from sonde.core.keys import TensorKey
+from sonde.core.selection import parse_steps
+from sonde.dump import layout
+from sonde.dump.reader import Dump
+
+DATA = Path(__file__).parent / "data"
+
+
+def _keys(dump: Dump, **selection: object) -> list[str]:
+    return [str(record.key) for record in dump.tensors(**selection)]
+
+
+class TestOurOwn:
+    def test_opens_with_graphs_steps_and_metadata(self, tmp_path: Path) -> None:
+        small_dump(tmp_path)
+        dump = Dump(tmp_path)
+        assert (dump.path, dump.ranks, dump.nets()) == (tmp_path, (0,), ("Net",))
+        assert (dump.graph_ids(), dump.steps(), dump.writer()) == ((0,), (0, 5), "sonde")
+        assert dump.graphs() == (small_graph(),)
+        assert dump.graph(0) == small_graph()
+        assert dump.execution_order(0) == (LOG, SCALE, GRADIENT)
+        assert dump.executed_steps(0) == (0, 5)
+        assert dump.metadata().config == {"sonde_version": "0.1.0"}
+        assert dump.metadata().dump_config == {"common_dump_settings": {}}
+        assert dump.problems == dump.check() == ()
+
+    def test_tensors_come_in_execution_order(self, tmp_path: Path) -> None:
+        small_dump(tmp_path)
+        assert _keys(Dump(tmp_path), step=5) == [
+            "input0:output.0@5",
+            f"{LOG}:input.0@5",
+            f"{LOG}:output.0@5",
+            "scale.weight:output.0@5",
+            f"{SCALE}:input.0@5",
+            f"{SCALE}:input.1@5",
+            f"{SCALE}:output.0@5",
+            f"{GRADIENT}:input.0@5",
+            f"{GRADIENT}:output.0@5",
+        ]
+
+    def test_the_order_in_a_key_is_the_place_in_the_graph(self, tmp_path: Path) -> None:
+        small_dump(tmp_path)
+        (record,) = Dump(tmp_path).tensors(step=0, op=SCALE, io="output")
+        assert record.key == TensorKey(0, 3, SCALE, "output", 0)
+
+    def test_a_record_has_values_and_what_is_known_of_them(self, tmp_path: Path) -> None:
+        small_dump(tmp_path)
+        (record,) = Dump(tmp_path).tensors(step=5, op=LOG, io="output")
+        assert (record.rank, record.net, record.graph_id) == (0, "Net", 0)
+        assert (record.op_type, record.dtype, record.shape) == ("log", "float32", (4,))
+        assert (record.nbytes, record.timestamp) == (16, EPOCH + 6)
+        assert record.node == small_graph().node(LOG)
+        assert str(record.source) == "/home/ada/net.py:12"
+        assert np.isnan(record.numpy()).tolist() == [False, True, False, False]
+
+    @pytest.mark.parametrize(
+        ("selection", "count"),
+        [
+            ({}, 18),
+            ({"step": 5}, 9),
+            ({"step": parse_steps("0|3-4")}, 9),
+            ({"io": "input"}, 8),
+            ({"op": "mul"}, 10),
+            ({"op": "weight"}, 2),
+            ({"op": LOG}, 4),
+            ({"op": "name-regex(Gradients/.*)"}, 4),
+            ({"op": "mul", "io": "output", "step": 0}, 2),
+            ({"graph_id": 0}, 18),
+            ({"graph_id": 1}, 0),
+            ({"step": 1}, 0),
+        ],
+    )
+    def test_a_selection_yields_what_it_names(
+        self, tmp_path: Path, selection: dict[str, object], count: int
+    ) -> None:
+        small_dump(tmp_path)
+        assert len(_keys(Dump(tmp_path), **selection)) == count
+
+    def test_ranks_are_read_side_by_side(self, tmp_path: Path) -> None:
+        small_dump(tmp_path / "a")
+        shutil.copytree(tmp_path / "a/rank_0", tmp_path / "a/rank_12")
+        dump = Dump(tmp_path / "a")
+        assert dump.ranks == (0, 12)
+        assert len(_keys(dump)) == 36
+        assert {record.rank for record in dump.tensors(rank=12)} == {12}
+        with pytest.raises(DumpError, match=r"no rank 1; there are \[0, 12\]"):
+            dump.steps(rank=1)
+
+    def test_a_step_may_have_several_graphs(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        made.add_graph(small_graph(7), (5,))
+        directory = made.step(5, 7)
+        made.add_tensor(directory, small_graph().node(LOG), "output.0", np.zeros(4, np.float32))
+        dump = Dump(tmp_path)
+        assert dump.graph_ids() == (0, 7)
+        assert (dump.steps(graph_id=7), dump.steps()) == ((5,), (0, 5))
+        assert [record.graph_id for record in dump.tensors(step=5, op=LOG, io="output")] == [0, 7]
+
+    def test_widened_types_keep_their_names(self, tmp_path: Path) -> None:
+        made, node = MadeDump(tmp_path), small_graph().node(LOG)
+        for dtype, stored, size in (
+            ("bfloat16", np.float32, 2),
+            ("float8_e5m2", np.float32, 1),
+            ("int4", np.int8, 1),
+        ):
+            made.add_tensor(made.step(0), node, "output.0", np.ones(4, stored), dtype=dtype)
+            (record,) = (r for r in Dump(tmp_path).tensors() if r.dtype == dtype)
+            assert record.nbytes == 4 * size
+            assert record.numpy().dtype == stored
+
+    def test_long_and_clashing_names_are_not_lost(self, tmp_path: Path) -> None:
+        spec = (TensorSpec("float32", (1,)),)
+        names = ["Default/" + "x" * 300 + "/mm-op1", "Default/a/b", "Default/a_b"]
+        graph = Graph(
+            0,
+            "g",
+            tuple(OpNode(name, "mm", "", "forward", "op", (), spec) for name in names),
+        )
+        made = MadeDump(tmp_path)
+        made.add_graph(graph)
+        for value, node in enumerate(graph):
+            array = np.array([value], np.float32)
+            made.add_tensor(made.step(0), node, "output.0", array, timestamp=EPOCH + value)
+        dump = Dump(tmp_path)
+        assert [(r.key.op, float(r.numpy()[0])) for r in dump.tensors()] == [
+            (name, float(value)) for value, name in enumerate(names)
+        ]
+        assert dump.problems == ()
+
+    def test_constants_and_arguments_are_found(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        constants = made.rank.constants_dir("Net", 0)
+        constants.mkdir()
+        np.save(constants / layout.constant_file_name(2, EPOCH, "Int64"), np.array(7))
+        node = small_graph().node(SCALE)
+        name = layout.kernel_args_file_name(node.type, node.name)
+        (made.step(0) / name).write_text('{"alpha": "1"}')
+        dump = Dump(tmp_path)
+        (constant,) = dump.constants()
+        assert (constant.key.op, constant.dtype, int(constant.numpy())) == ("data-2", "int64", 7)
+        assert dump.arguments(node, 0) == {"alpha": "1"}
+        assert dump.arguments(node, 5) is None
+        assert dump.problems == ()
+
+
+class TestStatistics:
+    def test_a_dump_of_rows_alone_is_a_dump(self, tmp_path: Path) -> None:
+        made, graph = MadeDump(tmp_path), small_graph()
+        made.add_graph(graph)
+        made.add_rows(
+            made.step(0),
+            ["max", "nan count"],
+            [
+                (graph.node(SCALE), "output.0", ["nan", "2"]),
+                (graph.node(LOG), "input.0", ["3", "0"]),
+            ],
+        )
+        dump = Dump(tmp_path)
+        log, scale = dump.tensors()
+        assert (log.key.op, log.key.order, log.shape, log.nbytes) == (LOG, 1, (4,), 16)
+        assert (scale.key.op, scale.key.order) == (SCALE, 3)
+        assert scale.row is not None
+        assert scale.row.values["nan count"] == 2
+        assert [row.values["nan count"] for row in dump.statistics(0)] == [0, 2]
+        with pytest.raises(DumpError, match="has only statistics of it"):
+            scale.numpy()
+
+    def test_rows_join_the_files_of_their_tensors(self, tmp_path: Path) -> None:
+        made, graph = small_dump(tmp_path), small_graph()
+        made.add_rows(
+            made.step(0),
+            ["max"],
+            [(graph.node(LOG), "output.0", ["1.5"]), (graph.node(SCALE), "input.0", ["2.5"])],
+        )
+        dump = Dump(tmp_path)
+        records = list(dump.tensors(step=0))
+        assert len(records) == 9
+        joined = {str(r.key): r.row.values["max"] for r in records if r.row is not None}
+        assert joined == {f"{LOG}:output.0@0": 1.5, f"{SCALE}:input.0@0": 2.5}
+
+    def test_overflow_is_read_per_step(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        made.add_overflow(
+            made.step(5),
+            [
+                {
+                    "op": LOG,
+                    "role": "producer",
+                    "phase": "forward",
+                    "source": "/home/ada/net.py:12",
+                    "inputs": [{"min": -2}],
+                    "outputs": [{"nan": 1}],
+                    "from": None,
+                },
+                {"op": SCALE, "role": "carrier", "from": LOG},
+            ],
+        )
+        ((directory, (producer, carrier)),) = Dump(tmp_path).overflow()
+        assert directory.step == 5
+        assert (producer.op, producer.role, producer.inputs) == (LOG, "producer", ({"min": -2},))
+        assert (carrier.role, carrier.origin, carrier.source) == ("carrier", LOG, "")
+
+    def test_a_damaged_overflow_file_is_a_problem(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        (made.step(0) / layout.OVERFLOW).write_text('[{"op": "a", "role": "prod')
+        (made.step(5) / layout.OVERFLOW).write_text('[{"op": "a", "role": "culprit"}]')
+        dump = Dump(tmp_path)
+        assert list(dump.overflow()) == []
+        assert [problem.message for problem in dump.problems] == [
+            "not JSON: Unterminated string starting at: line 1 column 22 (char 21)",
+            "entry 0 is not an op with a role",
+        ]
+
+
+class TestMindSpore:
+    def test_every_file_of_a_real_dump_is_read(self) -> None:
+        expected = json.loads((DATA / "mlp_filter/expected.json").read_text())
+        dump = Dump(DATA / "mlp_filter")
+        assert (dump.writer(), dump.nets(), dump.steps()) == ("mindspore", ("MLP",), (1, 3, 4))
+        assert dump.metadata().config == {"device_target": "CPU", "ms_version": "2.10.0"}
+        assert len(dump.execution_order(0)) == 31
+        assert dump.executed_steps(0) == (1, 3, 4)
+        for step in (1, 3, 4):
+            facts = expected["graphs"]["0"][str(step)]
+            records = list(dump.tensors(step=step))
+            assert len(records) == facts["npy_files"]
+            assert {record.op_type for record in records} == set(facts["op_types"])
+            assert sum(record.nbytes + 128 for record in records) == facts["bytes"]
+            assert all(record.node is not None for record in records)
+        assert dump.check() == ()
+
+    def test_the_first_nan_in_execution_order_is_the_logs_output(self) -> None:
+        dump = Dump(DATA / "nan_log")
+        bad = [record for record in dump.tensors(step=2) if np.isnan(record.numpy()).any()]
+        assert len(bad) == 43
+        first = bad[0]
+        assert first.key.op == "Default/network-WithLossCell/_backbone-GateNet/Log-op0"
+        assert (first.key.io, first.key.slot) == ("output", 0)
+        assert np.argwhere(np.isnan(first.numpy())).tolist() == [[1, 0]]
+        assert first.source is not None
+        assert first.source.code.strip() == "gate = ops.log(x[:, 0:1] + 1.0)"
+        (log_input,) = dump.tensors(step=2, op=first.key.op, io="input")
+        assert log_input.numpy()[1, 0] == -1.5
+
+    def test_backward_ops_have_the_source_of_their_forward_op(self) -> None:
+        graph = Dump(DATA / "nan_log").graph(0)
+        backward = [op for op in graph.ops if op.phase == "backward"]
+        assert all(op.sources for op in backward)
+        assert graph.node("inputs1").kind == "input"
+
+    def test_shapes_come_from_the_graph_where_the_file_has_the_inputs_shape(self) -> None:
+        dump = Dump(DATA / "lenet_full/dump/rank_0")
+        (flat,) = dump.tensors(op="flatten", io="output")
+        assert flat.header.shape == (4, 8, 2, 2)
+        assert flat.shape == flat.numpy().shape == (4, 32)
+        (gradient,) = dump.tensors(op="reshape", io="output")
+        assert (gradient.header.shape, gradient.shape) == ((4, 32), (4, 8, 2, 2))
+        (next_input,) = (r for r in dump.tensors(op="matmul", io="input") if r.key.slot == 0)
+        np.testing.assert_array_equal(next_input.numpy(), flat.numpy())
+
+    def test_ops_numbered_otherwise_in_file_names_are_found_in_the_graph(self) -> None:
+        dump = Dump(DATA / "lenet_full")
+        records = list(dump.tensors(op="backprop"))
+        assert len(records) == 9
+        for record in records:
+            assert record.path is not None
+            assert "-op0." in record.path.name
+            assert record.key.op.endswith("-op1")
+            assert record.key.op in dump.graph(0)
+
+    def test_the_loss_is_the_recorded_one(self) -> None:
+        losses = json.loads((DATA / "lenet_full/losses.json").read_text())["losses"]
+        (loss, *_) = Dump(DATA / "lenet_full").tensors(op="sparsesoftmax", io="output")
+        assert float(loss.numpy()) == losses[0]
+
+    def test_the_older_naming_without_dtype_is_read(self, tmp_path: Path) -> None:
+        directory = tmp_path / "rank_0/Net/0/3"
+        directory.mkdir(parents=True)
+        name = "Conv2D.Conv2D-op12.0.0.1623124369613540.output.0.DefaultFormat.npy"
+        np.save(directory / name, np.ones((2, 2), np.float16))
+        (record,) = Dump(tmp_path).tensors()
+        assert (str(record.key), record.op_type) == ("Conv2D-op12:output.0@3", "Conv2D")
+        assert (record.dtype, record.shape, record.node) == ("float16", (2, 2), None)
+
+    def test_a_repeated_op_is_one_run_after_the_other(self, tmp_path: Path) -> None:
+        directory = tmp_path / "rank_0/Net/0/0"
+        directory.mkdir(parents=True)
+        for time, (op, place) in enumerate(
+            [
+                ("a", "input.0"),
+                ("a", "output.0"),
+                ("a", "input.0"),
+                ("a", "output.0"),
+                ("b", "input.0"),
+            ]
+        ):
+            name = f"Add.{op}.0.0.{EPOCH + time}.{place}.DefaultFormat.Float32.npy"
+            np.save(directory / name, np.zeros(1, np.float32))
+        assert [(r.key.order, r.key.op, r.key.io) for r in Dump(tmp_path).tensors()] == [
+            (0, "a", "input"),
+            (0, "a", "output"),
+            (1, "a", "input"),
+            (1, "a", "output"),
+            (2, "b", "input"),
+        ]
+
+
+class TestPaths:
+    def test_a_directory_above_the_dump_will_do(self, tmp_path: Path) -> None:
+        small_dump(tmp_path / "runs/monday")
+        assert Dump(tmp_path).path == tmp_path / "runs/monday"
+        assert Dump(str(tmp_path / "runs")).steps() == (0, 5)
+
+    def test_a_rank_will_do(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        assert Dump(made.rank.root).ranks == (0,)
+
+    def test_a_rank_under_another_name_will_do(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        made.rank.root.rename(tmp_path / "saved")
+        assert Dump(tmp_path / "saved").steps() == (0, 5)
+
+    def test_several_dumps_are_not_guessed_between(self, tmp_path: Path) -> None:
+        small_dump(tmp_path / "a")
+        small_dump(tmp_path / "b")
+        with pytest.raises(DumpError, match="holds 2 dumps: a, b; give one of them"):
+            Dump(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("path", "message"),
+        [
+            ("nowhere", "nowhere does not exist"),
+            ("file", "file is not a directory"),
+            ("empty", "holds no dump"),
+            ("d/rank_0/Net/0/5", "is a part of the dump .*/d; give that directory"),
+        ],
+    )
+    def test_a_wrong_path_is_told(self, tmp_path: Path, path: str, message: str) -> None:
+        small_dump(tmp_path / "d")
+        (tmp_path / "file").touch()
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(DumpError, match=message) as caught:
+            Dump(tmp_path / path)
+        assert caught.value.slug == "no-dump"
+
+    def test_a_net_may_be_called_graphs(self, tmp_path: Path) -> None:
+        made = MadeDump(tmp_path, net="graphs")
+        made.add_graph(small_graph())
+        made.add_tensor(made.step(0), small_graph().node(LOG), "output.0", np.zeros(4, np.float32))
+        dump = Dump(tmp_path)
+        assert (dump.nets(), dump.steps(), len(dump.graphs())) == (("graphs",), (0,), 1)
+
+
+class TestDamage:
+    def test_an_unfinished_step_is_read_with_the_graph_that_fits(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        other = Graph(1, "Eval", (OpNode("Default/eval-op1", "eval", "Default", "forward"),))
+        made.add_graph(other)
+        directory = made.step(6, None)
+        made.add_tensor(directory, small_graph().node(LOG), "output.0", np.ones(4, np.float32))
+        (directory / layout.partial_name("mul.x.0.0.1.output.0.F.Float32.npy")).write_bytes(b"half")
+        dump = Dump(tmp_path)
+        assert dump.steps() == (0, 5, 6)
+        (record,) = dump.tensors(step=6)
+        assert (record.key.op, record.graph_id) == (LOG, None)
+        assert [problem.message for problem in dump.problems] == [
+            "1 file was being written when the dump ended"
+        ]
+
+    def test_a_process_killed_in_its_first_step_leaves_a_dump(self, tmp_path: Path) -> None:
+        made, graph = MadeDump(tmp_path), small_graph()
+        directory = made.step(0, None)
+        for order, name in enumerate((SCALE, LOG)):
+            made.add_tensor(
+                directory, graph.node(name), "output.0", np.ones(4), timestamp=EPOCH - order
+            )
+        dump = Dump(tmp_path)
+        assert (dump.graphs(), dump.writer()) == ((), None)
+        assert [r.key.op for r in dump.tensors()] == [
+            layout.escape(LOG),
+            layout.escape(SCALE),
+        ]
+
+    def test_a_damaged_graph_leaves_the_tensors(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        path = made.rank.graph_pb(0)
+        path.write_bytes(path.read_bytes()[:100])
+        dump = Dump(tmp_path)
+        assert len(list(dump.tensors())) == 18
+        assert dump.graphs() == ()
+        assert len(dump.problems) == 1
+        assert str(dump.problems[0]).startswith(f"{path}: not a graph file: field 4 says")
+        with pytest.raises(DumpError, match="not a graph file"):
+            dump.graph(0)
+        with pytest.raises(DumpError, match=r"no graph 3; there are \[0\]"):
+            dump.graph(3)
+
+    def test_a_damaged_tensor_is_found_by_the_check_and_when_it_is_read(
+        self, tmp_path: Path
+    ) -> None:
+        small_dump(tmp_path)
+        (record,) = Dump(tmp_path).tensors(step=0, op=LOG, io="output")
+        assert record.path is not None
+        os.truncate(record.path, 130)
+        dump = Dump(tmp_path)
+        assert dump.problems == ()
+        (record,) = dump.tensors(step=0, op=LOG, io="output")
+        with pytest.raises(DumpError, match="byte 130: the file ends early"):
+            record.numpy()
+        (problem,) = dump.check()
+        assert problem.path == record.path
+
+    def test_foreign_files_are_listed_and_harm_nothing(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        foreign = [
+            made.rank.root / "notes.txt",
+            made.rank.root / "Net/readme",
+            made.rank.root / "Net/0/5/photo.jpg",
+            made.rank.root / "Net/0/5/17.npy",
+            made.rank.graphs / "graph.dot",
+        ]
+        for path in foreign:
+            path.write_bytes(b"x")
+        (made.rank.root / "other").mkdir()
+        dump = Dump(tmp_path)
+        assert len(list(dump.tensors())) == 18
+        assert {problem.path for problem in dump.problems} == {*foreign, made.rank.root / "other"}
+
+    def test_a_damaged_statistic_row_is_a_problem(self, tmp_path: Path) -> None:
+        made, graph = small_dump(tmp_path), small_graph()
+        made.add_rows(made.step(0), ["max"], [(graph.node(LOG), "output.0", ["one"])])
+        dump = Dump(tmp_path)
+        assert dump.statistics() == ()
+        (problem,) = dump.problems
+        assert problem.message == "line 2: could not convert string to float: 'one'"
+
+    def test_damaged_metadata_is_a_problem(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        made.rank.metadata_config.write_text("[" * 100_000)
+        dump = Dump(tmp_path)
+        assert dump.metadata().config == {}
+        assert dump.metadata().dump_config == {"common_dump_settings": {}}
+        assert len(dump.problems) == 1
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_directory_that_may_not_be_listed_is_a_problem(self, tmp_path: Path) -> None:
+        made = small_dump(tmp_path)
+        directory = made.step(0)
+        directory.chmod(0)
+        try:
+            dump = Dump(tmp_path)
+            assert len(list(dump.tensors())) == 9
+            assert [problem.path for problem in dump.problems] == [directory]
+        finally:
+            directory.chmod(0o755)
