@@ -1,0 +1,128 @@
+"""Read what a summary directory holds, without torch.
+
+``summary.json`` says it. A directory of event files without one, written by another tool or by a
+run that was killed early, is read with tensorboard itself.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sonde.summary.errors import SummaryError
+from sonde.summary.index import INDEX_FILE, ScalarTag, SummaryIndex, Tag, read_index
+
+EVENT_MARK = "tfevents"
+
+
+@dataclass(frozen=True, slots=True)
+class EventFile:
+    """One file of TensorBoard events."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryListing:
+    """What a summary directory holds, as plain values.
+
+    ``status`` is ``running``, ``finished`` or ``failed``, or ``unknown`` without an index; a
+    killed run stays ``running``. ``graph`` is ``operators``, ``modules`` or empty.
+    """
+
+    path: str
+    status: str
+    started: str
+    updated: str
+    step: int
+    scalars: dict[str, ScalarTag]
+    histograms: dict[str, Tag]
+    images: dict[str, Tag]
+    texts: dict[str, Tag]
+    graph: str
+    lineage: dict[str, Any]
+    files: tuple[EventFile, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all event files."""
+        return sum(file.size for file in self.files)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Dicts, lists, texts and numbers only; numbers may be NaN."""
+        return asdict(self)
+
+
+def is_summary(path: str | os.PathLike[str]) -> bool:
+    """Whether the directory holds a summary: an index or event files."""
+    directory = Path(path)
+    return directory.is_dir() and (
+        (directory / INDEX_FILE).is_file() or bool(_event_files(directory))
+    )
+
+
+def read_summary(path: str | os.PathLike[str]) -> SummaryListing:
+    """What the directory holds; ``SummaryError`` when it is no summary or cannot be read."""
+    directory = Path(path)
+    if not is_summary(directory):
+        raise SummaryError(
+            f"{directory} holds no summary: neither {INDEX_FILE} nor an event file",
+            slug="summary-read",
+        )
+    files = _event_files(directory)
+    index = read_index(directory) or _from_events(directory)
+    return SummaryListing(
+        path=str(directory),
+        status=index.status,
+        started=index.started,
+        updated=index.updated,
+        step=index.step,
+        scalars=index.scalars,
+        histograms=index.histograms,
+        images=index.images,
+        texts=index.texts,
+        graph=index.graph,
+        lineage=index.lineage,
+        files=files,
+    )
+
+
+def _event_files(directory: Path) -> tuple[EventFile, ...]:
+    return tuple(
+        EventFile(file.name, file.stat().st_size)
+        for file in sorted(directory.iterdir())
+        if EVENT_MARK in file.name and file.is_file()
+    )
+
+
+def _from_events(directory: Path) -> SummaryIndex:
+    try:
+        from tensorboard.backend.event_processing import (  # type: ignore[import-untyped]
+            event_accumulator,
+        )
+    except ImportError:
+        raise SummaryError(
+            f"{directory} has event files but no {INDEX_FILE}; reading them needs tensorboard: "
+            "pip install 'sonde[summary]'",
+            slug="extra-missing",
+        ) from None
+    everything = {"scalars": 0, "histograms": 0, "images": 0, "tensors": 0}
+    events = event_accumulator.EventAccumulator(str(directory), size_guidance=everything).Reload()
+    index = SummaryIndex(status="unknown")
+    tags = events.Tags()
+    for tag in tags["scalars"]:
+        for event in events.Scalars(tag):
+            index.note_scalar(tag, event.step, event.value)
+    for kind, name, read in (
+        ("histograms", "histograms", events.Histograms),
+        ("images", "images", events.Images),
+        ("texts", "tensors", events.Tensors),
+    ):
+        for tag in tags[name]:
+            for event in read(tag):
+                index.note(kind, tag, event.step)
+    index.graph = "operators" if tags["graph"] else ""
+    return index

@@ -1,0 +1,107 @@
+"""What a collector is asked to collect, parsed once."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from sonde.summary.errors import SummaryOptionError
+
+DEFAULT_PARAMETERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Which data are collected; the names are those of ``collect_specified_data``."""
+
+    collect_metric: bool = True
+    collect_learning_rate: bool = True
+    collect_graph: bool = True
+    collect_train_lineage: bool = True
+    collect_eval_lineage: bool = True
+    collect_input_data: bool = True
+    collect_dataset_graph: bool = True
+    collect_gradients: bool = True
+    collect_histograms: bool = True
+    histogram_regular: str | None = None
+
+    def wants_parameter(self, name: str, position: int) -> bool:
+        """Whether this parameter, the ``position``-th (from 0), gets histograms."""
+        if self.histogram_regular is None:
+            return position < DEFAULT_PARAMETERS
+        return re.match(self.histogram_regular, name) is not None
+
+
+_OFF: dict[str, Any] = {
+    one.name: False for one in fields(Collected) if one.name.startswith("collect_")
+}
+NOTHING = replace(Collected(), **_OFF)
+
+
+def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) -> Collected:
+    """The data to collect: the defaults (or nothing), changed as specified.
+
+    Naming ``histogram_regular`` asks for histograms.
+    """
+    if not isinstance(keep_default_action, bool):
+        raise _wrong("keep_default_action must be True or False", keep_default_action)
+    if specified is None:
+        return Collected()
+    if not isinstance(specified, Mapping):
+        raise _wrong("collect_specified_data must be a dict", specified)
+    known = {one.name for one in fields(Collected)}
+    for name, value in specified.items():
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+            raise _wrong(f"collect_specified_data has no {name!r}; {hint}", value)
+        _check(name, value)
+    chosen = dict(specified)
+    if "histogram_regular" in chosen:
+        chosen.setdefault("collect_histograms", True)
+    return replace(Collected() if keep_default_action else NOTHING, **chosen)
+
+
+def positive(name: str, value: Any) -> int:
+    """An integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _wrong(f"{name} must be an integer of at least 1", value)
+    return value
+
+
+def positive_or_none(name: str, value: Any) -> int | None:
+    """An integer of at least 1, or None."""
+    return None if value is None else positive(name, value)
+
+
+def lineage_data(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Names with texts or numbers."""
+    facts = {} if given is None else given
+    if not isinstance(facts, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, (str, int, float))
+        for name, value in facts.items()
+    ):
+        raise _wrong("custom_lineage_data must be a dict of names with texts or numbers", given)
+    return dict(facts)
+
+
+def _check(name: str, value: Any) -> None:
+    if name != "histogram_regular":
+        if not isinstance(value, bool):
+            raise _wrong(f"collect_specified_data: {name} must be True or False", value)
+        return
+    if value is None:
+        return
+    try:
+        re.compile(value)
+    except (re.error, TypeError) as error:
+        raise _wrong(
+            f"collect_specified_data: histogram_regular is no regular expression ({error})", value
+        ) from error
+
+
+def _wrong(rule: str, value: Any) -> SummaryOptionError:
+    return SummaryOptionError(f"SummaryCollector: {rule}; got {value!r}", slug="summary-option")
