@@ -84,11 +84,10 @@ def group() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 2 for every mistake of the user's, said in a line each."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     outcome = None
     try:
-        result = group.main(
-            None if arguments is None else list(arguments), "sonde", standalone_mode=False
-        )
+        result = group.main(words, "sonde", standalone_mode=False)
         if callable(result):
             outcome = result()
     except SondeError as error:
@@ -97,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx is not None else "sonde"
+        command = " ".join(["sonde", *(word for word in words[:1] if word in COMMANDS)])
         message = error.format_message().rstrip(".")
-        return _complain(f"{message[0].lower()}{message[1:]}; try '{path} --help' [usage]")
+        return _complain(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
     except click.ClickException as error:
         return _complain(f"{error.format_message()} [usage]")
     except click.Abort:

@@ -22,7 +22,11 @@ from typing import Any, NoReturn, cast
 
 from sonde.core.errors import SondeError, UsageError
 
-_FRAMES_OF_OURS = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
+# Whose frames are not the program's: those that start it, those that observe its ops, and the one
+# through which the latter call torch.
+_LAUNCHING = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
+_CAPTURING = ("sonde.adapters.",)
+_CALLING_OPS = ("torch._ops",)
 
 
 class ProgramNotFoundError(UsageError):
@@ -200,14 +204,33 @@ def _safe_path() -> bool:
 
 
 def _without_our_frames(error: BaseException) -> BaseException:
-    """The error, its traceback cut at the first frame that is the program's."""
+    """The error, its traceback begun at the program's first frame and rid of the capture's."""
     trace = error.__traceback__
-    while trace is not None and _is_ours(trace):
+    while trace is not None and _belongs_to(trace, _LAUNCHING):
         trace = trace.tb_next
     error.__traceback__ = trace
+    _forget_capture(error, set())
     return error
 
 
-def _is_ours(trace: TracebackType) -> bool:
+def _forget_capture(error: BaseException | None, seen: set[int]) -> None:
+    """Unlink the frames through which the capture called an op, also in chained exceptions."""
+    if error is None or id(error) in seen:
+        return
+    seen.add(id(error))
+    kept = error.__traceback__
+    while kept is not None:
+        following = kept.tb_next
+        while following is not None and _belongs_to(following, _CAPTURING):
+            following = following.tb_next
+            if following is not None and _belongs_to(following, _CALLING_OPS):
+                following = following.tb_next
+        kept.tb_next = following
+        kept = following
+    _forget_capture(error.__cause__, seen)
+    _forget_capture(error.__context__, seen)
+
+
+def _belongs_to(trace: TracebackType, modules: tuple[str, ...]) -> bool:
     name = trace.tb_frame.f_globals.get("__name__")
-    return isinstance(name, str) and name.startswith(_FRAMES_OF_OURS)
+    return isinstance(name, str) and name.startswith(modules)
