@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -63,11 +64,9 @@ def test_a_training_prints_the_same_and_leaves_a_dump(folder: Path) -> None:
     dumped = python(folder, "-m", "sonde", "run", *words)
     assert (dumped.returncode, dumped.stdout) == (7, plain.stdout)
     assert plain.returncode == 7
-    (weight,) = (
-        files(folder / "out", "Parameter.*0_weight*.npy")
-        or files(folder / "out", "*addmm*op*.output.0.*.npy")[:1]
-    )
-    assert np.load(weight).dtype == np.float32
+    (before,) = files(folder / "out", "addmm.*_0-Linear_*.output.0.*.npy")
+    (after,) = files(folder / "out", "relu.*.output.0.*.npy")
+    assert np.array_equal(np.maximum(np.load(before), 0), np.load(after))
     steps = {path.parent.name for path in files(folder / "out" / "rank_0" / "train", "*.npy")}
     assert steps - {"constants"} == {"1"}
     metadata = json.loads(
@@ -86,6 +85,16 @@ def test_an_exception_of_the_program_is_shown_as_it_is_after_the_dump_is_whole(
     assert dumped.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
     assert files(folder / "out", "*.npy")
     assert not files(folder / "out", "*.partial*")
+
+
+def test_an_interrupt_ends_the_program_by_the_signal_after_the_dump_is_whole(folder: Path) -> None:
+    end = "import os, signal; os.kill(os.getpid(), signal.SIGINT); torch.ones(3).add(1)"
+    (folder / "train.py").write_text(dedent(TRAINING.format(end=end)))
+    done = python(folder, "-m", "sonde", "run", "--dump-to", "out", "train.py")
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr.splitlines()[-1] == "KeyboardInterrupt"
+    assert frames(done.stderr)[0] == f"{folder}/train.py <module>"
+    assert len(files(folder / "out" / "rank_0" / "train", "relu.*.output.0.*.npy")) == 3
 
 
 def test_a_file_named_by_the_environment_is_used(folder: Path) -> None:
