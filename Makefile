@@ -19,6 +19,7 @@ setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its nat
 .venv/.torch:
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or later is needed; set PYTHON=" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo 'installing $(TORCH), once; this is a large download'
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
 	@touch $@
 
@@ -42,7 +43,7 @@ sanitize: setup
 	@if [ -x native/tests/sanitize.sh ]; then native/tests/sanitize.sh $(BIN)/python; fi
 
 bench: setup  ## measure overhead and throughput; prints tables of ratios
-	$(BIN)/python -m benchmarks $(ARGS)
+	for script in $$(grep -l '^if __name__ ==' benchmarks/*.py); do $(BIN)/python $$script $(ARGS) || exit; done
 
 clean:  ## remove what was built, measured and cached, but not .venv
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
