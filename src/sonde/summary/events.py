@@ -43,7 +43,6 @@ class EventFiles:
         self._kept: dict[str, bytes] = {}
         self._number = 0
         self._stream: BinaryIO | None = None
-        self._path: Path | None = None
         self._written = 0
 
     def write(self, *, step: int, keep_as: str | None = None, **what: Any) -> bool:
@@ -94,16 +93,20 @@ class EventFiles:
         self.close()
         if self._max_total is not None and self._max_file is not None:
             self._delete_oldest(self._max_total - self._max_file)
-        self._number += 1
-        self._path = self._directory / (
-            f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-            f".{self._number:06d}{SUFFIX}"
-        )
-        self._stream = self._path.open("xb")
+        self._stream = self._new_file()
         self._written = 0
         for data in (_version_event(), *self._kept.values()):
             records(self._stream).write(data)
             self._written += len(data) + RECORD_FRAME
+
+    def _new_file(self) -> BinaryIO:
+        stem = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        while True:
+            self._number += 1
+            try:
+                return (self._directory / f"{stem}.{self._number:06d}{SUFFIX}").open("xb")
+            except FileExistsError:  # by an earlier writer of this process, in this second
+                continue
 
     def _delete_oldest(self, allowed: int) -> None:
         files = sorted(self._directory.glob(f"*tfevents*{SUFFIX}"))
