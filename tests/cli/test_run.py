@@ -128,6 +128,15 @@ def test_the_environment_names_a_file_and_ours_wins(tmp_path: Path) -> None:
     assert ready.note == f"dumping as {theirs} says (from MINDSPORE_DUMP_CONFIG)"
 
 
+def test_a_wrong_file_of_the_environment_says_which_variable_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        prepared("train.py", environ={"MINDSPORE_DUMP_CONFIG": "no.json"})
+    assert str(caught.value).splitlines() == [
+        "no.json: cannot be read: No such file or directory [config-file]",
+        "no.json: is read because MINDSPORE_DUMP_CONFIG names it [config-file]",
+    ]
+
+
 def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
     environ = {"SONDE_DUMP_CONFIG": write_config("environment", tmp_path)}
     for words in (["--dump", write_config("flag", tmp_path)], ["--dump-to", "flag"]):

@@ -13,7 +13,10 @@ import sonde
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 
-COMMANDS = ("run", "show")
+COMMANDS = {
+    "run": "Run a script, unchanged, and dump what its operators compute.",
+    "show": "Show what is in a dump.",
+}
 """Each is the click command of that name in the module ``sonde.cli.<name>``.
 
 A command that returns a function wants it called outside click; the function returns what a
@@ -35,6 +38,10 @@ class CommandGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -16,7 +16,7 @@ from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
 from sonde.cli.script import run_file, run_module
-from sonde.core.errors import CaptureError, UsageError
+from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
 
 StepBy = Literal["optimizer", "manual"]
 
@@ -130,7 +130,6 @@ Then look at it:
 @click.command(
     cls=RunCommand,
     epilog=EPILOG,
-    short_help="Run a script, unchanged, and dump what its operators compute.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option(
@@ -244,8 +243,15 @@ def _config(
     _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats or --overflow")
     for variable in CONFIG_VARIABLES:
         if environ.get(variable):
-            config = load_config(environ[variable], environ, memory_budget=memory)
-            return config, f"dumping as {environ[variable]} says (from {variable})"
+            file = environ[variable]
+            try:
+                config = load_config(file, environ, memory_budget=memory)
+            except ConfigError as error:
+                origin = SondeError(
+                    f"{file}: is read because {variable} names it", slug="config-file"
+                )
+                raise ConfigError([*error.problems, origin]) from None
+            return config, f"dumping as {file} says (from {variable})"
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
     return None, "nothing is dumped; ask with --stats, --overflow, --dump-to DIR or --dump FILE"
 
