@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
+from sonde.summary import SummaryCollector, read_summary
+from sonde.summary.errors import SummaryError
+from sonde.summary.events import EventFiles
+from sonde.summary.index import SummaryIndex
 from sonde.summary.lineage import dataset_graph, train_lineage
 from sonde.summary.network_graph import network_graph
 from sonde.summary.pictures import first_picture
+from sonde.summary.recorder import Recorder
 
 
 @pytest.mark.parametrize(
@@ -149,14 +155,54 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0, 0.0],
+        [1.0],
+        [-3.0, 1e-30, 5e10],
+        [1e300, -1e300, 1e-300],
+        [float(torch.finfo(torch.float64).max)],
+        [5e-324],
+    ],
+)
+def test_every_finite_value_is_in_a_bin(tmp_path: Path, values: list[float]):
+    with EventFiles(tmp_path) as files:
+        Recorder(tmp_path, files, SummaryIndex()).histogram(
+            "x", torch.tensor(values, dtype=torch.float64), 1
+        )
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert sum(events.Histograms("x")[0].histogram_value.bucket) == len(values)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.empty(0),
+        torch.tensor(3.0),
+        torch.tensor([True, False]),
+        torch.arange(5),
+        torch.ones(3, dtype=torch.float16),
+        torch.ones(3, dtype=torch.bfloat16),
+        torch.ones(3).to(torch.float8_e4m3fn),
+        torch.ones(3, dtype=torch.complex64),
+        torch.ones(4, 4).t()[::2],
+        torch.ones(1).expand(9),
+    ],
+)
+def test_every_kind_of_tensor_has_a_histogram(tmp_path: Path, tensor: torch.Tensor):
+    index = SummaryIndex()
+    with EventFiles(tmp_path) as files:
+        Recorder(tmp_path, files, index).histogram("x", tensor, 1)
+    assert list(index.histograms) == ["x"][: tensor.numel()]
+
+
 def test_only_rank_zero_writes(tmp_path: Path):
     ranks = [
         subprocess.Popen([sys.executable, "-c", RANK, str(rank), str(tmp_path)])
         for rank in range(2)
     ]
     assert [rank.wait(60) for rank in ranks] == [0, 0]
-    from sonde.summary import read_summary
-
     listing = read_summary(tmp_path / "summary")
     assert len(listing.files) == 1
     assert (listing.scalars["loss"].count, listing.scalars["loss"].last) == (1, 1.0)
@@ -175,9 +221,6 @@ def test_without_tensorboard_the_collector_says_what_to_install(tmp_path: Path):
 
 
 def test_a_directory_that_cannot_be_made_is_said_at_once(tmp_path: Path):
-    from sonde.summary import SummaryCollector
-    from sonde.summary.errors import SummaryError
-
     (tmp_path / "file").write_text("")
     with pytest.raises(SummaryError, match=r"cannot be made.*\[summary-directory\]"):
         SummaryCollector(tmp_path / "file" / "summary")

@@ -20,6 +20,9 @@ from sonde.summary.tensorboard_format import protos
 
 _log = logging.getLogger("sonde.summary")
 
+SMALLEST_EDGE = 1e-12
+BIN_GROWTH = 1.1
+
 
 class Recorder:
     """Everything written to one summary directory. Not for use from several threads."""
@@ -48,9 +51,11 @@ class Recorder:
         if not finite.all():
             self.scalar(f"non_finite/{tag}", float((~finite).sum()), step)
         chosen = array[finite]
-        if chosen.size and self._write(
-            tag, step, summary=protos.histogram(tag, chosen, _bins(chosen))
-        ):
+        if not chosen.size:
+            return
+        with np.errstate(over="ignore"):  # the sum of squares may be infinite
+            proto = protos.histogram(tag, chosen, _bins(chosen))
+        if self._write(tag, step, summary=proto):
             self.index.note("histograms", tag, step)
 
     def image(self, tag: str, picture: Tensor, step: int) -> None:
@@ -104,12 +109,14 @@ class Recorder:
 
 
 def _bins(values: np.ndarray) -> np.ndarray:
-    """Bins that grow by a tenth away from 0, as TensorFlow's do, as far as the values reach."""
-    largest = float(np.abs(values).max())
-    smallest_edge, growth = 1e-12, 1.1
-    count = 2 + max(0, math.ceil(math.log(max(largest, smallest_edge) / smallest_edge, growth)))
-    edges = smallest_edge * growth ** np.arange(count)
-    edges = np.minimum(edges, np.finfo(np.float64).max)
+    """Bins that grow by a tenth away from 0, as TensorFlow's do, over the sizes that occur."""
+    sizes = np.abs(values[values != 0])
+    if not sizes.size:
+        return np.array([-SMALLEST_EDGE, 0.0, SMALLEST_EDGE])
+    first = max(float(sizes.min()), SMALLEST_EDGE)
+    ratio = max(0.0, math.log(float(sizes.max())) - math.log(first))
+    count = 2 + math.ceil(ratio / math.log(BIN_GROWTH))
+    edges = np.minimum(first * BIN_GROWTH ** np.arange(count), np.finfo(np.float64).max)
     return np.unique(np.concatenate([-edges, [0.0], edges]))
 
 
