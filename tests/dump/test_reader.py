@@ -12,7 +12,7 @@ import pytest
 from tests.dump.made import EPOCH, GRADIENT, LOG, SCALE, MadeDump, small_dump, small_graph
 
 from sonde.core.errors import DumpError
-from sonde.core.graph import Graph, OpNode, TensorSpec
+from sonde.core.graph import Graph, OpNode, Source, TensorSpec
 from sonde.core.keys import TensorKey
 from sonde.core.selection import parse_steps
 from sonde.dump import layout
@@ -202,18 +202,25 @@ class TestStatistics:
                     "op": LOG,
                     "role": "producer",
                     "phase": "forward",
-                    "source": "/home/ada/net.py:12",
+                    "source": {
+                        "file": "/home/ada/net.py",
+                        "line": 12,
+                        "function": "forward",
+                        "code": "x.log()",
+                    },
                     "inputs": [{"min": -2}],
                     "outputs": [{"nan": 1}],
                     "from": None,
                 },
-                {"op": SCALE, "role": "carrier", "from": LOG},
+                {"op": SCALE, "role": "carrier", "from": LOG, "from_step": 4},
             ],
         )
         ((directory, (producer, carrier)),) = Dump(tmp_path).overflow()
         assert directory.step == 5
         assert (producer.op, producer.role, producer.inputs) == (LOG, "producer", ({"min": -2},))
-        assert (carrier.role, carrier.origin, carrier.source) == ("carrier", LOG, "")
+        assert producer.source == Source("/home/ada/net.py", 12, "forward", "x.log()")
+        assert (carrier.role, carrier.origin, carrier.source) == ("carrier", LOG, None)
+        assert (carrier.origin_step, producer.by_argument) == (4, None)
 
     def test_a_damaged_overflow_file_is_a_problem(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)
@@ -457,14 +464,20 @@ class TestDamage:
         assert dump.metadata().dump_config == {"common_dump_settings": {}}
         assert len(dump.problems) == 1
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-    def test_a_directory_that_may_not_be_listed_is_a_problem(self, tmp_path: Path) -> None:
-        made = small_dump(tmp_path)
-        directory = made.step(0)
-        directory.chmod(0)
-        try:
-            dump = Dump(tmp_path)
-            assert len(list(dump.tensors())) == 9
-            assert [problem.path for problem in dump.problems] == [directory]
-        finally:
-            directory.chmod(0o755)
+    def test_a_directory_that_may_not_be_listed_is_a_problem(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        directory = small_dump(tmp_path).step(0)
+        listdir = os.listdir
+
+        def refuse(path: Path) -> list[str]:
+            if path == directory:
+                raise PermissionError(13, "Permission denied", str(path))
+            return listdir(path)
+
+        monkeypatch.setattr(os, "listdir", refuse)
+        dump = Dump(tmp_path)
+        assert len(list(dump.tensors())) == 9
+        assert [str(problem) for problem in dump.problems] == [
+            f"{directory}: cannot be listed: Permission denied"
+        ]

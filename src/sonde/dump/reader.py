@@ -143,6 +143,20 @@ class Dump:
         for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank):
             yield from self._index(directory).records(pattern=pattern, io=io)
 
+    def op_types(
+        self,
+        *,
+        step: int | StepSet | None = None,
+        rank: int | None = None,
+        graph_id: int | None = None,
+    ) -> dict[str, str]:
+        """Full name and type of every op that has tensors here, in execution order."""
+        return {
+            item.name: item.op_type
+            for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank)
+            for item in self._index(directory).items
+        }
+
     def constants(
         self, graph_id: int | None = None, rank: int | None = None
     ) -> Iterator[TensorRecord]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from sonde.core.errors import DumpError
+from sonde.core.graph import Source
+
+T = TypeVar("T")
 
 _MAX_BYTES = 256 << 20
 
@@ -24,17 +27,21 @@ class Metadata:
 class OverflowEntry:
     """One op of ``overflow.json``: it made the first non-finite value, or only passed it on.
 
-    ``origin`` is the producer a carrier's value comes from (``from`` in the file). ``inputs`` and
-    ``outputs`` are the statistics of each tensor, as in the file.
+    ``origin`` is the producer a carrier's value comes from (``from`` in the file), in the step
+    ``origin_step`` if that is an earlier one. ``by_argument``: a producer that was told to write
+    infinities, such as ``value=-inf``. ``inputs`` and ``outputs`` are the statistics of each
+    tensor, as in the file.
     """
 
     op: str
     role: Literal["producer", "carrier"]
     phase: str
-    source: str
+    source: Source | None
     inputs: tuple[dict[str, Any], ...]
     outputs: tuple[dict[str, Any], ...]
     origin: str | None
+    origin_step: int | None
+    by_argument: str | None
 
 
 def read_json(path: Path) -> Any:
@@ -66,23 +73,32 @@ def _entry(path: Path, number: int, entry: Any) -> OverflowEntry:
         or entry.get("role") not in ("producer", "carrier")
     ):
         raise DumpError(f"{path}: entry {number} is not an op with a role", slug="json-file")
-    origin = entry.get("from")
     return OverflowEntry(
         entry["op"],
         cast(Literal["producer", "carrier"], entry["role"]),
         str(entry.get("phase") or ""),
-        _source_text(entry.get("source")),
+        _source(entry.get("source")),
         _tensors(entry.get("inputs")),
         _tensors(entry.get("outputs")),
-        origin if isinstance(origin, str) else None,
+        _of_type(entry.get("from"), str),
+        _of_type(entry.get("from_step"), int),
+        _of_type(entry.get("by_argument"), str),
     )
 
 
-def _source_text(source: Any) -> str:
-    if isinstance(source, dict):
-        place = f"{source.get('file', '')}:{source.get('line', '')}"
-        return f"{place} {str(source.get('code', '')).strip()}".strip()
-    return source if isinstance(source, str) else ""
+def _of_type(value: object, kind: type[T]) -> T | None:
+    return value if isinstance(value, kind) else None
+
+
+def _source(source: Any) -> Source | None:
+    if not isinstance(source, dict):
+        return None
+    return Source(
+        str(source.get("file", "")),
+        _of_type(source.get("line"), int) or 0,
+        str(source.get("function", "")),
+        str(source.get("code", "")),
+    )
 
 
 def _tensors(tensors: Any) -> tuple[dict[str, Any], ...]:

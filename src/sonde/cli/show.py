@@ -1,0 +1,228 @@
+"""``sonde show``: what is in a dump, in the terminal or as JSON."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import math
+import os
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.cli.show_text import Listed, Page, steps_text
+from sonde.core.errors import UsageError
+from sonde.core.graph import LEAF_TYPES, Source
+from sonde.core.keys import Io
+from sonde.core.selection import OpPattern, StepSet, parse_steps
+from sonde.dump.reader import Dump
+from sonde.dump.record import TensorRecord
+from sonde.dump.side_files import OverflowEntry
+from sonde.dump.summary import StepSummary, summarize, summarize_step
+from sonde.dump.tree import StepDir
+
+_DEFAULT_LIMIT = 100
+_LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
+
+EPILOG = """\b
+Examples:
+  sonde show out                              graphs, steps, ops, sizes
+  sonde show out --step 5                     every tensor of step 5, in the order the ops ran
+  sonde show out --op conv --io output        outputs of all convolutions
+  sonde show out --op 'name-regex(Gradients/.*fc1.*)' --step '0|5-8'
+  sonde show out --op softmax --step 3 --values
+  sonde show out --step 5 --json | jq '.tensors[] | select(.statistics."nan count" > 0) | .op'
+"""
+
+
+@click.command(
+    epilog=EPILOG,
+    short_help="Show what is in a dump: graphs, steps, tensors and their statistics.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--op",
+    metavar="PATTERN",
+    help="Tensors of these ops: a full name, a part of the op's type (conv), or "
+    "'name-regex(.*fc1.*)', which must match the whole name. What is none of these is taken as a "
+    "part of the name.",
+)
+@click.option("--step", metavar="STEPS", help="Tensors of these steps, such as 5 or '0|5-8'.")
+@click.option("--rank", type=int, metavar="N", help="Only this rank.")
+@click.option("--io", type=click.Choice(["input", "output"]), help="Only inputs or only outputs.")
+@click.option("--values", is_flag=True, help="Also print the values, shortened.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help=f"Show at most N tensors, 0 for all. Default: {_DEFAULT_LIMIT}; with --json all.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+def show(
+    directory: Path,
+    op: str | None,
+    step: str | None,
+    rank: int | None,
+    io: Io | None,
+    values: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show what is in the dump in DIR, made by Sonde or by MindSpore.
+
+    Without options: its graphs, steps, ops and sizes, and where NaN or Inf first appeared if that
+    was watched for. With --op, --step or --io: tensors with shape, dtype and statistics, in the
+    order the ops ran, each op with its line in your code.
+    """
+    dump = Dump(directory)
+    steps = _checked_steps(dump, step, rank)
+    lists_tensors = values or not (op is None and step is None and io is None)
+    page = Page.on(sys.stdout)
+    if not lists_tensors:
+        _show_overview(dump, rank, page, as_json=as_json)
+        return
+    pattern = None if op is None else _pattern(dump, op, steps, rank)
+    records = dump.tensors(step=steps, op=pattern, io=io, rank=rank)
+    if limit is None:
+        limit = 0 if as_json else _DEFAULT_LIMIT
+    shown = list(itertools.islice(records, limit or None))
+    more = sum(1 for _ in records)
+    if as_json:
+        _print_json({"tensors": [_tensor_json(record) for record in shown], "more": more}, dump)
+    else:
+        page.tensors((Listed(record, summarize(record)) for record in shown), with_values=values)
+        page.more(more, dump.problems)
+
+
+def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | None:
+    dumped = dump.steps(rank=rank)
+    if text is None:
+        return None
+    steps = parse_steps(text)
+    if not any(step in steps for step in dumped):
+        there = steps_text(dumped)
+        raise UsageError(f"step {text} is not in the dump; there are: {there}", slug="usage")
+    return steps
+
+
+def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> OpPattern:
+    """The pattern, or, where it matches no op, its text as a part of the full name."""
+    types = dump.op_types(step=steps, rank=rank)
+    pattern = OpPattern.parse(text)
+    if any(
+        pattern.matches(name, op_type, is_leaf=op_type in _LEAF_TYPE_NAMES)
+        for name, op_type in types.items()
+    ):
+        return pattern
+    word = text.strip().lower()
+    if any(word in name.lower() for name in types):
+        return OpPattern.parse(f"name-regex((?is:.*{re.escape(word)}.*))")
+    raise UsageError(f"{text!r} matches no op in the dump; {_nearest(text, types)}", slug="usage")
+
+
+def _nearest(text: str, types: dict[str, str]) -> str:
+    """Names and types like ``text``, as the end of a sentence."""
+    candidates: dict[str, str] = {}
+    for name, op_type in types.items():
+        for each in (op_type, name.rpartition("/")[2], name):
+            candidates.setdefault(each.lower(), each)
+    close = difflib.get_close_matches(text.lower(), candidates, n=4, cutoff=0.5)
+    if not close:
+        return "'sonde show DIR' lists the types there are"
+    return f"did you mean {', '.join(candidates[each] for each in close)}?"
+
+
+def _show_overview(dump: Dump, rank: int | None, page: Page, *, as_json: bool) -> None:
+    steps = [summarize_step(step) for step in dump.step_dirs(rank=rank)]
+    overflow = list(dump.overflow(rank=rank))
+    if as_json:
+        _print_json(_overview_json(dump, rank, steps, overflow), dump)
+    else:
+        page.overview(dump, rank, steps, overflow)
+
+
+def _overview_json(
+    dump: Dump,
+    rank: int | None,
+    steps: list[StepSummary],
+    overflow: list[tuple[StepDir, tuple[OverflowEntry, ...]]],
+) -> dict[str, Any]:
+    return {
+        "writer": dump.writer(rank),
+        "metadata": dump.metadata(rank).config,
+        "ranks": list(dump.ranks if rank is None else (rank,)),
+        "nets": list(dump.nets(rank)),
+        "graphs": [
+            {
+                "id": graph.id,
+                "name": graph.name,
+                "ops": len(dump.execution_order(graph.id, rank)),
+                "leaves": len(graph) - len(graph.ops),
+                "steps": list(dump.steps(graph_id=graph.id, rank=rank)),
+            }
+            for graph in dump.graphs(rank)
+        ],
+        "steps": [
+            {**_step_json(each.step), "tensors": each.tensors, "bytes": each.nbytes}
+            for each in steps
+        ],
+        "overflow": [
+            {**_step_json(step), "ops": [asdict(entry) for entry in entries]}
+            for step, entries in overflow
+        ],
+    }
+
+
+def _step_json(step: StepDir) -> dict[str, Any]:
+    return {"rank": step.rank, "net": step.net, "graph": step.graph_id, "step": step.step}
+
+
+def _tensor_json(record: TensorRecord) -> dict[str, Any]:
+    summary = summarize(record)
+    damaged = summary.problem is not None
+    return {
+        "rank": record.rank,
+        "net": record.net,
+        "graph": record.graph_id,
+        "step": record.key.step,
+        "order": record.key.order,
+        "op": record.key.op,
+        "type": record.op_type,
+        "phase": None if record.node is None else record.node.phase,
+        "io": record.key.io,
+        "slot": record.key.slot,
+        "dtype": None if damaged else record.dtype,
+        "shape": None if damaged else list(record.shape),
+        "bytes": None if damaged else record.nbytes,
+        "file": None if record.path is None else str(record.path),
+        "source": _source_json(record.source),
+        "statistics": summary.values,
+        "problem": summary.problem,
+    }
+
+
+def _source_json(source: Source | None) -> dict[str, Any] | None:
+    return None if source is None else asdict(source)
+
+
+def _print_json(content: dict[str, Any], dump: Dump) -> None:
+    problems = [{"path": str(each.path), "message": each.message} for each in dump.problems]
+    document = {"path": str(dump.path), **content, "problems": problems}
+    sys.stdout.write(json.dumps(_finite(document), indent=1, allow_nan=False) + os.linesep)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: what is not finite becomes text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
