@@ -30,6 +30,10 @@ def test_a_step_listed_twice_counts_once() -> None:
     assert read_steps("0\n1\n1\n0\nnonsense\n-3\n") == (0, 1)
 
 
+def test_a_step_cut_off_by_a_kill_is_left_out() -> None:
+    assert read_steps("0\n1\n12") == (0, 1)
+
+
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     read_node_order(text)

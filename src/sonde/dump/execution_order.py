@@ -34,7 +34,10 @@ def write_steps(steps: Iterable[int]) -> str:
 
 
 def read_steps(text: str) -> tuple[int, ...]:
-    """The steps in a global order file, each once, as they stand; other lines are skipped."""
-    words = (line.strip() for line in text.splitlines())
+    """The steps in a global order file, each once, as they stand; other lines are skipped.
+
+    A last line without line end was cut off by a kill and is left out.
+    """
+    words = (line.strip() for line in text[: text.rfind("\n") + 1].splitlines())
     found = (int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 19)
     return tuple(dict.fromkeys(found))
