@@ -77,7 +77,7 @@ def _hooks_of(
     callbacks: Sequence[Callback], moment: str, name: str
 ) -> list[tuple[str, Callable[[RunContext], Any]]]:
     return [
-        (f"{type(callback).__qualname__}.{name}", getattr(callback, name))
+        (f"{type(callback).__name__}.{name}", getattr(callback, name))
         for callback in callbacks
         if _overrides(callback, name) or _overrides(callback, moment)
     ]

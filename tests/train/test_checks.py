@@ -1,0 +1,204 @@
+"""``check_update``, ``check_gradients``, ``check_weights``: each against numbers worked by hand."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from sonde.core.errors import UsageError
+from sonde.train import (
+    check_gradients,
+    check_update,
+    check_weights,
+    compare_weights,
+    save_checkpoint,
+)
+
+
+class Parts(nn.Module):
+    """One weight for each way to be or not to be updated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.good = nn.Parameter(torch.tensor([3.0, 4.0]))
+        self.detached = nn.Parameter(torch.ones(2))
+        self.dead = nn.Parameter(torch.ones(2))
+        self.forgotten = nn.Parameter(torch.ones(2))
+        self.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
+        self.empty = nn.Parameter(torch.empty(0))
+
+    def forward(self) -> torch.Tensor:
+        return (
+            self.good.sum()
+            + self.detached.detach().sum()
+            + torch.relu(-self.dead).sum()
+            + self.forgotten.sum()
+            + self.empty.sum()
+        )
+
+
+class TestUpdates:
+    def test_each_weight_that_does_not_move_has_its_reason(self) -> None:
+        network = Parts()
+        given = [network.good, network.detached, network.dead, network.empty]
+        optimizer = torch.optim.SGD(given, 0.5)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            network().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+        report = check_update(network, step)
+        assert not report
+        assert report.changed == ("good",)
+        assert report.unchanged == ("detached", "dead", "forgotten", "empty")
+        assert report.frozen == ("frozen",)
+        assert [finding.message for finding in report.findings] == [
+            "detached: unchanged, no gradient reached it",
+            "dead: unchanged, its gradient is zero",
+            "forgotten: unchanged although it has a gradient",
+        ]
+        assert "given to the optimizer" in report.findings[2].advice
+
+    def test_the_size_of_a_change_is_in_float64(self) -> None:
+        before = {"w": torch.tensor([3.0, 4.0]), "z": torch.zeros(2), "n": torch.tensor([1.0])}
+        after = {
+            "w": torch.tensor([3.0, 4.5]),
+            "z": torch.tensor([0.0, 2.0]),
+            "n": torch.tensor([math.nan]),
+            "only here": torch.ones(1),
+        }
+        w, z, n = compare_weights(before, after).changes
+        assert (w.changed, w.largest, w.ratio) == (True, 0.5, 0.1)
+        assert (z.changed, z.largest, z.ratio) == (True, 2.0, math.inf)
+        assert n.changed
+        assert math.isnan(n.largest)
+
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int64, torch.complex64])
+    def test_every_element_type_is_compared(self, dtype: torch.dtype) -> None:
+        before = {"w": torch.tensor([1, 2]).to(dtype)}
+        assert compare_weights(before, before).unchanged == ("w",)
+        changed = compare_weights(before, {"w": torch.tensor([1, 4]).to(dtype)})
+        assert changed.changes[0].largest == 2.0
+
+    def test_nan_that_stays_nan_is_unchanged(self) -> None:
+        weights = {"w": torch.tensor([math.nan, 1.0])}
+        assert not compare_weights(weights, weights)
+
+    def test_another_shape_is_a_change_without_a_size(self) -> None:
+        (change,) = compare_weights({"w": torch.ones(2)}, {"w": torch.ones(3)}).changes
+        assert change.changed
+        assert math.isnan(change.ratio)
+
+    def test_files_and_networks_can_be_mixed(self, tmp_path: Path) -> None:
+        network = nn.Linear(2, 2)
+        path = save_checkpoint(network, tmp_path / "before.safetensors")
+        with torch.no_grad():
+            network.bias.add_(1.0)
+        report = compare_weights(path, network)
+        assert (report.changed, report.unchanged) == (("bias",), ("weight",))
+        largest = {change.name: change.largest for change in report.changes}
+        assert largest == {"bias": pytest.approx(1.0, rel=1e-6), "weight": 0.0}
+
+    def test_nothing_in_common_is_an_error(self) -> None:
+        with pytest.raises(UsageError, match="no weight name in common"):
+            compare_weights({"a": torch.ones(1)}, {"b": torch.ones(1)})
+
+
+class TestGradients:
+    def report(self, **gradients: torch.Tensor | None) -> tuple[dict[str, str], float]:
+        network = nn.Module()
+        for name, gradient in gradients.items():
+            like = torch.zeros(1) if gradient is None else torch.zeros_like(gradient)
+            parameter = nn.Parameter(like)
+            parameter.grad = gradient
+            network.register_parameter(name, parameter)
+        report = check_gradients(network)
+        assert bool(report) == (not report.findings)
+        return {state.name: state.verdict for state in report.gradients}, report.total_norm
+
+    def test_every_verdict(self) -> None:
+        verdicts, total = self.report(
+            ok=torch.tensor([3.0, 4.0]),
+            missing=None,
+            zero=torch.zeros(3),
+            vanishing=torch.full((4,), 9e-10),
+            exploding=torch.tensor([600.0, 900.0]),
+            empty=torch.empty(0),
+        )
+        assert verdicts == {
+            "ok": "ok",
+            "missing": "missing",
+            "zero": "zero",
+            "vanishing": "vanishing",
+            "exploding": "exploding",
+            "empty": "ok",
+        }
+        assert total == pytest.approx(math.sqrt(25 + 600**2 + 900**2), rel=1e-12)
+
+    @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+    def test_one_bad_element_is_enough(self, bad: float) -> None:
+        verdicts, total = self.report(w=torch.tensor([1.0, bad, 0.0]))
+        assert verdicts == {"w": "not finite"}
+        assert not math.isfinite(total)
+
+    def test_large_finite_half_precision_gradients_explode_but_do_not_overflow(self) -> None:
+        verdicts, total = self.report(w=torch.full((100,), 60000.0, dtype=torch.float16))
+        assert verdicts == {"w": "exploding"}
+        assert total == pytest.approx(600_000.0, rel=1e-3)
+
+    def test_thresholds_and_messages(self) -> None:
+        network = nn.Linear(1, 1, bias=False)
+        network.weight.grad = torch.tensor([[2.0]])
+        assert check_gradients(network)
+        report = check_gradients(network, exploding_norm=1.0)
+        assert report.named("exploding") == ("weight",)
+        assert report.findings[0].rule == "gradient-exploding"
+        assert str(report).splitlines() == [
+            "1 gradients, total norm 2",
+            "weight: gradient exploding (norm 2, mean 2, zeros 0.0%)",
+        ]
+        assert check_gradients(network, vanishing_mean=3.0).named("vanishing") == ("weight",)
+
+    def test_sparse_gradients_count_all_elements(self) -> None:
+        table = nn.Embedding(10, 2, sparse=True)
+        table(torch.tensor([1, 1])).sum().backward()
+        (state,) = check_gradients(table).gradients
+        assert state.norm == pytest.approx(math.sqrt(8.0))
+        assert state.mean == pytest.approx(4.0 / 20)
+        assert state.zeros == pytest.approx(0.9)
+
+    def test_frozen_weights_are_not_asked_for_a_gradient(self) -> None:
+        network = nn.Linear(1, 1)
+        network.requires_grad_(False)
+        assert check_gradients(network).gradients == ()
+
+
+class TestWeights:
+    def test_nan_and_inf_are_counted_by_name(self) -> None:
+        report = check_weights(
+            {
+                "a": torch.tensor([1.0, math.nan, math.inf, -math.inf]),
+                "b": torch.ones(2, dtype=torch.bfloat16),
+                "c": torch.tensor([1, 2]),
+                "d": torch.tensor([complex(math.nan, 0.0)]),
+                "text": "ignored",
+            }
+        )
+        assert [finding.message for finding in report.findings] == [
+            "a: 1 NaN, 2 Inf of 4",
+            "d: 1 NaN, 0 Inf of 1",
+        ]
+        assert {finding.severity for finding in report.findings} == {"error"}
+        assert str(report).startswith("4 weights, 2 with NaN or Inf")
+
+    def test_buffers_of_a_network_are_looked_at(self) -> None:
+        network = nn.BatchNorm1d(2)
+        assert check_weights(network)
+        assert network.running_var is not None
+        network.running_var[0] = math.nan
+        assert check_weights(network).findings[0].message == "running_var: 1 NaN, 0 Inf of 2"
