@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -141,6 +142,37 @@ class TestOurOwn:
             (name, float(value)) for value, name in enumerate(names)
         ]
         assert dump.problems == ()
+
+    @pytest.mark.parametrize("dumped", [["Default/a/b"], ["Default/a_b"]])
+    def test_ops_of_one_escaped_text_are_told_apart_by_their_time(
+        self, tmp_path: Path, dumped: list[str]
+    ) -> None:
+        names = ["Default/first", "Default/a/b", "Default/middle", "Default/a_b", "Default/last"]
+        graph = Graph(0, "g", tuple(OpNode(name, "mm", "", "forward") for name in names))
+        made = MadeDump(tmp_path)
+        made.add_graph(graph)
+        for time, node in enumerate(graph):
+            if node.name in dumped or "_" not in layout.escape(node.name).removeprefix("Default_"):
+                array = np.array([time], np.float32)
+                made.add_tensor(made.step(0), node, "output.0", array, timestamp=EPOCH + time)
+        dump = Dump(tmp_path)
+        found = {record.key.op: float(record.numpy()[0]) for record in dump.tensors()}
+        assert set(found) == {"Default/first", "Default/middle", "Default/last", *dumped}
+        assert all(names[int(value)] == name for name, value in found.items())
+        assert not (made.step(0) / layout.MAPPING).exists()
+
+    def test_ops_that_cannot_be_told_apart_are_not_guessed_between(self, tmp_path: Path) -> None:
+        names = ["Default/a/b", "Default/a_b"]
+        graph = Graph(0, "g", tuple(OpNode(name, "mm", "", "forward") for name in names))
+        made = MadeDump(tmp_path)
+        made.add_graph(graph)
+        made.add_tensor(made.step(0), graph.nodes[1], "output.0", np.zeros(1, np.float32))
+        dump = Dump(tmp_path)
+        (record,) = dump.tensors()
+        assert (record.key.op, record.node) == ("Default_a_b?", None)
+        (problem,) = dump.problems
+        assert problem.path.is_file()
+        assert problem.message == "may belong to Default/a/b, Default/a_b"
 
     def test_constants_and_arguments_are_found(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)
@@ -455,6 +487,31 @@ class TestDamage:
         assert dump.statistics() == ()
         (problem,) = dump.problems
         assert problem.message == "line 2: could not convert string to float: 'one'"
+
+    def test_whatever_is_damaged_the_rest_is_read(self, tmp_path: Path) -> None:
+        made, graph = small_dump(tmp_path / "whole"), small_graph()
+        rows = [(node, "output.0", ["1"]) for node in graph.ops]
+        made.add_rows(made.step(0), ["max"], rows)
+        made.add_overflow(made.step(5), [{"op": LOG, "role": "producer"}])
+        (made.step(0) / layout.MAPPING).write_text("0.npy,mm.a.0.0.1.input.0.F.Float32.npy\n")
+        files = sorted(path for path in (tmp_path / "whole").rglob("*") if path.is_file())
+        whole = {path: path.read_bytes() for path in files}
+        rng = random.Random(11)
+        for _ in range(60):
+            for path in rng.sample(files, 6):
+                data = bytearray(whole[path])
+                for _ in range(rng.randrange(1, 20)):
+                    if data:
+                        data[rng.randrange(len(data))] = rng.randrange(256)
+                path.write_bytes(data[: rng.choice([len(data), rng.randrange(len(data) + 1)])])
+            dump = Dump(tmp_path)
+            assert len(list(dump.tensors())) >= 18
+            dump.check()
+            dump.statistics()
+            dump.metadata()
+            dump.executed_steps(0)
+            dump.execution_order(0) if dump.graphs() else None
+            assert len(list(dump.overflow())) <= 1
 
     def test_damaged_metadata_is_a_problem(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)

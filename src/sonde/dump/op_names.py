@@ -70,7 +70,7 @@ class OpNames:
         exact = {node.name for node in found.values()}
         left: dict[str, list[OpText]] = defaultdict(list)
         for text in open_texts:
-            nodes = self._by_text.get(text.escaped, [])
+            nodes = self.candidates(text)
             meant = [node for node in nodes if node.name not in exact]
             if len(meant) == 1:
                 found[text] = meant[0]
@@ -78,6 +78,10 @@ class OpNames:
                 left[_NUMBER.sub("", text.escaped)].append(text)
         self._pair_by_number(left, found)
         return found
+
+    def candidates(self, text: OpText) -> list[OpNode]:
+        """Every node an escaped text may stand for."""
+        return self._by_text.get(text.escaped, [])
 
     def _is(self, text: OpText) -> bool:
         node = self.graph.node(text.op_name)
