@@ -98,6 +98,7 @@ class TestOurOwn:
         dump = Dump(tmp_path / "a")
         assert dump.ranks == (0, 12)
         assert len(_keys(dump)) == 36
+        assert (dump.nets(), dump.graph_ids(), len(dump.graphs())) == (("Net",), (0,), 1)
         assert {record.rank for record in dump.tensors(rank=12)} == {12}
         with pytest.raises(DumpError, match=r"no rank 1; there are \[0, 12\]"):
             dump.steps(rank=1)
@@ -332,7 +333,9 @@ class TestMindSpore:
         directory.mkdir(parents=True)
         name = "Conv2D.Conv2D-op12.0.0.1623124369613540.output.0.DefaultFormat.npy"
         np.save(directory / name, np.ones((2, 2), np.float16))
-        (record,) = Dump(tmp_path).tensors()
+        dump = Dump(tmp_path)
+        assert dump.writer() is None
+        (record,) = dump.tensors()
         assert (str(record.key), record.op_type) == ("Conv2D-op12:output.0@3", "Conv2D")
         assert (record.dtype, record.shape, record.node) == ("float16", (2, 2), None)
 
@@ -429,7 +432,7 @@ class TestDamage:
                 directory, graph.node(name), "output.0", np.ones(4), timestamp=EPOCH - order
             )
         dump = Dump(tmp_path)
-        assert (dump.graphs(), dump.writer()) == ((), None)
+        assert (dump.graphs(), dump.writer()) == ((), "sonde")
         assert [r.key.op for r in dump.tensors()] == [
             layout.escape(LOG),
             layout.escape(SCALE),

@@ -99,7 +99,12 @@ class Dump:
         )
 
     def writer(self, rank: int | None = None) -> Literal["sonde", "mindspore"] | None:
-        """Who made the dump; None if no graph tells."""
+        """Who made the dump; None if neither its metadata nor a graph tells."""
+        config = self.metadata(rank).config
+        if "sonde_version" in config:
+            return "sonde"
+        if "ms_version" in config:
+            return "mindspore"
         for tree in self._trees(rank):
             for graph_id in tree.graph_ids:
                 if (known := self._known(tree, graph_id)) is not None:
