@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.errors import SondeError
+from sonde.train import Model
 from sonde.train.metrics import (
+    F1,
     MAE,
     MSE,
     Accuracy,
@@ -22,6 +24,8 @@ from sonde.train.metrics import (
     Metric,
     MetricInputError,
     MetricValue,
+    Precision,
+    Recall,
     TorchMetric,
     get_metric_fn,
     get_metrics,
@@ -221,6 +225,29 @@ def test_a_torchmetrics_collection_gives_a_dict_of_plain_values():
 def test_only_torchmetrics_objects_are_wrapped():
     with pytest.raises(TypeError, match="torchmetrics object"):
         TorchMetric(MAE())
+
+
+def test_the_documents_dict_of_metrics_evaluates_a_model():
+    torch.manual_seed(0)
+    net = torch.nn.Linear(4, 3)
+    data = [(torch.randn(5, 4), torch.randint(0, 3, (5,))) for _ in range(3)]
+    metrics = {
+        "accuracy": Accuracy(),
+        "loss": Loss(),
+        "precision": Precision(),
+        "recall": Recall(),
+        "f1_score": F1(),
+        "theirs": torchmetrics.Accuracy(task="multiclass", num_classes=3),
+    }
+    model = Model(net, loss_fn=torch.nn.CrossEntropyLoss(), metrics=metrics)
+    output = model.eval(data)
+    scores, labels = torch.cat([net(x) for x, _ in data]), torch.cat([y for _, y in data])
+    right = (scores.argmax(1) == labels).double().mean()
+    assert output["accuracy"] == float(right)
+    assert output["theirs"] == pytest.approx(float(right))
+    losses = [torch.nn.functional.cross_entropy(net(x), y).item() for x, y in data]
+    assert output["loss"] == pytest.approx(sum(losses) / 3)
+    assert output["precision"].shape == output["recall"].shape == output["f1_score"].shape == (3,)
 
 
 def test_metrics_survive_a_pickle_as_data_loaders_and_launchers_need():

@@ -125,7 +125,7 @@ class SummaryCollector(Callback):
 
     def on_train_end(self, run_context: RunContext) -> None:
         self._lineage(run_context.original_args(), first=False)
-        self._save()
+        self._save("finished")
 
     def on_eval_end(self, run_context: RunContext) -> None:
         """Numbers of an evaluation, at the step training has reached."""
@@ -228,10 +228,10 @@ class SummaryCollector(Callback):
             self._recorder.facts("lineage/eval", facts, self._step)
             self._recorder.index.lineage["eval"] = facts
 
-    def _save(self) -> None:
+    def _save(self, status: str | None = None) -> None:
         if self._recorder is not None:
             self._saved_at = time.monotonic()
-            self._shielded("the index", self._recorder.save)
+            self._shielded("the index", self._recorder.save, status)
 
     def _is_due(self, step: int, frequency: int) -> bool:
         return step == self._first_step or step % frequency == 0
