@@ -23,6 +23,7 @@ enum Kind : int { kFresh = 0, kAlias = 1, kWritten = 2 };
 
 struct Names {
   PyObject* cdata;
+  PyObject* op;
   PyObject* f_code;
   PyObject* f_lasti;
 };
@@ -51,6 +52,7 @@ struct Node {
   int has_writes;
   int is_collective;
   std::vector<PyObject*>* in_refs;
+  std::vector<PyObject*>* sources;  // None where the very tensor is not known
   std::vector<Out>* outs;
   std::vector<Py_ssize_t>* returned;
   std::vector<Node*>* next;
@@ -63,6 +65,7 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
   Py_VISIT(self->scope);
   Py_VISIT(self->code);
   if (self->in_refs) for (PyObject* ref : *self->in_refs) Py_VISIT(ref);
+  if (self->sources) for (PyObject* ref : *self->sources) Py_VISIT(ref);
   if (self->outs) for (Out& out : *self->outs) Py_VISIT(out.ref);
   if (self->next) for (Node* node : *self->next) Py_VISIT(reinterpret_cast<PyObject*>(node));
   return 0;
@@ -77,6 +80,11 @@ int Node_clear(Node* self) {
   if (self->in_refs) {
     std::vector<PyObject*> refs;
     refs.swap(*self->in_refs);
+    for (PyObject* ref : refs) Py_DECREF(ref);
+  }
+  if (self->sources) {
+    std::vector<PyObject*> refs;
+    refs.swap(*self->sources);
     for (PyObject* ref : refs) Py_DECREF(ref);
   }
   if (self->outs) {
@@ -105,6 +113,7 @@ void Node_dealloc(Node* self) {
   PyObject_GC_UnTrack(self);
   Node_clear(self);
   delete self->in_refs;
+  delete self->sources;
   delete self->outs;
   delete self->returned;
   delete self->next;
@@ -115,6 +124,7 @@ PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   Node* self = reinterpret_cast<Node*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->in_refs = new std::vector<PyObject*>();
+  self->sources = new std::vector<PyObject*>();
   self->outs = new std::vector<Out>();
   self->returned = new std::vector<Py_ssize_t>();
   self->next = new std::vector<Node*>();
@@ -122,17 +132,21 @@ PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   return reinterpret_cast<PyObject*>(self);
 }
 
-// Node(record, func, op, scope, depth, code, last, in_refs, outs, returned, flags)
+// Node(record, func, op, scope, depth, code, last, in_refs, sources, outs, returned, flags)
 int Node_init(Node* self, PyObject* args, PyObject*) {
-  PyObject *record, *func, *op, *scope, *code, *in_refs, *outs, *returned;
+  PyObject *record, *func, *op, *scope, *code, *in_refs, *sources, *outs, *returned;
   long depth, last;
   int leaves, writes, collective;
-  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!ppp", &record, &func, &op, &scope, &depth, &code,
-                        &last, &PyTuple_Type, &in_refs, &PyTuple_Type, &outs, &PyTuple_Type,
-                        &returned, &leaves, &writes, &collective))
+  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!O!ppp", &record, &func, &op, &scope, &depth, &code,
+                        &last, &PyTuple_Type, &in_refs, &PyTuple_Type, &sources, &PyTuple_Type,
+                        &outs, &PyTuple_Type, &returned, &leaves, &writes, &collective))
     return -1;
   if (self->record) {
     PyErr_SetString(PyExc_RuntimeError, "a Node is made once");
+    return -1;
+  }
+  if (PyTuple_GET_SIZE(sources) != PyTuple_GET_SIZE(in_refs)) {
+    PyErr_SetString(PyExc_ValueError, "as many sources as inputs");
     return -1;
   }
   self->record = Py_NewRef(record);
@@ -147,6 +161,8 @@ int Node_init(Node* self, PyObject* args, PyObject*) {
   self->is_collective = collective;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in_refs); ++i)
     self->in_refs->push_back(Py_NewRef(PyTuple_GET_ITEM(in_refs, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sources); ++i)
+    self->sources->push_back(Py_NewRef(PyTuple_GET_ITEM(sources, i)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outs); ++i) {
     int kind;
     PyObject* ref;
@@ -197,20 +213,21 @@ struct Matcher {
   PyObject_HEAD
   PyObject* tensor_type;
   PyObject* parameter_type;
+  PyObject* overload_type;
   PyObject* untyped_storage;
   PyObject* weak_ref;
   PyObject* free_weak;
   PyObject* sequence_number;
   PyObject* getframe;
-  PyObject* slow;     // (func, args, kwargs) -> result: an op that is not known
+  PyObject* look;     // (func, args, kwargs) -> seen or None: an op that is not known
   PyObject* bind;     // (record, tensors, keys) -> bool: tensors new in this step
+  PyObject* exact;    // (record, tensors, keys) -> bool: tensors that may be other views
   PyObject* ask;      // (record) -> None: calls node.asked
   PyObject* leaves;   // (record, tensors) -> None
   PyObject* kept;     // (record, tensors, keys) -> list: before a write
   PyObject* raised;   // (seen, args, kwargs, error) -> None
   PyObject* after;    // (seen, result, args, kwargs) -> None: the whole of it, in Python
   PyObject* emit;     // (record, before, results, args, kwargs) -> None
-  PyObject* settle;   // (record, result, keys) -> None
   PyObject* failed;   // (error) -> None
   PyObject* scope;
   long generation;
@@ -224,15 +241,15 @@ struct Matcher {
 };
 
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
-  Py_VISIT(self->slow);
+  Py_VISIT(self->look);
   Py_VISIT(self->bind);
+  Py_VISIT(self->exact);
   Py_VISIT(self->ask);
   Py_VISIT(self->leaves);
   Py_VISIT(self->kept);
   Py_VISIT(self->raised);
   Py_VISIT(self->after);
   Py_VISIT(self->emit);
-  Py_VISIT(self->settle);
   Py_VISIT(self->failed);
   Py_VISIT(self->scope);
   Py_VISIT(reinterpret_cast<PyObject*>(self->at));
@@ -240,15 +257,15 @@ int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
 }
 
 int Matcher_clear(Matcher* self) {
-  Py_CLEAR(self->slow);
+  Py_CLEAR(self->look);
   Py_CLEAR(self->bind);
+  Py_CLEAR(self->exact);
   Py_CLEAR(self->ask);
   Py_CLEAR(self->leaves);
   Py_CLEAR(self->kept);
   Py_CLEAR(self->raised);
   Py_CLEAR(self->after);
   Py_CLEAR(self->emit);
-  Py_CLEAR(self->settle);
   Py_CLEAR(self->failed);
   Py_CLEAR(self->scope);
   Py_CLEAR(self->at);
@@ -272,6 +289,7 @@ void Matcher_dealloc(Matcher* self) {
   Matcher_clear(self);
   Py_CLEAR(self->tensor_type);
   Py_CLEAR(self->parameter_type);
+  Py_CLEAR(self->overload_type);
   Py_CLEAR(self->untyped_storage);
   Py_CLEAR(self->weak_ref);
   Py_CLEAR(self->free_weak);
@@ -295,26 +313,47 @@ PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
   return reinterpret_cast<PyObject*>(self);
 }
 
+struct Field {
+  const char* name;
+  PyObject* Matcher::*member;
+};
+
+const Field kFields[] = {
+    {"tensor_type", &Matcher::tensor_type},
+    {"parameter_type", &Matcher::parameter_type},
+    {"overload_type", &Matcher::overload_type},
+    {"untyped_storage", &Matcher::untyped_storage},
+    {"weak_ref", &Matcher::weak_ref},
+    {"free_weak", &Matcher::free_weak},
+    {"sequence_number", &Matcher::sequence_number},
+    {"getframe", &Matcher::getframe},
+    {"look", &Matcher::look},
+    {"bind", &Matcher::bind},
+    {"exact", &Matcher::exact},
+    {"ask", &Matcher::ask},
+    {"leaves", &Matcher::leaves},
+    {"kept", &Matcher::kept},
+    {"raised", &Matcher::raised},
+    {"after", &Matcher::after},
+    {"emit", &Matcher::emit},
+    {"failed", &Matcher::failed},
+};
+
+// Matcher(*, tensor_type=..., ...): each of kFields, all needed.
 int Matcher_init(Matcher* self, PyObject* args, PyObject* kwargs) {
-  static const char* keywords[] = {"tensor_type", "parameter_type", "untyped_storage", "weak_ref",
-                                   "free_weak", "sequence_number", "getframe", "slow", "bind",
-                                   "ask", "leaves", "kept", "raised", "after", "emit", "settle",
-                                   "failed", nullptr};
-  PyObject* values[17];
-  if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "OOOOOOOOOOOOOOOOO", const_cast<char**>(keywords), &values[0], &values[1],
-          &values[2], &values[3], &values[4], &values[5], &values[6], &values[7], &values[8],
-          &values[9], &values[10], &values[11], &values[12], &values[13], &values[14],
-          &values[15], &values[16]))
+  const Py_ssize_t count = sizeof(kFields) / sizeof(kFields[0]);
+  if (PyTuple_GET_SIZE(args) != 0 || !kwargs || PyDict_GET_SIZE(kwargs) != count) {
+    PyErr_SetString(PyExc_TypeError, "Matcher() takes all its fields, by name");
     return -1;
-  PyObject** fields[17] = {&self->tensor_type, &self->parameter_type, &self->untyped_storage,
-                           &self->weak_ref, &self->free_weak, &self->sequence_number,
-                           &self->getframe, &self->slow, &self->bind, &self->ask, &self->leaves,
-                           &self->kept, &self->raised, &self->after, &self->emit, &self->settle,
-                           &self->failed};
-  for (int i = 0; i < 17; ++i) {
-    PyObject* old = *fields[i];
-    *fields[i] = Py_NewRef(values[i]);
+  }
+  for (const Field& field : kFields) {
+    PyObject* value = PyDict_GetItemString(kwargs, field.name);
+    if (!value) {
+      PyErr_Format(PyExc_TypeError, "Matcher() lacks %s", field.name);
+      return -1;
+    }
+    PyObject* old = self->*field.member;
+    self->*field.member = Py_NewRef(value);
     Py_XDECREF(old);
   }
   return 0;
@@ -382,7 +421,7 @@ bool keys_of(Matcher* self, Tensors& tensors) {
 
 // 1: stands where it was learned; 0: elsewhere; -1: error.
 int stands_there(Matcher* self, Node* node) {
-  PyObject* depth = PyLong_FromLong(node->depth - 2);
+  PyObject* depth = PyLong_FromLong(node->depth - 1);
   if (!depth) return -1;
   PyObject* frame = PyObject_CallOneArg(self->getframe, depth);
   Py_DECREF(depth);
@@ -427,6 +466,50 @@ PyObject* list_of_keys(const std::vector<uintptr_t>& keys) {
   return list;
 }
 
+// Asks Python a yes/no question about a node and the tensors at hand: 1, 0, or -1 with an error.
+int ask_about(PyObject* question, Node* node, const Tensors& tensors) {
+  PyObject* list = list_of(tensors.items);
+  PyObject* keys = list_of_keys(tensors.keys);
+  PyObject* answer = list && keys ? PyObject_CallFunctionObjArgs(question, node->record, list,
+                                                                 keys, nullptr)
+                                  : nullptr;
+  Py_XDECREF(list);
+  Py_XDECREF(keys);
+  if (!answer) return -1;
+  int yes = PyObject_IsTrue(answer);
+  Py_DECREF(answer);
+  return yes;
+}
+
+enum class Inputs { kOthers, kSame, kNew, kError };
+
+// Whether the memory of the inputs holds what the node expects. kNew: some of it is met for the
+// first time in this step. An input that is perhaps another view of its memory is asked about.
+Inputs compare_inputs(Matcher* self, Node* node, const Tensors& tensors) {
+  bool is_new = false, is_doubtful = false;
+  for (size_t i = 0; i < tensors.keys.size(); ++i) {
+    auto entry = self->current->find(tensors.keys[i]);
+    if (entry == self->current->end()) {
+      is_new = true;
+      continue;
+    }
+    if (entry->second[0] != (*node->in_refs)[i]) return Inputs::kOthers;
+    PyObject* source = (*node->sources)[i];
+    if (entry->second.size() > 1 && source != Py_None && !is_doubtful) {
+      uintptr_t impl;
+      if (!pointer_attribute(tensors.items[i], &impl)) return Inputs::kError;
+      auto known = self->impl->find(impl);
+      is_doubtful = known != self->impl->end() && known->second != source;
+    }
+  }
+  if (is_doubtful) {
+    int exact = ask_about(self->exact, node, tensors);
+    if (exact < 0) return Inputs::kError;
+    if (!exact) return Inputs::kOthers;
+  }
+  return is_new ? Inputs::kNew : Inputs::kSame;
+}
+
 // The node that matches, borrowed; nullptr with or without an error set.
 Node* find(Matcher* self, PyObject* func, Tensors& tensors) {
   for (size_t position = 0; position < self->at->next->size(); ++position) {
@@ -438,28 +521,11 @@ Node* find(Matcher* self, PyObject* func, Tensors& tensors) {
       if (there < 0) return nullptr;
       if (!there) continue;
     }
-    bool missing = false, same = true;
-    for (size_t i = 0; i < tensors.keys.size(); ++i) {
-      auto entry = self->current->find(tensors.keys[i]);
-      if (entry == self->current->end()) {
-        missing = true;
-      } else if (entry->second[0] != (*node->in_refs)[i]) {
-        same = false;
-        break;
-      }
-    }
-    if (!same) continue;
-    if (missing) {
-      PyObject* list = list_of(tensors.items);
-      PyObject* keys = list_of_keys(tensors.keys);
-      PyObject* answer = list && keys ? PyObject_CallFunctionObjArgs(self->bind, node->record,
-                                                                     list, keys, nullptr)
-                                      : nullptr;
-      Py_XDECREF(list);
-      Py_XDECREF(keys);
-      if (!answer) return nullptr;
-      int bound = PyObject_IsTrue(answer);
-      Py_DECREF(answer);
+    Inputs inputs = compare_inputs(self, node, tensors);
+    if (inputs == Inputs::kError) return nullptr;
+    if (inputs == Inputs::kOthers) continue;
+    if (inputs == Inputs::kNew) {
+      int bound = ask_about(self->bind, node, tensors);
       if (bound < 0) return nullptr;
       if (!bound) continue;
     }
@@ -506,29 +572,36 @@ bool collect(Matcher* self, Node* node, PyObject* result, const Tensors& tensors
   return results.size() == node->outs->size();
 }
 
-bool register_output(Matcher* self, int kind, PyObject* ref, PyObject* tensor) {
-  uintptr_t key, impl;
-  PyObject* storage = storage_of(self, tensor);
-  if (!storage) return false;
-  if (!pointer_attribute(storage, &key)) {
-    Py_DECREF(storage);
-    return false;
+// The storages of the results, owned; false where a tensor has none.
+bool storages_of(Matcher* self, const std::vector<PyObject*>& results,
+                 std::vector<PyObject*>& storages) {
+  for (PyObject* tensor : results) {
+    PyObject* storage = storage_of(self, tensor);
+    if (!storage) {
+      PyErr_Clear();
+      return false;
+    }
+    storages.push_back(storage);
   }
-  if (kind == kFresh && self->fresh->insert(key).second) {
+  return true;
+}
+
+bool register_output(Matcher* self, const Out& out, PyObject* tensor, PyObject* storage) {
+  uintptr_t key, impl;
+  if (!pointer_attribute(storage, &key)) return false;
+  if (out.kind == kFresh && self->fresh->insert(key).second) {
     PyObject* number = PyObject_Vectorcall(self->weak_ref, &storage, 1, nullptr);
     if (!number) {
       self->fresh->erase(key);
-      Py_DECREF(storage);
       return false;
     }
     Py_DECREF(number);
   }
-  Py_DECREF(storage);
   std::vector<PyObject*>& entry = (*self->current)[key];
-  if (kind != kAlias) entry.clear();
-  entry.push_back(ref);
+  if (out.kind != kAlias) entry.clear();
+  entry.push_back(out.ref);
   if (!pointer_attribute(tensor, &impl)) return false;
-  (*self->impl)[impl] = ref;
+  (*self->impl)[impl] = out.ref;
   return true;
 }
 
@@ -598,8 +671,10 @@ PyObject* seen_tuple(Node* node, const Tensors& tensors, PyObject* kept) {
 // What has to be done after the op ran; false with an error set.
 bool after(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, PyObject* result,
            PyObject* args, PyObject* kwargs) {
-  std::vector<PyObject*> results;
-  if (node->is_collective || !collect(self, node, result, tensors, results)) {
+  std::vector<PyObject*> results, storages;
+  if (node->is_collective || !collect(self, node, result, tensors, results) ||
+      !storages_of(self, results, storages)) {
+    for (PyObject* storage : storages) Py_DECREF(storage);
     PyObject* seen = seen_tuple(node, tensors, kept);
     PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->after, seen, result, args,
                                                          kwargs ? kwargs : Py_None, nullptr)
@@ -608,10 +683,12 @@ bool after(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, Py
     Py_XDECREF(done);
     return done != nullptr;
   }
+  bool ok = true;
   for (size_t i = 0; i < results.size(); ++i) {
-    const Out& out = (*node->outs)[i];
-    if (!register_output(self, out.kind, out.ref, results[i])) return false;
+    ok = ok && register_output(self, (*node->outs)[i], results[i], storages[i]);
+    Py_DECREF(storages[i]);
   }
+  if (!ok) return false;
   if (!note_sequence(self, node->record)) return false;
   Node* old = self->at;
   self->at = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(node)));
@@ -623,25 +700,52 @@ PyObject* call_op(PyObject* op, PyObject* args, PyObject* kwargs) {
   return PyObject_Call(op, args, kwargs);
 }
 
-PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
-  return PyObject_CallFunctionObjArgs(self->slow, func, args, kwargs ? kwargs : Py_None, nullptr);
-}
-
 // An op raised: tell who asked for it, keep the exception as it was.
-void tell_raised(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, PyObject* args,
-                 PyObject* kwargs) {
+void tell_raised(Matcher* self, PyObject* seen, PyObject* args, PyObject* kwargs) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
   if (trace) PyException_SetTraceback(value, trace);
-  PyObject* seen = seen_tuple(node, tensors, kept);
   PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->raised, seen, args,
                                                        kwargs ? kwargs : Py_None, value, nullptr)
                         : nullptr;
-  Py_XDECREF(seen);
   Py_XDECREF(done);
   PyErr_Clear();
   PyErr_Restore(type, value, trace);
+}
+
+// Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
+PyObject* call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type)
+    return call_op(func, args, kwargs);
+  PyObject* op = PyObject_GetAttr(func, names.op);
+  if (!op) return nullptr;
+  PyObject* result = call_op(op, args, kwargs);
+  Py_DECREF(op);
+  return result;
+}
+
+// An op that is not recognised here: looked at in Python, run from here, so that the traceback of
+// an op that raises has no frame of ours.
+PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
+  PyObject* given = kwargs ? kwargs : Py_None;
+  PyObject* seen = PyObject_CallFunctionObjArgs(self->look, func, args, given, nullptr);
+  if (!seen) {
+    if (report_failure(self) < 0) return nullptr;
+    seen = Py_NewRef(Py_None);
+  }
+  PyObject* result = call_func(self, func, args, kwargs);
+  if (seen != Py_None) {
+    if (!result) {
+      tell_raised(self, seen, args, kwargs);
+    } else {
+      PyObject* done = PyObject_CallFunctionObjArgs(self->after, seen, result, args, given, nullptr);
+      if (!done && report_failure(self) < 0) Py_CLEAR(result);
+      Py_XDECREF(done);
+    }
+  }
+  Py_DECREF(seen);
+  return result;
 }
 
 // dispatch(mode, func, types, args, kwargs=None): torch wants a method bound to the mode itself,
@@ -688,7 +792,15 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
   }
   PyObject* result = call_op(node->op, args, kwargs);
   if (!result) {
-    if (known && node->wanted) tell_raised(self, node, tensors, kept, args, kwargs);
+    if (known && node->wanted) {
+      PyObject *type, *value, *trace;
+      PyErr_Fetch(&type, &value, &trace);
+      PyObject* seen = seen_tuple(node, tensors, kept);
+      PyErr_Clear();
+      PyErr_Restore(type, value, trace);
+      if (seen) tell_raised(self, seen, args, kwargs);
+      Py_XDECREF(seen);
+    }
   } else if (known && !after(self, node, tensors, kept, result, args, kwargs)) {
     if (report_failure(self) < 0) Py_CLEAR(result);
   }
@@ -850,6 +962,7 @@ PyMODINIT_FUNC PyInit__match(void) {
   MatcherType.tp_getset = Matcher_getset;
   if (PyType_Ready(&NodeType) < 0 || PyType_Ready(&MatcherType) < 0) return nullptr;
   names.cdata = PyUnicode_InternFromString("_cdata");
+  names.op = PyUnicode_InternFromString("_op");
   names.f_code = PyUnicode_InternFromString("f_code");
   names.f_lasti = PyUnicode_InternFromString("f_lasti");
   PyObject* module = PyModule_Create(&module_definition);

@@ -19,8 +19,9 @@ class Hold(Protocol):
     """The bytes of a tensor, in the layout of an ``.npy`` file, that stay as they are.
 
     Either a copy, or the tensor's own memory: then ``on_change`` is called with ``job`` just
-    before anything writes to it, and must not return before the bytes are safe. Keep the object
-    alive as long as the bytes are needed.
+    before anything writes to it, or before nobody watches for that any more, and must not return
+    before the bytes are safe. Keep the object alive as long as the bytes are needed, and no longer:
+    it keeps the memory.
     """
 
     address: int
@@ -111,13 +112,11 @@ class StepEnd:
     """The end of a step: its number and what ran in it.
 
     ``complete``: an optimizer step (or ``sonde.step()``) closed it, not the end of the run.
-    ``is_watched_next``: the next step is observed too, so writes to held memory will be seen.
     """
 
     step: int
     graph: Graph
     complete: bool
-    is_watched_next: bool
 
 
 class Sink(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import Hold, OpCall, StepEnd, TensorView
+from sonde.core.sink import OpCall, StepEnd, TensorView
 from sonde.dump import layout
 from sonde.dump.name_book import NameBook
 from sonde.dump.npy_header import npy_header
@@ -55,7 +55,6 @@ class TensorDump:
         self._parts: dict[tuple[int, Io, int], _Parts] = {}
         self._owners: dict[str, str] = {}
         self._jobs: dict[object, tuple[int, tuple[int, ...]]] = {}
-        self._holds: list[Hold] = []
         self._constants: list[tuple[int, OpNode, str]] = []
         self._skipped: set[str] = set()
 
@@ -102,7 +101,6 @@ class TensorDump:
         if not hold.is_copy:
             hold.job = job
             hold.on_change = self._writer.own
-            self._holds.append(hold)
         if token is not None and hold.layout == _DEFAULT:
             self._jobs[token] = (job, hold.shape)
         if node.kind == "constant":
@@ -152,12 +150,6 @@ class TensorDump:
                 label = dtype_named(node.outputs[0].dtype).label
                 name = layout.constant_file_name(number, int(timestamp), label)
                 self._writer.link(job, str(directory / name))
-        if not end.is_watched_next:
-            # Nobody will warn of writes to lent memory from here on.
-            for hold in self._holds:
-                if self._writer.is_pending(hold.job) and hold.is_shared():
-                    self._writer.own(hold.job)
-        self._holds.clear()
         raise_failure(self._writer)
 
     def drop_step(self) -> None:

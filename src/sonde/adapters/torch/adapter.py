@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from torch.nn.modules.module import (
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import Observer
+from sonde.adapters.torch.lending import watch_exposure
 from sonde.adapters.torch.scopes import ScopeBook
 from sonde.adapters.torch.steps import StepHooks
 from sonde.adapters.torch.structure import Structures
@@ -55,8 +57,11 @@ class TorchAdapter:
         )
         self._active = ExitStack()
         self._is_active = False
+        self._is_switch_due = False
         self._is_broken = False
+        self._is_thread_reported = False
         self._pid = os.getpid()
+        self._thread = threading.get_ident()
         self._completed = 0
         self._at_close: list[Callable[[], None]] = []
 
@@ -65,7 +70,9 @@ class TorchAdapter:
         """Observe until the block is left, then flush and close the session's sinks."""
         private.require()
         with ExitStack() as undo:
-            StepHooks(self._optimizer_begins, self._optimizer_ended, self._step_ended).install(undo)
+            StepHooks(
+                self._optimizer_begins, self._optimizer_left, self._step_ended, self._say_thread
+            ).install(undo)
             _LIVE.add(self)
             self._begin()
             try:
@@ -76,7 +83,7 @@ class TorchAdapter:
 
     def end_step(self) -> None:
         """End the running step here (``sonde.step()``)."""
-        self._end(complete=True)
+        self._guard(lambda: self._end(complete=True))
 
     @property
     def step_by(self) -> StepBy:
@@ -108,6 +115,7 @@ class TorchAdapter:
             self._activate()
         elif not wanted and self._is_active:
             self._deactivate()
+        self._observer.is_asleep = not wanted
         if wanted:
             self._observer.begin_step()
 
@@ -115,36 +123,33 @@ class TorchAdapter:
         if os.getpid() != self._pid:
             return
         observer = self._observer
+        if self._is_broken:
+            if self._is_active:
+                self._deactivate()
+            return
         if self._is_active:
             last = observer.last
             if last.parent is not None:
-                self._session.end_step(
-                    StepEnd(
-                        self._session.step,
-                        self._structures.graph_at(last),
-                        complete,
-                        complete and self._session.wanted(self._session.step + 1),
-                    )
-                )
+                graph = self._structures.graph_at(last)
+                self._session.end_step(StepEnd(self._session.step, graph, complete))
             else:
                 self._session.skip_step()
             observer.end_step()
         else:
             self._session.skip_step()
         if complete:
-            observer.tables.started = 1
+            observer.begin_at_once()
             self._completed += 1
             self._begin()
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_active:
-            self._observer.learner.leaves.know_optimizer(optimizer)
-            self._observer.enter_scope(self._scopes.optimizer(optimizer))
+            self._guard(lambda: self._observer.learner.leaves.know_optimizer(optimizer))
+            self._guard(lambda: self._observer.scopes.enter_optimizer(optimizer))
 
-    def _optimizer_ended(self, optimizer: torch.optim.Optimizer) -> None:
+    def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_active:
-            self._observer.leave_scope()
-        self._step_ended()
+            self._guard(lambda: self._observer.scopes.leave(optimizer))
 
     def _step_ended(self) -> None:
         if self._step_by == "optimizer":
@@ -154,9 +159,9 @@ class TorchAdapter:
         if os.getpid() != self._pid:
             return
         self._guard(self._end_tail)
-        if self._is_active:
-            self._deactivate()
-        self._observer.close()
+        self._guard(self._active.close)
+        self._is_active = False
+        self._guard(self._observer.close)
         self._session.close()
         for action in self._at_close:
             self._guard(action)
@@ -176,30 +181,70 @@ class TorchAdapter:
     # ------------------------------------------------------------- on and off
 
     def _activate(self) -> None:
-        self._observer.forget_scopes()
-        self._active.callback(register_module_forward_pre_hook(self._module_begins).remove)
-        self._active.callback(
-            register_module_forward_hook(self._module_ended, always_call=True).remove
-        )
+        self._is_active = True
+        if self._is_switch_due:
+            self._is_switch_due = False
+        else:
+            self._active.callback(register_module_forward_pre_hook(self._module_begins).remove)
+            self._active.callback(
+                register_module_forward_hook(self._module_ended, always_call=True).remove
+            )
+            if private.is_in_backward():
+                self._is_switch_due = True
+            else:
+                self._enter_mode()
+        self._observer.scopes.restart()
+
+    def _enter_mode(self) -> None:
+        watch_exposure(self._observer.loans, self._failed, self._active)
         private.push_mode_below(self._observer)
         self._active.callback(private.pop_mode_below, self._observer)
-        self._is_active = True
 
     def _deactivate(self) -> None:
-        self._active.close()
         self._is_active = False
+        self._observer.loans.stop_watching()
+        if self._is_switch_due:
+            self._is_switch_due = False
+            self._active.close()
+        elif private.is_in_backward():
+            self._is_switch_due = True
+        else:
+            self._active.close()
+
+    def _switch(self) -> None:
+        """Make up for a change that autograd's engine, which keeps its own modes, put off."""
+        self._is_switch_due = False
+        if self._is_active:
+            self._enter_mode()
+        else:
+            self._active.close()
 
     def _module_begins(self, module: nn.Module, *_: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         try:
-            self._observer.enter_module(module)
+            if self._is_switch_due and not private.is_in_backward():
+                self._switch()
+            if self._is_active:
+                self._observer.scopes.enter_module(module)
         except Exception as error:
             self._failed(error)
 
     def _module_ended(self, module: nn.Module, *_: Any) -> None:
+        if threading.get_ident() != self._thread or not self._is_active:
+            return
         try:
-            self._observer.leave_module(module)
+            self._observer.scopes.leave(module)
         except Exception as error:
             self._failed(error)
+
+    def _say_thread(self, name: str) -> None:
+        if not self._is_thread_reported:
+            self._is_thread_reported = True
+            self._session.report(
+                f"sonde: an optimizer steps in thread {name!r}, which is not observed: only the "
+                "thread that began the capture is [other-thread]"
+            )
 
     def _guard(self, action: Callable[[], None]) -> None:
         try:
@@ -212,20 +257,24 @@ class TorchAdapter:
         if self._is_broken:
             return
         self._is_broken = True
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        trace = traceback.extract_tb(error.__traceback__)
+        place = f" ({os.path.basename(trace[-1].filename)}:{trace[-1].lineno})" if trace else ""
         self._session.report(
             "sonde: observation failed and is switched off, training goes on: "
-            f"{type(error).__name__}: {error} ({os.path.basename(place.filename)}:{place.lineno}) "
-            "[capture-failed]"
+            f"{type(error).__name__}: {error}{place} [capture-failed]"
         )
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
+        self._observer.is_asleep = True
+        # Nobody watches the memory any more that files are still to be written from.
+        self._observer.loans.call_back_all()
 
     def abandon_in_child(self) -> None:
         """In a forked child: the parent's files and threads are not ours; look at nothing."""
         self._is_broken = True
-        if self._is_active:
-            self._deactivate()
+        self._is_active = False
+        self._observer.is_asleep = True
+        self._active.close()
 
 
 _LIVE: weakref.WeakSet[TorchAdapter] = weakref.WeakSet()

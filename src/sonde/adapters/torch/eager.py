@@ -7,27 +7,26 @@ done but to compare; what is learned of a new one is in ``learning``.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from types import MethodType
+from types import FrameType, MethodType
 from typing import Any
 
 import torch
 from torch import nn
 
 from sonde.adapters.torch import matcher, private
+from sonde.adapters.torch.emission import Emitter, Seen
 from sonde.adapters.torch.learning import Learner
 from sonde.adapters.torch.leaves import storage_key
+from sonde.adapters.torch.lending import Loans
 from sonde.adapters.torch.memory import Memory
 from sonde.adapters.torch.schema import is_bookkeeping
-from sonde.adapters.torch.scopes import Scope, ScopeBook
+from sonde.adapters.torch.scope_stack import ScopeStack
+from sonde.adapters.torch.scopes import ScopeBook
 from sonde.adapters.torch.structure import FRESH, Record, Ref, Structures
-from sonde.adapters.torch.views import TorchCall, TorchHold, TorchView
 from sonde.capture.session import Session
 
 _Tensor = torch.Tensor
-
-_Seen = tuple[Record, list[torch.Tensor], list[int], list[torch.Tensor]]
 
 
 class Observer(private.TorchDispatchMode):  # type: ignore[misc]
@@ -51,44 +50,47 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         starts_at_once: bool,
     ) -> None:
         super().__init__()
+        self._is_asleep = False
+        self._has_started = starts_at_once
         self._session = session
         self._structures = structures
         self._failed = failed
-        self._scopes = scopes
-        self.modules: list[nn.Module] = []
-        self._scope_stack: list[Scope] = [scopes.default]
-        self._lent: dict[int, list[TorchHold]] = {}
-        self._bound: dict[Ref, int] = {}
-        self._timestamp = 0
         self._native = matcher.load()
-        self.tables: Any = self._make_tables()
+        # Frames of ours between an op's caller and ``_before``: the native matcher has none.
+        self._own_frames = 2 if self._native is None else 1
+        self.tables: Any = (
+            Memory(scopes.default) if self._native is None else self._make_native(scopes)
+        )
         self.tables.started = starts_at_once
-        self.learner = Learner(scopes, structures, self.tables)
+        self.scopes = ScopeStack(scopes, self.tables)
+        self.loans = Loans(self.tables)
+        self._emitter = Emitter(session, self.tables, self.loans)
+        self.learner = Learner(scopes, structures, self.tables, self.loans.foreign)
         self._stand(structures.begin())
 
-    def _make_tables(self) -> Any:
-        if self._native is None:
-            return Memory(self._scopes.default)
+    def _make_native(self, scopes: ScopeBook) -> Any:
+        assert self._native is not None
         native = self._native.Matcher(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
+            overload_type=torch._ops.OpOverload,
             untyped_storage=_Tensor.untyped_storage,
             weak_ref=torch.UntypedStorage._weak_ref,
             free_weak=private.free_weak_storage,
             sequence_number=private.sequence_number,
             getframe=sys._getframe,
-            slow=self._dispatch,
+            look=self._look,
             bind=self._bind,
-            ask=self._ask,
-            leaves=self._emit_leaves,
-            kept=self._kept,
-            raised=self._op_raised,
+            exact=self._is_exact,
+            ask=lambda record: self._emitter.ask(record),
+            leaves=lambda record, tensors: self._emitter.leaves(record, tensors),
+            kept=lambda record, tensors, keys: self._emitter.kept(record, tensors, keys),
+            raised=lambda *seen: self._emitter.raised(*seen),
             after=self._after,
-            emit=self._emit,
-            settle=self._settle,
+            emit=lambda *call: self._emitter.emit(*call),
             failed=self._failed,
         )
-        native.scope = self._scopes.default
+        native.scope = scopes.default
         # An instance's attribute is found before the method of the class; torch insists that it
         # is a method bound to the mode.
         self.__dict__["__torch_dispatch__"] = MethodType(native.dispatch, self)
@@ -105,6 +107,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._stand(self._structures.begin())
         self._session.begin_step()
         self.tables.generation = self._session.generation
+        self._emitter.begin_step()
         self.learner.begin_step()
 
     @property
@@ -129,6 +132,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                 record.code,
                 record.last,
                 record.in_refs,
+                record.sources,
                 record.outs,
                 record.returned,
                 bool(record.leaves),
@@ -142,9 +146,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def end_step(self) -> None:
         """Forget what was known of this step's memory."""
         self.tables.forget()
-        self._lent.clear()
-        self.tables.lends = 0
-        self._bound.clear()
+        self.loans.end_step()
         self.learner.end_step()
         self._stand(self._structures.begin())
 
@@ -155,34 +157,25 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def refresh(self) -> None:
         self.tables.generation = self._session.generation
 
-    # ----------------------------------------------------------------- scopes
+    def begin_at_once(self) -> None:
+        """The first step is over, or begins now: what runs from here on belongs to a step."""
+        self._has_started = True
+        if not self._is_asleep:
+            self.tables.started = 1
 
-    def enter_scope(self, scope: Scope) -> None:
-        self._scope_stack.append(scope)
-        self.tables.scope = scope
+    @property
+    def is_asleep(self) -> bool:
+        """Whether ops run unobserved although the mode is entered."""
+        return self._is_asleep
 
-    def leave_scope(self) -> None:
-        if len(self._scope_stack) > 1:
-            self._scope_stack.pop()
-        self.tables.scope = self._scope_stack[-1]
-
-    def enter_module(self, module: nn.Module) -> None:
-        caller = self.modules[-1] if self.modules else None
-        self.modules.append(module)
-        self.enter_scope(self._scopes.of_module(module, caller))
-
-    def leave_module(self, module: nn.Module) -> None:
-        """Leave ``module``, and whatever inside it was left without our being told."""
-        if any(entered is module for entered in self.modules):
-            while self.modules:
-                self.leave_scope()
-                if self.modules.pop() is module:
-                    break
-
-    def forget_scopes(self) -> None:
-        self.modules.clear()
-        del self._scope_stack[1:]
-        self.tables.scope = self._scope_stack[0]
+    @is_asleep.setter
+    def is_asleep(self, value: bool) -> None:
+        if value and not self._is_asleep:
+            self._has_started = bool(self.tables.started)
+            self.tables.started = 0
+        elif not value and self._is_asleep:
+            self.tables.started = self._has_started
+        self._is_asleep = value
 
     # ------------------------------------------------------------ ops, one by one
 
@@ -193,14 +186,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return self._dispatch(func, args, kwargs)
-
-    def _dispatch(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        if not self.tables.started and not self._starts_here(args):
-            return func(*args, **kwargs) if kwargs else func(*args)
         try:
-            with torch._C.DisableTorchFunctionSubclass():
-                seen = self._before(func, args, kwargs)
+            seen = self._look(func, args, kwargs)
         except Exception as error:
             self._failed(error)
             seen = None
@@ -208,35 +195,46 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             result = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             if seen is not None:
-                self._op_raised(seen, args, kwargs, error)
+                self._emitter.raised(seen, args, kwargs, error)
             raise
         if seen is not None:
             try:
-                with torch._C.DisableTorchFunctionSubclass():
-                    self._after(seen, result, args, kwargs)
+                self._after(seen, result, args, kwargs)
             except Exception as error:
                 self._failed(error)
         return result
 
-    def _before(
-        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
-    ) -> _Seen | None:
+    def _look(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Seen | None:
+        """What is to be known before the op runs; None if it is not observed."""
+        if not self.tables.started and (self._is_asleep or not self._starts_here(args)):
+            return None
+        # The program's tensor subclasses are looked at as they are: their own code does not run.
+        with torch._C.DisableTorchFunctionSubclass():
+            return self._before(func, args, kwargs)
+
+    def _before(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Seen | None:
         tensors = list(_tensors_in((*args, *kwargs.values()) if kwargs else args))
         keys = [storage_key(tensor) for tensor in tensors]
-        record = self._recognise(func, tensors, keys)
+        caller = sys._getframe(self._own_frames + 1)
+        record = self._recognise(func, tensors, keys, caller)
+        if record is None and self.scopes.drop_stale(caller):
+            record = self._recognise(func, tensors, keys, caller)
         if record is None:
             if is_bookkeeping(func):
                 return None
-            scope = self.tables.scope
-            record = self.learner.learn(self.last, scope, func, tensors, keys, args, kwargs)
+            record = self.learner.learn(
+                self.last, self.tables.scope, func, tensors, keys, args, kwargs, caller
+            )
         if record.wants_generation != self._session.generation:
-            self._ask(record)
+            self._emitter.ask(record)
         if record.leaves:
-            self._emit_leaves(record, tensors)
-        before = self._kept(record, tensors, keys) if record.writes else tensors
+            self._emitter.leaves(record, tensors)
+        before = self._emitter.kept(record, tensors, keys) if record.writes else tensors
         return record, tensors, keys, before
 
-    def _recognise(self, func: Any, tensors: list[_Tensor], keys: list[int]) -> Record | None:
+    def _recognise(
+        self, func: Any, tensors: list[_Tensor], keys: list[int], caller: FrameType
+    ) -> Record | None:
         """The known record this op is, or None."""
         entry_of = self.tables.entry
         for record in self.last.next:
@@ -245,11 +243,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             if record.depth:
                 if record.scope is not self.tables.scope:
                     continue
-                try:
-                    frame = sys._getframe(record.depth + 1)
-                except ValueError:
-                    continue
-                if frame.f_code is not record.code or frame.f_lasti != record.last:
+                frame: FrameType | None = caller
+                for _ in range(record.depth - 1):
+                    frame = frame and frame.f_back
+                if frame is None or frame.f_code is not record.code or frame.f_lasti != record.last:
                     continue
             entries = [entry_of(key) for key in keys]
             if any(
@@ -257,31 +254,59 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                 for entry, expected in zip(entries, record.in_refs, strict=True)
             ):
                 continue
+            if self._is_doubtful(record, tensors, entries) and not self._is_exact(
+                record, tensors, keys
+            ):
+                continue
             if None not in entries or self._bind(record, tensors, keys):
                 return record
         return None
 
+    def _is_doubtful(
+        self, record: Record, tensors: list[_Tensor], entries: list[list[Ref] | None]
+    ) -> bool:
+        """Whether an input may be another view of its memory than ``record`` expects."""
+        for tensor, entry, source in zip(tensors, entries, record.sources, strict=True):
+            if entry is not None and len(entry) > 1 and source is not None:
+                known = self.tables.tensor(tensor._cdata)
+                if known is not None and known is not source:
+                    return True
+        return False
+
+    def _is_exact(self, record: Record, tensors: list[_Tensor], keys: list[int]) -> bool:
+        """Whether each input is the very tensor ``record`` expects, as far as that is known."""
+        for tensor, key, source in zip(tensors, keys, record.sources, strict=True):
+            entry = self.tables.entry(key)
+            if entry is not None and source is not None:
+                exact = self.learner.exact(tensor, entry)
+                if exact is not None and exact is not source:
+                    return False
+        return True
+
     def _after(
-        self, seen: _Seen, result: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
+        self, seen: Seen, result: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> None:
-        record, tensors, keys, before = seen
-        results = list(_tensors_in(result))
-        results.extend(tensors[slot] for slot in record.returned)
-        if record.order < 0 or len(results) != len(record.outs):
-            record = self.learner.learn_outputs(record, results, tensors, keys)
-        for tensor, (kind, ref) in zip(results, record.outs, strict=True):
-            key = storage_key(tensor)
-            if kind == FRESH and key > 0 and self.tables.add_fresh(key):
-                tensor.untyped_storage()._weak_ref()
-            self.tables.put(kind, ref, key, tensor._cdata)
-        self.tables.note(record)
-        self._stand(record)
-        if record.wants_generation != self._session.generation:
-            self._ask(record)
-        if record.info.is_collective:
-            self._settle(record, result, keys)
-        if record.wants is not None:
-            self._emit(record, before, results, args, kwargs)
+        with torch._C.DisableTorchFunctionSubclass():
+            record, tensors, keys, before = seen
+            results = list(_tensors_in(result))
+            results.extend(tensors[slot] for slot in record.returned)
+            if record.order < 0 or len(results) != len(record.outs):
+                record = self.learner.learn_outputs(record, results, tensors, keys)
+            for tensor, (kind, ref) in zip(results, record.outs, strict=True):
+                key = storage_key(tensor)
+                if key < 0:
+                    self.learner.keep_number(tensor)
+                elif kind == FRESH and self.tables.add_fresh(key):
+                    tensor.untyped_storage()._weak_ref()
+                self.tables.put(kind, ref, key, tensor._cdata)
+            self.tables.note(record)
+            self._stand(record)
+            if record.wants_generation != self._session.generation:
+                self._emitter.ask(record)
+            if record.info.is_collective:
+                self._emitter.settle(record, result, keys)
+            if record.wants is not None:
+                self._emitter.emit(record, before, results, args, kwargs)
 
     # ------------------------------------------------------------ cold corners
 
@@ -290,7 +315,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
         What a script does before, making data and initial weights, belongs to no step.
         """
-        if self.modules or (
+        if self.scopes.is_inside_module or (
             torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors_in(args))
         ):
             self.tables.started = 1
@@ -305,7 +330,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             leaf = expected.leaf
             if leaf is None or found.get(key, expected) is not expected:
                 return False
-            if self._bound.get(expected, key) != key:
+            if self.learner.bound.get(expected, key) != key:
                 return False
             if not self.learner.leaves.may_be(leaf, tensor, key):
                 return False
@@ -314,119 +339,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             return False
         for tensor, key in zip(tensors, keys, strict=True):
             if key in found:
-                self._bound[found[key]] = key
                 self.learner.enter(found[key], key, tensor)
         return True
-
-    def _ask(self, record: Record) -> None:
-        session = self._session
-        record.wants_generation = session.generation
-        record.wants = session.wants(record.node)
-        is_leaf_wanted = False
-        for _, leaf, _ in record.leaves:
-            leaf.wants_generation = session.generation
-            leaf.wants = session.wants(leaf.node)
-            is_leaf_wanted |= leaf.wants is not None
-        if record.native is not None:
-            record.native.asked(session.generation, record.wants is not None, is_leaf_wanted)
-
-    def _now(self) -> int:
-        self._timestamp = max(self._timestamp + 1, time.time_ns() // 1000)
-        return self._timestamp
-
-    def _kept(self, record: Record, tensors: list[_Tensor], keys: list[int]) -> list[_Tensor]:
-        """Before an op that writes: make lent memory safe, and keep the old values if wanted."""
-        for slot in record.writes:
-            for hold in self._lent.pop(keys[slot], ()):
-                if hold.on_change is not None:
-                    hold.on_change(hold.job)
-        if record.wants is None:
-            return tensors
-        written = {keys[slot] for slot in record.writes}
-        return [
-            _copy(tensor) if key in written else tensor
-            for tensor, key in zip(tensors, keys, strict=True)
-        ]
-
-    def _settle(self, record: Record, result: Any, keys: list[int]) -> None:
-        """A collective may still be writing: wait if its values are wanted, then trust nothing."""
-        if record.wants is not None:
-            for item in result if isinstance(result, (tuple, list)) else (result,):
-                wait = getattr(item, "wait", None)
-                if callable(wait) and not isinstance(item, _Tensor):
-                    wait()
-        for key in set(keys):
-            # Memory that may change unseen is never lent again.
-            if self.tables.remove_fresh(key):
-                private.free_weak_storage(key)
-
-    def _emit_leaves(self, record: Record, tensors: list[_Tensor]) -> None:
-        for slot, leaf, order in record.leaves:
-            if leaf.wants is not None:
-                view = TorchView(tensors[slot], "output", 0, leaf.ref, None)
-                call = TorchCall(leaf.node, self._session.step, order, self._now(), (), (view,))
-                self._session.write(leaf.wants, call)
-
-    def _emit(
-        self,
-        record: Record,
-        before: list[_Tensor],
-        results: list[_Tensor],
-        args: Sequence[Any],
-        kwargs: dict[str, Any] | None,
-    ) -> None:
-        assert record.wants is not None
-        call = TorchCall(
-            record.node,
-            self._session.step,
-            record.order,
-            self._now(),
-            self._input_views(record, before),
-            [
-                TorchView(tensor, "output", slot, ref, self._lender(tensor))
-                for slot, (tensor, (_, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
-            ],
-            record,
-            args,
-            kwargs,
-        )
-        self._session.write(record.wants, call)
-
-    def _input_views(self, record: Record, before: list[_Tensor]) -> list[TorchView]:
-        return [
-            TorchView(tensor, "input", slot, source, None)
-            for slot, (tensor, source) in enumerate(zip(before, record.sources))  # noqa: B905
-        ]
-
-    def _lender(self, tensor: _Tensor) -> Callable[[_Tensor, TorchHold], None] | None:
-        return self._lend if self.tables.is_fresh(storage_key(tensor)) else None
-
-    def _lend(self, tensor: _Tensor, hold: TorchHold) -> None:
-        self._lent.setdefault(storage_key(tensor), []).append(hold)
-        self.tables.lends = 1
-
-    def _op_raised(
-        self,
-        seen: _Seen,
-        args: Sequence[Any],
-        kwargs: dict[str, Any] | None,
-        error: BaseException,
-    ) -> None:
-        record, _, _, before = seen
-        if record.wants is None:
-            return
-        call = TorchCall(
-            record.node,
-            self._session.step,
-            record.order,
-            self._now(),
-            self._input_views(record, before),
-            (),
-            record,
-            args,
-            kwargs,
-        )
-        self._session.op_failed(record.wants, call, error)
 
 
 def _tensors_in(value: Any) -> Iterator[_Tensor]:
@@ -435,11 +349,3 @@ def _tensors_in(value: Any) -> Iterator[_Tensor]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from _tensors_in(item)
-
-
-def _copy(tensor: _Tensor) -> _Tensor:
-    """The values as they are now; what cannot be copied is left to the view to explain."""
-    try:
-        return tensor.detach().clone()
-    except (NotImplementedError, RuntimeError):
-        return tensor

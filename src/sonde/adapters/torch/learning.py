@@ -15,22 +15,32 @@ from sonde.adapters.torch.leaves import LeafBook, geometry, spec_of, storage_key
 from sonde.adapters.torch.memory import Tables
 from sonde.adapters.torch.schema import OpInfo, op_info
 from sonde.adapters.torch.scopes import GRADIENTS, RECOMPUTED, ROOT, Scope, ScopeBook
-from sonde.adapters.torch.sources import find_place, is_engine_frame, runs_module, stack_of
+from sonde.adapters.torch.sources import above_engine, find_place, runs_module, stack_of
 from sonde.adapters.torch.structure import ALIAS, FRESH, WRITTEN, Leaf, Record, Ref, Structures
 from sonde.adapters.torch.views import attributes_of
 from sonde.core.graph import Edge, OpNode, Source
 
 _NO_SEQUENCE = 1 << 62
-_DISPATCH_FRAMES = 2  # learn <- Observer._before <- Observer._dispatch
 
 
 class Learner:
-    """Makes records. Shares the tables of the running step with the Observer that owns it."""
+    """Makes records. Shares the tables of the running step with the Observer that owns it.
 
-    def __init__(self, scopes: ScopeBook, structures: Structures, tables: Tables) -> None:
+    ``foreign`` are the storages that may change without an op; ``bound`` the storages that stand
+    for the leaves of this step.
+    """
+
+    def __init__(
+        self, scopes: ScopeBook, structures: Structures, tables: Tables, foreign: set[int]
+    ) -> None:
         self._scopes = scopes
         self._structures = structures
         self._tables = tables
+        self._foreign = foreign
+        self.bound: dict[Ref, int] = {}
+        self._guests: list[int] = []
+        self._numbers: list[object] = []
+        self._is_reshaped = False
         self._tip: Record | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._used: set[Leaf] = set()
@@ -39,11 +49,20 @@ class Learner:
 
     def begin_step(self) -> None:
         """Parameters and constants met in earlier steps are known from the start."""
+        for key in [key for key in self._lasting if private.is_storage_gone(key)]:
+            del self._lasting[key]
+            private.free_weak_storage(key)
         for key, ref in self._lasting.items():
             self._tables.put(WRITTEN, ref, key, 0)
 
     def end_step(self) -> None:
         self._tip = None
+        self._is_reshaped = False
+        self.bound.clear()
+        self._numbers.clear()
+        for key in self._guests:
+            private.free_weak_storage(key)
+        self._guests.clear()
         self.leaves.forget_names()
 
     def close(self) -> None:
@@ -52,12 +71,33 @@ class Learner:
         self._lasting.clear()
 
     def enter(self, ref: Ref, key: int, tensor: torch.Tensor) -> None:
-        """A tensor from outside is met for the first time in this step."""
+        """A tensor from outside is met for the first time in this step.
+
+        Until the step ends the number of its storage is not used again.
+        """
         self._tables.put(WRITTEN, ref, key, tensor._cdata)
-        if ref.leaf is not None and ref.leaf.is_lasting and key > 0:
+        self.bound[ref] = key
+        shape = geometry(tensor)
+        if shape != ref.geometry:
+            ref.geometry = shape
+            self._is_reshaped = True
+        if key < 0:
+            self.keep_number(tensor)
+        elif ref.leaf is not None and ref.leaf.is_lasting:
             if key not in self._lasting:
                 tensor.untyped_storage()._weak_ref()
             self._lasting[key] = ref
+        else:
+            storage = tensor.untyped_storage()
+            storage._weak_ref()
+            self._guests.append(key)
+            if not storage.resizable():
+                # Memory that somebody else made, numpy say, who may write to it any time.
+                self._foreign.add(key)
+
+    def keep_number(self, tensor: torch.Tensor) -> None:
+        """A tensor without storage is known by its own number: not used again in this step."""
+        self._numbers.append(private.weak_tensor(tensor))
 
     def learn(
         self,
@@ -68,11 +108,12 @@ class Learner:
         keys: list[int],
         args: Sequence[Any],
         kwargs: dict[str, Any] | None,
+        caller: FrameType,
     ) -> Record:
         """A record for an op about to run after ``parent``; its outputs are learned afterwards."""
         self._catch_up(parent)
         info = op_info(func)
-        place, frame = find_place(_DISPATCH_FRAMES)
+        place, frame = find_place(caller)
         record = Record(parent, func, info, scope)
         scope, phase, sources, cause = self._where(scope, frame)
         record.scope = scope
@@ -80,7 +121,7 @@ class Learner:
             record.depth = place.depth + 1
             record.code = place.code
             record.last = place.last
-        self._wire(record, tensors, keys, frame or sys._getframe(1))
+        self._wire(record, tensors, keys, frame or caller)
         attributes = attributes_of(info.arguments, args, kwargs)
         if cause is not None:
             attributes = (*attributes, ("forward", cause.node.name))
@@ -115,10 +156,8 @@ class Learner:
         if record.order >= 0:
             del results[len(results) - len(record.returned) :]
             for sibling in parent.next:
-                if (
-                    sibling.func is record.func
-                    and sibling.in_refs == record.in_refs
-                    and len(sibling.outs) - len(sibling.returned) == len(results)
+                if _is_alike(sibling, record) and (
+                    len(sibling.outs) - len(sibling.returned) == len(results)
                 ):
                     results.extend(tensors[slot] for slot in sibling.returned)
                     return sibling
@@ -135,7 +174,11 @@ class Learner:
             key = storage_key(tensor)
             known = key in keys or self._tables.entry(key) is not None
             kind = WRITTEN if tensor._cdata in written else ALIAS if known else FRESH
-            outs.append((kind, Ref(record, slot, geometry(tensor))))
+            ref = Ref(record, slot, geometry(tensor))
+            ref.is_loose = not record.info.fills or (
+                kind == ALIAS and any(source.is_loose for source in record.in_refs)
+            )
+            outs.append((kind, ref))
         record.outs = tuple(outs)
         source = record.sources[0] if record.sources else None
         if source is not None and len(outs) == 1 and record.info.rearranges:
@@ -194,19 +237,21 @@ class Learner:
                 used.add(leaf)
                 leaves.append((slot, leaf, record.parent.order + 1 + len(leaves)))
             refs.append(entry[0])
-            sources.append(self._exact(tensor, entry))
+            sources.append(self.exact(tensor, entry))
         record.in_refs = tuple(refs)
         record.sources = tuple(sources)
         record.leaves = tuple(leaves)
 
-    def _exact(self, tensor: torch.Tensor, entry: list[Ref]) -> Ref | None:
+    def exact(self, tensor: torch.Tensor, entry: list[Ref]) -> Ref | None:
         """The very tensor among those over its memory that are up to date, if it is one of them.
 
-        First by identity; else by geometry: autograd hands saved tensors back as new objects.
+        First by identity; else by geometry: autograd hands saved tensors back as new objects. In a
+        step whose shapes are not those that were learned identity alone counts.
         """
         shape = geometry(tensor)
         known = self._tables.tensor(tensor._cdata)
-        if known is not None and known.geometry == shape and any(ref is known for ref in entry):
+        is_known = known is not None and any(ref is known for ref in entry)
+        if known is not None and is_known and (known.geometry == shape or self._is_reshaped):
             return known
         for ref in reversed(entry):
             if ref.geometry == shape:
@@ -233,7 +278,7 @@ class Learner:
             sources = stack_of(frame) if frame is not None else cause.node.sources
             return self._scopes.scope(name, "backward"), "backward", sources, cause
         owner = self._owner(node)
-        sources = stack_of(frame if frame is not None else _above_engine())
+        sources = stack_of(frame if frame is not None else above_engine(sys._getframe(1)))
         return self._scopes.scope(f"{GRADIENTS}{owner}", "backward"), "backward", sources, None
 
     def _cause(self, node: Any) -> Record | None:
@@ -251,13 +296,6 @@ class Learner:
         return ROOT
 
 
-def _above_engine() -> FrameType | None:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not is_engine_frame(frame):
-        frame = frame.f_back
-    return frame
-
-
 def _written_slots(
     info: OpInfo, args: Sequence[Any], kwargs: dict[str, Any] | None
 ) -> tuple[int, ...]:
@@ -272,12 +310,28 @@ def _written_slots(
     ]
     named.extend((kwargs or {}).items())
     for name, value in named:
-        for item in value if isinstance(value, (list, tuple)) else (value,):
-            if isinstance(item, torch.Tensor):
-                if name in info.writes:
-                    slots.append(slot)
-                slot += 1
+        count = _count_tensors(value)
+        if name in info.writes:
+            slots.extend(range(slot, slot + count))
+        slot += count
     return tuple(slots)
+
+
+def _count_tensors(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(_count_tensors(item) for item in value)
+    return int(isinstance(value, torch.Tensor))
+
+
+def _is_alike(one: Record, other: Record) -> bool:
+    """Whether two records differ in their outputs at most."""
+    return (
+        one.func is other.func
+        and one.scope is other.scope
+        and (one.depth, one.code, one.last) == (other.depth, other.code, other.last)
+        and one.in_refs == other.in_refs
+        and one.sources == other.sources
+    )
 
 
 def _twin(record: Record) -> Record:

@@ -7,13 +7,16 @@ variable of the user's code; else ``data-<n>``.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Container, Iterator
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.scopes import ROOT, ScopeBook
 from sonde.adapters.torch.sources import is_user_file
 from sonde.adapters.torch.structure import Leaf
@@ -32,10 +35,18 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 
 def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Two tensors over one storage with equal geometry have equal values."""
     try:
-        return (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+        return (
+            tensor.dtype,
+            tensor.shape,
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.is_conj(),
+            tensor.is_neg(),
+        )
     except (NotImplementedError, RuntimeError):
-        return (tensor.dtype, tensor.shape)
+        return (tensor.dtype, _shape_of(tensor))
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -43,7 +54,15 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    return TensorSpec(dtype_name(tensor.dtype), tuple(int(size) for size in tensor.shape))
+    return TensorSpec(dtype_name(tensor.dtype), _shape_of(tensor))
+
+
+def _shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The shape; of a nested tensor only how many tensors it holds."""
+    try:
+        return tuple(int(size) for size in tensor.shape)
+    except RuntimeError:
+        return (int(tensor.size(0)),)
 
 
 class LeafBook:
@@ -52,36 +71,35 @@ class LeafBook:
     def __init__(self, scopes: ScopeBook) -> None:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], Leaf] = {}
-        self._named: dict[int, tuple[Kind, str, str]] = {}
-        self._optimizers: list[torch.optim.Optimizer] = []
+        self._named: dict[int, _Named] = {}
+        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
 
     def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        if not any(known is optimizer for known in self._optimizers):
-            self._optimizers.append(optimizer)
+        if not any(known() is optimizer for known in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
 
     def forget_names(self) -> None:
         """Look names up afresh: storages may have been freed and their numbers used again."""
         self._named.clear()
 
     def leaf_for(
-        self, tensor: torch.Tensor, key: int, frame: FrameType | None, used: Container[Leaf]
+        self, tensor: torch.Tensor, key: int, frame: FrameType | None, used: Container[Leaf | None]
     ) -> Leaf:
         """The leaf ``tensor`` is. ``used`` are those other tensors of this step are already."""
         named = self._registered(key)
         if named is not None:
-            kind, name, scope = named
-            leaf = self._leaf(kind, name, scope, tensor)
+            leaf = self._leaf(named.kind, named.name, named.scope, tensor)
             leaf.is_lasting = True
             return leaf
         trainable = tensor.is_leaf and tensor.requires_grad
         kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
         text = _variable_name(tensor, key, frame) or "data"
         name, number = (text, 0) if text != "data" else ("data-0", 0)
-        while (kind, name) in self._leaves and self._leaves[(kind, name)] in used:
+        while any(self._leaves.get((other, name)) in used for other in LEAF_TYPES):
             number += 1
             name = f"{text}-{number}"
         if trainable:
-            self._named[key] = (kind, name, ROOT)
+            self._named[key] = _Named(kind, name, ROOT, weakref.ref(tensor))
         return self._leaf(kind, name, ROOT, tensor)
 
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> Leaf:
@@ -102,26 +120,34 @@ class LeafBook:
         """Whether ``tensor``, met for the first time in this step, can stand for ``leaf``."""
         if leaf.is_lasting:
             named = self._registered(key)
-            return named is not None and self._leaves.get(named[:2]) is leaf
+            return named is not None and self._leaves.get((named.kind, named.name)) is leaf
         if leaf.kind == "parameter":
-            return tensor.is_leaf and tensor.requires_grad and key not in self._named
+            return tensor.is_leaf and tensor.requires_grad and self._known(key) is None
         return (
             not isinstance(tensor, nn.Parameter)
             and (tensor.dim() == 0) == (leaf.kind == "constant")
-            and key not in self._named
+            and self._known(key) is None
         )
 
     def parameter_scope(self, parameter: torch.Tensor) -> str | None:
         """The scope of the module that owns ``parameter``, if it is known."""
         named = self._registered(storage_key(parameter))
-        return named[2] if named is not None else None
+        return named.scope if named is not None else None
 
-    def _registered(self, key: int) -> tuple[Kind, str, str] | None:
+    def _registered(self, key: int) -> _Named | None:
         """What the modules and optimizers known now call a storage."""
-        named = self._named.get(key)
+        named = self._known(key)
         if named is None:
             self._collect()
-            named = self._named.get(key)
+            named = self._known(key)
+        return named
+
+    def _known(self, key: int) -> _Named | None:
+        """What a storage was called, unless its number has come to mean another one since."""
+        named = self._named.get(key)
+        if named is not None and not named.is_over(key):
+            del self._named[key]
+            return None
         return named
 
     def _collect(self) -> None:
@@ -134,10 +160,11 @@ class LeafBook:
                     name = f"{root_scope.rsplit('/', 1)[-1]}.{name}"
                 scope = self._scopes.scope_of_path(root, name.rpartition(".")[0]).name
                 self._add(tensor, kind, name, scope)
-        for optimizer in self._optimizers:
+        for optimizer in filter(None, [known() for known in self._optimizers]):
             scope = self._scopes.optimizer(optimizer).name
             for parameter, state in optimizer.state.items():
-                owner = self._named.get(storage_key(parameter), ("", "parameter", ""))[1]
+                known = self._known(storage_key(parameter))
+                owner = known.name if known is not None else "parameter"
                 for name, value in state.items() if isinstance(state, dict) else ():
                     if isinstance(value, torch.Tensor):
                         self._add(value, "parameter", f"{name}.{owner}", scope)
@@ -147,10 +174,33 @@ class LeafBook:
                         self._add(value, "parameter", f"{name}.group{number}", scope)
 
     def _add(self, tensor: torch.Tensor, kind: Kind, name: str, scope: str) -> None:
-        self._named.setdefault(storage_key(tensor), (kind, name, scope))
+        self._name(tensor, _Named(kind, name, scope, weakref.ref(tensor)))
         gradient = tensor.grad if tensor.is_leaf else None
         if gradient is not None:
-            self._named.setdefault(storage_key(gradient), ("parameter", f"{name}.grad", scope))
+            self._name(gradient, _Named("parameter", f"{name}.grad", scope, weakref.ref(gradient)))
+
+    def _name(self, tensor: torch.Tensor, named: _Named) -> None:
+        key = storage_key(tensor)
+        if self._known(key) is None:
+            self._named[key] = named
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What a tensor is called, and the tensor."""
+
+    kind: Kind
+    name: str
+    scope: str
+    tensor: weakref.ref[torch.Tensor]
+
+    def is_over(self, key: int) -> bool:
+        """Whether the tensor is still there, over the storage ``key``."""
+        tensor = self.tensor()
+        if tensor is None:
+            return False
+        private.fix_weak(tensor)
+        return storage_key(tensor) == key
 
 
 def _held_by(root: nn.Module) -> Iterator[tuple[str, torch.Tensor, Kind]]:

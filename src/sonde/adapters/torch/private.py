@@ -25,7 +25,12 @@ _NEEDED: tuple[tuple[object, str], ...] = (
     (torch.UntypedStorage, "_cdata"),
     (torch.UntypedStorage, "_weak_ref"),
     (torch.UntypedStorage, "_free_weak_ref"),
+    (torch.UntypedStorage, "_expired"),
     (torch.Tensor, "_cdata"),
+    (torch.Tensor, "_fix_weakref"),
+    (torch._C, "TensorBase"),
+    (torch._C, "_WeakTensorRef"),
+    (torch._C, "_current_graph_task_id"),
 )
 
 
@@ -48,11 +53,28 @@ TorchDispatchMode: Any = _python_dispatch.TorchDispatchMode
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 free_weak_storage: Callable[[int], None] = torch.UntypedStorage._free_weak_ref
+is_storage_gone: Callable[[int], bool] = getattr(torch.UntypedStorage, "_expired")  # noqa: B009
+weak_tensor: Callable[[torch.Tensor], object] = getattr(torch._C, "_WeakTensorRef")  # noqa: B009
+fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
+to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
 
 def storage_owners(storage: torch.UntypedStorage) -> int:
     """How many owners the memory of ``storage`` has, ``storage`` itself included."""
     return int(torch._C._storage_Use_Count(storage._cdata))
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often ops have written to the memory of ``tensor``; -1 where torch does not count."""
+    try:
+        return tensor._version
+    except RuntimeError:
+        return -1
+
+
+def is_in_backward() -> bool:
+    """Whether autograd's engine runs us. Modes entered or left there are forgotten afterwards."""
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def mode_stack() -> list[Any]:

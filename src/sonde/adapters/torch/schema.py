@@ -31,6 +31,17 @@ _REARRANGING = frozenset(
         "view",
     )
 )
+_UNFILLED = frozenset(
+    f"aten::{name}"
+    for name in (
+        "empty",
+        "empty_like",
+        "empty_permuted",
+        "empty_strided",
+        "new_empty",
+        "new_empty_strided",
+    )
+)
 _COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 
@@ -39,7 +50,8 @@ class OpInfo:
     """One operator overload. ``writes`` are names of arguments the op changes in place.
 
     ``rearranges``: the one output has the elements of the first input, in another order or shape,
-    whenever it has as many.
+    whenever it has as many. ``fills`` is False for ops that only make room, to be filled by others,
+    perhaps by code that is not an op.
     """
 
     type: str
@@ -48,6 +60,7 @@ class OpInfo:
     writes: frozenset[str]
     is_collective: bool
     rearranges: bool = False
+    fills: bool = True
 
 
 _BOOKKEEPING = ("profiler", "prim")
@@ -80,13 +93,21 @@ def _read(func: Any) -> OpInfo:
         if argument.alias_info is not None and argument.alias_info.is_write
     }
     writes.update(_MUTATED_UNDECLARED.get(schema.name, ()))
+    if namespace == "c10d" and name.endswith("_"):
+        # The schemas of the collectives do not say what they write.
+        writes.update(
+            argument.name
+            for argument in schema.arguments
+            if argument.name == "tensors" or argument.name.startswith("output")
+        )
     return OpInfo(
         type=_type_name(namespace, name),
         qualified=f"{schema.name}.{schema.overload_name or 'default'}",
         arguments=tuple(argument.name for argument in schema.arguments),
         writes=frozenset(writes),
         is_collective=namespace in _COLLECTIVES,
-        rearranges=schema.name in _REARRANGING,
+        fills=schema.name not in _UNFILLED,
+        rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
     )
 
 

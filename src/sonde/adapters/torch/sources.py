@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import os
-import sys
 import sysconfig
 from types import CodeType, FrameType
 
@@ -76,13 +75,20 @@ class Place:
         self.last = last
 
 
-def find_place(depth: int) -> tuple[Place | None, FrameType | None]:
-    """The nearest user frame, counted from the frame ``depth`` above the caller.
+def above_engine(frame: FrameType | None) -> FrameType | None:
+    """The engine's frame nearest above ``frame``, if it runs."""
+    while frame is not None and not is_engine_frame(frame):
+        frame = frame.f_back
+    return frame
+
+
+def find_place(caller: FrameType) -> tuple[Place | None, FrameType | None]:
+    """The nearest user frame, ``caller`` or one above it.
 
     In backward the search stops at autograd's engine: a frame below it is the user's own (a hook,
     a custom Function), a frame above it is only the line that called ``backward()``.
     """
-    frame: FrameType | None = sys._getframe(depth + 1)
+    frame: FrameType | None = caller
     steps = 0
     while frame is not None:
         code = frame.f_code

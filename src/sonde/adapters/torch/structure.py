@@ -26,10 +26,12 @@ class Ref:
     Compared by identity: two tensors with the same Ref in one step are bit for bit equal.
     ``geometry`` (shape, strides, offset) is as it was when the record was learned. ``values`` is
     the Ref of the tensor this one is only another arrangement of (a reshape, a transpose), so that
-    what does not depend on order is known already; else the Ref itself.
+    what does not depend on order is known already; else the Ref itself. ``is_loose``: the memory
+    was not filled by the op that made it, so what it holds is nobody's. ``mark`` is what the tensor
+    looked like when it was last handed over, in round ``round`` (see ``emission``).
     """
 
-    __slots__ = ("geometry", "leaf", "owner", "slot", "values")
+    __slots__ = ("geometry", "is_loose", "leaf", "mark", "owner", "round", "slot", "values")
 
     def __init__(
         self,
@@ -43,6 +45,9 @@ class Ref:
         self.geometry = geometry
         self.leaf = leaf
         self.values: Ref = self
+        self.is_loose = False
+        self.mark: tuple[Any, ...] | None = None
+        self.round = -1
 
     @property
     def producer(self) -> OpNode:

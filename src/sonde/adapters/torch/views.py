@@ -52,6 +52,7 @@ class TorchHold:
     adopted by autograd without a copy, as it is when nobody looks."""
 
     __slots__ = (
+        "__weakref__",
         "_storage",
         "address",
         "is_copy",
@@ -156,7 +157,7 @@ class TorchView:
 
     def numpy(self) -> NDArray[Any]:
         tensor, _ = self._host()
-        array: NDArray[Any] = tensor.contiguous().numpy()
+        array: NDArray[Any] = private.to_numpy(tensor.contiguous())
         return array.copy()
 
     def hold(self, *, memory_order: bool = False) -> TorchHold:

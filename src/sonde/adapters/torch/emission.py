@@ -1,0 +1,209 @@
+"""From ops that ran to the calls a session's sinks are handed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.leaves import storage_key
+from sonde.adapters.torch.lending import Loans
+from sonde.adapters.torch.memory import Tables
+from sonde.adapters.torch.structure import Record, Ref
+from sonde.adapters.torch.views import TorchCall, TorchView
+from sonde.capture.session import Session
+
+Seen = tuple[Record, list[torch.Tensor], list[int], list[torch.Tensor]]
+"""An op about to run: its record, its tensors, their storages, its inputs as they are now."""
+
+
+class _Kept(list[torch.Tensor]):
+    """Inputs of an op that writes, copied where it writes; ``tokens`` are of the originals."""
+
+    __slots__ = ("tokens",)
+    tokens: list[Ref | None]
+
+
+class Emitter:
+    """Asks who wants an op, and hands it over. Used from the training thread only."""
+
+    def __init__(self, session: Session, tables: Tables, loans: Loans) -> None:
+        self._session = session
+        self._tables = tables
+        self._loans = loans
+        self._timestamp = 0
+        self._round = 0
+
+    def begin_step(self) -> None:
+        self._round += 1
+
+    def ask(self, record: Record) -> None:
+        """Find out who wants ``record`` and its leaves, until the session's generation changes."""
+        session = self._session
+        record.wants_generation = session.generation
+        record.wants = session.wants(record.node)
+        is_leaf_wanted = False
+        for _, leaf, _ in record.leaves:
+            leaf.wants_generation = session.generation
+            leaf.wants = session.wants(leaf.node)
+            is_leaf_wanted |= leaf.wants is not None
+        if record.native is not None:
+            record.native.asked(session.generation, record.wants is not None, is_leaf_wanted)
+
+    def leaves(self, record: Record, tensors: list[torch.Tensor]) -> None:
+        """Hand over the tensors from outside that are met for the first time in this step."""
+        for slot, leaf, order in record.leaves:
+            if leaf.wants is not None:
+                tensor = tensors[slot]
+                view = TorchView(tensor, "output", 0, self._made(leaf.ref, tensor), None)
+                call = TorchCall(leaf.node, self._session.step, order, self._now(), (), (view,))
+                self._session.write(leaf.wants, call)
+
+    def kept(
+        self, record: Record, tensors: list[torch.Tensor], keys: list[int]
+    ) -> list[torch.Tensor]:
+        """Before an op that writes: make lent memory safe, and keep the old values if wanted."""
+        written = {keys[slot] for slot in record.writes}
+        for key in written:
+            self._loans.call_back(key)
+        if record.wants is None:
+            return tensors
+        kept = _Kept(
+            _copy(tensor) if key in written else tensor
+            for tensor, key in zip(tensors, keys, strict=True)
+        )
+        kept.tokens = [
+            self._found(ref, tensor) for ref, tensor in zip(record.sources, tensors, strict=True)
+        ]
+        return kept
+
+    def emit(
+        self,
+        record: Record,
+        before: list[torch.Tensor],
+        results: list[torch.Tensor],
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+    ) -> None:
+        assert record.wants is not None
+        inputs = self._inputs(record, before)
+        if record.info.rearranges and inputs and inputs[0].token is None:
+            for _, ref in record.outs:
+                ref.values = ref
+        outputs = [
+            TorchView(tensor, "output", slot, self._made(ref, tensor), self._loans.lender(tensor))
+            for slot, (tensor, (_, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
+        ]
+        self._session.write(record.wants, self._call(record, inputs, outputs, args, kwargs))
+
+    def raised(
+        self,
+        seen: Seen,
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+        error: BaseException,
+    ) -> None:
+        """An op raised: who asked for it learns with what inputs."""
+        record, _, _, before = seen
+        if record.wants is not None:
+            call = self._call(record, self._inputs(record, before), (), args, kwargs)
+            self._session.op_failed(record.wants, call, error)
+
+    def settle(self, record: Record, result: Any, keys: list[int]) -> None:
+        """A collective may still be writing: wait if its values are wanted, then trust nothing."""
+        if record.wants is not None:
+            for item in result if isinstance(result, (tuple, list)) else (result,):
+                wait = getattr(item, "wait", None)
+                if callable(wait) and not isinstance(item, torch.Tensor):
+                    wait()
+        self._loans.distrust(set(keys))
+
+    def _call(
+        self,
+        record: Record,
+        inputs: Sequence[TorchView],
+        outputs: Sequence[TorchView],
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+    ) -> TorchCall:
+        return TorchCall(
+            record.node,
+            self._session.step,
+            record.order,
+            self._now(),
+            inputs,
+            outputs,
+            record,
+            args,
+            kwargs,
+        )
+
+    def _inputs(self, record: Record, before: list[torch.Tensor]) -> list[TorchView]:
+        if type(before) is _Kept:
+            tokens = before.tokens
+            return [
+                TorchView(tensor, "input", slot, token, None)
+                for slot, (tensor, token) in enumerate(zip(before, tokens))  # noqa: B905
+            ]
+        found = self._found
+        return [
+            TorchView(tensor, "input", slot, found(source, tensor), None)
+            for slot, (tensor, source) in enumerate(zip(before, record.sources))  # noqa: B905
+        ]
+
+    def _now(self) -> int:
+        self._timestamp = max(self._timestamp + 1, time.time_ns() // 1000)
+        return self._timestamp
+
+    # ------------------------------------------------- when two tensors are the same
+
+    def _made(self, ref: Ref, tensor: torch.Tensor) -> Ref | None:
+        """``ref`` as the token of what ``tensor`` holds now."""
+        mark = self._mark(tensor)
+        ref.mark = mark
+        ref.round = self._round
+        return None if mark is None or ref.is_loose else ref
+
+    def _found(self, ref: Ref | None, tensor: torch.Tensor) -> Ref | None:
+        """``ref`` if ``tensor`` holds what was found under it before in this step, else None.
+
+        Which tensor an input is was learned once. That it is the same one in this step, not
+        another view of the same memory, and that nobody has written to it out of our sight is
+        checked each time.
+        """
+        if ref is None or ref.is_loose:
+            return None
+        mark = self._mark(tensor)
+        if mark is None:
+            return None
+        if ref.round != self._round:
+            ref.mark = mark
+            ref.round = self._round
+            return ref
+        return ref if ref.mark == mark else None
+
+    def _mark(self, tensor: torch.Tensor) -> tuple[Any, ...] | None:
+        if self._loans.foreign and storage_key(tensor) in self._loans.foreign:
+            return None
+        try:
+            return (
+                tensor.data_ptr(),
+                private.version_of(tensor),
+                tensor.shape,
+                tensor.stride(),
+                tensor.is_neg(),
+                tensor.is_conj(),
+            )
+        except (NotImplementedError, RuntimeError):
+            return None
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """The values as they are now; what cannot be copied is left to the view to explain."""
+    try:
+        return tensor.detach().clone()
+    except (NotImplementedError, RuntimeError):
+        return tensor

@@ -1,0 +1,97 @@
+"""What runs now: the modules and optimizers entered and not left yet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch.memory import Tables
+from sonde.adapters.torch.scopes import Scope, ScopeBook
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+_RUNNERS = {
+    # Where torch runs a module and an optimizer's step: their local ``self`` is what runs.
+    (os.path.join(_TORCH, "nn", "modules", "module.py"), "_call_impl"),
+    (os.path.join(_TORCH, "optim", "optimizer.py"), "wrapper"),
+}
+
+Runner = nn.Module | torch.optim.Optimizer
+
+
+def running(frame: FrameType | None) -> set[int]:
+    """The ids of the modules and optimizers that run in ``frame`` or one that called it."""
+    found: set[int] = set()
+    while frame is not None:
+        code = frame.f_code
+        if (code.co_filename, code.co_name) in _RUNNERS:
+            found.add(id(frame.f_locals.get("self")))
+        frame = frame.f_back
+    return found
+
+
+class ScopeStack:
+    """Keeps ``tables.scope`` the scope that ops run in now. Used from the training thread only."""
+
+    def __init__(self, book: ScopeBook, tables: Tables) -> None:
+        self._book = book
+        self._tables = tables
+        self._entered: list[tuple[Runner, Scope]] = []
+
+    @property
+    def is_inside_module(self) -> bool:
+        return any(isinstance(runner, nn.Module) for runner, _ in self._entered)
+
+    def enter_module(self, module: nn.Module) -> None:
+        caller = next(
+            (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
+        )
+        self._enter(module, self._book.of_module(module, caller))
+
+    def enter_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self._enter(optimizer, self._book.optimizer(optimizer))
+
+    def _enter(self, runner: Runner, scope: Scope) -> None:
+        self._entered.append((runner, scope))
+        self._tables.scope = scope
+
+    def leave(self, runner: Runner) -> None:
+        """Leave ``runner``, and whatever inside it was left without our being told."""
+        for position in range(len(self._entered) - 1, -1, -1):
+            if self._entered[position][0] is runner:
+                del self._entered[position:]
+                break
+        self._show_top()
+
+    def drop_stale(self, caller: FrameType) -> bool:
+        """Leave what does not run any more, whose end an exception hid; True if there was any."""
+        if not self._entered:
+            return False
+        alive = running(caller)
+        entered = [(runner, scope) for runner, scope in self._entered if id(runner) in alive]
+        is_changed = len(entered) != len(self._entered)
+        if is_changed:
+            self._entered = entered
+            self._show_top()
+        return is_changed
+
+    def restart(self) -> None:
+        """Observation begins, between two optimizer steps: know the modules that run already."""
+        self._entered.clear()
+        found: list[nn.Module] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if (frame.f_code.co_filename, frame.f_code.co_name) in _RUNNERS:
+                runner = frame.f_locals.get("self")
+                if isinstance(runner, nn.Module):
+                    found.append(runner)
+            frame = frame.f_back
+        for module in reversed(found):
+            self.enter_module(module)
+        self._show_top()
+
+    def _show_top(self) -> None:
+        self._tables.scope = self._entered[-1][1] if self._entered else self._book.default
