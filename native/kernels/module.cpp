@@ -1,0 +1,335 @@
+// The Python module sonde.kernels._native.
+#include "module.h"
+
+namespace sonde {
+
+bool read_address(PyObject* object, void*& address) {
+  address = PyLong_AsVoidPtr(object);
+  return address != nullptr || PyErr_Occurred() == nullptr;
+}
+
+bool read_count(PyObject* object, std::int64_t& count) {
+  count = PyLong_AsLongLong(object);
+  if (count >= 0) return true;
+  if (PyErr_Occurred() == nullptr) PyErr_SetString(PyExc_ValueError, "a count below zero");
+  return false;
+}
+
+bool read_dtype(PyObject* object, DType& dtype) {
+  const long code = PyLong_AsLong(object);
+  if (code == -1 && PyErr_Occurred() != nullptr) return false;
+  if (code < 0 || code >= kDTypeCount) {
+    PyErr_Format(PyExc_ValueError, "%ld is not the code of an element type", code);
+    return false;
+  }
+  dtype = static_cast<DType>(code);
+  return true;
+}
+
+bool expect_arguments(const char* name, Py_ssize_t given, Py_ssize_t expected) {
+  if (given == expected) return true;
+  PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments (%zd given)", name, expected, given);
+  return false;
+}
+
+namespace {
+
+bool read_integers(PyObject* object, std::array<std::int64_t, kMaxDims>& values, int& count) {
+  PyObject* fast = PySequence_Fast(object, "expected a sequence of integers");
+  if (fast == nullptr) return false;
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(fast);
+  bool good = size <= kMaxDims;
+  if (!good) PyErr_Format(PyExc_ValueError, "%zd dimensions; %d at most", size, kMaxDims);
+  for (Py_ssize_t i = 0; good && i < size; ++i) {
+    const long long value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i));
+    good = value != -1 || PyErr_Occurred() == nullptr;
+    values[static_cast<std::size_t>(i)] = value;
+  }
+  Py_DECREF(fast);
+  count = static_cast<int>(size);
+  return good;
+}
+
+}  // namespace
+
+bool read_geometry(PyObject* shape, PyObject* strides, Geometry& geometry) {
+  if (!read_integers(shape, geometry.shape, geometry.dims)) return false;
+  for (int d = 0; d < geometry.dims; ++d) {
+    if (geometry.shape[static_cast<std::size_t>(d)] < 0) {
+      PyErr_SetString(PyExc_ValueError, "a dimension below zero");
+      return false;
+    }
+  }
+  if (strides == Py_None) {
+    std::int64_t stride = 1;
+    for (int d = geometry.dims - 1; d >= 0; --d) {
+      geometry.strides[static_cast<std::size_t>(d)] = stride;
+      stride *= geometry.shape[static_cast<std::size_t>(d)];
+    }
+    return true;
+  }
+  int count = 0;
+  if (!read_integers(strides, geometry.strides, count)) return false;
+  if (count == geometry.dims) return true;
+  PyErr_Format(PyExc_ValueError, "%d strides for %d dimensions", count, geometry.dims);
+  return false;
+}
+
+namespace {
+
+using Arguments = PyObject* const*;
+
+struct Tensor {
+  void* address = nullptr;
+  DType dtype = DType::Bool;
+  Layout layout;
+
+  std::int64_t bytes() const { return layout.count * layout.itemsize; }
+};
+
+// address, dtype code, element count
+bool read_run(Arguments arguments, Tensor& tensor) {
+  std::int64_t count = 0;
+  if (!read_address(arguments[0], tensor.address) || !read_dtype(arguments[1], tensor.dtype) ||
+      !read_count(arguments[2], count)) {
+    return false;
+  }
+  tensor.layout =
+      single_run(tensor.address, count, kItemSize[static_cast<int>(tensor.dtype)]);
+  return true;
+}
+
+// address, dtype code, shape, strides
+bool read_strided(Arguments arguments, Tensor& tensor) {
+  Geometry geometry;
+  if (!read_address(arguments[0], tensor.address) || !read_dtype(arguments[1], tensor.dtype) ||
+      !read_geometry(arguments[2], arguments[3], geometry)) {
+    return false;
+  }
+  tensor.layout = any_order(tensor.address, kItemSize[static_cast<int>(tensor.dtype)],
+                            geometry.shape.data(), geometry.strides.data(), geometry.dims);
+  return true;
+}
+
+void fill_row(const Tensor& tensor, Depth depth, double* row) {
+  without_gil(tensor.bytes(), [&] { summarize(tensor.layout, tensor.dtype, depth, row); });
+}
+
+template <Depth depth>
+PyObject* run_into(PyObject*, Arguments arguments, Py_ssize_t count) {
+  void* row = nullptr;
+  Tensor tensor;
+  if (!expect_arguments("summarize_into", count, 4) || !read_address(arguments[0], row) ||
+      !read_run(arguments + 1, tensor)) {
+    return nullptr;
+  }
+  fill_row(tensor, depth, static_cast<double*>(row));
+  Py_RETURN_NONE;
+}
+
+template <Depth depth>
+PyObject* strided_into(PyObject*, Arguments arguments, Py_ssize_t count) {
+  void* row = nullptr;
+  Tensor tensor;
+  if (!expect_arguments("summarize_strided_into", count, 5) ||
+      !read_address(arguments[0], row) || !read_strided(arguments + 1, tensor)) {
+    return nullptr;
+  }
+  fill_row(tensor, depth, static_cast<double*>(row));
+  Py_RETURN_NONE;
+}
+
+PyObject* extreme_object(const double* row, int column, DType dtype) {
+  if (!is_integer(dtype) || row[kCount] == 0) return PyFloat_FromDouble(row[column]);
+  if (!is_wide_integer(dtype)) return PyLong_FromDouble(row[column]);
+  const bool is_max = column == kMax || column == kFiniteMax;
+  std::uint64_t bits;
+  std::memcpy(&bits, row + (is_max ? kFiniteMax : kFiniteMin), sizeof bits);
+  return dtype == DType::UInt64 ? PyLong_FromUnsignedLongLong(bits)
+                                : PyLong_FromLongLong(static_cast<std::int64_t>(bits));
+}
+
+// The row as the fields of Statistics: counts and integer extremes as int, the rest as float.
+PyObject* row_as_fields(const double* row, DType dtype) {
+  PyObject* fields = PyTuple_New(kDType);
+  if (fields == nullptr) return nullptr;
+  for (int column = 0; column < kDType; ++column) {
+    PyObject* value = column <= kPositiveCount ? PyLong_FromDouble(row[column])
+                      : column <= kFiniteMin   ? extreme_object(row, column, dtype)
+                                               : PyFloat_FromDouble(row[column]);
+    if (value == nullptr) {
+      Py_DECREF(fields);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(fields, column, value);
+  }
+  return fields;
+}
+
+PyObject* summarize_fields(PyObject*, Arguments arguments, Py_ssize_t count) {
+  Tensor tensor;
+  if (!expect_arguments("summarize_fields", count, 4) || !read_strided(arguments, tensor)) {
+    return nullptr;
+  }
+  double row[kColumnCount];
+  fill_row(tensor, Depth::Full, row);
+  return row_as_fields(row, tensor.dtype);
+}
+
+PyObject* count_of(const Tensor& tensor) {
+  std::int64_t found = 0;
+  without_gil(tensor.bytes(), [&] { found = count_non_finite(tensor.layout, tensor.dtype); });
+  return PyLong_FromLongLong(found);
+}
+
+PyObject* non_finite(PyObject*, Arguments arguments, Py_ssize_t count) {
+  Tensor tensor;
+  if (!expect_arguments("non_finite", count, 3) || !read_run(arguments, tensor)) return nullptr;
+  return count_of(tensor);
+}
+
+PyObject* non_finite_strided(PyObject*, Arguments arguments, Py_ssize_t count) {
+  Tensor tensor;
+  if (!expect_arguments("non_finite_strided", count, 4) || !read_strided(arguments, tensor)) {
+    return nullptr;
+  }
+  return count_of(tensor);
+}
+
+// out address, address, itemsize, shape, strides, begin, end
+PyObject* copy_range_into(PyObject*, Arguments arguments, Py_ssize_t count) {
+  void* out = nullptr;
+  void* address = nullptr;
+  std::int64_t itemsize = 0, begin = 0, end = 0;
+  Geometry geometry;
+  if (!expect_arguments("copy_range_into", count, 7) || !read_address(arguments[0], out) ||
+      !read_address(arguments[1], address) || !read_count(arguments[2], itemsize) ||
+      !read_geometry(arguments[3], arguments[4], geometry) || !read_count(arguments[5], begin) ||
+      !read_count(arguments[6], end)) {
+    return nullptr;
+  }
+  const Layout layout = logical_order(address, static_cast<int>(itemsize), geometry.shape.data(),
+                                      geometry.strides.data(), geometry.dims);
+  if (end > layout.count) {
+    PyErr_SetString(PyExc_ValueError, "copy_range_into: the range ends beyond the tensor");
+    return nullptr;
+  }
+  without_gil((end - begin) * itemsize,
+              [&] { copy_range(layout, begin, end, static_cast<char*>(out)); });
+  Py_RETURN_NONE;
+}
+
+PyObject* thread_limit(PyObject*, PyObject* limit) {
+  const long value = PyLong_AsLong(limit);
+  if (value == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  if (value < 1 || value > 4096) {
+    PyErr_SetString(PyExc_ValueError, "thread_limit: between 1 and 4096");
+    return nullptr;
+  }
+  return PyLong_FromLong(set_thread_limit(static_cast<int>(value)));
+}
+
+PyObject* paths(PyObject*, PyObject*) {
+  PyObject* names = PyList_New(0);
+  if (names == nullptr) return nullptr;
+  for (const Path* path : available_paths()) {
+    PyObject* name = PyUnicode_FromString(path->name);
+    if (name == nullptr || PyList_Append(names, name) != 0) {
+      Py_XDECREF(name);
+      Py_DECREF(names);
+      return nullptr;
+    }
+    Py_DECREF(name);
+  }
+  return names;
+}
+
+PyObject* path(PyObject*, PyObject*) { return PyUnicode_FromString(current_path().name); }
+
+PyObject* use_path(PyObject*, PyObject* name) {
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == nullptr) return nullptr;
+  if (choose_path(text)) Py_RETURN_NONE;
+  PyErr_Format(PyExc_ValueError, "this processor has no path %R", name);
+  return nullptr;
+}
+
+PyObject* dtype_names(PyObject*, PyObject*) {
+  PyObject* names = PyTuple_New(kDTypeCount);
+  if (names == nullptr) return nullptr;
+  for (int code = 0; code < kDTypeCount; ++code) {
+    PyObject* name = PyUnicode_FromString(kDTypeNames[code]);
+    if (name == nullptr) {
+      Py_DECREF(names);
+      return nullptr;
+    }
+    PyTuple_SET_ITEM(names, code, name);
+  }
+  return names;
+}
+
+PyObject* read_bytes(PyObject*, Arguments arguments, Py_ssize_t count) {
+  void* address = nullptr;
+  std::int64_t size = 0;
+  if (!expect_arguments("read_bytes", count, 2) || !read_address(arguments[0], address) ||
+      !read_count(arguments[1], size)) {
+    return nullptr;
+  }
+  double total = 0;
+  without_gil(size, [&] {
+    total = current_path().read_all(static_cast<const char*>(address),
+                                    static_cast<std::size_t>(size));
+  });
+  return PyFloat_FromDouble(total);
+}
+
+using Fast = PyObject* (*)(PyObject*, Arguments, Py_ssize_t);
+
+PyCFunction as_function(Fast function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef methods[] = {
+    {"summarize_into", as_function(run_into<Depth::Full>), METH_FASTCALL,
+     "summarize_into(out_address, address, dtype_code, numel)"},
+    {"summarize_strided_into", as_function(strided_into<Depth::Full>), METH_FASTCALL,
+     "summarize_strided_into(out_address, address, dtype_code, shape, strides)"},
+    {"outline_into", as_function(run_into<Depth::Outline>), METH_FASTCALL,
+     "outline_into(out_address, address, dtype_code, numel)"},
+    {"outline_strided_into", as_function(strided_into<Depth::Outline>), METH_FASTCALL,
+     "outline_strided_into(out_address, address, dtype_code, shape, strides)"},
+    {"summarize_fields", as_function(summarize_fields), METH_FASTCALL,
+     "summarize_fields(address, dtype_code, shape, strides)"},
+    {"non_finite", as_function(non_finite), METH_FASTCALL,
+     "non_finite(address, dtype_code, numel)"},
+    {"non_finite_strided", as_function(non_finite_strided), METH_FASTCALL,
+     "non_finite_strided(address, dtype_code, shape, strides)"},
+    {"copy_range_into", as_function(copy_range_into), METH_FASTCALL,
+     "copy_range_into(out_address, address, itemsize, shape, strides, begin, end)"},
+    {"format_rows", as_function(format_rows), METH_FASTCALL,
+     "format_rows(heads, tails, timestamps_address, rows_address, row_count, columns, texts)"},
+    {"thread_limit", thread_limit, METH_O, "thread_limit(limit)"},
+    {"paths", paths, METH_NOARGS, "paths()"},
+    {"path", path, METH_NOARGS, "path()"},
+    {"use_path", use_path, METH_O, "use_path(name)"},
+    {"dtype_names", dtype_names, METH_NOARGS, "dtype_names()"},
+    {"read_bytes", as_function(read_bytes), METH_FASTCALL, "read_bytes(address, size)"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef_Slot slots[] = {
+#if defined(Py_GIL_DISABLED)
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, nullptr},
+};
+
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "sonde.kernels._native", nullptr, 0, methods, slots,
+    nullptr,               nullptr,                 nullptr,
+};
+
+}  // namespace
+}  // namespace sonde
+
+PyMODINIT_FUNC PyInit__native() { return PyModuleDef_Init(&sonde::definition); }

@@ -1,0 +1,28 @@
+// The functions of this path, one per element type in the order of DType. Included last.
+#pragma once
+
+#define SONDE_SCANS(FULL)                                                                     \
+  {                                                                                           \
+    scan_integers<Boolean>, scan_integers<std::int8_t>, scan_integers<std::int16_t>,          \
+        scan_integers<std::int32_t>, scan_integers<std::int64_t>, scan_integers<std::uint8_t>, \
+        scan_integers<std::uint16_t>, scan_integers<std::uint32_t>,                           \
+        scan_integers<std::uint64_t>, scan_floats<FULL, Half>, scan_floats<FULL, Brain>,      \
+        scan_floats<FULL, float>, scan_floats<FULL, double>,                                  \
+        scan_floats<FULL, Eighth<DType::Float8E4M3FN>>,                                       \
+        scan_floats<FULL, Eighth<DType::Float8E4M3FNUZ>>,                                     \
+        scan_floats<FULL, Eighth<DType::Float8E5M2>>,                                         \
+        scan_floats<FULL, Eighth<DType::Float8E5M2FNUZ>>,                                     \
+        scan_floats<FULL, Eighth<DType::Float8E8M0FNU>>                                       \
+  }
+
+#define SONDE_PATH_TABLE(NAME, RUNS_HERE)                                                      \
+  {                                                                                            \
+    NAME, RUNS_HERE, SONDE_SCANS(true), SONDE_SCANS(false),                                    \
+        {none, none, none, none, none, none, none, none, none,                                 \
+         count_non_finite<NotFiniteHalf>, count_non_finite<NotFiniteBrain>,                    \
+         count_non_finite<NotFinite32>, count_non_finite<NotFinite64>,                         \
+         count_non_finite<NotFiniteE4M3>, count_non_finite<NotFiniteIs<0x80>>,                 \
+         count_non_finite<NotFiniteE5M2>, count_non_finite<NotFiniteIs<0x80>>,                 \
+         count_non_finite<NotFiniteIs<0xff>>},                                                 \
+        read_all                                                                               \
+  }
