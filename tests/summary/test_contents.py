@@ -7,13 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from sonde.summary import SummaryCollector, read_summary
+from sonde.summary.distribution import distribution
 from sonde.summary.errors import SummaryError
 from sonde.summary.events import EventFiles
 from sonde.summary.index import SummaryIndex
@@ -153,6 +157,25 @@ with SummaryCollector(folder + "/summary") as collector:
     collector.on_train_end(context)
 dist.destroy_process_group()
 """
+
+
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=40),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_a_distribution_counts_each_value_in_its_bin(values: list[float], dtype: torch.dtype):
+    tensor = torch.tensor(values, dtype=torch.float64).to(dtype)
+    tensor = tensor[torch.isfinite(tensor)]
+    if tensor.numel() == 0:
+        return
+    found = distribution(tensor)
+    limits, array = np.array(found["bucket_limits"]), tensor.double().numpy()
+    assert (np.diff(limits) > 0).all()
+    assert (found["num"], found["min"], found["max"]) == (len(array), array.min(), array.max())
+    counts = np.bincount(np.searchsorted(limits, array), minlength=len(limits))
+    assert counts.tolist() == found["bucket_counts"]
+    with np.errstate(over="ignore"):
+        assert found["sum"] == pytest.approx(math.fsum(array / 64) * 64, rel=1e-9, abs=1e290)
 
 
 @pytest.mark.parametrize(

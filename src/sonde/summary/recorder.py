@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from sonde.summary.distribution import as_numbers, distribution
 from sonde.summary.events import EventFiles
 from sonde.summary.index import SummaryIndex
 from sonde.summary.tensorboard_format import protos
 
 _log = logging.getLogger("sonde.summary")
-
-SMALLEST_EDGE = 1e-12
-BIN_GROWTH = 1.1
 
 
 class Recorder:
@@ -43,19 +39,13 @@ class Recorder:
 
         Nothing is written of a tensor without a finite value.
         """
-        flat = values.detach().reshape(-1)
-        if flat.is_complex():
-            flat = flat.abs()
-        array: np.ndarray = flat.double().cpu().numpy()
-        finite = np.isfinite(array)
-        if not finite.all():
-            self.scalar(f"non_finite/{tag}", float((~finite).sum()), step)
-        chosen = array[finite]
-        if not chosen.size:
+        flat = as_numbers(values)
+        finite = flat[torch.isfinite(flat)]
+        if finite.numel() != flat.numel():
+            self.scalar(f"non_finite/{tag}", float(flat.numel() - finite.numel()), step)
+        if finite.numel() == 0:
             return
-        with np.errstate(over="ignore"):  # the sum of squares may be infinite
-            proto = protos.histogram(tag, chosen, _bins(chosen))
-        if self._write(tag, step, summary=proto):
+        if self._write(tag, step, summary=protos.histogram_raw(tag, **distribution(finite))):
             self.index.note("histograms", tag, step)
 
     def image(self, tag: str, picture: Tensor, step: int) -> None:
@@ -106,18 +96,6 @@ class Recorder:
             self._too_large.add(tag)
             _log.warning("summary: %r is larger than a whole event file may be; left out", tag)
         return False
-
-
-def _bins(values: np.ndarray) -> np.ndarray:
-    """Bins that grow by a tenth away from 0, as TensorFlow's do, over the sizes that occur."""
-    sizes = np.abs(values[values != 0])
-    if not sizes.size:
-        return np.array([-SMALLEST_EDGE, 0.0, SMALLEST_EDGE])
-    first = max(float(sizes.min()), SMALLEST_EDGE)
-    ratio = max(0.0, math.log(float(sizes.max())) - math.log(first))
-    count = 2 + math.ceil(ratio / math.log(BIN_GROWTH))
-    edges = np.minimum(first * BIN_GROWTH ** np.arange(count), np.finfo(np.float64).max)
-    return np.unique(np.concatenate([-edges, [0.0], edges]))
 
 
 def _shown(value: Any) -> str:
