@@ -6,12 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sonde.capture.config import CaptureConfig, load_config
+from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
     from torch import nn
+
+    from sonde.core.statistics import Statistics
 
 
 @contextmanager
@@ -51,3 +54,38 @@ def step() -> None:
     from sonde.adapters.torch import attach
 
     attach.end_step()
+
+
+def statistics(tensor: Any) -> Statistics:
+    """Print a line about a torch tensor or a numpy array, and return its summary numbers.
+
+    ``docs/statistics.md`` says what each number means. Nothing of the tensor is changed.
+    """
+    import numpy as np
+
+    from sonde import kernels
+    from sonde.core.statistics import describe
+
+    if isinstance(tensor, np.ndarray):
+        found, dtype = kernels.summarize_array(tensor), tensor.dtype.name
+    else:
+        found, dtype = _tensor_statistics(tensor)
+    print(describe(found, dtype, tensor.shape))
+    return found
+
+
+def _tensor_statistics(tensor: Any) -> tuple[Statistics, str]:
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(tensor, torch.Tensor):
+        raise UsageError(
+            f"statistics takes a torch tensor or a numpy array, not {type(tensor).__name__}",
+            slug="statistics-type",
+        )
+    from sonde.adapters.torch.views import TorchView
+
+    view = TorchView(tensor, "output", 0, None, None)
+    if view.problem is not None:
+        raise UsageError(f"this tensor has no statistics: {view.problem}", slug="statistics-type")
+    return view.statistics(), view.dtype

@@ -44,7 +44,8 @@ class TensorView(Protocol):
     ``token`` identifies contents: two views of one step with the same token have the same shape
     and, bit for bit, the same values (an input that is an earlier output, unchanged since).
     Two views with the same ``values_token`` and the same number of elements have the same elements,
-    in whatever order and shape. ``problem`` says why the values cannot be had (a sparse tensor, say), else it is None.
+    in whatever order and shape. ``problem`` says why the values cannot be had (a sparse tensor,
+    say), else it is None.
     """
 
     @property
@@ -70,16 +71,36 @@ class TensorView(Protocol):
         """A copy the caller may keep: C-contiguous, widened where numpy lacks the dtype."""
         ...
 
-    def hold(self, *, memory_order: bool = False) -> Hold:
-        """The bytes to be written later; with ``memory_order`` channels-last stays as it lies."""
+    def hold(self, *, memory_order: bool = False, sample: int = 0) -> Hold:
+        """The bytes to be written later.
+
+        With ``memory_order`` channels-last stays as it lies. With ``sample`` at most so many
+        elements, evenly spaced over the flattened tensor, first and last among them, in one
+        dimension.
+        """
         ...
 
     def statistics(self) -> Statistics:
         """Summary numbers; SondeError for complex values."""
         ...
 
-    def summarize_into(self, row_address: int) -> bool:
-        """Write the raw statistics row (``sonde.kernels``) there; False where there are none."""
+    def summarize_into(self, row_address: int, *, outline: bool = False) -> bool:
+        """Write the raw statistics row (``sonde.kernels``) there; False where there are none.
+
+        ``outline`` leaves out what takes longest, see ``kernels.outline_into``.
+        """
+        ...
+
+    def summarize_later(self, *, high_precision: bool) -> object | None:
+        """The row computed on the tensor's device, to be gathered later; None without one."""
+        ...
+
+    def non_finite(self) -> int:
+        """How many elements are NaN or infinite; 0 where the question makes no sense."""
+        ...
+
+    def digest(self, name: str) -> str:
+        """The hash called ``name`` (``core.statistics.HASHES``) of the logical contents."""
         ...
 
 

@@ -40,8 +40,8 @@ class StepFiles:
         self.rank.metadata_dump_config.write_text(config)
         self.rank.metadata_config.write_text(json.dumps(dict(facts), indent=4) + "\n")
 
-    def begin(self, step: int) -> Path:
-        """The directory the running step's files go to; created on the first call for a step."""
+    def open(self, step: int) -> Path:
+        """The directory the running step's files go to; made when the first sink asks for it."""
         if self._directory is None or step != self._step:
             self._step = step
             self._directory = self.rank.unfinished_step_dir(self._net, step)
@@ -62,7 +62,7 @@ class StepFiles:
         return directory
 
     def begin_step(self, step: int) -> None:
-        self.begin(step)
+        """A step in which nothing is written leaves no directory."""
 
     def write(self, call: OpCall) -> None:
         """Ops are the other sinks' matter."""

@@ -28,7 +28,7 @@ class TensorDump:
 
     ``ios``: inputs, outputs or both; ``memory_order`` keeps channels-last tensors as they lie;
     ``kernel_args`` adds a JSON file of each op's arguments; ``synchronous`` waits for the files of
-    an op before the next one runs.
+    an op before the next one runs; ``sample`` keeps at most so many elements of each tensor.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class TensorDump:
         memory_order: bool = False,
         kernel_args: bool = False,
         synchronous: bool = False,
+        sample: int = 0,
         report: Callable[[str], None],
     ) -> None:
         self._files = files
@@ -49,6 +50,7 @@ class TensorDump:
         self._memory_order = memory_order
         self._kernel_args = kernel_args
         self._synchronous = synchronous
+        self._sample = sample
         self._report = report
         self._directory = ""
         self._book = NameBook()
@@ -59,18 +61,20 @@ class TensorDump:
         self._skipped: set[str] = set()
 
     def begin_step(self, step: int) -> None:
-        self._directory = f"{self._files.begin(step)}{os.sep}"
+        self._directory = ""
         self._book = NameBook()
         self._jobs.clear()
         self._constants.clear()
 
     def write(self, call: OpCall) -> None:
+        if not self._directory:
+            self._directory = f"{self._files.open(call.step)}{os.sep}"
         node = call.node
         timestamp = str(call.timestamp)
         if self._inputs:
             for view in call.inputs:
                 self._write_view(node, timestamp, view)
-        if self._outputs or node.kind != "op":
+        if self._outputs:
             for view in call.outputs:
                 self._write_view(node, timestamp, view)
         if self._kernel_args and node.kind == "op":
@@ -94,7 +98,7 @@ class TensorDump:
         if problem is not None:
             self._skip(node, view, problem)
             return
-        hold = view.hold(memory_order=self._memory_order)
+        hold = view.hold(memory_order=self._memory_order, sample=self._sample)
         path = self._path(node, timestamp, view, hold.layout)
         header = npy_header(hold.stored, hold.shape)
         job = self._writer.write(path, header, hold.address, hold.nbytes, hold)
@@ -102,7 +106,7 @@ class TensorDump:
             hold.job = job
             hold.on_change = self._writer.own
         if token is not None and hold.layout == _DEFAULT:
-            self._jobs[token] = (job, hold.shape)
+            self._jobs[token] = (job, view.shape)
         if node.kind == "constant":
             self._constants.append((job, node, timestamp))
 

@@ -13,20 +13,16 @@ from torch import nn
 
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.scopes import plain_scope
+from sonde.adapters.torch.sinks import dump_sinks
 from sonde.capture.config import CaptureConfig
-from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
-from sonde.capture.session import Session, Subscription, print_to_stderr
+from sonde.capture.requests import ToggledRequest
+from sonde.capture.session import Session, print_to_stderr
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
 from sonde.core.selection import OpPattern
 from sonde.dump.layout import rank_layout
-from sonde.dump.steps import StepFiles, make_room
-from sonde.dump.tensors import TensorDump
-from sonde.dump.writer import open_writer
-
-_DEFAULT_BUDGET_SHARE = 64
-_LEAST_BUDGET = 64 * 1024 * 1024
-_MOST_BUDGET = 1024 * 1024 * 1024
+from sonde.dump.steps import make_room
+from sonde.dump.writer import Writer
 
 
 @dataclass
@@ -35,6 +31,12 @@ class Capture:
 
     adapter: TorchAdapter
     toggled: list[ToggledRequest] = field(default_factory=list)
+    writer: Writer | None = None
+
+    def flush(self) -> None:
+        """Wait until everything captured so far is on disk."""
+        if self.writer is not None:
+            self.writer.wait_all()
 
     def switch(self, target: nn.Module | str, enabled: bool) -> None:
         covers: _Module | _Named
@@ -138,54 +140,24 @@ class _Named:
 
 def _build(config: CaptureConfig | None, starts_at_once: bool, step_by: StepBy) -> Capture:
     if config is None or not config.selection.wants_rank(current_rank()):
-        session = Session([])
-        return Capture(
-            TorchAdapter(session, name="", starts_at_once=starts_at_once, step_by=step_by)
-        )
+        nothing = TorchAdapter(Session([]), name="", starts_at_once=starts_at_once, step_by=step_by)
+        return Capture(nothing)
     rank = rank_layout(config.path, current_rank())
     make_room(rank, print_to_stderr)
-    writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
-    files = StepFiles(rank, config.net_name, writer)
-    files.write_metadata(config.text, _facts())
-    toggled: list[ToggledRequest] = []
-    request: SelectionRequest | ToggledRequest
-    if config.dump_mode == "set_dump":
-        request = ToggledRequest(config.selection.steps)
-        toggled.append(request)
-    else:
-        request = SelectionRequest(config.selection)
-    tensors = TensorDump(
-        files,
-        writer,
-        ios=config.ios,
-        memory_order=not config.transpose_to_nchw,
-        kernel_args=config.save_kernel_args,
-        synchronous=not config.asynchronous,
-        report=print_to_stderr,
-    )
-    nothing = ToggledRequest(config.selection.steps)
-    session = Session(
-        [Subscription(tensors, request), Subscription(files, nothing)],
-        initial_step=config.initial_step,
-    )
+    sinks = dump_sinks(config, rank, print_to_stderr)
+    sinks.files.write_metadata(config.text, _facts())
     adapter = TorchAdapter(
-        session, name=config.net_name, starts_at_once=starts_at_once, step_by=step_by
+        Session(sinks.subscriptions, initial_step=config.initial_step),
+        name=config.net_name,
+        starts_at_once=starts_at_once,
+        step_by=step_by,
     )
-    if isinstance(request, SelectionRequest):
-        adapter.at_close(lambda: _say_unmatched(request, files))
-    capture = Capture(adapter, toggled)
+    for words in sinks.parting_words:
+        adapter.at_close(words)
+    capture = Capture(adapter, sinks.toggled, sinks.writer)
     for target, enabled in _SWITCHES:
         capture.switch(target, enabled)
     return capture
-
-
-def _say_unmatched(request: SelectionRequest, files: StepFiles) -> None:
-    for pattern in request.unmatched():
-        near = nearest_names(pattern, files.graphs)
-        hint = f"; the nearest are {', '.join(near)}" if near else ""
-        print_to_stderr(
-            f"sonde: {pattern.text!r} matched no op of the observed steps{hint} [op-unmatched]"
-        )
 
 
 def current_rank() -> int:
@@ -194,12 +166,6 @@ def current_rank() -> int:
         return torch.distributed.get_rank()
     text = os.environ.get("RANK", "")
     return int(text) if text.isdigit() else 0
-
-
-def default_budget() -> int:
-    """Bytes an asynchronous dump may hold: a share of the memory, within bounds."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(_LEAST_BUDGET, min(_MOST_BUDGET, memory // _DEFAULT_BUDGET_SHARE))
 
 
 def _facts() -> dict[str, str]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.adapters.torch import private
+from sonde.adapters.torch.device_statistics import device_row
 from sonde.adapters.torch.leaves import dtype_name
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
@@ -17,9 +18,8 @@ from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 
 if TYPE_CHECKING:
-    from sonde.core.statistics import Statistics
-
     from sonde.adapters.torch.structure import Record, Ref
+    from sonde.core.statistics import Statistics
 
 _NAMES: dict[torch.dtype, str] = {}
 _CODES: dict[torch.dtype, int] = {}
@@ -160,27 +160,23 @@ class TorchView:
         array: NDArray[Any] = private.to_numpy(tensor.contiguous())
         return array.copy()
 
-    def hold(self, *, memory_order: bool = False) -> TorchHold:
+    def hold(self, *, memory_order: bool = False, sample: int = 0) -> TorchHold:
         tensor, stored = self._host()
+        if 0 < sample < tensor.numel():
+            tensor = _sampled(tensor, sample)
         layout = "DefaultFormat"
-        if (
-            memory_order
-            and not tensor.is_contiguous()
-            and any(
-                tensor.dim() == dims and tensor.is_contiguous(memory_format=order)
-                for dims, order in zip((4, 5), _CHANNELS_LAST, strict=True)
-            )
-        ):
+        if memory_order and not tensor.is_contiguous() and _is_channels_last(tensor):
             tensor = tensor.movedim(1, -1)
             layout = "NHWC" if tensor.dim() == 4 else "NDHWC"
         shape = tuple(tensor.shape)
-        if self._lend is not None and tensor.is_contiguous() and _same_memory(tensor, self.tensor):
+        if not _same_memory(tensor, self.tensor):
+            return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
+        if self._lend is not None and tensor.is_contiguous():
             hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
             self._lend(self.tensor, hold)
             return hold
-        if _same_memory(tensor, self.tensor):
-            tensor = tensor.clone(memory_format=torch.contiguous_format)
-        return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
+        copy = tensor.clone(memory_format=torch.contiguous_format)
+        return TorchHold(copy, stored, shape, layout, is_copy=True)
 
     def statistics(self) -> Statistics:
         tensor = self._statistical()
@@ -196,21 +192,97 @@ class TorchView:
             tensor = tensor.resolve_neg()
         return tensor if tensor.device.type == "cpu" else tensor.cpu()
 
-    def summarize_into(self, row_address: int) -> bool:
+    def _on_host(self) -> tuple[torch.Tensor, int] | None:
+        """The tensor to be summarised and its kernel code; None where there are no statistics."""
         tensor = self.tensor
         code = kernel_code(tensor.dtype)
-        if code < 0 or tensor.device.type != "cpu" or tensor.is_neg():
-            if self.problem is not None or tensor.is_complex():
-                return False
-            tensor = self._statistical()
-            code = kernel_code(tensor.dtype)
+        is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+        if code >= 0 and is_plain and not tensor.is_neg():
+            if tensor.numel() == 0 or _address(tensor):
+                return tensor, code
+            return None
+        if self.problem is not None or tensor.is_complex():
+            return None
+        tensor = self._statistical()
+        code = kernel_code(tensor.dtype)
+        return (tensor, code) if code >= 0 else None
+
+    def summarize_into(self, row_address: int, *, outline: bool = False) -> bool:
+        found = self._on_host()
+        if found is None:
+            return False
+        tensor, code = found
         if tensor.is_contiguous():
-            kernels.summarize_into(row_address, tensor.data_ptr(), code, tensor.numel())
+            whole = kernels.outline_into if outline else kernels.summarize_into
+            whole(row_address, tensor.data_ptr(), code, tensor.numel())
         else:
-            kernels.summarize_strided_into(
-                row_address, tensor.data_ptr(), code, tuple(tensor.shape), tensor.stride()
-            )
+            parts = kernels.outline_strided_into if outline else kernels.summarize_strided_into
+            parts(row_address, tensor.data_ptr(), code, tensor.shape, tensor.stride())
         return True
+
+    def summarize_later(self, *, high_precision: bool) -> torch.Tensor | None:
+        if self.problem is not None or self.tensor.is_complex():
+            return None
+        tensor = self.tensor.detach()
+        if name_of(tensor.dtype) in _QUANTIZED:
+            tensor = tensor.dequantize()
+        code = kernel_code(tensor.dtype)
+        if code < 0:
+            return None
+        return device_row(tensor, code, high_precision=high_precision)
+
+    def non_finite(self) -> int:
+        tensor = self.tensor
+        if not tensor.is_floating_point() and not tensor.is_complex():
+            return 0
+        if self.problem is not None:
+            return 0
+        if tensor.is_complex():
+            return int((~torch.isfinite(tensor)).sum())
+        found = self._on_host()
+        if found is None:
+            return 0
+        tensor, code = found
+        if tensor.is_contiguous():
+            return kernels.non_finite(tensor.data_ptr(), code, tensor.numel())
+        return kernels.non_finite_strided(tensor.data_ptr(), code, tensor.shape, tensor.stride())
+
+    def digest(self, name: str) -> str:
+        tensor = self.tensor.detach()
+        if tensor.is_conj() or tensor.is_neg():
+            tensor = tensor.resolve_conj().resolve_neg()
+        if name_of(tensor.dtype) in _QUANTIZED:
+            tensor = tensor.int_repr()
+        if tensor.device.type != "cpu":
+            tensor = tensor.cpu()
+        return kernels.hash_tensor(
+            name, tensor.data_ptr(), name_of(tensor.dtype), tensor.shape, tensor.stride()
+        )
+
+
+def _address(tensor: torch.Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:
+        return 0
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return any(
+        tensor.dim() == dims and tensor.is_contiguous(memory_format=order)
+        for dims, order in zip((4, 5), _CHANNELS_LAST, strict=True)
+    )
+
+
+def _sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """``count`` elements, evenly spaced over the flattened tensor, the first and last included."""
+    if count == 1:
+        positions = torch.zeros(1, dtype=torch.int64)
+    else:
+        positions = (
+            torch.arange(count).mul_(tensor.numel() - 1).div_(count - 1, rounding_mode="floor")
+        )
+    return tensor.take(positions)
 
 
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -1,0 +1,192 @@
+"""What observing costs: ratios to the bare training step, all taken in one run.
+
+    python benchmarks/overhead.py [--nets gpt resnet tiny] [--repeats 9] [--msprobe PYTHON]
+
+Variants are interleaved, one torch thread, medians. ``--msprobe`` names the Python of an
+environment that has ``mindstudio-probe`` and torch; it is then measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from nets import NETS, trainer
+
+from sonde.adapters.torch.attach import attach
+from sonde.capture.options import config_from_options
+
+Variant = Callable[[Path], contextlib.AbstractContextManager[object]]
+
+ALL_NUMBERS = (
+    "max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count",
+    "negative inf count", "positive inf count", "zero count", "l2norm", "std", "abs mean",
+    "finite max", "finite min",
+)  # fmt: skip
+FAR = "1000000"
+
+
+def _settings(place: Path, **changes: object) -> Path:
+    common = {
+        "dump_mode": 0,
+        "path": str(place / "dump"),
+        "net_name": "bench",
+        "iteration": "1",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": [0],
+    }
+    common.update(changes)
+    path = place / "dump.json"
+    path.write_text(json.dumps({"common_dump_settings": common}))
+    return path
+
+
+def _observed(**changes: object) -> Variant:
+    def variant(place: Path) -> contextlib.AbstractContextManager[object]:
+        from sonde.capture.config import load_config
+
+        config = load_config(_settings(place, **changes), os.environ)
+        return attach(config, starts_at_once=True)
+
+    return variant
+
+
+@contextlib.contextmanager
+def _no_consumer(place: Path) -> Iterator[None]:
+    """Ops are named, with scopes, lines and edges, and nobody wants one."""
+    config = config_from_options(place / "dump", os.environ, ops=["name-regex(none)"])
+    with contextlib.redirect_stderr(open(os.devnull, "w")), attach(config, starts_at_once=True):
+        yield
+
+
+def _debug_mode(place: Path) -> contextlib.AbstractContextManager[object]:
+    from torch.utils._debug_mode import DebugMode
+
+    return DebugMode()
+
+
+VARIANTS: dict[str, Variant] = {
+    "bare": lambda place: contextlib.nullcontext(),
+    "attached, nothing wanted": _observed(iteration=FAR),
+    "ops named, no consumer": _no_consumer,
+    "statistics: max min l2norm": _observed(saved_data="statistic"),
+    "statistics: all but hashes": _observed(
+        saved_data="statistic", statistic_category=list(ALL_NUMBERS)
+    ),
+    "overflow watch": _observed(op_debug_mode=3),
+    "tensors, asynchronous": _observed(),
+    "torch anomaly mode": lambda place: torch.autograd.detect_anomaly(check_nan=True),
+    "torch DebugMode": _debug_mode,
+}
+
+
+def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float]:
+    """Seconds of one step on the training thread, and until everything was on disk."""
+    place = Path(tempfile.mkdtemp(prefix="sonde-bench-"))
+    try:
+        with contextlib.ExitStack() as stack:
+            capture = stack.enter_context(variant(place))
+            step()
+            if hasattr(capture, "flush"):
+                capture.flush()
+            gc.collect()
+            start = time.perf_counter()
+            step()
+            trained = time.perf_counter()
+            stack.close()
+            return trained - start, time.perf_counter() - start
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def measure(net: str, names: list[str], repeats: int) -> dict[str, tuple[float, float]]:
+    """Median ratios to bare: training thread, and until flushed."""
+    step = trainer(NETS[net]())
+    for _ in range(3):
+        step()
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for _ in range(repeats):
+        for name in names:
+            times[name].append(_timed(step, VARIANTS[name]))
+    bare = statistics.median(trained for trained, _ in times["bare"])
+    return {
+        name: (
+            statistics.median(trained for trained, _ in pairs) / bare,
+            statistics.median(flushed for _, flushed in pairs) / bare,
+        )
+        for name, pairs in times.items()
+    }
+
+
+def peak_memory(net: str, name: str) -> int:
+    """Peak resident bytes of a fresh process that trains four steps under a variant."""
+    command = [sys.executable, __file__, "--nets", net, "--peak-of", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[-1])
+
+
+def _print_peak(net: str, name: str) -> None:
+    step = trainer(NETS[net]())
+    place = Path(tempfile.mkdtemp(prefix="sonde-bench-"))
+    try:
+        with VARIANTS[name](place):
+            for _ in range(4):
+                step()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _msprobe(python: str, net: str, repeats: int) -> dict[str, tuple[float, float]]:
+    script = Path(__file__).with_name("msprobe_overhead.py")
+    command = [python, str(script), net, str(repeats)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        print(f"msprobe failed on {net}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
+        return {}
+    return {name: (ratio, ratio) for name, ratio in json.loads(done.stdout.splitlines()[-1]).items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nets", nargs="+", default=list(NETS), choices=list(NETS))
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS))
+    parser.add_argument("--no-memory", action="store_true", help="leave out peak memory")
+    parser.add_argument("--msprobe", metavar="PYTHON", help="a Python that has mindstudio-probe")
+    parser.add_argument("--peak-of", choices=list(VARIANTS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.peak_of:
+        _print_peak(options.nets[0], options.peak_of)
+        return
+    names = ["bare", *(name for name in options.variants if name != "bare")]
+    print(f"{'x of bare':32} {'net':8} {'training':>9} {'flushed':>9} {'peak RSS':>9}")
+    for net in options.nets:
+        ratios = measure(net, names, options.repeats)
+        base = 0 if options.no_memory else peak_memory(net, "bare")
+        for name in names:
+            memory = "" if not base else f"{peak_memory(net, name) / base:9.2f}"
+            trained, flushed = ratios[name]
+            print(f"{name:32} {net:8} {trained:9.3f} {flushed:9.3f} {memory}", flush=True)
+        if options.msprobe:
+            for name, (ratio, _) in _msprobe(options.msprobe, net, options.repeats).items():
+                print(f"{name:32} {net:8} {ratio:9.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
