@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import torch
-
 from sonde.core.callback import Callback, RunArguments
+from sonde.train.ranks import rank_count
 from sonde.train.resume import Trained
 
 
@@ -50,19 +49,3 @@ def length_of(dataset: Iterable[Any] | None) -> int | None:
         return len(dataset)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):
         return None
-
-
-def rank_count() -> int:
-    """The number of training processes."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_world_size()
-    return 1
-
-
-def rank() -> int:
-    """The number of this training process."""
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
-    return 0

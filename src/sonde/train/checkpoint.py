@@ -165,23 +165,31 @@ def newest_checkpoint(directory: str | os.PathLike[str], prefix: str | None = No
     Files that cannot be read whole, and files with weights only, are passed over. ``prefix`` keeps
     to the checkpoints of one ``ModelCheckpoint``.
     """
-    folder = Path(directory)
-    if not folder.is_dir():
-        return None
+    found = checkpoints_in(Path(directory))
+    if prefix is not None:
+        found = [path for path in found if path.name.startswith(f"{prefix}-")]
+    return next((path for path in found if can_resume(path)), None)
+
+
+def checkpoints_in(directory: Path) -> list[Path]:
+    """The checkpoint files of a directory, newest first, unread."""
+    if not directory.is_dir():
+        return []
     found = [
         path
-        for path in folder.iterdir()
-        if path.suffix.lower() in SUFFIXES
-        and not path.name.startswith(".")
-        and (prefix is None or path.name.startswith(f"{prefix}-"))
+        for path in directory.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
     ]
-    for path in sorted(found, key=_age_key, reverse=True):
-        try:
-            load_training_state(path)
-        except (CheckpointError, OSError):
-            continue
-        return path
-    return None
+    return sorted(found, key=_age_key, reverse=True)
+
+
+def can_resume(path: Path) -> bool:
+    """Whether ``path`` is whole and has a training state; reads all of it."""
+    try:
+        load_training_state(path)
+    except (CheckpointError, OSError):
+        return False
+    return True
 
 
 def _age_key(path: Path) -> tuple[int, list[int]]:

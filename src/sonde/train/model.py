@@ -255,7 +255,10 @@ class Model:
         )
         own = [self._eval_network] if isinstance(self._eval_network, nn.Module) else []
         with evaluating(self.network, *own):
-            return run.over(dataset)
+            results = run.over(dataset)
+        if training is not None and run.context.get_stop_requested():
+            training.run_context.request_stop()
+        return results
 
     def _require_metrics(self) -> None:
         if not self._metrics:

@@ -25,6 +25,7 @@ from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint import load_for_resume, load_param_into_net, newest_checkpoint
 from sonde.train.nested import is_plain
 from sonde.train.randomness import capture_randomness, generators_of, restore_randomness
+from sonde.train.ranks import newest_of_all_ranks, rank_count
 
 _VERSION = 1
 _log = logging.getLogger("sonde.train")
@@ -131,7 +132,11 @@ def training_state(
 
 
 def find_checkpoint(source: str | os.PathLike[str]) -> Path | None:
-    """The file to resume from: ``source`` itself, or the newest good one in that directory."""
+    """The file to resume from: ``source`` itself, or the newest good one in that directory.
+
+    With several ranks each has its own files, and all take those of the same step: the newest
+    that every rank has whole.
+    """
     path = Path(source)
     if path.is_file():
         return path
@@ -139,7 +144,7 @@ def find_checkpoint(source: str | os.PathLike[str]) -> Path | None:
         raise CheckpointError(
             f"{path} does not exist: there is nothing to resume from", slug="checkpoint-missing"
         )
-    found = newest_checkpoint(path)
+    found = newest_checkpoint(path) if rank_count() == 1 else newest_of_all_ranks(path)
     _log.info("resuming from %s", found or f"nothing: {path} has no checkpoint, starting afresh")
     return found
 

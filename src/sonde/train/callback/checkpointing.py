@@ -18,10 +18,10 @@ from torch import nn
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
-from sonde.train.arguments import rank
 from sonde.train.atomic_file import remove_stale_partials
 from sonde.train.checkpoint import save_checkpoint, save_checkpoint_async
 from sonde.train.checkpoint_format import FORMATS
+from sonde.train.ranks import rank, rank_suffix
 from sonde.train.validator import check_non_negative_int, check_positive_int
 
 _log = logging.getLogger("sonde.train")
@@ -122,7 +122,7 @@ class ModelCheckpoint(Callback):
 
     def on_train_begin(self, run_context: RunContext) -> None:
         arguments = run_context.original_args()
-        base = self._given_prefix + (f"_rank{rank()}" if rank() else "")
+        base = self._given_prefix + rank_suffix(rank())
         resumed = arguments.initial_step > 0
         self._prefix = base if resumed else _unused_prefix(self._directory, base)
         self._saved = _existing(self._directory, self._prefix)
