@@ -13,7 +13,7 @@ import pytest
 from tests.dump.made import GRADIENT, LOG, SCALE, MadeDump, small_dump, small_graph
 
 from sonde.cli.main import main
-from sonde.cli.show_text import size_text, steps_text
+from sonde.cli.show_format import size_text, steps_text
 from sonde.core.graph import Graph, OpNode, TensorSpec
 from sonde.dump import layout
 
@@ -70,6 +70,16 @@ class TestOverview:
         assert lines[start + 1] == "   0       0   0|5       3        18   2.59 kB"
         assert "ops of graph 0   forward   backward   optimizer" in lines
         assert "mul                    1          1" in lines
+
+    def test_the_ops_are_those_of_the_graph_with_most_steps(
+        self, tmp_path: Path, shown: Shown
+    ) -> None:
+        made = small_dump(tmp_path)
+        made.add_graph(small_graph(7), (6,))
+        made.step(6, 7)
+        text = shown(tmp_path)
+        assert "ops of graph 0" in text
+        assert "ops of graph 7" not in text
 
     def test_a_file_with_two_names_counts_once(self, tmp_path: Path, shown: Shown) -> None:
         made = MadeDump(tmp_path)
@@ -158,7 +168,7 @@ class TestTensors:
         text = shown(tmp_path, "--step", 0)
         assert name in text.replace("\n", "")
         assert max(map(len, text.splitlines())) <= int(width)
-        assert "float32[1, 1, 1, 1, 1, 1, 1, 1, 1]" in " ".join(text.split())
+        assert "float32[1,1,1,1,1,1,1,1,1]" in "".join(text.split())
 
     def test_a_pipe_gets_whole_lines(
         self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +215,11 @@ class TestTensors:
         (tensor,) = shown.json(tmp_path, "--step", 0)["tensors"]
         assert (tensor["shape"], tensor["statistics"]) == (None, {})
         assert tensor["problem"].startswith("byte 140: the file ends early")
+
+    def test_an_empty_tensor_has_no_numbers(self, tmp_path: Path, shown: Shown) -> None:
+        made, node = MadeDump(tmp_path), small_graph().node(LOG)
+        made.add_tensor(made.step(0), node, "output.0", np.zeros((0, 3), np.float32))
+        assert "    output.0  float32[0,3]  empty\n" in shown(tmp_path, "--step", 0)
 
     def test_complex_tensors_are_listed_without_statistics(
         self, tmp_path: Path, shown: Shown
@@ -334,6 +349,14 @@ class TestOverflow:
             "    output.0  float32[4]  min nan  max nan  1 nan",
             f"  passed on by {SCALE} from",
         ]
+
+    def test_nonsense_in_the_file_is_shown_as_it_is(self, tmp_path: Path, shown: Shown) -> None:
+        made = small_dump(tmp_path)
+        nonsense = {"slot": [], "dtype": 3, "shape": 7, "nan_count": "many", "max": {}, "min": "x"}
+        made.add_overflow(
+            made.step(5), [{"op": "a", "role": "producer", "inputs": [nonsense, 4], "outputs": 5}]
+        )
+        assert "made by a" in shown(tmp_path)
 
     def test_as_json(self, tmp_path: Path, shown: Shown) -> None:
         made = small_dump(tmp_path)

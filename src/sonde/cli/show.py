@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from sonde.cli.show_text import Listed, Page, steps_text
+from sonde.cli.show_format import steps_text
+from sonde.cli.show_text import Listed, Page
 from sonde.core.errors import UsageError
 from sonde.core.graph import LEAF_TYPES, Source
 from sonde.core.keys import Io

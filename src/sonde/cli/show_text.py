@@ -6,17 +6,28 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TextIO
 
-import numpy as np
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sonde.core.errors import DumpError
+from sonde.cli.show_format import (
+    aligned,
+    count_text,
+    joined,
+    notes_text,
+    overflow_spec,
+    overflow_values,
+    shown_statistics,
+    size_text,
+    spec_text,
+    statistic_column,
+    steps_text,
+    values_text,
+)
 from sonde.core.graph import Graph, Source
-from sonde.core.selection import parse_steps
 from sonde.dump.reader import Dump
 from sonde.dump.record import TensorRecord
 from sonde.dump.rows import Number
@@ -26,8 +37,6 @@ from sonde.dump.tree import Problem, StepDir
 
 _MANY = 12
 _UNLIMITED_WIDTH = 100_000
-_COLUMNS = {"min": "min", "max": "max", "avg": "mean", "std": "std", "l2norm": "l2norm"}
-_NON_FINITE = ("NaN", "Infinity", "-Infinity")
 _WRITERS = {"sonde": "Sonde", "mindspore": "MindSpore", None: "an unknown program"}
 
 
@@ -70,8 +79,9 @@ class Page:
         self.line(Text(str(dump.path), "bold"), f": {nets}, by {maker}")
         self.console.print()
         self._graph_table(dump, steps)
-        for graph in dump.graphs(rank):
-            self._type_table(graph, dump.execution_order(graph.id, rank))
+        if graphs := dump.graphs(rank):
+            busiest = max(graphs, key=lambda graph: len(dump.steps(graph_id=graph.id, rank=rank)))
+            self._type_table(busiest, dump.execution_order(busiest.id, rank))
         self._overflow(overflow)
         self._problems(dump.problems)
         self.console.print()
@@ -125,7 +135,7 @@ class Page:
             self.console.print()
             self.line(
                 Text(f"NaN or Inf in step {step.step}, rank {step.rank}", "bold red"),
-                f": {_count(len(producers), 'op')} made it, {_count(len(carriers), 'op')} "
+                f": {count_text(len(producers), 'op')} made it, {count_text(len(carriers), 'op')} "
                 "passed it on",
             )
             for entry in producers[:_MANY]:
@@ -145,7 +155,11 @@ class Page:
         self.line(Text("made by ", "dim"), Text(entry.op, "bold"), note, indent=2)
         self._source(entry.source)
         rows = [
-            (f"{io}.{tensor.get('slot', slot)}", _spec_text(tensor), _entry_values(tensor))
+            (
+                f"{io}.{tensor.get('slot', slot)}",
+                overflow_spec(tensor),
+                overflow_values(tensor),
+            )
             for io, tensors in (("input", entry.inputs), ("output", entry.outputs))
             for slot, tensor in enumerate(tensors)
         ]
@@ -175,43 +189,45 @@ class Page:
         phase = "" if record.node is None else f", {record.node.phase}"
         rank = f", rank {record.rank}" if record.rank else ""
         self.line(Text(record.key.op, "bold"))
-        self._source(record.source, f"step {record.key.step}{rank}{phase}  ")
+        self._source(record.source, f"step {record.key.step}{rank}{phase}")
         rows, values = [], {}
         for index, each in enumerate(group):
             place = f"{each.record.key.io}.{each.record.key.slot}"
             if each.summary.problem is not None:
                 rows.append((place, f"damaged: {each.summary.problem}", {}))
                 continue
-            spec = f"{each.record.dtype}{list(each.record.shape)}"
+            spec = spec_text(each.record.dtype, each.record.shape)
             rows.append((place, spec, each.summary.values))
             if with_values:
-                values[index] = _values_text(each.record)
+                values[index] = values_text(each.record)
         self._rows(rows, values)
         self.console.print()
 
     def _source(self, source: Source | None, when: str = "") -> None:
-        place = Text("" if source is None else f"{source}  ", "cyan")
-        code = "" if source is None else source.code.strip()
-        if when or source is not None:
-            self.line(Text(when, "dim"), place, code, indent=4)
+        parts = [Text(when, "dim")]
+        if source is not None:
+            parts += [Text(str(source), "cyan"), Text(source.code.strip())]
+        if text := joined(*parts):
+            self.line(text, indent=4)
 
     def _rows(
         self, rows: Sequence[tuple[str, str, dict[str, Number]]], values: dict[int, str]
     ) -> None:
         """Rows in columns; where a row is too wide its numbers go on the next line."""
-        places = _aligned([place for place, _, _ in rows])
-        specs = _aligned([spec for _, spec, _ in rows])
-        columns = [_column(title, [found for _, _, found in rows]) for title in _titles(rows)]
+        places = aligned([place for place, _, _ in rows])
+        specs = aligned([spec for _, spec, _ in rows])
+        numbers = _numbers([found for _, _, found in rows], 4)
+        if max(map(len, numbers)) + len(places[0]) + len(specs[0]) + 8 > self.console.width:
+            numbers = _numbers([found for _, _, found in rows], 3)
         for index, (_, _, found) in enumerate(rows):
             head = f"{places[index]}  {specs[index]}"
-            numbers = Text("  ".join(column[index] for column in columns))
-            self._row(head, numbers, _notes(found))
+            self._row(head, Text(numbers[index]), notes_text(found))
             for line in values.get(index, "").splitlines():
                 self.line(line, indent=6)
 
     def _row(self, head: str, numbers: Text, notes: Text) -> None:
         numbers.rstrip()
-        one_line = Text("  ").join(part for part in (Text(head), numbers, notes) if part.plain)
+        one_line = joined(Text(head), numbers, notes)
         if 4 + len(one_line) <= self.console.width:
             self.line(one_line, indent=4)
         elif 6 + len(head) + len(numbers) <= self.console.width:
@@ -219,7 +235,7 @@ class Page:
             self.line(notes, indent=6)
         else:
             self.line(head.rstrip(), indent=4)
-            self.line(numbers, "  ", notes, indent=6)
+            self.line(joined(numbers, notes), indent=6)
 
     def more(self, more: int, problems: Sequence[Problem]) -> None:
         if more:
@@ -229,7 +245,7 @@ class Page:
     def _problems(self, problems: Sequence[Problem]) -> None:
         if problems:
             self.console.print()
-            self.line(Text(f"{_count(len(problems), 'problem')}:", "yellow"))
+            self.line(Text(f"{count_text(len(problems), 'problem')}:", "yellow"))
             for problem in problems[:_MANY]:
                 self.line(str(problem), indent=2)
             self._rest(len(problems), "problems")
@@ -243,87 +259,7 @@ def _table(*titles: str, left: Iterable[str] = ()) -> Table:
     return table
 
 
-def _aligned(texts: Sequence[str]) -> list[str]:
-    width = max(map(len, texts), default=0)
-    return [text.ljust(width) for text in texts]
-
-
-def _column(title: str, rows: Sequence[dict[str, Number]]) -> list[str]:
-    """One statistic of every row, with its name; blank where a row lacks it."""
-    label = _COLUMNS[title]
-    return _aligned([f"{label} {number_text(row[title])}" if title in row else "" for row in rows])
-
-
-def _titles(rows: Sequence[tuple[str, str, dict[str, Number]]]) -> list[str]:
-    """The statistics to show: the norm only where there is no mean."""
-    known = {name for _, _, found in rows for name in found}
-    return [name for name in _COLUMNS if name in known and (name != "l2norm" or "avg" not in known)]
-
-
-def _notes(found: dict[str, Number]) -> Text:
-    parts = []
-    for name, label in (
-        ("nan count", "nan"),
-        ("positive inf count", "+inf"),
-        ("negative inf count", "-inf"),
-    ):
-        if count := found.get(name):
-            parts.append(Text(f"{count:,} {label}", "bold red"))
-    if parts and (extremes := _finite_extremes(found)):
-        parts.append(Text(extremes))
-    zeros, total = found.get("zero count"), found.get("count")
-    if isinstance(zeros, int) and zeros:
-        share = f" ({zeros / total:.0%})" if isinstance(total, int) and total else ""
-        parts.append(Text(f"{_count(zeros, 'zero')}{share}", "dim"))
-    return Text("  ").join(parts)
-
-
-def _finite_extremes(found: dict[str, Number]) -> str:
-    """The extremes of the finite values, where others hide them."""
-    low, high = found.get("finite min"), found.get("finite max")
-    if low is None or high is None or "nan" in (number_text(low), number_text(high)):
-        return ""
-    return f"finite {number_text(low)} to {number_text(high)}"
-
-
-def _spec_text(tensor: dict[str, Any]) -> str:
-    return f"{tensor.get('dtype', '')}{tensor.get('shape', '')}"
-
-
-def _entry_values(tensor: dict[str, Any]) -> dict[str, Number]:
-    """Statistics of ``overflow.json`` by category."""
-    return {
-        name.replace("_", " "): float(value) if value in _NON_FINITE else value
-        for name, value in tensor.items()
-        if name not in ("slot", "dtype", "shape") and isinstance(value, int | float | str)
-    }
-
-
-def _values_text(record: TensorRecord) -> str:
-    try:
-        return np.array2string(record.numpy(), threshold=60, edgeitems=3, precision=4)
-    except DumpError as error:
-        return error.message
-
-
-def number_text(number: Number) -> str:
-    return f"{number:.4g}" if isinstance(number, float) else str(number)
-
-
-def size_text(nbytes: int) -> str:
-    """``12.4 MB``: powers of 1000, three figures."""
-    size, unit = float(nbytes), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
-
-
-def steps_text(steps: Sequence[int]) -> str:
-    """``0|5-8``"""
-    return str(parse_steps("|".join(map(str, steps)))) if steps else "none"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+def _numbers(rows: Sequence[dict[str, Number]], digits: int) -> list[str]:
+    """The statistics of each row, in columns."""
+    columns = [statistic_column(title, rows, digits) for title in shown_statistics(rows)]
+    return ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)] or [""] * len(rows)

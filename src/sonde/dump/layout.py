@@ -16,6 +16,7 @@ from typing import Literal, cast
 
 from sonde.core.graph import LEAF_TYPES
 from sonde.core.keys import Io
+from sonde.core.statistics import CATEGORIES
 
 METADATA = ".dump_metadata"
 GRAPHS = "graphs"
@@ -43,26 +44,8 @@ STATISTIC_COLUMNS = (
     "Data Type",
     "Shape",
 )
-STATISTIC_TITLES: dict[str, str] = {
-    "max": "Max Value",
-    "min": "Min Value",
-    "avg": "Avg Value",
-    "count": "Count",
-    "negative zero count": "Negative Zero Count",
-    "positive zero count": "Positive Zero Count",
-    "zero count": "Zero Count",
-    "nan count": "NaN Count",
-    "negative inf count": "Negative Inf Count",
-    "positive inf count": "Positive Inf Count",
-    "l2norm": "L2Norm Value",
-    "md5": "MD5",
-    "std": "Std Value",
-    "abs mean": "Abs Mean Value",
-    "finite max": "Finite Max Value",
-    "finite min": "Finite Min Value",
-    "xxh3": "XXH3",
-}
-"""Column title of each category of ``statistic.csv``; the last five are Sonde's own."""
+STATISTIC_TITLES: dict[str, str] = {name: each.heading for name, each in CATEGORIES.items()}
+"""Column title of each category of ``statistic.csv``."""
 
 # What no file name may hold on one of the systems people copy dumps to.
 _UNSAFE = dict.fromkeys((*range(32), 127, *map(ord, '/\\:*?"<>|')), "_")
