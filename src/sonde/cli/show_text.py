@@ -77,12 +77,12 @@ class Page:
         maker = f"{_WRITERS[dump.writer(rank)]} {version}".strip()
         nets = ", ".join(dump.nets(rank)) or "no network"
         self.line(Text(str(dump.path), "bold"), f": {nets}, by {maker}")
+        self._overflow(overflow)
         self.console.print()
         self._graph_table(dump, steps)
         if graphs := dump.graphs(rank):
             busiest = max(graphs, key=lambda graph: len(dump.steps(graph_id=graph.id, rank=rank)))
             self._type_table(busiest, dump.execution_order(busiest.id, rank))
-        self._overflow(overflow)
         self._problems(dump.problems)
         self.console.print()
         if steps:
@@ -123,7 +123,8 @@ class Page:
             )
         if len(ordered) > _MANY:
             rest = sum(phases.total() for _, phases in ordered[_MANY:])
-            table.add_row(f"{len(ordered) - _MANY} other types: {rest:,} ops")
+            others = count_text(len(ordered) - _MANY, "other type")
+            table.add_row(f"{others}: {count_text(rest, 'op')}")
         if counts:
             self.console.print()
             self.console.print(table)
