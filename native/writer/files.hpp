@@ -1,0 +1,53 @@
+// What the writer does to the disk: whole files, links, directories. No threads, no Python.
+//
+// Every function returns 0 or the errno of the call that failed, and leaves nothing half-made
+// under a final name: a file is either absent (or what it was) or whole.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace sonde {
+
+struct Span {
+    const char* data = nullptr;
+    std::size_t size = 0;
+};
+
+// Makes files appear whole, for one thread; `worker` tells its partial names from those of others.
+//
+// Where the file system can, the file has no name at all until it is whole (O_TMPFILE and linkat:
+// one change of the directory instead of three, and a killed process leaves no debris). Elsewhere
+// it is written under a partial name and renamed. `anonymous` says which; it is shared by the
+// threads of one writer and cleared by the first that finds out.
+class FileMaker {
+public:
+    FileMaker(unsigned worker, std::atomic<bool>& anonymous)
+        : suffix_("." + std::to_string(worker)), anonymous_(anonymous) {}
+
+    // The file `directory/name` with the contents head, body. Replaces a file of that name.
+    int write(const std::string& directory, const std::string& name, Span head, Span body) const;
+
+    // Another name for the file `source`; a copy of it where the file system cannot link.
+    int link(const std::string& source, const std::string& directory,
+             const std::string& name) const;
+
+private:
+    template <typename Fill>
+    int make(const std::string& directory, const std::string& name, Fill&& fill) const;
+    int copy(const std::string& source, const std::string& directory,
+             const std::string& name) const;
+    std::string partial_path(const std::string& directory, const std::string& name) const;
+
+    std::string suffix_;
+    std::atomic<bool>& anonymous_;
+};
+
+// Renames a directory, making the parents of the new name. If the new one exists, what is in the
+// old one moves into it (replacing files of the same name) and the old one is removed.
+int move_directory(const std::string& from, const std::string& to);
+
+}  // namespace sonde
