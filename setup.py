@@ -51,7 +51,7 @@ EXTENSIONS = [
             "native/writer/files.cpp",
             "native/writer/module.cpp",
         ],
-        depends=["native/writer/engine.hpp", "native/writer/files.hpp"],
+        depends=sorted(glob("native/writer/*.hpp")),
         extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-pthread"],
         extra_link_args=["-pthread"],
         language="c++",
