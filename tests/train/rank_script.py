@@ -1,6 +1,7 @@
-"""One rank of a distributed run: ``python -m tests.train.rank_script RANK PORT DIR MODE``.
+"""One rank of three distributed runs: ``python -m tests.train.rank_script RANK PORT DIR``.
 
-MODE is ``whole``, ``die`` (rank 0 after step 6, rank 1 after step 5) or ``resume``.
+The first run is uninterrupted, the second dies after step 6 (rank 1 before it saved that step, rank
+0 after), the third resumes. Prints losses and weights of the first and the third.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from sonde.train import Callback, LambdaCallback, Model, ModelCheckpoint, RunContext
 
 
-def main() -> None:
-    rank, port, directory, mode = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), sys.argv[4]
-    torch.set_num_threads(1)
-    address = f"tcp://127.0.0.1:{port}"
-    distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+class DeathError(Exception):
+    pass
+
+
+def die(context: RunContext) -> None:
+    if context.original_args().cur_step_num == 6:
+        raise DeathError
+
+
+def train(rank: int, seed: int, listed: list[Callback], resume: Path | None) -> dict[str, Any]:
     network = DistributedDataParallel(classifier(dropout=0.5))
-    torch.manual_seed(100 + rank + (50 if mode == "resume" else 0))
+    torch.manual_seed(seed + rank)
     dataset = TensorDataset(*data())
     sampler: DistributedSampler[Any] = DistributedSampler(dataset, shuffle=True, seed=1)
     optimizer = torch.optim.AdamW(network.parameters(), 0.01)
@@ -36,24 +42,26 @@ def main() -> None:
         losses[arguments.cur_step_num] = float(arguments.net_outputs)
         assert (arguments.device_number, arguments.parallel_mode) == (2, "data_parallel")
 
-    def die(context: RunContext) -> None:
-        # Rank 1 dies before its checkpoint of step 6 is written; rank 0 has one.
-        if context.original_args().cur_step_num == 6:
-            raise SystemExit(3)
+    batches = DataLoader(dataset, batch_size=4, sampler=sampler)
+    model = Model(network, nn.CrossEntropyLoss(), optimizer)
+    model.train(3, batches, [LambdaCallback(on_train_step_end=note), *listed], resume=resume)
+    return {"losses": losses, "weights": [v.tolist() for v in network.state_dict().values()]}
 
-    saver, noter = ModelCheckpoint("run", directory), LambdaCallback(on_train_step_end=note)
-    killer = LambdaCallback(on_train_step_end=die)
-    listed: list[Callback] = [noter, saver]
-    if mode == "die":
-        listed = [noter, saver, killer] if rank == 0 else [noter, killer, saver]
-    Model(network, nn.CrossEntropyLoss(), optimizer).train(
-        3,
-        DataLoader(dataset, batch_size=4, sampler=sampler),
-        [noter] if mode == "whole" else listed,
-        resume=directory if mode == "resume" else None,
-    )
-    weights = [value.tolist() for value in network.state_dict().values()]
-    print(json.dumps({"losses": losses, "weights": weights}))
+
+def main() -> None:
+    rank, port, directory = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+    torch.set_num_threads(1)
+    address = f"tcp://127.0.0.1:{port}"
+    distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    whole = train(rank, 100, [], None)
+    pair = [ModelCheckpoint("run", directory), LambdaCallback(on_train_step_end=die)]
+    try:
+        train(rank, 100, pair if rank == 0 else pair[::-1], None)
+    except DeathError:
+        distributed.barrier()
+    saved = sorted(path.name for path in directory.iterdir())
+    resumed = train(rank, 200, [ModelCheckpoint("run", directory)], directory)
+    print(json.dumps({"whole": whole, "saved": saved, "resumed": resumed}))
     distributed.destroy_process_group()
 
 

@@ -23,6 +23,7 @@ from sonde.train import (
     ModelCheckpoint,
     Precision,
     Recall,
+    SummaryCollector,
     TimeMonitor,
     check_gradients,
     check_update,
@@ -51,9 +52,13 @@ def test_callbacks_are_given_to_train_as_a_list(
 
     ckpt_cb = ModelCheckpoint()
     loss_cb = LossMonitor()
-    model.train(epoch, dataset, callbacks=[ckpt_cb, loss_cb])
+    summary_cb = SummaryCollector(summary_dir="./summary_dir")
+    model.train(epoch, dataset, callbacks=[ckpt_cb, loss_cb, summary_cb])
 
-    assert sorted(p.name for p in tmp_path.iterdir()) == [f"CKP-1_{n}.ckpt" for n in range(1, 5)]
+    assert sorted(p.name for p in tmp_path.glob("*.ckpt")) == [
+        f"CKP-1_{n}.ckpt" for n in range(1, 5)
+    ]
+    assert list((tmp_path / "summary_dir").rglob("*tfevents*"))
     assert capsys.readouterr().out.startswith("epoch: 1 step: 1, loss is 0.61039")
 
 
