@@ -73,25 +73,36 @@ struct Sums {
   }
 };
 
-// Sum of squared distances from `mean`: the second look at a block.
+// The second look at a block: distances from its mean. `mean` is rounded; the sum of the distances,
+// which should be zero, says by how much, and gives `block.sum` the digits it lost.
 template <class T>
-double squared_distances(const T* p, std::size_t n, double mean) {
+void look_again(const T* p, std::size_t n, double mean, Tally& block) {
   const D4 center = fill(mean);
+  D4 s[4] = {zeros(), zeros(), zeros(), zeros()};
   D4 q[4] = {zeros(), zeros(), zeros(), zeros()};
   const std::size_t whole = n & ~std::size_t{15};
   for (std::size_t i = 0; i < whole; i += 16) {
     for (int k = 0; k < 4; ++k) {
       const D4 distance = minus(widen(p + i + 4 * k), center);
+      s[k] = plus(s[k], distance);
       q[k] = plus(q[k], times(distance, distance));
     }
   }
-  double lane[16];
-  for (int k = 0; k < 4; ++k) store(lane + 4 * k, q[k]);
+  double sums[16], squares[16];
+  for (int k = 0; k < 4; ++k) {
+    store(sums + 4 * k, s[k]);
+    store(squares + 4 * k, q[k]);
+  }
   for (std::size_t i = whole; i < n; ++i) {
     const double distance = static_cast<double>(p[i]) - mean;
-    lane[i & 15] += distance * distance;
+    sums[i & 15] += distance;
+    squares[i & 15] += distance * distance;
   }
-  return add_lanes(lane);
+  const auto count = static_cast<double>(n);
+  const double residue = add_lanes(sums);
+  block.m2 = std::max(0.0, add_lanes(squares) - residue * residue / count);
+  block.sum_rest = std::fma(mean, count, -block.sum) + residue;
+  block.delicate = true;
 }
 
 // Sum of squares minus n mean^2 loses digits when the mean dwarfs the spread: then look again,
@@ -107,7 +118,7 @@ void set_sums(Again elements, std::size_t n, const Totals& totals, Tally& block)
   if (block.max == block.min) return;  // no spread
   const double mean = block.sum / static_cast<double>(n);
   block.m2 = block.square_sum - block.sum * mean;
-  if (block.m2 < kCancels * block.square_sum) block.m2 = squared_distances(elements(), n, mean);
+  if (block.m2 < kCancels * block.square_sum) look_again(elements(), n, mean, block);
 }
 
 // Counts and extremes of a block in which some element is not finite. Its sums mean nothing.

@@ -12,19 +12,41 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 void rescale(Tally& tally, int exponent) {
   const int shift = std::max(tally.exponent - exponent, kNoExponent);
   tally.sum = std::ldexp(tally.sum, shift);
+  tally.sum_rest = std::ldexp(tally.sum_rest, shift);
   tally.abs_sum = std::ldexp(tally.abs_sum, shift);
   tally.square_sum = std::ldexp(tally.square_sum, 2 * shift);
   tally.m2 = std::ldexp(tally.m2, 2 * shift);
   tally.exponent = exponent;
 }
 
+// The distance between the means of two parts, exact to the last digits of both.
+double fine_distance(const Tally& a, const Tally& b) {
+  const auto a_count = static_cast<double>(a.count), b_count = static_cast<double>(b.count);
+  const double a_mean = a.sum / a_count, b_mean = b.sum / b_count;
+  const double a_rest = (std::fma(-a_mean, a_count, a.sum) + a.sum_rest) / a_count;
+  const double b_rest = (std::fma(-b_mean, b_count, b.sum) + b.sum_rest) / b_count;
+  return (b_mean - a_mean) + (b_rest - a_rest);
+}
+
+void add_sum(Tally& total, const Tally& part) {
+  const double sum = total.sum + part.sum;
+  if (total.delicate) {  // Knuth: what the addition rounded away
+    const double taken = sum - total.sum;
+    total.sum_rest += part.sum_rest + ((total.sum - (sum - taken)) + (part.sum - taken));
+  }
+  total.sum = sum;
+}
+
 void merge_sums(Tally& total, const Tally& part) {
   const auto total_count = static_cast<double>(total.count);
   const auto part_count = static_cast<double>(part.count);
-  const double distance = part.sum / part_count - total.sum / total_count;
+  total.delicate = total.delicate || part.delicate;
+  const double distance = total.delicate
+                              ? fine_distance(total, part)
+                              : part.sum / part_count - total.sum / total_count;
   const double weight = total_count * (part_count / (total_count + part_count));
   total.m2 += part.m2 + distance * distance * weight;
-  total.sum += part.sum;
+  add_sum(total, part);
   total.abs_sum += part.abs_sum;
   total.square_sum += part.square_sum;
 }
@@ -71,6 +93,12 @@ void write_extremes(const Tally& tally, DType dtype, double* row) {
   row[kMin] = lowest(tally, any_finite) + 0.0;
   row[kFiniteMax] = any_finite ? tally.max + 0.0 : kNaN;
   row[kFiniteMin] = any_finite ? tally.min + 0.0 : kNaN;
+}
+
+// Then avg and std are known without rounding.
+bool all_equal(const Tally& tally, DType dtype) {
+  return tally.count > 0 && (is_wide_integer(dtype) ? tally.wide_max == tally.wide_min
+                                                    : tally.max == tally.min);
 }
 
 }  // namespace
@@ -121,9 +149,13 @@ void write_row(const Tally& tally, std::int64_t copies, DType dtype, Depth depth
   const double norm = std::sqrt(tally.square_sum * static_cast<double>(copies));
   row[kL2Norm] = finite ? std::ldexp(norm, tally.exponent) : propagate(tally, false);
   row[kAverage] = row[kStd] = row[kAbsMean] = kNaN;
-  if (full && tally.count > 0) {
+  if (full && finite && all_equal(tally, dtype)) {
+    row[kAverage] = row[kMax];
+    row[kStd] = 0;
+    row[kAbsMean] = std::fabs(row[kMax]);
+  } else if (full && tally.count > 0) {
     row[kAverage] =
-        finite ? std::ldexp(tally.sum / count, tally.exponent) + 0.0 : propagate(tally, true);
+        finite ? std::ldexp((tally.sum + tally.sum_rest) / count, tally.exponent) + 0.0 : propagate(tally, true);
     row[kStd] = finite ? std::ldexp(std::sqrt(tally.m2 / count), tally.exponent) : kNaN;
     row[kAbsMean] =
         finite ? std::ldexp(tally.abs_sum / count, tally.exponent) : propagate(tally, false);

@@ -43,10 +43,12 @@ struct Tally {
   std::uint64_t wide_max = 0;  // int64 and uint64, as keys that sort as unsigned
   std::uint64_t wide_min = ~std::uint64_t{0};
   double sum = 0;
+  double sum_rest = 0;  // what `sum` lost in rounding; only where `delicate`
   double abs_sum = 0;
   double square_sum = 0;
   double m2 = 0;  // sum of squared distances from the mean
   int exponent = 0;
+  bool delicate = false;  // the mean dwarfs the spread: means must be compared with all digits
 
   std::int64_t non_finite() const { return nan + positive_inf + negative_inf; }
 };

@@ -131,6 +131,7 @@ def summarize_array(array: NDArray[Any], dtype: str | None = None) -> Statistics
     ``dtype`` names the type of the elements where numpy does not know it: an array of uint16 may
     hold bfloat16, one of uint8 float8. Foreign byte order and odd strides cost a copy.
     """
+    array = np.asarray(array)
     name = array.dtype.name if dtype is None else dtype
     if name not in DTYPES and array.dtype.kind not in "biufc":
         raise SondeError(f"an array of {array.dtype} has no statistics", slug="statistics-dtype")

@@ -7,6 +7,7 @@ over the tensor in chunks and never copies it whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from math import frexp, inf, isnan, ldexp, nan, sqrt
 from typing import Any
 
@@ -38,7 +39,8 @@ class _Sums:
 
     def __init__(self) -> None:
         self.count = 0
-        self.sum = self.abs_sum = self.square_sum = self.m2 = 0.0
+        self.sum = Fraction(0)
+        self.abs_sum = self.square_sum = self.m2 = 0.0
         self.exponent = _NO_EXPONENT
 
     def add(self, values: NDArray[Any]) -> None:
@@ -51,10 +53,14 @@ class _Sums:
         else:
             chunk.exponent = 0
         chunk.count = wide.size
-        chunk.sum = float(wide.sum())
+        mean = float(wide.sum()) / chunk.count
+        distances = wide - mean
+        # The mean is rounded; the sum of the distances, which should be zero, says by how much.
+        residue = float(distances.sum())
+        chunk.sum = Fraction(mean) * chunk.count + Fraction(residue)
+        chunk.m2 = max(0.0, float(np.square(distances).sum()) - residue * residue / chunk.count)
         chunk.abs_sum = float(np.abs(wide).sum())
         chunk.square_sum = float(np.square(wide).sum())
-        chunk.m2 = float(np.square(wide - chunk.sum / chunk.count).sum())
         self._merge(chunk)
 
     def _merge(self, other: _Sums) -> None:
@@ -63,7 +69,7 @@ class _Sums:
         other._rescale(exponent)
         count = self.count + other.count
         if self.count:
-            distance = other.sum / other.count - self.sum / self.count
+            distance = float(other.sum / other.count - self.sum / self.count)
             self.m2 += distance * distance * self.count * (other.count / count)
         self.count = count
         self.m2 += other.m2
@@ -73,7 +79,7 @@ class _Sums:
 
     def _rescale(self, exponent: int) -> None:
         shift = self.exponent - exponent
-        self.sum = ldexp(self.sum, shift)
+        self.sum *= Fraction(2) ** shift
         self.abs_sum = ldexp(self.abs_sum, shift)
         self.square_sum = ldexp(self.square_sum, 2 * shift)
         self.m2 = ldexp(self.m2, 2 * shift)
@@ -85,7 +91,7 @@ class _Sums:
             return nan, 0.0, nan, nan
         scale = self.exponent
         return (
-            _scaled(self.sum / self.count, scale) + 0.0,
+            _scaled(float(self.sum / self.count), scale) + 0.0,
             _scaled(sqrt(self.square_sum), scale),
             _scaled(sqrt(self.m2 / self.count), scale),
             _scaled(self.abs_sum / self.count, scale),
@@ -156,6 +162,8 @@ def _summarize(raw: NDArray[Any], code: int) -> NDArray[np.float64]:
         integers = np.array([max(finite_extremes), min(finite_extremes)], DTYPES[code])
         row[FINITE_MAX : FINITE_MAX + 2].view(DTYPES[code])[:] = integers
     row[11:15] = _means(sums, counts)
+    if finite_extremes and not counts[1:4].any() and max(finite_extremes) == min(finite_extremes):
+        row[[11, 13, 14]] = row[7], 0.0, abs(row[7])
     row[15] = code
     return row
 
