@@ -1,7 +1,7 @@
-"""One rank of three distributed runs: ``python -m tests.train.rank_script RANK PORT DIR``.
+"""One rank of four distributed runs: ``python -m tests.train.rank_script RANK PORT DIR``.
 
 The first run is uninterrupted, the second dies after step 6 (rank 1 before it saved that step, rank
-0 after), the third resumes. Prints losses and weights of the first and the third.
+0 after), the third resumes, in the fourth one rank asks to stop. Prints losses and weights.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from sonde.train import Callback, LambdaCallback, Model, ModelCheckpoint, RunContext
+from sonde.train import Callback, LambdaCallback, Model, ModelCheckpoint, RunContext, StopAtTime
 
 
 class DeathError(Exception):
@@ -61,7 +61,11 @@ def main() -> None:
         distributed.barrier()
     saved = sorted(path.name for path in directory.iterdir())
     resumed = train(rank, 200, [ModelCheckpoint("run", directory)], directory)
-    print(json.dumps({"whole": whole, "saved": saved, "resumed": resumed}))
+    # Rank 1's time is over at once, rank 0 has hours: both must end after the first step.
+    standard, sys.stdout = sys.stdout, sys.stderr  # StopAtTime prints
+    stopped = train(rank, 300, [StopAtTime(0 if rank else 999)], None)
+    sys.stdout = standard
+    print(json.dumps({"whole": whole, "saved": saved, "resumed": resumed, "stopped": stopped}))
     distributed.destroy_process_group()
 
 

@@ -35,7 +35,9 @@ def run_two_ranks(directory: Path) -> list[Any]:
     return results
 
 
-def test_two_ranks_resume_bit_for_bit_from_the_newest_step_both_have(tmp_path: Path) -> None:
+def test_two_ranks_resume_bit_for_bit_from_the_newest_step_both_have_and_stop_together(
+    tmp_path: Path,
+) -> None:
     results = run_two_ranks(tmp_path)
     saved = results[0]["saved"]
     assert "run-2_2.ckpt" in saved
@@ -46,4 +48,5 @@ def test_two_ranks_resume_bit_for_bit_from_the_newest_step_both_have(tmp_path: P
         assert list(resumed["losses"]) == [str(step) for step in range(6, 13)]
         assert resumed["losses"].items() <= whole["losses"].items()
         assert resumed["weights"] == whole["weights"]
+        assert list(result["stopped"]["losses"]) == ["1"]
     assert results[0]["whole"]["losses"] != results[1]["whole"]["losses"]

@@ -48,7 +48,11 @@ def save_checkpoint(
     MindSpore's checksum to a ``.ckpt``. Returns the path. An existing file is replaced in one move.
     """
     path, kind = _destination(ckpt_file_name, format)
-    entries = _entries(save_obj, append_dict, choice_func, training_state)
+    named = _named(save_obj, append_dict, choice_func, training_state)
+    entries: Entries = {
+        name: value if isinstance(value, str) else value.detach().cpu()
+        for name, value in named.items()
+    }
     _write(path, kind, entries, crc_check)
     return path
 
@@ -70,10 +74,10 @@ def save_checkpoint_async(
     writes when it exits.
     """
     path, kind = _destination(ckpt_file_name, format)
-    entries = _entries(save_obj, append_dict, choice_func, training_state)
+    named = _named(save_obj, append_dict, choice_func, training_state)
     owned: Entries = {
-        name: value.clone() if isinstance(value, torch.Tensor) else value
-        for name, value in entries.items()
+        name: value if isinstance(value, str) else value.detach().to("cpu", copy=True)
+        for name, value in named.items()
     }
 
     result: Future[Path] = Future()
@@ -232,7 +236,7 @@ def _destination(name: str | os.PathLike[str], format: str | None) -> tuple[Path
     return path, format
 
 
-def _entries(
+def _named(
     save_obj: Savable,
     append_dict: Mapping[str, Any] | None,
     choice_func: Callable[[str], bool] | None,
@@ -259,10 +263,7 @@ def _entries(
                 f"{name} is a {type(value).__name__}; a checkpoint holds tensors and texts",
                 slug="checkpoint-state",
             )
-    return {
-        name: value if isinstance(value, str) else value.detach().cpu()
-        for name, value in named.items()
-    }
+    return named
 
 
 def _write(path: Path, kind: str, entries: Entries, crc: bool) -> None:

@@ -28,6 +28,14 @@ def rank_suffix(number: int) -> str:
     return f"_rank{number}" if number else ""
 
 
+def any_rank(flag: bool) -> bool:
+    """Whether the flag is set on some rank; every rank must ask at the same place.
+
+    A rank that stopped alone would leave the others waiting for its gradients for ever.
+    """
+    return any(_gather(flag)) if rank_count() > 1 else flag
+
+
 def newest_of_all_ranks(directory: Path) -> Path | None:
     """This rank's file of the newest step for which every rank has a good file.
 

@@ -11,6 +11,7 @@ from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.callback.plateau import improves, monitored_value, resolved_mode
 from sonde.train.checkpoint import save_checkpoint
+from sonde.train.ranks import rank
 
 if TYPE_CHECKING:
     from sonde.train.model import Model
@@ -22,7 +23,7 @@ class SaveBest(Callback):
     With ``model`` and ``eval_dataset`` it evaluates by itself, after every epoch or with
     ``every="step"`` after every step. Without them it uses what ``fit`` evaluated, or ``"loss"``.
     ``baseline`` is the value the first save must beat. ``best`` is the best value so far, ``path``
-    its file.
+    its file. Of several ranks rank 0 saves.
     """
 
     def __init__(
@@ -84,7 +85,10 @@ class SaveBest(Callback):
         if value is None or not improves(value, self.best, self._mode, self._min_delta):
             return
         self.best = value
-        self.path = save_checkpoint(
+        self.path = self._file
+        if rank() != 0:
+            return
+        save_checkpoint(
             arguments.train_network, self._file, training_state=run_context.training_state()
         )
         if self._verbose:

@@ -12,6 +12,7 @@ from torch.optim import lr_scheduler
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.callback.rate import parameter_groups
+from sonde.train.ranks import any_rank
 from sonde.train.step_loss import loss_number
 from sonde.train.validator import check_non_negative_int
 
@@ -55,7 +56,7 @@ class EarlyStopping(Callback):
 
     An improvement is a change by more than ``min_delta`` in the right direction; with ``baseline``
     the first value must already beat that. ``restore_best_weights`` puts the weights of the best
-    epoch back when it stops. NaN counts as no improvement.
+    epoch back when it stops. NaN counts as no improvement. All ranks stop with the first.
     """
 
     def __init__(
@@ -94,9 +95,9 @@ class EarlyStopping(Callback):
             self._best, self._wait = value, 0
             if self._restore:
                 self._weights = _copy_of(arguments.train_network)
-            return
-        self._wait += 1
-        if self._wait >= max(self._patience, 1):
+        else:
+            self._wait += 1
+        if any_rank(self._wait >= max(self._patience, 1)):
             self._stop(run_context)
 
     def on_train_end(self, run_context: RunContext) -> None:

@@ -15,12 +15,16 @@ from typing import Any
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.checkpoint import save_checkpoint
+from sonde.train.ranks import any_rank, rank, rank_suffix
 
 _log = logging.getLogger("sonde.train")
 
 
 class StopAtTime(Callback):
-    """Ends training ``run_time`` minutes after its start, at the end of a step, and says where."""
+    """Ends training ``run_time`` minutes after its start, at the end of a step, and says where.
+
+    All ranks stop with the first one whose time is over.
+    """
 
     def __init__(self, run_time: float) -> None:
         if not run_time >= 0:
@@ -32,7 +36,7 @@ class StopAtTime(Callback):
         self._started = time.monotonic()
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        if time.monotonic() - self._started > self._seconds:
+        if any_rank(time.monotonic() - self._started > self._seconds):
             arguments = run_context.original_args()
             print(
                 f"epoch: {arguments.cur_epoch_num} step: {arguments.cur_step_in_epoch} "
@@ -48,7 +52,8 @@ class OnRequestExit(Callback):
     With ``save_ckpt`` the run is saved to ``{directory}/{file_name}_train.{format}``, with its
     training state, so it can be resumed. ``config_file`` is looked at after each step: the JSON
     object ``{"GracefulExit": 1}`` in it has the effect of the signal. Signals are taken only in the
-    main thread, and the previous handler comes back after training.
+    main thread, and the previous handler comes back after training. A request to one rank ends all
+    of them after the same step; ranks above 0 add ``_rank{n}`` to the file name.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class OnRequestExit(Callback):
         format: str = "ckpt",
     ) -> None:
         self._save = save_ckpt
-        self._path = Path(directory) / f"{file_name}_train.{format}"
+        self._path = Path(directory) / f"{file_name}{rank_suffix(rank())}_train.{format}"
         self._config_file = None if config_file is None else Path(config_file)
         self._signal = sig
         self._previous: Any = None
@@ -73,7 +78,7 @@ class OnRequestExit(Callback):
             self._previous = signal.signal(self._signal, self._request)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        if not (self._requested or self._file_asks()):
+        if not any_rank(self._requested or self._file_asks()):
             return
         if self._save:
             network = run_context.original_args().train_network
