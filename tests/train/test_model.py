@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -513,6 +515,19 @@ def test_a_distributed_sampler_is_told_the_epoch() -> None:
     sampler.set_epoch(1)
     assert order[1] == list(sampler)
     assert order[0] != order[1]
+
+
+def test_the_loss_callbacks_see_is_a_tensor_that_prints_as_its_number() -> None:
+    from sonde.train.step_loss import as_step_output
+
+    loss = as_step_output(torch.tensor(0.1, requires_grad=True))
+    assert isinstance(loss, Tensor)
+    assert not loss.requires_grad
+    assert str(loss) == repr(loss) == repr(float(torch.tensor(0.1)))
+    assert f"{loss:.2f}" == "0.10"
+    assert type(loss + 1) is Tensor
+    assert float(copy.deepcopy(loss)) == float(pickle.loads(pickle.dumps(loss))) == float(loss)
+    assert loss < 0.2
 
 
 def test_numbers_of_any_numpy_kind_are_losses_too() -> None:

@@ -283,6 +283,19 @@ def test_a_finished_run_goes_on_with_the_next_epoch(tmp_path: Path) -> None:
     assert resumed == {step: whole[step] for step in range(9, 17)}
 
 
+def test_resuming_a_run_that_is_done_trains_nothing(tmp_path: Path) -> None:
+    network = classifier()
+    model = Model(network, nn.CrossEntropyLoss(), sgd(network))
+    config = CheckpointConfig(1000)
+    model.train(2, loader(), ModelCheckpoint("run", tmp_path, config))
+    weights = {name: value.clone() for name, value in network.state_dict().items()}
+    recorder = Recorder()
+    model.train(2, loader(), [ModelCheckpoint("run", tmp_path, config), recorder], resume=tmp_path)
+    assert recorder.losses == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["run-2_4.ckpt"]
+    assert_same_weights(dict(network.state_dict()), weights)
+
+
 def test_a_death_after_the_last_step_of_an_epoch_still_ends_that_epoch(tmp_path: Path) -> None:
     def make() -> tuple[Model, Any]:
         network = classifier()

@@ -23,6 +23,9 @@ class StepLoss(torch.Tensor):
 
     __str__ = __repr__
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> StepLoss:
+        return self.clone().as_subclass(StepLoss)
+
 
 def as_step_output(output: Any) -> Any:
     """``output`` without its autograd history; scalars become ``StepLoss``, tuples item by item."""
