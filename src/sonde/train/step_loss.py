@@ -23,6 +23,9 @@ class StepLoss(torch.Tensor):
 
     __str__ = __repr__
 
+    def __format__(self, format_spec: str) -> str:
+        return format(self.item(), format_spec)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> StepLoss:
         return self.clone().as_subclass(StepLoss)
 
