@@ -4,7 +4,13 @@
 #include <cmath>
 #include <cstring>
 
-#if !defined(__cpp_lib_to_chars) || __cpp_lib_to_chars < 201611L
+// libc++ has had the conversion since version 14 without saying so; Apple's only on newer systems.
+#if defined(__cpp_lib_to_chars)
+#define SONDE_SHORTEST_TEXT 1
+#elif defined(_LIBCPP_VERSION) && _LIBCPP_VERSION >= 140000 && !defined(__APPLE__)
+#define SONDE_SHORTEST_TEXT 1
+#else
+#define SONDE_SHORTEST_TEXT 0
 #include <Python.h>
 #endif
 
@@ -17,7 +23,7 @@ char* write_word(char* out, const char* word) {
   return out + length;
 }
 
-#if defined(__cpp_lib_to_chars) && __cpp_lib_to_chars >= 201611L
+#if SONDE_SHORTEST_TEXT
 
 // Decimal point after `point` digits; scientific outside 1e-4 .. 1e16, as Python does.
 char* lay_out(char* out, const char* digits, int count, int point) {
