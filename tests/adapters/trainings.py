@@ -373,7 +373,9 @@ def functional_transforms() -> Any:
             return functional.mse_loss(torch.func.functional_call(net, values, (x,)), y)
 
         gradients, loss = torch.func.grad_and_value(loss_of)(parameters)
-        each = torch.func.vmap(lambda row: torch.func.functional_call(net, parameters, (row,)))(x)
+        each = torch.func.vmap(
+            lambda row, values=parameters: torch.func.functional_call(net, values, (row,))
+        )(x)
         parameters = {name: value - 0.1 * gradients[name] for name, value in parameters.items()}
         losses += [loss.item(), each.sum().item()]
     return [losses, parameters]

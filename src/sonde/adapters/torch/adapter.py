@@ -6,10 +6,11 @@ import logging
 import os
 import threading
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -73,6 +74,7 @@ class TorchAdapter:
             StepHooks(
                 self._optimizer_begins, self._optimizer_left, self._step_ended, self._say_thread
             ).install(undo)
+            _ignore_warning_about_hooks(undo)
             _LIVE.add(self)
             self._begin()
             try:
@@ -189,7 +191,7 @@ class TorchAdapter:
             self._active.callback(
                 register_module_forward_hook(self._module_ended, always_call=True).remove
             )
-            if private.is_in_backward():
+            if private.keeps_modes():
                 self._is_switch_due = True
             else:
                 self._enter_mode()
@@ -206,13 +208,13 @@ class TorchAdapter:
         if self._is_switch_due:
             self._is_switch_due = False
             self._active.close()
-        elif private.is_in_backward():
+        elif private.keeps_modes():
             self._is_switch_due = True
         else:
             self._active.close()
 
     def _switch(self) -> None:
-        """Make up for a change that autograd's engine, which keeps its own modes, put off."""
+        """Make up for a change that had to be put off: see ``private.keeps_modes``."""
         self._is_switch_due = False
         if self._is_active:
             self._enter_mode()
@@ -223,7 +225,7 @@ class TorchAdapter:
         if threading.get_ident() != self._thread:
             return
         try:
-            if self._is_switch_due and not private.is_in_backward():
+            if self._is_switch_due and not private.keeps_modes():
                 self._switch()
             if self._is_active:
                 self._observer.scopes.enter_module(module)
@@ -277,6 +279,25 @@ class TorchAdapter:
         self._active.close()
 
 
+def _ignore_warning_about_hooks(undo: ExitStack) -> None:
+    """A compiled module warns of hooks on all modules: they are ours, and expect that."""
+    before = list(warnings.filters)
+    warnings.filterwarnings(
+        "ignore", r"Using `torch\.compile\(module\)` when there are global hooks"
+    )
+    (added,) = [each for each in warnings.filters if not any(each is old for old in before)]
+
+    def remove() -> None:
+        kept = [each for each in warnings.filters if each is not added]
+        if len(kept) != len(warnings.filters):
+            cast(list[Any], warnings.filters)[:] = kept
+
+    undo.callback(remove)
+
+
+private.hide_from_compiler(
+    TorchAdapter._module_begins, TorchAdapter._module_ended, TorchAdapter._failed
+)
 _LIVE: weakref.WeakSet[TorchAdapter] = weakref.WeakSet()
 
 

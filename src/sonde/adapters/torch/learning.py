@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from types import FrameType
@@ -115,7 +114,7 @@ class Learner:
         info = op_info(func)
         place, frame = find_place(caller)
         record = Record(parent, func, info, scope)
-        scope, phase, sources, cause = self._where(scope, frame)
+        scope, phase, sources, cause = self._where(scope, frame, caller)
         record.scope = scope
         if place is not None and phase != "backward":
             record.depth = place.depth + 1
@@ -170,10 +169,14 @@ class Learner:
         results.extend(tensors[slot] for slot in record.returned)
         written = {tensors[slot]._cdata for slot in record.writes}
         outs: list[tuple[int, Ref]] = []
+        changed: set[int] = set()
         for slot, tensor in enumerate(results):
             key = storage_key(tensor)
-            known = key in keys or self._tables.entry(key) is not None
-            kind = WRITTEN if tensor._cdata in written else ALIAS if known else FRESH
+            known = key in keys or key in changed or self._tables.entry(key) is not None
+            # Of several tensors over one memory the first stands for the change of all of it.
+            is_change = tensor._cdata in written and key not in changed
+            kind = WRITTEN if is_change else ALIAS if known else FRESH
+            changed.add(key)
             ref = Ref(record, slot, geometry(tensor))
             ref.is_loose = not record.info.fills or (
                 kind == ALIAS and any(source.is_loose for source in record.in_refs)
@@ -261,16 +264,17 @@ class Learner:
     # --------------------------------------------------------------- naming
 
     def _where(
-        self, scope: Scope, frame: FrameType | None
+        self, scope: Scope, frame: FrameType | None, caller: FrameType
     ) -> tuple[Scope, Any, tuple[Source, ...], Record | None]:
         """Scope, phase, sources, and in backward the forward op that caused this one."""
         node = private.current_autograd_node()
         if node is None:
             return scope, scope.phase, stack_of(frame), None
-        if frame is not None and scope is not self._scopes.default and runs_module(frame):
+        if scope is not self._scopes.default and runs_module(caller):
             # Activation checkpointing: a module's forward, run again inside backward.
             name = f"{RECOMPUTED}{scope.name}"
-            return self._scopes.scope(name, "backward"), "backward", stack_of(frame), None
+            sources = stack_of(frame or above_engine(caller))
+            return self._scopes.scope(name, "backward"), "backward", sources, None
         cause = self._cause(node)
         if cause is not None:
             base = cause.node.scope.removeprefix(RECOMPUTED)
@@ -278,7 +282,7 @@ class Learner:
             sources = stack_of(frame) if frame is not None else cause.node.sources
             return self._scopes.scope(name, "backward"), "backward", sources, cause
         owner = self._owner(node)
-        sources = stack_of(frame if frame is not None else above_engine(sys._getframe(1)))
+        sources = stack_of(frame or above_engine(caller))
         return self._scopes.scope(f"{GRADIENTS}{owner}", "backward"), "backward", sources, None
 
     def _cause(self, node: Any) -> Record | None:

@@ -92,7 +92,7 @@ class LeafBook:
             leaf.is_lasting = True
             return leaf
         trainable = tensor.is_leaf and tensor.requires_grad
-        kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
+        kind: Kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
         text = _variable_name(tensor, key, frame) or "data"
         name, number = (text, 0) if text != "data" else ("data-0", 0)
         while any(self._leaves.get((other, name)) in used for other in LEAF_TYPES):

@@ -64,6 +64,11 @@ class Loans:
             self.call_back(key)
             self.foreign.add(key)
 
+    def alive_bytes(self) -> int:
+        """Bytes of lent memory whose files are not written yet."""
+        holds = [reference() for references in self._lent.values() for reference in references]
+        return sum(hold.nbytes for hold in holds if hold is not None)
+
     def stop_watching(self) -> None:
         """Ops run unobserved from here on: what others than the holds own may change."""
         for references in self._lent.values():

@@ -6,14 +6,19 @@ lacks one of them gets a clear message, not an AttributeError in the middle of t
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
+from torch._C._dynamo import eval_frame
 from torch.utils import _python_dispatch
 
 from sonde.core.errors import CaptureError
 
+_COMPILER_FILE = os.path.join("torch", "_dynamo", "eval_frame.py")
 _NEEDED: tuple[tuple[object, str], ...] = (
     (_python_dispatch, "TorchDispatchMode"),
     (_python_dispatch, "_get_current_dispatch_mode_stack"),
@@ -26,11 +31,17 @@ _NEEDED: tuple[tuple[object, str], ...] = (
     (torch.UntypedStorage, "_weak_ref"),
     (torch.UntypedStorage, "_free_weak_ref"),
     (torch.UntypedStorage, "_expired"),
+    (eval_frame, "set_eval_frame"),
+    (eval_frame, "set_code_exec_strategy"),
+    (eval_frame, "_FrameAction"),
+    (eval_frame, "_FrameExecStrategy"),
     (torch.Tensor, "_cdata"),
     (torch.Tensor, "_fix_weakref"),
     (torch._C, "TensorBase"),
     (torch._C, "_WeakTensorRef"),
     (torch._C, "_current_graph_task_id"),
+    (torch._C, "_get_dispatch_mode"),
+    (torch._C, "_TorchDispatchModeKey"),
 )
 
 
@@ -59,6 +70,21 @@ fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
 
+set_eval_frame: Callable[[Any], Any] = eval_frame.set_eval_frame
+"""Sets the function that compiles what runs, None for none; returns the one that was set."""
+
+
+def hide_from_compiler(*functions: Callable[..., Any]) -> None:
+    """Keep dynamo out of ``functions`` and all they call, where it compiles what runs."""
+    skip = eval_frame._FrameAction.SKIP
+    for function in functions:
+        eval_frame.set_code_exec_strategy(
+            function.__code__, eval_frame._FrameExecStrategy(skip, skip)
+        )
+        # What calls them is compiled up to the call, and from there on again.
+        vars(function)["_torchdynamo_disable"] = True
+
+
 def storage_owners(storage: torch.UntypedStorage) -> int:
     """How many owners the memory of ``storage`` has, ``storage`` itself included."""
     return int(torch._C._storage_Use_Count(storage._cdata))
@@ -72,9 +98,26 @@ def version_of(tensor: torch.Tensor) -> int:
         return -1
 
 
-def is_in_backward() -> bool:
-    """Whether autograd's engine runs us. Modes entered or left there are forgotten afterwards."""
-    return bool(torch._C._current_graph_task_id() != -1)
+def keeps_modes() -> bool:
+    """Whether modes entered or left here will be forgotten: what runs us puts its own back.
+
+    Autograd's engine does, and the wrapper of a compiled function.
+    """
+    if torch._C._current_graph_task_id() != -1:
+        return True
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "compile_wrapper" and code.co_filename.endswith(_COMPILER_FILE):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def is_tracing() -> bool:
+    """Whether torch only pretends to compute, to make a graph of a piece of the program."""
+    get, keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
+    return get(keys.FAKE) is not None or get(keys.PROXY) is not None
 
 
 def mode_stack() -> list[Any]:

@@ -21,6 +21,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.scope_stack import running
 
 
@@ -92,6 +93,9 @@ class StepHooks:
 
         scaler.step = step  # type: ignore[attr-defined]
         undo.callback(setattr, scaler, "step", original)
+
+
+private.hide_from_compiler(StepHooks._before, StepHooks._after)
 
 
 def _scaler_classes() -> list[type]:
