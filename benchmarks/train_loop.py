@@ -2,9 +2,11 @@
 
     python benchmarks/train_loop.py [--nets gpt resnet tiny] [--steps 40]
 
-Two copies of the network train at the same time: the dataset of ``Model.train`` does one step by
-hand before it gives each batch. So whatever else the machine does hits both alike. One torch
-thread, medians; both print every loss (to nowhere). The losses of the two must be equal.
+Three copies of the network train at the same time: the dataset of ``Model.train`` does one step by
+hand with each of two copies before it gives a batch, so whatever else the machine does hits all
+alike. The second copy by hand is the control: its ratio to the first says how far to trust the
+other one. One torch thread, medians of the processor time of a step; all print every loss (to
+nowhere), and the losses must be equal.
 """
 
 from __future__ import annotations
@@ -23,42 +25,48 @@ from nets import NETS, Net
 
 from sonde.train import LossMonitor, Model
 
+FIRST, CONTROL, MODEL = range(3)
+
 
 class Race:
-    """The two copies, and the seconds each of their steps took."""
+    """The copies, and the seconds each of their steps took."""
 
     def __init__(self, net: Net, steps: int) -> None:
         self.batch, self.loss_fn, self.steps = net[1], net[2], steps
-        self.networks = [copy.deepcopy(net[0]) for _ in range(2)]
+        self.networks = [copy.deepcopy(net[0]) for _ in range(3)]
         self.optimizers = [torch.optim.AdamW(n.parameters(), 1e-4) for n in self.networks]
-        self.by_hand: list[float] = []
-        self.by_model: list[float] = []
-        self.outputs = [io.StringIO(), io.StringIO()]
+        self.seconds: list[list[float]] = [[], [], []]
+        self.printed = [io.StringIO() for _ in range(3)]
 
     def run(self) -> None:
-        model = Model(self.networks[1], self.loss_fn, self.optimizers[1])
-        with contextlib.redirect_stdout(self.outputs[1]):
+        model = Model(self.networks[MODEL], self.loss_fn, self.optimizers[MODEL])
+        with contextlib.redirect_stdout(self.printed[MODEL]):
             model.train(1, self.batches(), LossMonitor())
-        if self.outputs[0].getvalue() != self.outputs[1].getvalue():
-            raise AssertionError("the two did not compute the same losses")
+        if len({printed.getvalue() for printed in self.printed}) != 1:
+            raise AssertionError("the copies did not compute the same losses")
 
     def batches(self) -> Iterator[Any]:
         for step in range(1, self.steps + 1):
-            with contextlib.redirect_stdout(self.outputs[0]):
-                started = time.perf_counter()
-                self.hand_step(step)
-                self.by_hand.append(time.perf_counter() - started)
-            started = time.perf_counter()
+            order = (FIRST, CONTROL) if step % 2 else (CONTROL, FIRST)
+            for runner in order:
+                with contextlib.redirect_stdout(self.printed[runner]):
+                    started = time.process_time()
+                    self.step_by_hand(runner, step)
+                    self.seconds[runner].append(time.process_time() - started)
+            started = time.process_time()
             yield self.batch
-            self.by_model.append(time.perf_counter() - started)
+            self.seconds[MODEL].append(time.process_time() - started)
 
-    def hand_step(self, step: int) -> None:
+    def step_by_hand(self, runner: int, step: int) -> None:
         inputs, labels = self.batch
-        self.optimizers[0].zero_grad()
-        loss = self.loss_fn(self.networks[0](inputs), labels)
+        self.optimizers[runner].zero_grad()
+        loss = self.loss_fn(self.networks[runner](inputs), labels)
         loss.backward()
-        self.optimizers[0].step()
+        self.optimizers[runner].step()
         print(f"epoch: 1 step: {step}, loss is {loss.item()}", flush=True)
+
+    def median(self, runner: int) -> float:
+        return statistics.median(self.seconds[runner][2:])
 
 
 def main() -> None:
@@ -67,15 +75,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'net':8} {'by hand':>12} {'Model.train':>12} {'ratio':>7} {'difference':>12}")
+    print(f"{'net':8} {'by hand':>12} {'Model.train':>12} {'ratio':>8} {'control':>8}")
     for name in options.nets:
         race = Race(NETS[name](), options.steps * (25 if name == "tiny" else 1))
         race.run()
-        hand = statistics.median(race.by_hand[2:])
-        model = statistics.median(race.by_model[2:])
+        hand, control, model = (race.median(runner) for runner in (FIRST, CONTROL, MODEL))
         print(
-            f"{name:8} {hand * 1e3:9.2f} ms {model * 1e3:9.2f} ms {model / hand:7.3f} "
-            f"{(model - hand) * 1e6:9.0f} us"
+            f"{name:8} {hand * 1e3:9.2f} ms {model * 1e3:9.2f} ms "
+            f"{model / hand:8.3f} {control / hand:8.3f}"
         )
 
 
