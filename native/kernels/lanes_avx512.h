@@ -162,13 +162,19 @@ struct Survey16 {
   }
 };
 
+// In 256-bit loads: those read memory faster than 512-bit ones.
 inline double read_all(const char* p, std::size_t bytes) {
-  __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a;
-  for (std::size_t i = 0; i + 256 <= bytes; i += 256) {
-    a = _mm512_add_ps(a, _mm512_loadu_ps(p + i));
-    b = _mm512_add_ps(b, _mm512_loadu_ps(p + i + 64));
-    c = _mm512_add_ps(c, _mm512_loadu_ps(p + i + 128));
-    d = _mm512_add_ps(d, _mm512_loadu_ps(p + i + 192));
+  __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a;
+  for (std::size_t i = 0; i + 128 <= bytes; i += 128) {
+    const auto* f = reinterpret_cast<const float*>(p + i);
+    a = _mm256_add_ps(a, _mm256_loadu_ps(f));
+    b = _mm256_add_ps(b, _mm256_loadu_ps(f + 8));
+    c = _mm256_add_ps(c, _mm256_loadu_ps(f + 16));
+    d = _mm256_add_ps(d, _mm256_loadu_ps(f + 24));
   }
-  return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)));
+  alignas(32) float lane[8];
+  _mm256_store_ps(lane, _mm256_add_ps(_mm256_add_ps(a, b), _mm256_add_ps(c, d)));
+  double total = 0;
+  for (const float part : lane) total += static_cast<double>(part);
+  return total;
 }
