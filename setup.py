@@ -35,6 +35,7 @@ EXTENSIONS = [
     Extension(
         "sonde.adapters.torch._match",
         sources=["native/match/match.cpp"],
+        depends=["native/match/lane.h"],
         extra_compile_args=[
             "-std=c++17",
             "-O2",

@@ -12,6 +12,8 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "lane.h"
+
 #include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
@@ -36,6 +38,13 @@ struct Out {
   PyObject* ref;
 };
 
+struct LaneLeaf {
+  Py_ssize_t slot;
+  PyObject* ref;
+  PyObject* node;
+  sonde_lane::Slot text;
+};
+
 struct Node {
   PyObject_HEAD
   PyObject* record;
@@ -56,7 +65,31 @@ struct Node {
   std::vector<Out>* outs;
   std::vector<Py_ssize_t>* returned;
   std::vector<Node*>* next;
+  sonde_lane::Lane* lane;  // the shortcut this op takes, or null
+  PyObject* lane_node;     // the OpNode
+  int rearranges;
+  std::vector<PyObject*>* tokens_in;   // null where nobody knows the contents
+  std::vector<PyObject*>* tokens_out;
+  std::vector<sonde_lane::Slot>* slots;  // inputs, then outputs
+  std::vector<LaneLeaf>* lane_leaves;
 };
+
+void leave_lane(Node* node) {
+  Py_CLEAR(node->lane);
+  Py_CLEAR(node->lane_node);
+  for (PyObject* token : *node->tokens_in) Py_XDECREF(token);
+  node->tokens_in->clear();
+  for (PyObject* token : *node->tokens_out) Py_XDECREF(token);
+  node->tokens_out->clear();
+  for (sonde_lane::Slot& slot : *node->slots) slot.clear();
+  node->slots->clear();
+  for (LaneLeaf& leaf : *node->lane_leaves) {
+    Py_XDECREF(leaf.ref);
+    Py_XDECREF(leaf.node);
+    leaf.text.clear();
+  }
+  node->lane_leaves->clear();
+}
 
 int Node_traverse(Node* self, visitproc visit, void* arg) {
   Py_VISIT(self->record);
@@ -64,6 +97,8 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
   Py_VISIT(self->op);
   Py_VISIT(self->scope);
   Py_VISIT(self->code);
+  Py_VISIT(reinterpret_cast<PyObject*>(self->lane));
+  Py_VISIT(self->lane_node);
   if (self->in_refs) for (PyObject* ref : *self->in_refs) Py_VISIT(ref);
   if (self->sources) for (PyObject* ref : *self->sources) Py_VISIT(ref);
   if (self->outs) for (Out& out : *self->outs) Py_VISIT(out.ref);
@@ -72,6 +107,7 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
 }
 
 int Node_clear(Node* self) {
+  if (self->lane_leaves) leave_lane(self);
   Py_CLEAR(self->record);
   Py_CLEAR(self->func);
   Py_CLEAR(self->op);
@@ -117,6 +153,10 @@ void Node_dealloc(Node* self) {
   delete self->outs;
   delete self->returned;
   delete self->next;
+  delete self->tokens_in;
+  delete self->tokens_out;
+  delete self->slots;
+  delete self->lane_leaves;
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
 }
 
@@ -128,6 +168,10 @@ PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   self->outs = new std::vector<Out>();
   self->returned = new std::vector<Py_ssize_t>();
   self->next = new std::vector<Node*>();
+  self->tokens_in = new std::vector<PyObject*>();
+  self->tokens_out = new std::vector<PyObject*>();
+  self->slots = new std::vector<sonde_lane::Slot>();
+  self->lane_leaves = new std::vector<LaneLeaf>();
   self->generation = -1;
   return reinterpret_cast<PyObject*>(self);
 }
@@ -192,6 +236,49 @@ PyObject* Node_add(Node* self, PyObject* child) {
 PyObject* Node_asked(Node* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "lpp", &self->generation, &self->wanted, &self->leaves_wanted))
     return nullptr;
+  leave_lane(self);
+  Py_RETURN_NONE;
+}
+
+extern PyTypeObject LaneType;
+
+bool add_tokens(PyObject* tokens, std::vector<PyObject*>* out) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tokens); ++i) {
+    PyObject* token = PyTuple_GET_ITEM(tokens, i);
+    out->push_back(token == Py_None ? nullptr : Py_NewRef(token));
+  }
+  return true;
+}
+
+// take_lane(lane, node, tokens_in, tokens_out, rearranges, leaves): leaves are (slot, ref, node)
+PyObject* Node_take_lane(Node* self, PyObject* args) {
+  PyObject *lane, *node, *tokens_in, *tokens_out, *leaves;
+  int rearranges;
+  if (!PyArg_ParseTuple(args, "O!OO!O!pO!", &LaneType, &lane, &node, &PyTuple_Type, &tokens_in,
+                        &PyTuple_Type, &tokens_out, &rearranges, &PyTuple_Type, &leaves))
+    return nullptr;
+  leave_lane(self);
+  if (static_cast<size_t>(PyTuple_GET_SIZE(tokens_in)) != self->in_refs->size() ||
+      static_cast<size_t>(PyTuple_GET_SIZE(tokens_out)) != self->outs->size()) {
+    PyErr_SetString(PyExc_ValueError, "take_lane: a token for each input and output");
+    return nullptr;
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); ++i) {
+    Py_ssize_t slot;
+    PyObject *ref, *leaf;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(leaves, i), "nOO", &slot, &ref, &leaf)) {
+      leave_lane(self);
+      return nullptr;
+    }
+    self->lane_leaves->push_back(
+        {slot, ref == Py_None ? nullptr : Py_NewRef(ref), Py_NewRef(leaf), {}});
+  }
+  add_tokens(tokens_in, self->tokens_in);
+  add_tokens(tokens_out, self->tokens_out);
+  self->slots->resize(self->in_refs->size() + self->outs->size());
+  self->rearranges = rearranges;
+  self->lane_node = Py_NewRef(node);
+  self->lane = reinterpret_cast<sonde_lane::Lane*>(Py_NewRef(lane));
   Py_RETURN_NONE;
 }
 
@@ -203,9 +290,12 @@ PyMethodDef Node_methods[] = {
     {"add", reinterpret_cast<PyCFunction>(Node_add), METH_O, "Add a node that may come next."},
     {"asked", reinterpret_cast<PyCFunction>(Node_asked), METH_VARARGS,
      "Store who wants it: generation, wanted, leaves wanted."},
+    {"take_lane", reinterpret_cast<PyCFunction>(Node_take_lane), METH_VARARGS,
+     "Take the shortcut: lane, node, tokens in, tokens out, rearranges, leaves."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject NodeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject LaneType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // ---------------------------------------------------------------------------------- Matcher
 
@@ -229,6 +319,7 @@ struct Matcher {
   PyObject* after;    // (seen, result, args, kwargs) -> None: the whole of it, in Python
   PyObject* emit;     // (record, before, results, args, kwargs) -> None
   PyObject* failed;   // (error) -> None
+  PyObject* set_eval_frame;  // (compiler or None) -> the compiler that was set
   PyObject* scope;
   long generation;
   int started;
@@ -295,6 +386,7 @@ void Matcher_dealloc(Matcher* self) {
   Py_CLEAR(self->free_weak);
   Py_CLEAR(self->sequence_number);
   Py_CLEAR(self->getframe);
+  Py_CLEAR(self->set_eval_frame);
   delete self->current;
   delete self->impl;
   delete self->sequence;
@@ -337,26 +429,27 @@ const Field kFields[] = {
     {"after", &Matcher::after},
     {"emit", &Matcher::emit},
     {"failed", &Matcher::failed},
+    {"set_eval_frame", &Matcher::set_eval_frame},
 };
 
-// Matcher(*, tensor_type=..., ...): each of kFields, all needed.
-int Matcher_init(Matcher* self, PyObject* args, PyObject* kwargs) {
+// connect(*, tensor_type=..., ...): each of kFields, all needed.
+PyObject* Matcher_connect(Matcher* self, PyObject* args, PyObject* kwargs) {
   const Py_ssize_t count = sizeof(kFields) / sizeof(kFields[0]);
   if (PyTuple_GET_SIZE(args) != 0 || !kwargs || PyDict_GET_SIZE(kwargs) != count) {
-    PyErr_SetString(PyExc_TypeError, "Matcher() takes all its fields, by name");
-    return -1;
+    PyErr_SetString(PyExc_TypeError, "connect() takes all its fields, by name");
+    return nullptr;
   }
   for (const Field& field : kFields) {
     PyObject* value = PyDict_GetItemString(kwargs, field.name);
     if (!value) {
-      PyErr_Format(PyExc_TypeError, "Matcher() lacks %s", field.name);
-      return -1;
+      PyErr_Format(PyExc_TypeError, "connect() lacks %s", field.name);
+      return nullptr;
     }
     PyObject* old = self->*field.member;
     self->*field.member = Py_NewRef(value);
     Py_XDECREF(old);
   }
-  return 0;
+  Py_RETURN_NONE;
 }
 
 bool pointer_attribute(PyObject* object, uintptr_t* out) {
@@ -615,18 +708,70 @@ bool note_sequence(Matcher* self, PyObject* record) {
   return true;
 }
 
+// What the shortcut has to know between the start of an op and its end.
+struct Passage {
+  PyObject* kept = nullptr;   // the inputs as they were, where the op writes to them
+  Py_ssize_t rows = 0;        // rows the sink had before this op
+  bool is_bad = false;        // a watched tensor is not finite
+};
+
+bool lane_inputs(Node* node, const Tensors& tensors, Passage* passage) {
+  sonde_lane::Lane* lane = node->lane;
+  if (!sonde_lane::set_stamp(lane)) return false;
+  passage->rows = PyList_GET_SIZE(lane->heads);
+  for (LaneLeaf& leaf : *node->lane_leaves) {
+    size_t slot = static_cast<size_t>(leaf.slot);
+    if (slot >= tensors.items.size() || !lane->takes_outputs) continue;
+    if (!sonde_lane::take(lane, &leaf.text, leaf.node, sonde_lane::strings.output, 0,
+                          tensors.items[slot], tensors.keys[slot], leaf.ref, true, false, nullptr,
+                          &passage->is_bad))
+      return false;
+  }
+  if (!lane->takes_inputs) return true;
+  for (size_t i = 0; i < tensors.items.size(); ++i)
+    if (!sonde_lane::take(lane, &(*node->slots)[i], node->lane_node, sonde_lane::strings.input,
+                          static_cast<Py_ssize_t>(i), tensors.items[i], tensors.keys[i],
+                          (*node->tokens_in)[i], false, false, nullptr, &passage->is_bad))
+      return false;
+  return true;
+}
+
+bool lane_outputs(Node* node, const std::vector<PyObject*>& results,
+                  const std::vector<uintptr_t>& keys, Passage* passage) {
+  sonde_lane::Lane* lane = node->lane;
+  if (!lane->takes_outputs) return true;
+  const sonde_lane::Judged* like = nullptr;
+  if (node->rearranges && results.size() == 1 && !node->tokens_in->empty() &&
+      (*node->tokens_in)[0] && (*node->tokens_in)[0] != Py_False) {
+    auto found = lane->judged->find((*node->tokens_in)[0]);
+    if (found != lane->judged->end()) like = &found->second;
+  }
+  size_t inputs = node->in_refs->size();
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!sonde_lane::take(lane, &(*node->slots)[inputs + i], node->lane_node,
+                          sonde_lane::strings.output, static_cast<Py_ssize_t>(i), results[i],
+                          keys[i], (*node->tokens_out)[i], true,
+                          (*node->outs)[i].kind == kWritten, like, &passage->is_bad))
+      return false;
+  return true;
+}
+
 // What has to be done before the op runs; false with an error set.
-bool before(Matcher* self, Node* node, const Tensors& tensors, PyObject** kept) {
+bool before(Matcher* self, Node* node, const Tensors& tensors, Passage* passage) {
   if (node->generation != self->generation) {
     PyObject* done = PyObject_CallOneArg(self->ask, node->record);
     if (!done) return false;
     Py_DECREF(done);
   }
-  bool writes = node->has_writes && (node->wanted || self->lends);
-  if (!node->leaves_wanted && !writes) return true;
+  bool has_lane = node->lane != nullptr;
+  bool is_watch = has_lane && node->lane->is_watch;
+  if (has_lane && !lane_inputs(node, tensors, passage)) return false;
+  bool leaves = node->leaves_wanted && (!has_lane || (is_watch && passage->is_bad));
+  bool writes = node->has_writes && ((node->wanted && (!has_lane || is_watch)) || self->lends);
+  if (!leaves && !writes) return true;
   PyObject* list = list_of(tensors.items);
   if (!list) return false;
-  if (node->leaves_wanted) {
+  if (leaves) {
     PyObject* done = PyObject_CallFunctionObjArgs(self->leaves, node->record, list, nullptr);
     if (!done) {
       Py_DECREF(list);
@@ -636,12 +781,13 @@ bool before(Matcher* self, Node* node, const Tensors& tensors, PyObject** kept) 
   }
   if (writes) {
     PyObject* keys = list_of_keys(tensors.keys);
-    *kept = keys ? PyObject_CallFunctionObjArgs(self->kept, node->record, list, keys, nullptr)
-                 : nullptr;
+    passage->kept =
+        keys ? PyObject_CallFunctionObjArgs(self->kept, node->record, list, keys, nullptr)
+             : nullptr;
     Py_XDECREF(keys);
   }
   Py_DECREF(list);
-  return !writes || *kept;
+  return !writes || passage->kept;
 }
 
 bool emit(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept,
@@ -669,12 +815,15 @@ PyObject* seen_tuple(Node* node, const Tensors& tensors, PyObject* kept) {
 }
 
 // What has to be done after the op ran; false with an error set.
-bool after(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, PyObject* result,
+bool after(Matcher* self, Node* node, const Tensors& tensors, Passage* passage, PyObject* result,
            PyObject* args, PyObject* kwargs) {
+  PyObject* kept = passage->kept;
   std::vector<PyObject*> results, storages;
   if (node->is_collective || !collect(self, node, result, tensors, results) ||
       !storages_of(self, results, storages)) {
     for (PyObject* storage : storages) Py_DECREF(storage);
+    // Python does the whole of it: what the shortcut has written of the inputs would stand twice.
+    if (node->lane && !sonde_lane::truncate(node->lane, passage->rows)) return false;
     PyObject* seen = seen_tuple(node, tensors, kept);
     PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->after, seen, result, args,
                                                          kwargs ? kwargs : Py_None, nullptr)
@@ -684,8 +833,10 @@ bool after(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, Py
     return done != nullptr;
   }
   bool ok = true;
+  std::vector<uintptr_t> keys(results.size());
   for (size_t i = 0; i < results.size(); ++i) {
     ok = ok && register_output(self, (*node->outs)[i], results[i], storages[i]);
+    if (ok && node->lane) ok = pointer_attribute(storages[i], &keys[i]);
     Py_DECREF(storages[i]);
   }
   if (!ok) return false;
@@ -693,6 +844,10 @@ bool after(Matcher* self, Node* node, const Tensors& tensors, PyObject* kept, Py
   Node* old = self->at;
   self->at = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(node)));
   Py_XDECREF(old);
+  if (node->lane) {
+    if (!lane_outputs(node, results, keys, passage)) return false;
+    if (!passage->is_bad) return true;
+  }
   return !node->wanted || emit(self, node, tensors, kept, results, args, kwargs);
 }
 
@@ -715,9 +870,21 @@ void tell_raised(Matcher* self, PyObject* seen, PyObject* args, PyObject* kwargs
 }
 
 // Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
+// Others run Python, of which nothing shall be compiled in here.
 PyObject* call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type)
-    return call_op(func, args, kwargs);
+  if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type) {
+    PyObject* compiler = PyObject_CallOneArg(self->set_eval_frame, Py_None);
+    if (!compiler) return nullptr;
+    PyObject* result = call_op(func, args, kwargs);
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject* done = PyObject_CallOneArg(self->set_eval_frame, compiler);
+    Py_DECREF(compiler);
+    if (!done) PyErr_Clear();
+    Py_XDECREF(done);
+    PyErr_Restore(type, value, trace);
+    return result;
+  }
   PyObject* op = PyObject_GetAttr(func, names.op);
   if (!op) return nullptr;
   PyObject* result = call_op(op, args, kwargs);
@@ -760,6 +927,10 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
   PyObject* args = values[3];
   PyObject* kwargs = count > 4 && values[4] != Py_None ? values[4] : nullptr;
   if (kwargs && PyDict_GET_SIZE(kwargs) == 0) kwargs = nullptr;
+  if (!self->look) {
+    PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
+    return nullptr;
+  }
   if (!self->started || !self->at || !PyTuple_CheckExact(args) ||
       PyObject_Size(types) != 0)
     return call_slow(self, func, args, kwargs);
@@ -784,8 +955,8 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     return call_slow(self, func, args, kwargs);
   }
   Py_INCREF(node);
-  PyObject* kept = nullptr;
-  bool known = before(self, node, tensors, &kept);
+  Passage passage;
+  bool known = before(self, node, tensors, &passage);
   if (!known && report_failure(self) < 0) {
     Py_DECREF(node);
     return nullptr;
@@ -795,16 +966,17 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     if (known && node->wanted) {
       PyObject *type, *value, *trace;
       PyErr_Fetch(&type, &value, &trace);
-      PyObject* seen = seen_tuple(node, tensors, kept);
+      if (node->lane && !sonde_lane::truncate(node->lane, passage.rows)) PyErr_Clear();
+      PyObject* seen = seen_tuple(node, tensors, passage.kept);
       PyErr_Clear();
       PyErr_Restore(type, value, trace);
       if (seen) tell_raised(self, seen, args, kwargs);
       Py_XDECREF(seen);
     }
-  } else if (known && !after(self, node, tensors, kept, result, args, kwargs)) {
+  } else if (known && !after(self, node, tensors, &passage, result, args, kwargs)) {
     if (report_failure(self) < 0) Py_CLEAR(result);
   }
-  Py_XDECREF(kept);
+  Py_XDECREF(passage.kept);
   Py_DECREF(node);
   return result;
 }
@@ -915,6 +1087,9 @@ PyMemberDef Matcher_members[] = {
     {nullptr, 0, 0, 0, nullptr}};
 
 PyMethodDef Matcher_methods[] = {
+    {"connect",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(Matcher_connect)),
+     METH_VARARGS | METH_KEYWORDS, "Give it torch and the functions it asks; before all else."},
     {"dispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(Matcher_dispatch)),
      METH_FASTCALL, "__torch_dispatch__(func, types, args, kwargs)"},
     {"entry", reinterpret_cast<PyCFunction>(Matcher_entry), METH_O, "Refs over a storage."},
@@ -953,14 +1128,26 @@ PyMODINIT_FUNC PyInit__match(void) {
   MatcherType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   MatcherType.tp_doc = "Recognises ops.";
   MatcherType.tp_new = Matcher_new;
-  MatcherType.tp_init = reinterpret_cast<initproc>(Matcher_init);
   MatcherType.tp_dealloc = reinterpret_cast<destructor>(Matcher_dealloc);
   MatcherType.tp_traverse = reinterpret_cast<traverseproc>(Matcher_traverse);
   MatcherType.tp_clear = reinterpret_cast<inquiry>(Matcher_clear);
   MatcherType.tp_methods = Matcher_methods;
   MatcherType.tp_members = Matcher_members;
   MatcherType.tp_getset = Matcher_getset;
-  if (PyType_Ready(&NodeType) < 0 || PyType_Ready(&MatcherType) < 0) return nullptr;
+  LaneType.tp_name = "sonde.adapters.torch._match.Lane";
+  LaneType.tp_basicsize = sizeof(sonde_lane::Lane);
+  LaneType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  LaneType.tp_doc = "The shortcut for numbers of every tensor.";
+  LaneType.tp_new = sonde_lane::Lane_new;
+  LaneType.tp_init = reinterpret_cast<initproc>(sonde_lane::Lane_init);
+  LaneType.tp_dealloc = reinterpret_cast<destructor>(sonde_lane::Lane_dealloc);
+  LaneType.tp_traverse = reinterpret_cast<traverseproc>(sonde_lane::Lane_traverse);
+  LaneType.tp_clear = reinterpret_cast<inquiry>(sonde_lane::Lane_clear);
+  LaneType.tp_methods = sonde_lane::Lane_methods;
+  LaneType.tp_members = sonde_lane::Lane_members;
+  if (PyType_Ready(&NodeType) < 0 || PyType_Ready(&MatcherType) < 0 ||
+      PyType_Ready(&LaneType) < 0 || !sonde_lane::make_strings())
+    return nullptr;
   names.cdata = PyUnicode_InternFromString("_cdata");
   names.op = PyUnicode_InternFromString("_op");
   names.f_code = PyUnicode_InternFromString("f_code");
@@ -968,7 +1155,8 @@ PyMODINIT_FUNC PyInit__match(void) {
   PyObject* module = PyModule_Create(&module_definition);
   if (!module) return nullptr;
   if (PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(&NodeType)) < 0 ||
-      PyModule_AddObjectRef(module, "Matcher", reinterpret_cast<PyObject*>(&MatcherType)) < 0) {
+      PyModule_AddObjectRef(module, "Matcher", reinterpret_cast<PyObject*>(&MatcherType)) < 0 ||
+      PyModule_AddObjectRef(module, "Lane", reinterpret_cast<PyObject*>(&LaneType)) < 0) {
     Py_DECREF(module);
     return nullptr;
   }

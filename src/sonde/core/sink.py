@@ -45,7 +45,8 @@ class TensorView(Protocol):
     and, bit for bit, the same values (an input that is an earlier output, unchanged since).
     Two views with the same ``values_token`` and the same number of elements have the same elements,
     in whatever order and shape. ``problem`` says why the values cannot be had (a sparse tensor,
-    say), else it is None.
+    say), else it is None. ``is_filled`` is False for memory that was asked for and not filled yet:
+    what it holds means nothing.
     """
 
     @property
@@ -66,6 +67,8 @@ class TensorView(Protocol):
     def values_token(self) -> object: ...
     @property
     def problem(self) -> str | None: ...
+    @property
+    def is_filled(self) -> bool: ...
 
     def numpy(self) -> NDArray[Any]:
         """A copy the caller may keep: C-contiguous, widened where numpy lacks the dtype."""
@@ -155,3 +158,28 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LaneParts:
+    """What a sink that wants only numbers of tensors gives to an adapter's shortcut.
+
+    For each tensor the shortcut appends to ``heads``, ``tails``, ``stamps`` and ``index`` (the
+    number of its row), or, if ``is_watch``, only finds out whether it is finite. ``whole`` and
+    ``strided`` are the kernels that do it; ``describe`` gives head and tail; ``other`` takes what
+    is not plain memory on the host, and answers for a watch whether it is bad; ``grow`` makes room
+    for rows and gives address and capacity.
+    """
+
+    heads: list[bytes]
+    tails: list[bytes]
+    stamps: list[int]
+    index: list[int]
+    whole: Callable[..., Any]
+    strided: Callable[..., Any]
+    describe: Callable[[OpNode, TensorView], tuple[bytes, bytes]]
+    other: Callable[[OpNode, TensorView, int], bool]
+    grow: Callable[[], tuple[int, int]]
+    takes_inputs: bool
+    takes_outputs: bool
+    is_watch: bool

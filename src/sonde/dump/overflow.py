@@ -13,8 +13,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from sonde import kernels
 from sonde.core.graph import OpNode
-from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
+from sonde.core.sink import LaneParts, OpCall, Sink, StepEnd, TensorView
 from sonde.dump import layout
 from sonde.dump.steps import StepFiles, raise_failure
 from sonde.dump.writer import Writer
@@ -65,6 +66,7 @@ class OverflowDump:
         self._counts: dict[object, int] = {}
         self._origins: dict[object, Origin] = {}
         self._latest: Origin | None = None
+        self._lane: Any = None
         self.summary = OverflowSummary()
 
     def first_bad_op(self) -> str | None:
@@ -75,7 +77,29 @@ class OverflowDump:
         source = entry["source"]
         return f"{entry['op']} at {source['file']}:{source['line']}" if source else entry["op"]
 
+    def lane_parts(self) -> LaneParts:
+        """What the shortcut needs, see ``core.sink``: it brings only the ops that are bad here."""
+        return LaneParts(
+            heads=[],
+            tails=[],
+            stamps=[],
+            index=[],
+            whole=kernels.non_finite,
+            strided=kernels.non_finite_strided,
+            describe=lambda node, view: (b"", b""),
+            other=lambda node, view, stamp: view.non_finite() > 0,
+            grow=lambda: (0, 0),
+            takes_inputs=True,
+            takes_outputs=True,
+            is_watch=True,
+        )
+
+    def take_lane(self, lane: Any) -> None:
+        self._lane = lane
+
     def begin_step(self, step: int) -> None:
+        if self._lane is not None:
+            self._lane.begin()
         self._tensors.begin_step(step)
         self._entries = []
         self._counts.clear()
@@ -99,6 +123,8 @@ class OverflowDump:
         self._tensors.write(call)
 
     def _non_finite(self, view: TensorView) -> bool:
+        if not view.is_filled:
+            return False
         token = view.values_token
         if token is not None:
             known = self._counts.get(token)

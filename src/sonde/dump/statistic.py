@@ -8,7 +8,7 @@ ends, so a crash loses at most the step being written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from sonde import kernels
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import OpCall, StepEnd, TensorView
+from sonde.core.sink import LaneParts, OpCall, StepEnd, TensorView
 from sonde.core.statistics import HASHES, ROW_COLUMNS, raw_column
 from sonde.dump import layout
 from sonde.dump.steps import StepFiles, raise_failure
@@ -83,6 +83,34 @@ class StatisticDump:
         self._index: list[int] = []
         self._digests: dict[str, list[bytes]] = {name: [] for name in self._hashes}
         self._deferred: list[Any] = []
+
+    def lane_parts(self) -> LaneParts | None:
+        """What the shortcut needs, see ``core.sink``; None for hashes and device statistics."""
+        if self._hashes or self._gather is not None:
+            return None
+        outline = self._is_outline
+        return LaneParts(
+            heads=self._heads,
+            tails=self._tails,
+            stamps=self._stamps,
+            index=self._index,
+            whole=kernels.outline_into if outline else kernels.summarize_into,
+            strided=kernels.outline_strided_into if outline else kernels.summarize_strided_into,
+            describe=lambda node, view: _Parts(node, view).texts,
+            other=self._add_other,
+            grow=self._rows.grow,
+            takes_inputs=self._inputs,
+            takes_outputs=self._outputs,
+            is_watch=False,
+        )
+
+    def take_lane(self, lane: RowCounter) -> None:
+        """The shortcut counts the rows from here on."""
+        self._rows.counter = lane
+
+    def _add_other(self, node: OpNode, view: TensorView, stamp: int) -> bool:
+        self._add(node, stamp, view)
+        return False
 
     def begin_step(self, step: int) -> None:
         self._rows.clear()
@@ -187,30 +215,63 @@ class StatisticDump:
         """The writer is closed with the directories."""
 
 
+class RowCounter(Protocol):
+    """Who hands out the rows: the store itself, or a shortcut that does it natively."""
+
+    @property
+    def count(self) -> int: ...
+    def begin(self) -> None: ...
+    def next(self) -> tuple[int, int]: ...
+    def keep(self) -> None: ...
+
+
 class _RowStore:
     """Raw rows in one growing block of memory."""
 
     def __init__(self) -> None:
-        self._block: NDArray[np.float64] = np.empty((_FIRST_CAPACITY, ROW_COLUMNS), np.float64)
-        self._address = self._block.ctypes.data
-        self._count = 0
+        self._block: NDArray[np.float64] = np.empty((0, ROW_COLUMNS), np.float64)
+        self.counter: RowCounter = _Counter(self.grow)
 
     def clear(self) -> None:
-        self._count = 0
+        self.counter.begin()
+
+    def grow(self) -> tuple[int, int]:
+        """Make room for twice as many rows; address and capacity of the block."""
+        more = np.empty((max(_FIRST_CAPACITY, len(self._block)), ROW_COLUMNS), np.float64)
+        self._block = np.concatenate([self._block, more])
+        return self._block.ctypes.data, len(self._block)
 
     def next(self) -> tuple[int, int]:
         """Number and address of the next row, which ``keep`` makes one of the rows."""
-        if self._count == len(self._block):
-            self._block = np.concatenate([self._block, np.empty_like(self._block)])
-            self._address = self._block.ctypes.data
-        return self._count, self._address + self._count * ROW_COLUMNS * 8
+        return self.counter.next()
 
     def keep(self) -> None:
-        self._count += 1
+        self.counter.keep()
 
     @property
     def array(self) -> NDArray[np.float64]:
-        return self._block[: self._count]
+        return self._block[: self.counter.count]
+
+
+class _Counter:
+    """See ``RowCounter``."""
+
+    def __init__(self, grow: Callable[[], tuple[int, int]]) -> None:
+        self._grow = grow
+        self._address = 0
+        self._capacity = 0
+        self.count = 0
+
+    def begin(self) -> None:
+        self.count = 0
+
+    def next(self) -> tuple[int, int]:
+        if self.count == self._capacity:
+            self._address, self._capacity = self._grow()
+        return self.count, self._address + self.count * ROW_COLUMNS * 8
+
+    def keep(self) -> None:
+        self.count += 1
 
 
 class _Parts:
@@ -233,3 +294,7 @@ class _Parts:
         )
         self.head = head.encode()
         self.tail = f"{tail},".encode()
+
+    @property
+    def texts(self) -> tuple[bytes, bytes]:
+        return self.head, self.tail

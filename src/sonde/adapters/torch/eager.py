@@ -57,20 +57,20 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._failed = failed
         self._native = matcher.load()
         # Frames of ours between an op's caller and ``_before``: the native matcher has none.
-        self._own_frames = 2 if self._native is None else 1
-        self.tables: Any = (
-            Memory(scopes.default) if self._native is None else self._make_native(scopes)
-        )
+        self._own_frames = 3 if self._native is None else 1
+        self.tables: Any = Memory() if self._native is None else self._native.Matcher()
+        self.tables.scope = scopes.default
         self.tables.started = starts_at_once
         self.scopes = ScopeStack(scopes, self.tables)
         self.loans = Loans(self.tables)
         self._emitter = Emitter(session, self.tables, self.loans)
+        if self._native is not None:
+            self._connect_native(self._emitter)
         self.learner = Learner(scopes, structures, self.tables, self.loans.foreign)
         self._stand(structures.begin())
 
-    def _make_native(self, scopes: ScopeBook) -> Any:
-        assert self._native is not None
-        native = self._native.Matcher(
+    def _connect_native(self, emitter: Emitter) -> None:
+        self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
             overload_type=torch._ops.OpOverload,
@@ -82,23 +82,22 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             look=self._look,
             bind=self._bind,
             exact=self._is_exact,
-            ask=lambda record: self._emitter.ask(record),
-            leaves=lambda record, tensors: self._emitter.leaves(record, tensors),
-            kept=lambda record, tensors, keys: self._emitter.kept(record, tensors, keys),
-            raised=lambda *seen: self._emitter.raised(*seen),
+            ask=emitter.ask,
+            leaves=emitter.leaves,
+            kept=emitter.kept,
+            raised=emitter.raised,
             after=self._after,
-            emit=lambda *call: self._emitter.emit(*call),
+            emit=emitter.emit,
             failed=self._failed,
+            set_eval_frame=private.set_eval_frame,
         )
-        native.scope = scopes.default
         # An instance's attribute is found before the method of the class; torch insists that it
         # is a method bound to the mode.
-        self.__dict__["__torch_dispatch__"] = MethodType(native.dispatch, self)
-        return native
+        self.__dict__["__torch_dispatch__"] = MethodType(self.tables.dispatch, self)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # True would wrap __torch_dispatch__ in a slow guard; nothing compiles under this mode.
+        # True would wrap __torch_dispatch__ in a slow guard: see hide_from_compiler below.
         return False
 
     # ------------------------------------------------------------------ steps
@@ -186,6 +185,13 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        compiler = private.set_eval_frame(None)
+        try:
+            return self._dispatch(func, args, kwargs)
+        finally:
+            private.set_eval_frame(compiler)
+
+    def _dispatch(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
         try:
             seen = self._look(func, args, kwargs)
         except Exception as error:
@@ -220,7 +226,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         if record is None and self.scopes.drop_stale(caller):
             record = self._recognise(func, tensors, keys, caller)
         if record is None:
-            if is_bookkeeping(func):
+            if is_bookkeeping(func) or private.is_tracing():
                 return None
             record = self.learner.learn(
                 self.last, self.tables.scope, func, tensors, keys, args, kwargs, caller
@@ -341,6 +347,20 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             if key in found:
                 self.learner.enter(found[key], key, tensor)
         return True
+
+
+private.hide_from_compiler(
+    Observer.__torch_dispatch__,
+    Observer._look,
+    Observer._bind,
+    Observer._is_exact,
+    Observer._after,
+    Emitter.ask,
+    Emitter.leaves,
+    Emitter.kept,
+    Emitter.raised,
+    Emitter.emit,
+)
 
 
 def _tensors_in(value: Any) -> Iterator[_Tensor]:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.lanes import Arena, Lanes
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.lending import Loans
 from sonde.adapters.torch.memory import Tables
-from sonde.adapters.torch.structure import Record, Ref
+from sonde.adapters.torch.structure import WRITTEN, Record, Ref
 from sonde.adapters.torch.views import TorchCall, TorchView
 from sonde.capture.session import Session
 
@@ -21,10 +22,19 @@ Seen = tuple[Record, list[torch.Tensor], list[int], list[torch.Tensor]]
 
 
 class _Kept(list[torch.Tensor]):
-    """Inputs of an op that writes, copied where it writes; ``tokens`` are of the originals."""
+    """Inputs of an op that writes, copied where it writes.
 
-    __slots__ = ("tokens",)
-    tokens: list[Ref | None]
+    ``tokens`` are those of the originals from before the op. A watch, which seldom wants the op at
+    all, leaves them to be found when it does.
+    """
+
+    __slots__ = ("originals", "tokens")
+    originals: list[torch.Tensor]
+    tokens: list[Ref | None] | None
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__(tensors)
+        self.tokens = None
 
 
 class Emitter:
@@ -36,6 +46,8 @@ class Emitter:
         self._loans = loans
         self._timestamp = 0
         self._round = 0
+        self._lanes = Lanes(session, self._now, loans.foreign)
+        self._arena = Arena()
 
     def begin_step(self) -> None:
         self._round += 1
@@ -52,6 +64,7 @@ class Emitter:
             is_leaf_wanted |= leaf.wants is not None
         if record.native is not None:
             record.native.asked(session.generation, record.wants is not None, is_leaf_wanted)
+            self._lanes.offer(record)
 
     def leaves(self, record: Record, tensors: list[torch.Tensor]) -> None:
         """Hand over the tensors from outside that are met for the first time in this step."""
@@ -71,14 +84,23 @@ class Emitter:
             self._loans.call_back(key)
         if record.wants is None:
             return tensors
-        kept = _Kept(
-            _copy(tensor) if key in written else tensor
-            for tensor, key in zip(tensors, keys, strict=True)
-        )
-        kept.tokens = [
-            self._found(ref, tensor) for ref, tensor in zip(record.sources, tensors, strict=True)
-        ]
+        is_watched = self._lanes.is_watched(record)
+        self._arena.release()
+        copy = self._arena.copy if is_watched else _copy
+        kept = _Kept(tensors)
+        for slot, key in enumerate(keys):
+            if key in written:
+                kept[slot] = copy(tensors[slot])
+        kept.originals = tensors
+        if not is_watched:
+            kept.tokens = self._tokens(record, tensors)
         return kept
+
+    def _tokens(self, record: Record, tensors: list[torch.Tensor]) -> list[Ref | None]:
+        return [
+            self._found(ref, tensor)
+            for ref, tensor in zip(record.sources, tensors)  # noqa: B905 (hot, equal lengths)
+        ]
 
     def emit(
         self,
@@ -94,8 +116,15 @@ class Emitter:
             for _, ref in record.outs:
                 ref.values = ref
         outputs = [
-            TorchView(tensor, "output", slot, self._made(ref, tensor), self._loans.lender(tensor))
-            for slot, (tensor, (_, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
+            TorchView(
+                tensor,
+                "output",
+                slot,
+                self._made(ref, tensor, is_written=kind == WRITTEN),
+                self._loans.lender(tensor),
+                is_filled=not ref.is_loose,
+            )
+            for slot, (tensor, (kind, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
         ]
         self._session.write(record.wants, self._call(record, inputs, outputs, args, kwargs))
 
@@ -142,16 +171,23 @@ class Emitter:
         )
 
     def _inputs(self, record: Record, before: list[torch.Tensor]) -> list[TorchView]:
+        sources = record.sources
         if type(before) is _Kept:
-            tokens = before.tokens
-            return [
-                TorchView(tensor, "input", slot, token, None)
-                for slot, (tensor, token) in enumerate(zip(before, tokens))  # noqa: B905
-            ]
-        found = self._found
+            tokens = before.tokens or self._tokens(record, before.originals)
+        else:
+            tokens = self._tokens(record, before)
         return [
-            TorchView(tensor, "input", slot, found(source, tensor), None)
-            for slot, (tensor, source) in enumerate(zip(before, record.sources))  # noqa: B905
+            TorchView(
+                tensor,
+                "input",
+                slot,
+                token,
+                None,
+                is_filled=source is None or not source.is_loose,
+            )
+            for slot, (tensor, token, source) in enumerate(
+                zip(before, tokens, sources)  # noqa: B905
+            )
         ]
 
     def _now(self) -> int:
@@ -160,10 +196,15 @@ class Emitter:
 
     # ------------------------------------------------- when two tensors are the same
 
-    def _made(self, ref: Ref, tensor: torch.Tensor) -> Ref | None:
-        """``ref`` as the token of what ``tensor`` holds now."""
+    def _made(self, ref: Ref, tensor: torch.Tensor, *, is_written: bool = False) -> Ref | None:
+        """``ref`` as the token of what ``tensor`` holds now.
+
+        Torch counts a write in place only after the op: such a version is taken from the tensor
+        when it is next seen.
+        """
         mark = self._mark(tensor)
         ref.mark = mark
+        ref.version = None if is_written else private.version_of(tensor)
         ref.round = self._round
         return None if mark is None or ref.is_loose else ref
 
@@ -179,11 +220,14 @@ class Emitter:
         mark = self._mark(tensor)
         if mark is None:
             return None
+        version = private.version_of(tensor)
         if ref.round != self._round:
             ref.mark = mark
             ref.round = self._round
-            return ref
-        return ref if ref.mark == mark else None
+        elif ref.mark != mark or (ref.version is not None and ref.version != version):
+            return None
+        ref.version = version
+        return ref
 
     def _mark(self, tensor: torch.Tensor) -> tuple[Any, ...] | None:
         if self._loans.foreign and storage_key(tensor) in self._loans.foreign:
@@ -191,7 +235,6 @@ class Emitter:
         try:
             return (
                 tensor.data_ptr(),
-                private.version_of(tensor),
                 tensor.shape,
                 tensor.stride(),
                 tensor.is_neg(),

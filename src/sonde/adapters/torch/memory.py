@@ -54,8 +54,8 @@ class Memory:
         "started",
     )
 
-    def __init__(self, scope: Scope) -> None:
-        self.scope = scope
+    def __init__(self) -> None:
+        self.scope: Any = None
         self.generation = 0
         self.started = 0
         self.lends = 0

@@ -28,10 +28,21 @@ class Ref:
     the Ref of the tensor this one is only another arrangement of (a reshape, a transpose), so that
     what does not depend on order is known already; else the Ref itself. ``is_loose``: the memory
     was not filled by the op that made it, so what it holds is nobody's. ``mark`` is what the tensor
-    looked like when it was last handed over, in round ``round`` (see ``emission``).
+    looked like when it was last handed over, in round ``round``, and ``version`` torch's count of
+    writes to it then (see ``emission``).
     """
 
-    __slots__ = ("geometry", "is_loose", "leaf", "mark", "owner", "round", "slot", "values")
+    __slots__ = (
+        "geometry",
+        "is_loose",
+        "leaf",
+        "mark",
+        "owner",
+        "round",
+        "slot",
+        "values",
+        "version",
+    )
 
     def __init__(
         self,
@@ -47,6 +58,7 @@ class Ref:
         self.values: Ref = self
         self.is_loose = False
         self.mark: tuple[Any, ...] | None = None
+        self.version: int | None = None
         self.round = -1
 
     @property

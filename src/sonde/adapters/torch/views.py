@@ -85,7 +85,7 @@ class TorchView:
     """See ``core.sink.TensorView``. ``lend`` registers memory lent instead of copied, or is None
     where the memory may change unseen and must be copied."""
 
-    __slots__ = ("_lend", "io", "slot", "tensor", "token")
+    __slots__ = ("_lend", "io", "is_filled", "slot", "tensor", "token")
 
     def __init__(
         self,
@@ -94,12 +94,15 @@ class TorchView:
         slot: int,
         token: Ref | None,
         lend: Callable[[torch.Tensor, TorchHold], None] | None,
+        *,
+        is_filled: bool = True,
     ) -> None:
         self.tensor = tensor
         self.io = io
         self.slot = slot
         self.token = token
         self._lend = lend
+        self.is_filled = is_filled
 
     @property
     def values_token(self) -> object:
@@ -157,8 +160,11 @@ class TorchView:
 
     def numpy(self) -> NDArray[Any]:
         tensor, _ = self._host()
+        if _same_memory(tensor, self.tensor):
+            # Not the program's own memory: numpy() makes a storage that cannot be resized any more.
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
         array: NDArray[Any] = private.to_numpy(tensor.contiguous())
-        return array.copy()
+        return array
 
     def hold(self, *, memory_order: bool = False, sample: int = 0) -> TorchHold:
         tensor, stored = self._host()

@@ -1,0 +1,143 @@
+"""The native shortcut for sinks that want only numbers of every tensor.
+
+A sink that can take it has a method ``take_lane``, which is given the parts it needs and returns
+those the shortcut needs. It is taken by ops that this sink alone wants; every other op, and every
+op where the native matcher was not built, goes the long way round, through views and calls, with
+the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+
+from sonde.adapters.torch import matcher
+from sonde.adapters.torch.structure import Record, Ref
+from sonde.adapters.torch.views import TorchView, kernel_code
+from sonde.capture.session import Session, Subscription
+from sonde.core.dtypes import BY_NAME
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+from sonde.core.sink import LaneParts
+
+
+class Lanes:
+    """Which subscriptions have a shortcut. Used from the training thread only."""
+
+    def __init__(self, session: Session, now: Callable[[], int], foreign: set[int]) -> None:
+        self._now = now
+        self._foreign = foreign
+        self._native = matcher.load()
+        self._by_subscription: dict[Subscription, Any] = {}
+        if self._native is not None:
+            for subscription in session.subscriptions:
+                parts = getattr(subscription.sink, "lane_parts", lambda: None)()
+                if parts is not None:
+                    lane = self._lane(parts)
+                    subscription.sink.take_lane(lane)  # type: ignore[attr-defined]
+                    self._by_subscription[subscription] = lane
+
+    def _lane(self, parts: LaneParts) -> Any:
+        def describe(node: OpNode, io: Io, slot: int, tensor: torch.Tensor) -> tuple[bytes, bytes]:
+            return parts.describe(node, TorchView(tensor, io, slot, None, None))
+
+        def other(node: OpNode, io: Io, slot: int, tensor: torch.Tensor, stamp: int) -> bool:
+            return parts.other(node, TorchView(tensor, io, slot, None, None), stamp)
+
+        assert self._native is not None
+        return self._native.Lane(
+            heads=parts.heads,
+            tails=parts.tails,
+            stamps=parts.stamps,
+            index=parts.index,
+            codes=_kernel_codes(),
+            whole=parts.whole,
+            strided=parts.strided,
+            describe=describe,
+            other=other,
+            now=self._now,
+            grow=parts.grow,
+            foreign=self._foreign,
+            takes_inputs=parts.takes_inputs,
+            takes_outputs=parts.takes_outputs,
+            is_watch=parts.is_watch,
+        )
+
+    def offer(self, record: Record) -> None:
+        """Let ``record`` take the shortcut of the one subscription that wants it, if it has one."""
+        lane = self._lane_of(record)
+        if lane is None or record.native is None:
+            return
+        wants = record.wants
+        assert wants is not None
+        record.native.take_lane(
+            lane,
+            record.node,
+            tuple(_token(ref) for ref in record.sources),
+            tuple(_token(ref) for _, ref in record.outs),
+            record.info.rearranges,
+            tuple(
+                (slot, leaf.ref, leaf.node)
+                for slot, leaf, _ in record.leaves
+                if leaf.wants is not None and leaf.wants.subscriptions == wants.subscriptions
+            ),
+        )
+
+    def is_watched(self, record: Record) -> bool:
+        """Whether ``record`` goes by a shortcut that only watches for non-finite values."""
+        lane = self._lane_of(record)
+        return lane is not None and bool(lane.is_watch)
+
+    def _lane_of(self, record: Record) -> Any:
+        wants = record.wants
+        if wants is None or len(wants.subscriptions) != 1 or record.info.is_collective:
+            return None
+        return self._by_subscription.get(wants.subscriptions[0])
+
+
+def _token(ref: Ref | None) -> Ref | Literal[False] | None:
+    """What names a tensor's contents: None if unknown, False if they mean nothing."""
+    return False if ref is not None and ref.is_loose else ref
+
+
+class Arena:
+    """Memory for copies that are needed only until the op that is about to run has run.
+
+    It is used again for every op, so that copying stays in the processor's cache.
+    """
+
+    def __init__(self) -> None:
+        self._block = torch.empty(0, dtype=torch.uint8)
+        self._used = 0
+
+    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The values as they are now; what cannot be copied is left to the view to explain."""
+        try:
+            plain = tensor.detach()
+            size = plain.numel() * plain.element_size()
+            if not size or plain.device.type != "cpu" or plain.is_neg() or plain.is_quantized:
+                return plain.clone()
+            block = self._take(size)
+            return block.view(plain.dtype).view(plain.shape).copy_(plain)
+        except (NotImplementedError, RuntimeError):
+            return tensor
+
+    def _take(self, size: int) -> torch.Tensor:
+        start = -(-self._used // 64) * 64
+        if start + size > self._block.numel():
+            self._block = torch.empty(2 * (start + size), dtype=torch.uint8)
+            start = 0
+        self._used = start + size
+        return self._block[start : start + size]
+
+    def release(self) -> None:
+        """The op has run: its copies may be written over."""
+        self._used = 0
+
+
+def _kernel_codes() -> dict[torch.dtype, int]:
+    dtypes = [getattr(torch, name, None) for name in BY_NAME]
+    codes = {dtype: kernel_code(dtype) for dtype in dtypes if isinstance(dtype, torch.dtype)}
+    return {dtype: code for dtype, code in codes.items() if code >= 0}
