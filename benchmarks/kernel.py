@@ -151,6 +151,24 @@ def show(title: str, found: dict[str, float]) -> None:
     )
 
 
+def pairs(elements: int, repeats: int) -> None:
+    print("\ntwo tensors compared, gigabytes of input per second, one thread")
+    row = np.empty(kernels.PAIR_COLUMNS)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        a = torch.randn(elements // 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+        b = a * 1.001
+
+        def compare(x: torch.Tensor, y: torch.Tensor = b) -> object:
+            code = code_of(x)
+            return kernels.compare_into(
+                row.ctypes.data, x.data_ptr(), code, y.data_ptr(), code, x.numel()
+            )
+
+        (seconds,) = medians({"compare": compare}, [a], repeats).values()
+        rate = 2 * a.numel() * a.element_size() / seconds / 1e9
+        print(f"  {str(dtype).removeprefix('torch.'):26}{rate:8.2f}")
+
+
 def small(repeats: int) -> None:
     print("\nfrom Python, microseconds per call")
     x = torch.randn(1024)
@@ -213,6 +231,7 @@ def main() -> None:
     if options.path:
         kernels.use_path(options.path)
     large(options.elements, options.repeats)
+    pairs(options.elements, options.repeats)
     small(options.repeats)
     lines(options.repeats)
 

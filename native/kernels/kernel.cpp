@@ -68,23 +68,74 @@ void each_piece(std::int64_t count, Work work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The tally of all elements, from pieces that do not depend on the number of threads.
+// The tally of `count` elements, from pieces that do not depend on the number of threads.
 template <class Part, class Scan, class Join>
-Part in_pieces(const Layout& layout, Scan scan, Join join) {
+Part in_pieces(std::int64_t count, Scan scan, Join join) {
   Part total{};
-  if (layout.count == 0) return total;
-  if (layout.count <= kPiece) {
-    scan(0, layout.count, total);
+  if (count == 0) return total;
+  if (count <= kPiece) {
+    scan(0, count, total);
     return total;
   }
-  std::vector<Part> parts(static_cast<std::size_t>((layout.count + kPiece - 1) / kPiece));
-  each_piece(layout.count, [&](std::int64_t piece) {
+  std::vector<Part> parts(static_cast<std::size_t>((count + kPiece - 1) / kPiece));
+  each_piece(count, [&](std::int64_t piece) {
     const std::int64_t begin = piece * kPiece;
-    scan(begin, std::min(layout.count, begin + kPiece), parts[static_cast<std::size_t>(piece)]);
+    scan(begin, std::min(count, begin + kPiece), parts[static_cast<std::size_t>(piece)]);
   });
   for (const Part& part : parts) join(total, part);
   return total;
 }
+
+// Pairs of one comparison on their way from memory to the path's functions.
+class PairFeed {
+ public:
+  PairFeed(const Path& path, DType first, DType second, double scale, PairTally& total)
+      : path_(path), dtype_{first, second}, scale_(scale), total_(total) {}
+
+  void take(const PairLayout& layout, const char* first, const char* second,
+            std::int64_t length) {
+    const auto last = static_cast<std::size_t>(layout.dims - 1);
+    const char* p[2] = {first, second};
+    while (length > 0) {
+      const auto room = static_cast<std::int64_t>(kRoom) - filled_;
+      const std::int64_t taken = std::min(length, room);
+      for (int side = 0; side < 2; ++side) {
+        const std::int64_t stride = layout.strides[side][last];
+        const int itemsize = layout.itemsize[side];
+        gather(raw_[side] + filled_ * itemsize, p[side], taken, stride, itemsize);
+        p[side] += taken * stride;
+      }
+      filled_ += taken;
+      length -= taken;
+      if (filled_ == static_cast<std::int64_t>(kRoom)) flush();
+    }
+  }
+
+  void flush() {
+    if (filled_ == 0) return;
+    const auto count = static_cast<std::size_t>(filled_);
+    PairTally part;
+    for (int side = 0; side < 2; ++side) {
+      path_.widen[static_cast<std::size_t>(dtype_[side])](raw_[side], count, wide_[side]);
+    }
+    const Path::Ulp ulp = path_.max_ulp[static_cast<std::size_t>(dtype_[0])];
+    if (ulp != nullptr && dtype_[0] == dtype_[1]) part.max_ulp = ulp(raw_[0], raw_[1], count);
+    path_.compare(wide_[0], wide_[1], count, scale_, part);
+    merge_pairs(total_, part);
+    filled_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kRoom = 1024;  // both sides, raw and widened, fit the first cache
+
+  const Path& path_;
+  const DType dtype_[2];
+  const double scale_;
+  PairTally& total_;
+  std::int64_t filled_ = 0;
+  alignas(64) char raw_[2][kRoom * 8];
+  alignas(64) double wide_[2][kRoom + 4];
+};
 
 }  // namespace
 
@@ -146,7 +197,7 @@ void summarize(const Layout& layout, DType dtype, Depth depth, double* row) {
       scan(elements, static_cast<std::size_t>(count), tally);
     });
   };
-  const Tally total = in_pieces<Tally>(layout, scan_range, merge);
+  const Tally total = in_pieces<Tally>(layout.count, scan_range, merge);
   write_row(total, layout.copies, dtype, depth, row);
 }
 
@@ -164,7 +215,25 @@ std::int64_t count_non_finite(const Layout& layout, DType dtype) {
     });
   };
   const auto add = [](std::int64_t& total, std::int64_t part) { total += part; };
-  return in_pieces<std::int64_t>(layout, count_range, add) * layout.copies;
+  return in_pieces<std::int64_t>(layout.count, count_range, add) * layout.copies;
+}
+
+void compare(const PairLayout& layout, DType first, DType second, double* row) {
+  double scale = 1.0;
+  const auto compare_range = [&](std::int64_t begin, std::int64_t end, PairTally& tally) {
+    PairFeed feed(current_path(), first, second, scale, tally);
+    each_pair_run(layout, begin, end, [&](const char* a, const char* b, std::int64_t length) {
+      feed.take(layout, a, b, length);
+    });
+    feed.flush();
+  };
+  PairTally total = in_pieces<PairTally>(layout.count, compare_range, merge_pairs);
+  if (const double better = better_scale(total); better != 0) {
+    scale = better;
+    total = in_pieces<PairTally>(layout.count, compare_range, merge_pairs);
+  }
+  const bool has_ulp = first == second && !is_integer(first);
+  write_pair_row(total, scale, layout.copies, has_ulp, row);
 }
 
 void copy_range(const Layout& layout, std::int64_t begin, std::int64_t end, char* out) {

@@ -31,6 +31,9 @@ void summarize_run(const void* address, std::int64_t count, DType dtype, Depth d
 // How many elements are NaN or infinite.
 std::int64_t count_non_finite(const Layout& layout, DType dtype);
 
+// One row of kPairColumnCount float64: how the elements of the two tensors differ.
+void compare(const PairLayout& layout, DType first, DType second, double* row);
+
 // Copies elements begin <= i < end of `layout` (from logical_order) to `out`, without gaps.
 void copy_range(const Layout& layout, std::int64_t begin, std::int64_t end, char* out);
 

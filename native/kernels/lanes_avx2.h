@@ -16,6 +16,12 @@ inline D4 minus(D4 x, D4 y) { return _mm256_sub_pd(x, y); }
 inline D4 times(D4 x, D4 y) { return _mm256_mul_pd(x, y); }
 inline D4 absolute(D4 x) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), x); }
 inline D4 multiply_add(D4 x, D4 y, D4 total) { return _mm256_fmadd_pd(x, y, total); }
+inline D4 larger(D4 x, D4 y) { return _mm256_max_pd(x, y); }
+inline D4 divide(D4 x, D4 y) { return _mm256_div_pd(x, y); }
+inline int count_at_most(D4 x, D4 limit) {
+  const int mask = _mm256_movemask_pd(_mm256_cmp_pd(x, limit, _CMP_LE_OQ));
+  return _mm_popcnt_u32(static_cast<unsigned>(mask));
+}
 
 inline D4 widen(const float* p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 inline D4 widen(const double* p) { return _mm256_loadu_pd(p); }

@@ -22,6 +22,12 @@ inline D4 absolute(D4 x) { return {vabsq_f64(x.lo), vabsq_f64(x.hi)}; }
 inline D4 multiply_add(D4 a, D4 b, D4 total) {
   return {vfmaq_f64(total.lo, a.lo, b.lo), vfmaq_f64(total.hi, a.hi, b.hi)};
 }
+inline D4 larger(D4 a, D4 b) { return {vmaxq_f64(a.lo, b.lo), vmaxq_f64(a.hi, b.hi)}; }
+inline D4 divide(D4 a, D4 b) { return {vdivq_f64(a.lo, b.lo), vdivq_f64(a.hi, b.hi)}; }
+inline int count_at_most(D4 x, D4 limit) {
+  const uint64x2_t both = vaddq_u64(vcleq_f64(x.lo, limit.lo), vcleq_f64(x.hi, limit.hi));
+  return -static_cast<int>(vaddvq_u64(both));  // true is all ones: minus one
+}
 
 inline D4 widen(const float* p) {
   const float32x4_t x = vld1q_f32(p);

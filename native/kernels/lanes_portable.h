@@ -34,6 +34,17 @@ inline D4 absolute(D4 a) {
 inline D4 multiply_add(D4 a, D4 b, D4 total) {
   return each([&](int k) { return total.v[k] + a.v[k] * b.v[k]; });
 }
+inline D4 larger(D4 a, D4 b) {
+  return each([&](int k) { return a.v[k] > b.v[k] ? a.v[k] : b.v[k]; });
+}
+inline D4 divide(D4 a, D4 b) {
+  return each([&](int k) { return a.v[k] / b.v[k]; });
+}
+inline int count_at_most(D4 x, D4 limit) {
+  int count = 0;
+  for (int k = 0; k < 4; ++k) count += x.v[k] <= limit.v[k];
+  return count;
+}
 
 template <class T>
 inline D4 widen(const T* p) {

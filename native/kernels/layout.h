@@ -67,6 +67,43 @@ void each_run(const Layout& layout, std::int64_t begin, std::int64_t end, Visit 
   }
 }
 
+// Two tensors of the same shape, walked together.
+struct PairLayout {
+  const char* base[2] = {nullptr, nullptr};
+  int itemsize[2] = {1, 1};
+  int dims = 0;
+  std::array<std::int64_t, kMaxDims> sizes;
+  std::array<std::int64_t, kMaxDims> strides[2];
+  std::int64_t count = 0;
+  std::int64_t copies = 1;
+};
+
+// Pairs of elements with the same index, in whatever order reads the first tensor best; dimensions
+// expanded on both sides are left out and counted in `copies`.
+PairLayout any_pair_order(const void* const* addresses, const int* itemsizes,
+                          const std::int64_t* shape, const std::int64_t* const* strides, int dims);
+
+// Calls visit(first, second, length) for each piece of innermost run with pairs begin <= i < end.
+template <class Visit>
+void each_pair_run(const PairLayout& layout, std::int64_t begin, std::int64_t end, Visit visit) {
+  const auto last = static_cast<std::size_t>(layout.dims - 1);
+  for (std::int64_t i = begin; i < end;) {
+    const char* p[2] = {layout.base[0], layout.base[1]};
+    std::int64_t rest = i;
+    std::int64_t inner = 0;
+    for (std::size_t d = last + 1; d-- > 0;) {
+      const std::int64_t index = rest % layout.sizes[d];
+      rest /= layout.sizes[d];
+      if (d == last) inner = index;
+      for (int side = 0; side < 2; ++side) p[side] += index * layout.strides[side][d];
+    }
+    const std::int64_t run = layout.sizes[last] - inner;
+    const std::int64_t length = run < end - i ? run : end - i;
+    visit(p[0], p[1], length);
+    i += length;
+  }
+}
+
 // Copies `length` elements that lie `stride` bytes apart.
 void gather(char* out, const char* p, std::int64_t length, std::int64_t stride, int itemsize);
 

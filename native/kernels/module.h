@@ -8,6 +8,8 @@
 
 namespace sonde {
 
+using Arguments = PyObject* const*;
+
 // Each of these sets a Python exception and gives false when the object is not what it must be.
 bool read_address(PyObject* object, void*& address);
 bool read_count(PyObject* object, std::int64_t& count);
@@ -38,6 +40,9 @@ void without_gil(std::int64_t bytes, Work work) {
   Py_END_ALLOW_THREADS
 }
 
-PyObject* format_rows(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+// Functions of the module that have a file of their own.
+PyObject* format_rows(PyObject* module, Arguments arguments, Py_ssize_t count);
+PyObject* compare_into(PyObject* module, Arguments arguments, Py_ssize_t count);
+PyObject* compare_strided_into(PyObject* module, Arguments arguments, Py_ssize_t count);
 
 }  // namespace sonde

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "pair_tally.h"
 #include "tally.h"
 
 namespace sonde {
@@ -47,6 +48,8 @@ inline RawExtremes raw_extremes(const std::int16_t* signed_max, const std::uint1
 
 struct Path {
   using Scan = void (*)(const void* elements, std::size_t count, Tally& total);
+  using Widen = void (*)(const void* elements, std::size_t count, double* out);
+  using Ulp = std::uint64_t (*)(const void* a, const void* b, std::size_t count);
   using Counter = std::int64_t (*)(const void* elements, std::size_t count);
 
   const char* name;
@@ -54,6 +57,9 @@ struct Path {
   Scan full[kDTypeCount];
   Scan outline[kDTypeCount];
   Counter non_finite[kDTypeCount];
+  Widen widen[kDTypeCount];
+  Ulp max_ulp[kDTypeCount];  // null for bool and integers
+  void (*compare)(double* a, double* b, std::size_t count, double scale, PairTally& tally);
   double (*read_all)(const char* bytes, std::size_t count);
 };
 

@@ -9,9 +9,9 @@
 // keep that copy of an inline function for code that runs on older processors. GCC makes templates
 // at the end of the file, so the setting stays in force until there.
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,popcnt"))), apply_to = function)
 #else
-#pragma GCC target("avx2,fma,f16c")
+#pragma GCC target("avx2,fma,f16c,popcnt")
 #endif
 
 namespace sonde {
@@ -21,6 +21,7 @@ namespace avx2 {
 #include "scan.h"
 #include "scan_integers.h"
 #include "scan_non_finite.h"
+#include "scan_pairs.h"
 #include "path_table.h"
 
 constexpr Path kTable = SONDE_PATH_TABLE("avx2", has_avx2);

@@ -26,6 +26,7 @@ namespace avx512 {
 #include "scan.h"
 #include "scan_integers.h"
 #include "scan_non_finite.h"
+#include "scan_pairs.h"
 #include "path_table.h"
 
 constexpr Path kTable = SONDE_PATH_TABLE("avx512", has_avx512);

@@ -11,6 +11,7 @@ namespace neon {
 #include "scan.h"
 #include "scan_integers.h"
 #include "scan_non_finite.h"
+#include "scan_pairs.h"
 #include "path_table.h"
 
 inline bool always() { return true; }  // NEON is part of 64-bit ARM

@@ -7,6 +7,7 @@ namespace portable {
 #include "scan.h"
 #include "scan_integers.h"
 #include "scan_non_finite.h"
+#include "scan_pairs.h"
 #include "path_table.h"
 
 inline bool always() { return true; }

@@ -24,5 +24,18 @@
          count_non_finite<NotFiniteE4M3>, count_non_finite<NotFiniteIs<0x80>>,                 \
          count_non_finite<NotFiniteE5M2>, count_non_finite<NotFiniteIs<0x80>>,                 \
          count_non_finite<NotFiniteIs<0xff>>},                                                 \
-        read_all                                                                               \
+        {widen_block<Boolean>, widen_block<std::int8_t>, widen_block<std::int16_t>,            \
+         widen_block<std::int32_t>, widen_block<std::int64_t>, widen_block<std::uint8_t>,      \
+         widen_block<std::uint16_t>, widen_block<std::uint32_t>, widen_block<std::uint64_t>,   \
+         widen_block<Half>, widen_block<Brain>, widen_block<float>, widen_block<double>,       \
+         widen_block<Eighth<DType::Float8E4M3FN>>, widen_block<Eighth<DType::Float8E4M3FNUZ>>, \
+         widen_block<Eighth<DType::Float8E5M2>>, widen_block<Eighth<DType::Float8E5M2FNUZ>>,   \
+         widen_block<Eighth<DType::Float8E8M0FNU>>},                                           \
+        {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,      \
+         max_ulp<NotFiniteHalf, true>, max_ulp<NotFiniteBrain, true>,                          \
+         max_ulp<NotFinite32, true>, max_ulp<NotFinite64, true>,                               \
+         max_ulp<NotFiniteE4M3, true>, max_ulp<NotFiniteIs<0x80>, true>,                       \
+         max_ulp<NotFiniteE5M2, true>, max_ulp<NotFiniteIs<0x80>, true>,                       \
+         max_ulp<NotFiniteIs<0xff>, false>},                                                   \
+        compare_block, read_all                                                                \
   }

@@ -256,6 +256,35 @@ void check_copy(const Tensor& tensor, std::int64_t count) {
   });
 }
 
+// A tensor against its contiguous copy: equal, whatever the layouts.
+void check_comparison(const Tensor& tensor, const Naive& naive) {
+  std::vector<char> copy;
+  each_element(tensor, [&](const char* p) { copy.insert(copy.end(), p, p + tensor.itemsize()); });
+  std::vector<std::int64_t> dense(tensor.shape.size());
+  std::int64_t step = 1;
+  for (std::size_t d = dense.size(); d-- > 0;) {
+    dense[d] = step;
+    step *= tensor.shape[d];
+  }
+  const void* addresses[2] = {tensor.first, copy.data()};
+  const int itemsizes[2] = {tensor.itemsize(), tensor.itemsize()};
+  const std::int64_t* const strides[2] = {tensor.strides.data(), dense.data()};
+  const PairLayout layout = any_pair_order(addresses, itemsizes, tensor.shape.data(), strides,
+                                           static_cast<int>(tensor.shape.size()));
+  double row[kPairColumnCount];
+  compare(layout, tensor.dtype, tensor.dtype, row);
+  const std::int64_t infinities = naive.positive_inf + naive.negative_inf;
+  const std::int64_t finite = naive.count - naive.nan - infinities;
+  expect(tensor, "pairs", row[kPairCount], static_cast<long double>(naive.count), 0);
+  expect(tensor, "equal pairs", row[kEqual], static_cast<long double>(finite), 0);
+  expect(tensor, "agreeing NaN", row[kNanAgreed], static_cast<long double>(naive.nan), 0);
+  expect(tensor, "agreeing Inf", row[kInfAgreed], static_cast<long double>(infinities), 0);
+  if (finite > 0) {
+    expect(tensor, "max abs error", row[kMaxAbsError], 0, 0);
+    expect(tensor, "cosine", row[kCosine], 1, 0);
+  }
+}
+
 void check_numbers() {
   for (int k = 0; k < 20000; ++k) {
     const double value = bit_cast<double>(generator());
@@ -294,6 +323,7 @@ int main(int argc, char** argv) {
     for (const Path* path : available_paths()) {
       choose_path(path->name);
       check_statistics(tensor, naive);
+      check_comparison(tensor, naive);
     }
     check_copy(tensor, naive.count);
   }

@@ -22,7 +22,9 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.core.statistics import ROW_COLUMNS, Statistics
 from sonde.kernels import digest as _digest
 from sonde.kernels import twin as _twin
+from sonde.kernels import twin_pairs as _twin_pairs
 from sonde.kernels.codes import DTYPES, dtype_code
+from sonde.kernels.distances import PAIR_COLUMNS, Distances, distances_from_row
 from sonde.kernels.rows import statistics_from_row
 
 try:
@@ -34,8 +36,15 @@ else:
 
 __all__ = [
     "DTYPES",
+    "PAIR_COLUMNS",
+    "Distances",
     "available_paths",
+    "compare",
+    "compare_arrays",
+    "compare_into",
+    "compare_strided_into",
     "current_path",
+    "distances_from_row",
     "dtype_code",
     "format_rows",
     "hash_md5",
@@ -69,6 +78,14 @@ non_finite: Callable[[int, int, int], int]
 """``(address, dtype_code, numel)``: how many contiguous elements are NaN or infinite."""
 non_finite_strided: Callable[[int, int, Shape, Shape | None], int]
 """``(address, dtype_code, shape, strides)``: the same; strides in elements."""
+compare_into: Callable[[int, int, int, int, int, int], None]
+"""``(out_address, address_a, code_a, address_b, code_b, numel)``: one row of PAIR_COLUMNS float64,
+the fields of Distances, for contiguous elements; dtypes may differ."""
+compare_strided_into: Callable[
+    [int, int, int, Shape | None, int, int, Shape | None, Shape],
+    None,
+]
+"""``(out_address, address_a, code_a, strides_a, address_b, code_b, strides_b, shape)``."""
 thread_limit: Callable[[int], int]
 """At most so many threads per call (1 at first); gives the previous limit. More than one is used
 above a million elements only; results do not depend on it."""
@@ -94,6 +111,7 @@ def use_path(name: str) -> None:
     """Compute with path ``name`` from now on, in the whole process."""
     global summarize_into, summarize_strided_into, outline_into, outline_strided_into
     global non_finite, non_finite_strided, thread_limit, _format_rows, _copy_range, _path
+    global compare_into, compare_strided_into
     if name not in available_paths():
         raise UsageError(
             f"the kernel path {name!r} cannot be used here; choose from "
@@ -110,6 +128,9 @@ def use_path(name: str) -> None:
     non_finite = source.non_finite
     non_finite_strided = source.non_finite_strided
     thread_limit = source.thread_limit
+    pairs = _twin_pairs if name == "twin" else _native
+    compare_into = pairs.compare_into
+    compare_strided_into = pairs.compare_strided_into
     _format_rows = source.format_rows
     _copy_range = source.copy_range_into
     _path = name
@@ -131,6 +152,12 @@ def summarize_array(array: NDArray[Any], dtype: str | None = None) -> Statistics
     ``dtype`` names the type of the elements where numpy does not know it: an array of uint16 may
     hold bfloat16, one of uint8 float8. Foreign byte order and odd strides cost a copy.
     """
+    array, name, strides = _readable(array, dtype)
+    return summarize(array.ctypes.data, name, array.shape, strides)
+
+
+def _readable(array: NDArray[Any], dtype: str | None) -> tuple[NDArray[Any], str, tuple[int, ...]]:
+    """The array, or a copy the kernels can read; the name of its dtype; strides in elements."""
     array = np.asarray(array)
     name = array.dtype.name if dtype is None else dtype
     if name not in DTYPES and array.dtype.kind not in "biufc":
@@ -141,8 +168,39 @@ def summarize_array(array: NDArray[Any], dtype: str | None = None) -> Statistics
     itemsize = array.dtype.itemsize
     if any(stride % itemsize for stride in array.strides):
         array = np.ascontiguousarray(array)
-    strides = tuple(stride // itemsize for stride in array.strides)
-    return summarize(array.ctypes.data, name, array.shape, strides)
+    return array, name, tuple(stride // itemsize for stride in array.strides)
+
+
+def compare(
+    address_a: int,
+    dtype_a: str,
+    address_b: int,
+    dtype_b: str,
+    shape: Shape,
+    strides_a: Shape | None = None,
+    strides_b: Shape | None = None,
+) -> Distances:
+    """How the tensor at ``address_a`` differs from the reference at ``address_b``."""
+    row = np.empty(PAIR_COLUMNS)
+    code_a, code_b = dtype_code(dtype_a), dtype_code(dtype_b)
+    compare_strided_into(
+        row.ctypes.data, address_a, code_a, strides_a, address_b, code_b, strides_b, shape
+    )
+    return distances_from_row(row)
+
+
+def compare_arrays(
+    a: NDArray[Any],
+    b: NDArray[Any],
+    dtype_a: str | None = None,
+    dtype_b: str | None = None,
+) -> Distances:
+    """How ``a`` differs from the reference ``b``; dtypes as for ``summarize_array``."""
+    a, name_a, strides_a = _readable(a, dtype_a)
+    b, name_b, strides_b = _readable(b, dtype_b)
+    if a.shape != b.shape:
+        raise ValueError(f"arrays of shapes {a.shape} and {b.shape} cannot be compared")
+    return compare(a.ctypes.data, name_a, b.ctypes.data, name_b, a.shape, strides_a, strides_b)
 
 
 def format_rows(

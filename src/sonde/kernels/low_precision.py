@@ -1,4 +1,4 @@
-"""Element types numpy does not have, as float32: exact for every value."""
+"""Element types numpy does not have, and how their bits become numbers it has, without rounding."""
 
 from __future__ import annotations
 
@@ -54,3 +54,24 @@ EIGHTH_TABLES: dict[str, NDArray[np.float32]] = {
     "float8_e8m0fnu": np.array([ldexp(1.0, bits - 127) for bits in range(255)] + [nan], np.float32),
 }
 """The 256 values of each eight-bit floating type."""
+
+_STORAGE = {"bool": "uint8", "bfloat16": "uint16", **dict.fromkeys(EIGHTH_TABLES, "uint8")}
+
+
+def storage_of(dtype: str) -> str:
+    """The numpy type of the bits of ``dtype``."""
+    return _STORAGE.get(dtype, dtype)
+
+
+def numbers(raw: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The elements in ``raw``, an array of ``storage_of(dtype)``, as numbers numpy has."""
+    if dtype == "bool":
+        truths: NDArray[np.bool_] = raw != 0
+        return truths
+    if dtype == "bfloat16":
+        return widen_bfloat16(raw)
+    table = EIGHTH_TABLES.get(dtype)
+    if table is None:
+        return raw
+    found: NDArray[np.float32] = table[raw]
+    return found

@@ -17,14 +17,9 @@ from numpy.typing import NDArray
 from sonde.core.statistics import FINITE_MAX, ROW_COLUMNS
 from sonde.kernels import memory
 from sonde.kernels.codes import DTYPES, dtype_code
-from sonde.kernels.low_precision import EIGHTH_TABLES, widen_bfloat16
+from sonde.kernels.low_precision import numbers, storage_of
 
 _CHUNK = 1 << 16
-_STORAGE = {
-    "bool": "uint8",
-    "bfloat16": "uint16",
-    **dict.fromkeys(EIGHTH_TABLES, "uint8"),
-}
 _FIRST_FLOAT_CODE = dtype_code("float16")
 _WIDE_CODES = (dtype_code("int64"), dtype_code("uint64"))
 # Squares of float64 beyond these leave the range: sums are then kept in units of a power of two.
@@ -106,8 +101,7 @@ def _scaled(value: float, exponent: int) -> float:
 
 
 def _raw(address: int, code: int, shape: Shape, strides: Shape | None) -> NDArray[Any]:
-    name = DTYPES[code]
-    return memory.view(address, _STORAGE.get(name, name), shape, strides)
+    return memory.view(address, storage_of(DTYPES[code]), shape, strides)
 
 
 def _pieces(raw: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -122,17 +116,9 @@ def _chunks(raw: NDArray[Any], code: int) -> Iterator[NDArray[Any]]:
     """The elements as numbers numpy has, a chunk at a time, in any order."""
     if not raw.size:
         return
-    name = DTYPES[code]
-    table = EIGHTH_TABLES.get(name)
     for chunk in _pieces(raw):
         for start in range(0, chunk.size, _CHUNK):
-            part = chunk[start : start + _CHUNK]
-            if name == "bool":
-                yield part != 0
-            elif name == "bfloat16":
-                yield widen_bfloat16(part)
-            else:
-                yield part if table is None else table[part]
+            yield numbers(chunk[start : start + _CHUNK], DTYPES[code])
 
 
 def _summarize(raw: NDArray[Any], code: int) -> NDArray[np.float64]:
