@@ -13,7 +13,6 @@ import contextlib
 import gc
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -26,6 +25,7 @@ from pathlib import Path
 import torch
 from nets import NETS, trainer
 
+import sonde
 from sonde.adapters.torch.attach import attach
 from sonde.capture.options import config_from_options
 
@@ -51,9 +51,11 @@ def _settings(place: Path, **changes: object) -> Path:
         "kernels": [],
         "support_device": [0],
     }
+    synchronous = changes.pop("_synchronous", False)
     common.update(changes)
     path = place / "dump.json"
-    path.write_text(json.dumps({"common_dump_settings": common}))
+    settings = {"common_dump_settings": common, "e2e_dump_settings": {"enable": synchronous}}
+    path.write_text(json.dumps(settings))
     return path
 
 
@@ -90,10 +92,21 @@ VARIANTS: dict[str, Variant] = {
         saved_data="statistic", statistic_category=list(ALL_NUMBERS)
     ),
     "overflow watch": _observed(op_debug_mode=3),
-    "tensors, asynchronous": _observed(),
+    "tensors, asynchronous": _observed(dump_mode=2),
+    "tensors, synchronous": _observed(dump_mode=2, _synchronous=True),
     "torch anomaly mode": lambda place: torch.autograd.detect_anomaly(check_nan=True),
     "torch DebugMode": _debug_mode,
 }
+
+
+@contextlib.contextmanager
+def _everything_dumped() -> Iterator[None]:
+    """Switch the dump on for one step, so that a repeat writes no more than it measures."""
+    sonde.set_dump("name-regex(.*)", True)
+    try:
+        yield
+    finally:
+        sonde.set_dump("name-regex(.*)", False)
 
 
 def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float]:
@@ -107,8 +120,9 @@ def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float]:
             if hasattr(capture, "flush"):
                 capture.flush()
             gc.collect()
-            start = time.perf_counter()
-            step()
+            with _everything_dumped():
+                start = time.perf_counter()
+                step()
             trained = time.perf_counter()
             stack.close()
             return trained - start, time.perf_counter() - start
@@ -147,11 +161,15 @@ def _print_peak(net: str, name: str) -> None:
     place = Path(tempfile.mkdtemp(prefix="sonde-bench-"))
     try:
         with VARIANTS[name](place):
-            for _ in range(4):
+            for _ in range(_LEARNING_STEPS):
                 step()
+            with _everything_dumped():
+                step()
+            step()
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    status = Path("/proc/self/status").read_text()
+    print(int(status.split("VmHWM:")[1].split()[0]) * 1024)
 
 
 def _msprobe(python: str, net: str, repeats: int) -> dict[str, tuple[float, float]]:

@@ -11,12 +11,13 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.selection import StepSet
-from sonde.core.sink import OpCall, Sink, StepEnd
+from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
 
 logger = logging.getLogger("sonde.capture")
 
@@ -66,6 +67,7 @@ class Session:
     generation: int = field(init=False, default=0)
     _active: tuple[Subscription, ...] = field(init=False, default=())
     _last_active: tuple[Subscription, ...] = field(init=False, default=())
+    _said: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.step = self.initial_step
@@ -93,19 +95,18 @@ class Session:
         self._active = active
         for subscription in self._active:
             sink = subscription.sink
-            self._shield(subscription, lambda sink=sink: sink.begin_step(self.step))
+            self._shield(subscription, partial(sink.begin_step, self.step))
 
     def wants(self, node: OpNode) -> Wants | None:
         """Who wants ``node`` in the running step; None if nobody does."""
         found: list[Subscription] = []
         for subscription in self._active:
-            request = subscription.request
-            self._shield(
-                subscription,
-                lambda request=request, subscription=subscription: (
-                    found.append(subscription) if request.wants_op(node) else None
-                ),
-            )
+            if not subscription.is_broken:
+                try:
+                    if subscription.request.wants_op(node):
+                        found.append(subscription)
+                except Exception as error:
+                    self._switch_off(subscription, error)
         return Wants(tuple(found)) if found else None
 
     def write(self, wants: Wants, call: OpCall) -> None:
@@ -116,16 +117,24 @@ class Session:
                 except Exception as error:
                     self._switch_off(subscription, error)
 
+    def has(self, wants: Wants, view: TensorView) -> bool:
+        """Whether every sink that wants the op has had these values before in this step."""
+        try:
+            return all(subscription.sink.has(view) for subscription in wants.subscriptions)
+        except Exception:
+            # The sink will meet its trouble again when it is asked to write.
+            return False
+
     def op_failed(self, wants: Wants, call: OpCall, raised: BaseException) -> None:
         for subscription in wants.subscriptions:
             told = subscription.op_failed
             if told is not None:
-                self._shield(subscription, lambda told=told: told(call, raised))
+                self._shield(subscription, partial(told, call, raised))
 
     def end_step(self, end: StepEnd) -> None:
         for subscription in self._active:
             sink = subscription.sink
-            self._shield(subscription, lambda sink=sink: sink.end_step(end))
+            self._shield(subscription, partial(sink.end_step, end))
         self._active = ()
         self.step += 1
 
@@ -168,7 +177,10 @@ class Session:
         subscription.is_broken = True
         self.generation += 1
         if isinstance(error, SondeError):
-            self.report(f"sonde: {error}")
+            # Several sinks of one dump stop for one reason: it is said once.
+            if error.slug not in self._said:
+                self._said.add(error.slug)
+                self.report(f"sonde: {error}")
         else:
             self.report(
                 f"sonde: {type(subscription.sink).__name__} failed and is switched off, "

@@ -151,6 +151,13 @@ class Sink(Protocol):
     """
 
     def begin_step(self, step: int) -> None: ...
+    def has(self, view: TensorView) -> bool:
+        """Whether ``write`` will need nothing but the view's tokens, shape and dtype.
+
+        Asked of an input just before an op writes over it: with True its old values are not kept.
+        """
+        ...
+
     def write(self, call: OpCall) -> None: ...
     def end_step(self, end: StepEnd) -> None: ...
     def drop_step(self) -> None:

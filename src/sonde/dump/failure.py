@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sonde.core.sink import OpCall, Sink, StepEnd
+from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
 
 
 class FailureDump:
@@ -18,6 +18,9 @@ class FailureDump:
 
     def begin_step(self, step: int) -> None:
         self._tensors.begin_step(step)
+
+    def has(self, view: TensorView) -> bool:
+        return False
 
     def write(self, call: OpCall) -> None:
         """An op that ran well is of no interest."""

@@ -9,44 +9,31 @@ becomes.
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sonde import kernels
-from sonde.core.graph import OpNode
 from sonde.core.sink import LaneParts, OpCall, Sink, StepEnd, TensorView
 from sonde.dump import layout
+from sonde.dump.overflow_entry import (
+    has_nan,
+    infinite_argument,
+    overflow_entry,
+    producer_of,
+    source_entry,
+)
+from sonde.dump.overflow_origin import Origin, OverflowSummary
 from sonde.dump.steps import StepFiles, raise_failure
 from sonde.dump.writer import Writer
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where non-finite values were first made."""
-
-    step: int
-    op: str
-
-
-@dataclass(slots=True)
-class OverflowSummary:
-    """What a run has shown so far: the first producer, and how often values were not finite.
-
-    ``first`` leaves out infinities that were asked for (``masked_fill(..., -inf)``) as long as
-    nothing else went wrong.
-    """
-
-    first: tuple[int, dict[str, Any]] | None = None
-    producers: int = 0
-    carriers: int = 0
-    steps: list[int] = field(default_factory=list)
 
 
 class OverflowDump:
     """Writes ``overflow.json`` per step, and the tensors of the ops in it through ``tensors``.
 
-    At most ``most`` ops (0: all) are dumped, in order of time. Used from the training thread.
+    At most ``most`` ops (0: all) are dumped, in order of time; infinities that were put in on
+    purpose and have done no harm take at most half of them, so that a mask does not use them up
+    before anything goes wrong. Used from the training thread.
     """
 
     def __init__(
@@ -62,20 +49,26 @@ class OverflowDump:
         self._tensors = tensors
         self._most = most
         self._dumped = 0
+        self._dumped_innocent = 0
         self._entries: list[dict[str, Any]] = []
+        self._unused_leaves: list[tuple[Origin, dict[str, Any] | None, str]] = []
         self._counts: dict[object, int] = {}
-        self._origins: dict[object, Origin] = {}
-        self._latest: Origin | None = None
+        # Who spoiled what: contents, in this step; ops, in this step; memory, as long as it lives.
+        self._by_contents: dict[object, Origin] = {}
+        self._by_op: dict[str, Origin] = {}
+        self._by_memory: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()
+        self._is_spoiled = False
         self._lane: Any = None
         self.summary = OverflowSummary()
 
     def first_bad_op(self) -> str | None:
-        """The first producer of the run and its source line, for messages of others."""
-        if self.summary.first is None:
-            return None
-        _, entry = self.summary.first
-        source = entry["source"]
-        return f"{entry['op']} at {source['file']}:{source['line']}" if source else entry["op"]
+        """Where the latest non-finite values come from, for messages of others."""
+        origin = self.summary.latest
+        return None if origin is None else origin.place
+
+    def keeps_step(self) -> bool:
+        """Whether the running step has something to show, however it ends."""
+        return self._is_spoiled
 
     def lane_parts(self) -> LaneParts:
         """What the shortcut needs, see ``core.sink``: it brings only the ops that are bad here."""
@@ -102,27 +95,44 @@ class OverflowDump:
             self._lane.begin()
         self._tensors.begin_step(step)
         self._entries = []
+        self._unused_leaves.clear()
         self._counts.clear()
-        self._origins.clear()
+        self._by_contents.clear()
+        self._by_op.clear()
+        self._is_spoiled = False
+        self.summary.begin_step()
+
+    def has(self, view: TensorView) -> bool:
+        return False
 
     def write(self, call: OpCall) -> None:
-        bad_outputs = [view for view in call.outputs if self._non_finite(view)]
+        bad_outputs = [view for view in call.outputs if self._is_bad(view)]
         if not bad_outputs and call.node.kind != "op":
             return
-        bad_inputs = [view for view in call.inputs if self._non_finite(view)]
+        bad_inputs = [view for view in call.inputs if self._is_bad(view)]
         if not bad_outputs and not bad_inputs:
             return
-        origin = self._origin(call, bad_inputs)
-        for view in bad_outputs:
-            if view.values_token is not None:
-                self._origins[view.values_token] = origin
-        if self._most and self._dumped >= self._most:
-            return
-        self._dumped += 1
-        self._entries.append(_entry(call, origin, is_carrier=bool(bad_inputs)))
-        self._tensors.write(call)
+        bad_inputs += [view for view in call.inputs if self._is_bad_underneath(view)]
+        origin, is_producer = self._find_origin(call, bad_inputs, bad_outputs)
+        if not origin.is_guilty:
+            origin.is_guilty = self._does_harm(call, origin, bad_outputs, is_producer)
+        self._remember(call, origin, bad_outputs)
+        self.summary.count(origin, is_producer=is_producer)
+        self._is_spoiled |= origin.is_guilty
+        self._name_user(call)
+        entry = None
+        if self._has_room(origin):
+            self._dumped += 1
+            self._dumped_innocent += not origin.is_guilty
+            entry = overflow_entry(call, origin, is_producer=is_producer)
+            self._entries.append(entry)
+            self._tensors.write(call)
+        if call.node.kind != "op":
+            self._unused_leaves.append((origin, entry, call.node.name))
 
-    def _non_finite(self, view: TensorView) -> bool:
+    # ---------------------------------------------------------------- what is bad
+
+    def _is_bad(self, view: TensorView) -> bool:
         if not view.is_filled:
             return False
         token = view.values_token
@@ -135,45 +145,99 @@ class OverflowDump:
             self._counts[token] = count
         return count > 0
 
-    def _origin(self, call: OpCall, bad_inputs: list[TensorView]) -> Origin:
-        for view in bad_inputs:
-            known = self._origins.get(view.values_token)
+    def _is_bad_underneath(self, view: TensorView) -> bool:
+        """Whether memory that was filled in part only holds non-finite values an op put there."""
+        return not view.is_filled and view.memory in self._by_memory and view.non_finite() > 0
+
+    # ---------------------------------------------------------------- who made it
+
+    def _find_origin(
+        self, call: OpCall, bad_inputs: Sequence[TensorView], bad_outputs: Sequence[TensorView]
+    ) -> tuple[Origin, bool]:
+        """The origin of the call's values, and whether that is the call itself."""
+        node = call.node
+        if bad_inputs:
+            found = [self._origin_of(call, view) for view in bad_inputs]
+            # What did harm before what did none, then the earliest.
+            return next((each for each in found if each.is_guilty), found[0]), False
+        if node.kind != "op":
+            for view in bad_outputs:
+                earlier = self._by_memory.get(view.memory)
+                if earlier is not None and earlier.step != call.step:
+                    return earlier, False
+            return Origin(call.step, node.name, None, is_leaf=True), True
+        return Origin(call.step, node.name, node.source, infinite_argument(call)), True
+
+    def _origin_of(self, call: OpCall, view: TensorView) -> Origin:
+        producer = producer_of(call.node, view.slot)
+        for known in (
+            self._by_contents.get(view.values_token),
+            self._by_memory.get(view.memory),
+            self._by_op.get(producer or ""),
+        ):
             if known is not None:
                 return known
-        if call.node.kind != "op" and self._latest is not None:
-            # A weight or a batch that was spoiled in an earlier step.
-            return self._latest
-        return Origin(call.step, call.node.name)
+        # Finite when an op last wrote to it: the memory was changed by something else.
+        origin = Origin(call.step, producer or call.node.name, call.node.source, is_leaf=True)
+        if view.memory is not None:
+            self._by_memory[view.memory] = origin
+        return origin
+
+    def _remember(self, call: OpCall, origin: Origin, bad_outputs: Sequence[TensorView]) -> None:
+        for view in bad_outputs:
+            if view.values_token is not None:
+                self._by_contents[view.values_token] = origin
+            if view.memory is not None:
+                self._by_memory[view.memory] = origin
+        if bad_outputs:
+            self._by_op[call.node.name] = origin
+
+    def _does_harm(
+        self,
+        call: OpCall,
+        origin: Origin,
+        bad_outputs: Sequence[TensorView],
+        is_producer: bool,
+    ) -> bool:
+        """See ``overflow_origin``: whether what was innocent is not any more."""
+        if is_producer and origin.asked is not None:
+            return False
+        if is_producer and not origin.is_leaf:
+            return True
+        if not is_producer and call.node.phase != "forward" and bad_outputs:
+            return True
+        return any(has_nan(view) for view in bad_outputs)
+
+    def _name_user(self, call: OpCall) -> None:
+        """The line that uses a leaf stands for the leaf, which has none of its own."""
+        if call.node.kind != "op" or not self._unused_leaves:
+            return
+        used = {edge.producer for edge in call.node.inputs}
+        for origin, entry, name in self._unused_leaves:
+            if name in used:
+                if origin.is_leaf and origin.source is None:
+                    origin.source = call.node.source
+                if entry is not None:
+                    entry["source"] = source_entry(call.node.source)
+        self._unused_leaves = [each for each in self._unused_leaves if each[2] not in used]
+
+    # ---------------------------------------------------------------- files
+
+    def _has_room(self, origin: Origin) -> bool:
+        if not self._most:
+            return True
+        if self._dumped >= self._most:
+            return False
+        return origin.is_guilty or self._dumped_innocent < max(1, self._most // 2)
 
     def end_step(self, end: StepEnd) -> None:
-        self._finish(end.step)
-        self._tensors.end_step(end)
-
-    def _finish(self, step: int) -> None:
         if self._entries:
-            self._summarise(step)
-            path = self._files.open(step) / layout.OVERFLOW
+            path = self._files.open(end.step) / layout.OVERFLOW
             text = json.dumps(self._entries, indent=2, allow_nan=False)
             self._writer.write_text(str(path), text.encode() + b"\n")
             raise_failure(self._writer)
         self._entries = []
-
-    def _summarise(self, step: int) -> None:
-        summary = self.summary
-        summary.steps.append(step)
-        producers = [entry for entry in self._entries if entry["role"] == "producer"]
-        summary.producers += len(producers)
-        summary.carriers += len(self._entries) - len(producers)
-        if summary.first is None:
-            is_harmed = any(not entry.get("by_argument") for entry in producers) or any(
-                statistics["nan_count"]
-                for entry in self._entries
-                for statistics in entry["outputs"]
-            )
-            if producers and is_harmed:
-                chosen = _most_telling(producers, self._entries)
-                summary.first = (step, chosen)
-                self._latest = Origin(step, chosen["op"])
+        self._tensors.end_step(end)
 
     def drop_step(self) -> None:
         self._entries = []
@@ -181,83 +245,3 @@ class OverflowDump:
 
     def close(self) -> None:
         self._tensors.close()
-
-
-def _most_telling(producers: list[dict[str, Any]], entries: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first producer that was not asked to make infinities, else the one a nan comes from."""
-    for entry in producers:
-        if not entry.get("by_argument"):
-            return entry
-    for entry in entries:
-        if any(statistics["nan_count"] for statistics in entry["outputs"]):
-            for producer in producers:
-                if producer["op"] == entry["from"]:
-                    return producer
-    return producers[0]
-
-
-def _entry(call: OpCall, origin: Origin, *, is_carrier: bool) -> dict[str, Any]:
-    node = call.node
-    is_origin = origin == Origin(call.step, node.name)
-    entry: dict[str, Any] = {
-        "op": node.name,
-        "role": "producer" if is_origin and not is_carrier else "carrier",
-        "phase": node.phase,
-        "source": _source(node),
-        "inputs": [_statistics(view) for view in call.inputs],
-        "outputs": [_statistics(view) for view in call.outputs],
-        "from": None if is_origin else origin.op,
-    }
-    if origin.step != call.step:
-        entry["from_step"] = origin.step
-    asked = _infinite_argument(call)
-    if asked and not is_carrier:
-        entry["by_argument"] = asked
-    return entry
-
-
-def _source(node: OpNode) -> dict[str, Any] | None:
-    source = node.source
-    if source is None:
-        return None
-    return {
-        "file": source.file,
-        "line": source.line,
-        "function": source.function,
-        "code": source.code,
-    }
-
-
-def _infinite_argument(call: OpCall) -> str | None:
-    """``value=-inf`` when the op was told to write infinities."""
-    for name, text in call.attributes:
-        if text.strip("-") in ("inf", "nan"):
-            return f"{name}={text}"
-    return None
-
-
-def _statistics(view: TensorView) -> dict[str, Any]:
-    """Shape, dtype and summary numbers; what JSON has no number for is text."""
-    found: dict[str, Any] = {
-        "slot": view.slot,
-        "dtype": view.dtype,
-        "shape": list(view.shape),
-        "nan_count": 0,
-        "positive_inf_count": 0,
-        "negative_inf_count": 0,
-    }
-    if view.problem is not None or view.dtype.startswith("complex"):
-        return found
-    statistics = view.statistics()
-    found["nan_count"] = statistics.nan_count
-    found["positive_inf_count"] = statistics.positive_inf_count
-    found["negative_inf_count"] = statistics.negative_inf_count
-    for name in ("max", "min", "avg", "l2norm", "finite_max", "finite_min"):
-        found[name] = _number(getattr(statistics, name))
-    return found
-
-
-def _number(value: float | int | None) -> float | int | str | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value

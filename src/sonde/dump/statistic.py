@@ -121,6 +121,16 @@ class StatisticDump:
             column.clear()
         self._deferred.clear()
 
+    def has(self, view: TensorView) -> bool:
+        if not self._inputs:
+            return True
+        known = self._known.get(view.values_token)
+        return (
+            known is not None
+            and known[1] == view.numel
+            and all((name, view.token) in self._hashed for name in self._hashes)
+        )
+
     def write(self, call: OpCall) -> None:
         node = call.node
         stamp = call.timestamp

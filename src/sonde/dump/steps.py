@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
-from sonde.core.sink import OpCall, StepEnd
+from sonde.core.sink import OpCall, StepEnd, TensorView
 from sonde.dump import execution_order, graph_ir, graph_pb
 from sonde.dump.flush_progress import FlushProgress
 from sonde.dump.layout import MAPPING, RankLayout
@@ -45,7 +45,10 @@ class StepFiles:
         if self._directory is None or step != self._step:
             self._step = step
             self._directory = self.rank.unfinished_step_dir(self._net, step)
-            self._directory.mkdir(parents=True, exist_ok=True)
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise _stopped(error) from None
         return self._directory
 
     def append_mapping(self, line: str) -> None:
@@ -64,19 +67,29 @@ class StepFiles:
     def begin_step(self, step: int) -> None:
         """A step in which nothing is written leaves no directory."""
 
+    def has(self, view: TensorView) -> bool:
+        return True
+
     def write(self, call: OpCall) -> None:
         """Ops are the other sinks' matter."""
 
     def end_step(self, end: StepEnd) -> None:
+        raise_failure(self._writer)
         if self._directory is None:
             return
+        try:
+            self._place_step(self._directory, end)
+        except OSError as error:
+            raise _stopped(error) from None
+        self._directory = None
+
+    def _place_step(self, directory: Path, end: StepEnd) -> None:
         if self.is_new(end.graph):
             self._write_graph(end.graph)
         _append(self.rank.global_order_csv(end.graph.id), execution_order.write_steps([end.step]))
         target = self.rank.step_dir(self._net, end.graph.id, end.step)
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._writer.barrier_rename(str(self._directory), str(target))
-        self._directory = None
+        self._writer.barrier_rename(str(directory), str(target))
 
     def _write_graph(self, graph: Graph) -> None:
         self._written.add(graph.id)
@@ -114,11 +127,15 @@ def raise_failure(writer: Writer) -> None:
     """DumpError if the writer had to give up."""
     error = writer.error
     if error is not None:
-        raise DumpError(
-            f"{error.filename or 'the dump'}: the dump stops here, training goes on: "
-            f"{error.strerror or error}",
-            slug="dump-stopped",
-        )
+        raise _stopped(error)
+
+
+def _stopped(error: OSError) -> DumpError:
+    return DumpError(
+        f"{error.filename or 'the dump'}: the dump stops here, training goes on: "
+        f"{error.strerror or error}",
+        slug="dump-stopped",
+    )
 
 
 def _append(path: Path, line: str) -> None:
@@ -131,8 +148,11 @@ def _append(path: Path, line: str) -> None:
 
 
 def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
-    """Move what an earlier run left at ``rank`` aside, so that two dumps are never mixed."""
-    if not rank.root.exists() or not any(rank.root.iterdir()):
+    """Move what an earlier run left at ``rank`` aside, so that two dumps are never mixed.
+
+    Metadata alone is nothing: a process that only starts others leaves no more.
+    """
+    if not rank.root.exists() or set(rank.root.iterdir()) <= {rank.metadata}:
         return
     number = 1
     while (aside := Path(f"{rank.root}.previous-{number}")).exists():

@@ -18,7 +18,7 @@ from sonde.dump import layout
 from sonde.dump.name_book import NameBook
 from sonde.dump.npy_header import npy_header
 from sonde.dump.steps import StepFiles, raise_failure
-from sonde.dump.writer import Writer
+from sonde.dump.writer import LINKABLE_JOBS, Writer
 
 _TIMESTAMP_DIGITS = 16
 
@@ -59,12 +59,24 @@ class TensorDump:
         self._jobs: dict[object, tuple[int, tuple[int, ...]]] = {}
         self._constants: list[tuple[int, OpNode, str]] = []
         self._skipped: set[str] = set()
+        self._last_job = 0
 
     def begin_step(self, step: int) -> None:
         self._directory = ""
-        self._book = NameBook()
+        self._book = NameBook(owners=self._owners)
         self._jobs.clear()
         self._constants.clear()
+
+    def has(self, view: TensorView) -> bool:
+        if not self._inputs:
+            return True
+        known = self._jobs.get(view.token)
+        # A job that is old enough to be forgotten soon cannot be linked to any more.
+        return (
+            known is not None
+            and known[1] == view.shape
+            and self._last_job - known[0] < LINKABLE_JOBS // 2
+        )
 
     def write(self, call: OpCall) -> None:
         if not self._directory:
@@ -102,6 +114,7 @@ class TensorDump:
         path = self._path(node, timestamp, view, hold.layout)
         header = npy_header(hold.stored, hold.shape)
         job = self._writer.write(path, header, hold.address, hold.nbytes, hold)
+        self._last_job = job
         if not hold.is_copy:
             hold.job = job
             hold.on_change = self._writer.own

@@ -30,11 +30,11 @@ class _Kept(list[torch.Tensor]):
 
     __slots__ = ("originals", "tokens")
     originals: list[torch.Tensor]
-    tokens: list[Ref | None] | None
+    tokens: list[Ref | None]
 
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         super().__init__(tensors)
-        self.tokens = None
+        self.tokens = []
 
 
 class Emitter:
@@ -86,15 +86,24 @@ class Emitter:
             return tensors
         is_watched = self._lanes.is_watched(record)
         self._arena.release()
-        copy = self._arena.copy if is_watched else _copy
         kept = _Kept(tensors)
-        for slot, key in enumerate(keys):
-            if key in written:
-                kept[slot] = copy(tensors[slot])
-        kept.originals = tensors
         if not is_watched:
             kept.tokens = self._tokens(record, tensors)
+        for slot, key in enumerate(keys):
+            if key not in written:
+                continue
+            if is_watched:
+                kept[slot] = self._arena.copy(tensors[slot])
+            elif not self._is_known(record, slot, tensors[slot], kept.tokens[slot]):
+                kept[slot] = _copy(tensors[slot])
+        kept.originals = tensors
         return kept
+
+    def _is_known(self, record: Record, slot: int, tensor: torch.Tensor, token: Ref | None) -> bool:
+        """Whether everybody who wants this input has had its values before in this step."""
+        if token is None or record.wants is None:
+            return False
+        return self._session.has(record.wants, TorchView(tensor, "input", slot, token, None))
 
     def _tokens(self, record: Record, tensors: list[torch.Tensor]) -> list[Ref | None]:
         return [
