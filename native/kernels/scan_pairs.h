@@ -143,7 +143,9 @@ std::uint64_t max_ulp(const void* left, const void* right, std::size_t n) {
     const Steps high = x > y ? x : y, low = x > y ? y : x;
     const auto apart = static_cast<Bits>(static_cast<Bits>(high) - static_cast<Bits>(low));
     // Arithmetic in place of a choice: the compiler then sees a plain maximum.
-    const auto skipped = static_cast<Bits>(Test::test(a[i]) | Test::test(b[i]));
+    const auto first = static_cast<Bits>(Test::test(a[i]));
+    const auto second = static_cast<Bits>(Test::test(b[i]));
+    const auto skipped = static_cast<Bits>(first | second);
     most = std::max(most, static_cast<Bits>(apart & static_cast<Bits>(skipped - 1)));
   }
   return most;
