@@ -154,8 +154,8 @@ void write_row(const Tally& tally, std::int64_t copies, DType dtype, Depth depth
     row[kStd] = 0;
     row[kAbsMean] = std::fabs(row[kMax]);
   } else if (full && tally.count > 0) {
-    row[kAverage] =
-        finite ? std::ldexp((tally.sum + tally.sum_rest) / count, tally.exponent) + 0.0 : propagate(tally, true);
+    const double mean = (tally.sum + tally.sum_rest) / count;
+    row[kAverage] = finite ? std::ldexp(mean, tally.exponent) + 0.0 : propagate(tally, true);
     row[kStd] = finite ? std::ldexp(std::sqrt(tally.m2 / count), tally.exponent) : kNaN;
     row[kAbsMean] =
         finite ? std::ldexp(tally.abs_sum / count, tally.exponent) : propagate(tally, false);
