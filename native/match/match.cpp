@@ -305,8 +305,6 @@ struct Matcher {
   PyObject* parameter_type;
   PyObject* overload_type;
   PyObject* untyped_storage;
-  PyObject* weak_ref;
-  PyObject* free_weak;
   PyObject* sequence_number;
   PyObject* getframe;
   PyObject* look;     // (func, args, kwargs) -> seen or None: an op that is not known
@@ -329,6 +327,11 @@ struct Matcher {
   std::unordered_map<uintptr_t, PyObject*>* impl;
   std::unordered_map<long long, PyObject*>* sequence;
   std::unordered_set<uintptr_t>* fresh;
+  // Weak references, owned, to the storages (or tensors) that numbers in the tables stand for; the
+  // tables forget a number when its object dies, before it can be used again.
+  std::unordered_map<PyObject*, uintptr_t>* watchers;
+  std::unordered_set<uintptr_t>* watched;
+  PyObject* gone;  // what weak references call
 };
 
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
@@ -343,6 +346,7 @@ int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
   Py_VISIT(self->emit);
   Py_VISIT(self->failed);
   Py_VISIT(self->scope);
+  Py_VISIT(self->gone);
   Py_VISIT(reinterpret_cast<PyObject*>(self->at));
   return 0;
 }
@@ -359,31 +363,38 @@ int Matcher_clear(Matcher* self) {
   Py_CLEAR(self->emit);
   Py_CLEAR(self->failed);
   Py_CLEAR(self->scope);
+  Py_CLEAR(self->gone);
   Py_CLEAR(self->at);
   return 0;
 }
 
-void free_fresh(Matcher* self) {
-  for (uintptr_t key : *self->fresh) {
-    PyObject* number = PyLong_FromVoidPtr(reinterpret_cast<void*>(key));
-    PyObject* done = number ? PyObject_CallOneArg(self->free_weak, number) : nullptr;
-    if (!done) PyErr_Clear();
-    Py_XDECREF(done);
-    Py_XDECREF(number);
+void stop_watching(Matcher* self) {
+  std::unordered_map<PyObject*, uintptr_t> watchers;
+  watchers.swap(*self->watchers);
+  self->watched->clear();
+  for (auto& watcher : watchers) Py_DECREF(watcher.first);
+}
+
+// Forget `key` when `object` dies. False with an error set.
+bool watch(Matcher* self, PyObject* object, uintptr_t key) {
+  if (!self->watched->insert(key).second) return true;
+  PyObject* watcher = PyWeakref_NewRef(object, self->gone);
+  if (!watcher) {
+    self->watched->erase(key);
+    return false;
   }
-  self->fresh->clear();
+  self->watchers->emplace(watcher, key);
+  return true;
 }
 
 void Matcher_dealloc(Matcher* self) {
   PyObject_GC_UnTrack(self);
-  if (self->fresh && self->free_weak) free_fresh(self);
+  if (self->watchers) stop_watching(self);
   Matcher_clear(self);
   Py_CLEAR(self->tensor_type);
   Py_CLEAR(self->parameter_type);
   Py_CLEAR(self->overload_type);
   Py_CLEAR(self->untyped_storage);
-  Py_CLEAR(self->weak_ref);
-  Py_CLEAR(self->free_weak);
   Py_CLEAR(self->sequence_number);
   Py_CLEAR(self->getframe);
   Py_CLEAR(self->set_eval_frame);
@@ -391,6 +402,8 @@ void Matcher_dealloc(Matcher* self) {
   delete self->impl;
   delete self->sequence;
   delete self->fresh;
+  delete self->watchers;
+  delete self->watched;
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
 }
 
@@ -401,6 +414,8 @@ PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
   self->impl = new std::unordered_map<uintptr_t, PyObject*>();
   self->sequence = new std::unordered_map<long long, PyObject*>();
   self->fresh = new std::unordered_set<uintptr_t>();
+  self->watchers = new std::unordered_map<PyObject*, uintptr_t>();
+  self->watched = new std::unordered_set<uintptr_t>();
   self->scope = Py_NewRef(Py_None);
   return reinterpret_cast<PyObject*>(self);
 }
@@ -415,8 +430,6 @@ const Field kFields[] = {
     {"parameter_type", &Matcher::parameter_type},
     {"overload_type", &Matcher::overload_type},
     {"untyped_storage", &Matcher::untyped_storage},
-    {"weak_ref", &Matcher::weak_ref},
-    {"free_weak", &Matcher::free_weak},
     {"sequence_number", &Matcher::sequence_number},
     {"getframe", &Matcher::getframe},
     {"look", &Matcher::look},
@@ -449,6 +462,10 @@ PyObject* Matcher_connect(Matcher* self, PyObject* args, PyObject* kwargs) {
     self->*field.member = Py_NewRef(value);
     Py_XDECREF(old);
   }
+  PyObject* old = self->gone;
+  self->gone = PyObject_GetAttrString(reinterpret_cast<PyObject*>(self), "gone");
+  Py_XDECREF(old);
+  if (!self->gone) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -682,14 +699,8 @@ bool storages_of(Matcher* self, const std::vector<PyObject*>& results,
 bool register_output(Matcher* self, const Out& out, PyObject* tensor, PyObject* storage) {
   uintptr_t key, impl;
   if (!pointer_attribute(storage, &key)) return false;
-  if (out.kind == kFresh && self->fresh->insert(key).second) {
-    PyObject* number = PyObject_Vectorcall(self->weak_ref, &storage, 1, nullptr);
-    if (!number) {
-      self->fresh->erase(key);
-      return false;
-    }
-    Py_DECREF(number);
-  }
+  if (out.kind == kFresh && self->fresh->insert(key).second && !watch(self, storage, key))
+    return false;
   std::vector<PyObject*>& entry = (*self->current)[key];
   if (out.kind != kAlias) entry.clear();
   entry.push_back(out.ref);
@@ -1042,17 +1053,46 @@ PyObject* Matcher_is_fresh(Matcher* self, PyObject* number) {
 PyObject* Matcher_add_fresh(Matcher* self, PyObject* number) {
   uintptr_t key;
   if (!key_argument(number, &key)) return nullptr;
-  return PyBool_FromLong(self->fresh->insert(key).second);
+  self->fresh->insert(key);
+  Py_RETURN_NONE;
 }
 
-PyObject* Matcher_remove_fresh(Matcher* self, PyObject* number) {
+// watch(key, object)
+PyObject* Matcher_watch(Matcher* self, PyObject* args) {
+  PyObject *number, *object;
+  uintptr_t key;
+  if (!PyArg_ParseTuple(args, "OO", &number, &object)) return nullptr;
+  if (!key_argument(number, &key) || !watch(self, object, key)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+void forget_key(Matcher* self, uintptr_t key) {
+  self->current->erase(key);
+  self->fresh->erase(key);
+  self->watched->erase(key);
+}
+
+// gone(watcher): the object of a weak reference has died
+PyObject* Matcher_gone(Matcher* self, PyObject* watcher) {
+  auto found = self->watchers->find(watcher);
+  if (found != self->watchers->end()) {
+    forget_key(self, found->second);
+    self->watchers->erase(found);
+    Py_DECREF(watcher);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* Matcher_drop(Matcher* self, PyObject* number) {
   uintptr_t key;
   if (!key_argument(number, &key)) return nullptr;
-  return PyBool_FromLong(self->fresh->erase(key) != 0);
+  forget_key(self, key);
+  Py_RETURN_NONE;
 }
 
 PyObject* Matcher_forget(Matcher* self, PyObject*) {
-  free_fresh(self);
+  stop_watching(self);
+  self->fresh->clear();
   self->current->clear();
   self->impl->clear();
   self->sequence->clear();
@@ -1098,8 +1138,10 @@ PyMethodDef Matcher_methods[] = {
     {"put", reinterpret_cast<PyCFunction>(Matcher_put), METH_VARARGS, "What a tensor holds."},
     {"note", reinterpret_cast<PyCFunction>(Matcher_note), METH_O, "The op that just ran."},
     {"is_fresh", reinterpret_cast<PyCFunction>(Matcher_is_fresh), METH_O, "Made in this step?"},
-    {"add_fresh", reinterpret_cast<PyCFunction>(Matcher_add_fresh), METH_O, "True if new."},
-    {"remove_fresh", reinterpret_cast<PyCFunction>(Matcher_remove_fresh), METH_O, "True if known."},
+    {"add_fresh", reinterpret_cast<PyCFunction>(Matcher_add_fresh), METH_O, "It was made in this step."},
+    {"watch", reinterpret_cast<PyCFunction>(Matcher_watch), METH_VARARGS, "Forget with it."},
+    {"gone", reinterpret_cast<PyCFunction>(Matcher_gone), METH_O, "A watched object died."},
+    {"drop", reinterpret_cast<PyCFunction>(Matcher_drop), METH_O, "Forget a storage."},
     {"forget", reinterpret_cast<PyCFunction>(Matcher_forget), METH_NOARGS, "End of a step."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -83,11 +83,15 @@ class StepFiles:
             raise _stopped(error) from None
         self._directory = None
 
+    def place(self, end: StepEnd) -> Path:
+        """Where the files of a step are once it has ended."""
+        return self.rank.step_dir(self._net, end.graph.id, end.step)
+
     def _place_step(self, directory: Path, end: StepEnd) -> None:
         if self.is_new(end.graph):
             self._write_graph(end.graph)
         _append(self.rank.global_order_csv(end.graph.id), execution_order.write_steps([end.step]))
-        target = self.rank.step_dir(self._net, end.graph.id, end.step)
+        target = self.place(end)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
+from sonde.adapters.torch.children import observed_children
 from sonde.adapters.torch.scopes import plain_scope
 from sonde.adapters.torch.sinks import dump_sinks
 from sonde.capture.config import CaptureConfig
@@ -51,6 +52,7 @@ class Capture:
 _RUNNING: list[Capture] = []
 _SWITCHES: list[tuple[nn.Module | str, bool]] = []
 _LOCK = threading.Lock()
+os.register_at_fork(after_in_child=_RUNNING.clear)
 
 
 def checked_step_by(text: str) -> StepBy:
@@ -68,10 +70,12 @@ def attach(
     *,
     starts_at_once: bool,
     step_by: StepBy = "optimizer",
+    rank: int | None = None,
 ) -> Iterator[Capture]:
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
-    One capture at a time: a second one inside the first is a UsageError.
+    ``rank`` is this process's; None: as far as it can be known. One capture at a time: a second
+    one inside the first is a UsageError.
     """
     with _LOCK:
         if _RUNNING:
@@ -79,13 +83,15 @@ def attach(
                 "a capture is running already; leave its block before starting another",
                 slug="capture-twice",
             )
-        capture = _build(config, starts_at_once, step_by)
+        number = current_rank() if rank is None else rank
+        capture = _build(config, number, starts_at_once, step_by)
         _RUNNING.append(capture)
     try:
-        with capture.adapter.attach():
+        with capture.adapter.attach(), observed_children(config, step_by):
             yield capture
     finally:
-        _RUNNING.remove(capture)
+        if capture in _RUNNING:
+            _RUNNING.remove(capture)
 
 
 def end_step() -> None:
@@ -138,11 +144,13 @@ class _Named:
         )
 
 
-def _build(config: CaptureConfig | None, starts_at_once: bool, step_by: StepBy) -> Capture:
-    if config is None or not config.selection.wants_rank(current_rank()):
+def _build(
+    config: CaptureConfig | None, number: int, starts_at_once: bool, step_by: StepBy
+) -> Capture:
+    if config is None or not config.selection.wants_rank(number):
         nothing = TorchAdapter(Session([]), name="", starts_at_once=starts_at_once, step_by=step_by)
         return Capture(nothing)
-    rank = rank_layout(config.path, current_rank())
+    rank = rank_layout(config.path, number)
     make_room(rank, print_to_stderr)
     sinks = dump_sinks(config, rank, print_to_stderr)
     sinks.files.write_metadata(config.text, _facts())

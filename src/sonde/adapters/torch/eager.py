@@ -75,8 +75,6 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             parameter_type=nn.Parameter,
             overload_type=torch._ops.OpOverload,
             untyped_storage=_Tensor.untyped_storage,
-            weak_ref=torch.UntypedStorage._weak_ref,
-            free_weak=private.free_weak_storage,
             sequence_number=private.sequence_number,
             getframe=sys._getframe,
             look=self._look,
@@ -301,9 +299,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             for tensor, (kind, ref) in zip(results, record.outs, strict=True):
                 key = storage_key(tensor)
                 if key < 0:
-                    self.learner.keep_number(tensor)
-                elif kind == FRESH and self.tables.add_fresh(key):
-                    tensor.untyped_storage()._weak_ref()
+                    self.tables.watch(key, tensor)
+                elif kind == FRESH:
+                    self.tables.add_fresh(key)
+                    self.tables.watch(key, tensor.untyped_storage())
                 self.tables.put(kind, ref, key, tensor._cdata)
             self.tables.note(record)
             self._stand(record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Sequence
 from types import FrameType
@@ -37,43 +38,29 @@ class Learner:
         self._tables = tables
         self._foreign = foreign
         self.bound: dict[Ref, int] = {}
-        self._guests: list[int] = []
-        self._numbers: list[object] = []
         self._is_reshaped = False
         self._tip: Record | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._used: set[Leaf] = set()
         self.leaves = LeafBook(scopes)
-        self._lasting: dict[int, Ref] = {}
+        self._lasting: dict[int, tuple[Ref, weakref.ref[torch.UntypedStorage]]] = {}
 
     def begin_step(self) -> None:
         """Parameters and constants met in earlier steps are known from the start."""
-        for key in [key for key in self._lasting if private.is_storage_gone(key)]:
-            del self._lasting[key]
-            private.free_weak_storage(key)
-        for key, ref in self._lasting.items():
+        for key, (ref, _) in list(self._lasting.items()):
             self._tables.put(WRITTEN, ref, key, 0)
 
     def end_step(self) -> None:
         self._tip = None
         self._is_reshaped = False
         self.bound.clear()
-        self._numbers.clear()
-        for key in self._guests:
-            private.free_weak_storage(key)
-        self._guests.clear()
         self.leaves.forget_names()
 
     def close(self) -> None:
-        for key in self._lasting:
-            private.free_weak_storage(key)
         self._lasting.clear()
 
     def enter(self, ref: Ref, key: int, tensor: torch.Tensor) -> None:
-        """A tensor from outside is met for the first time in this step.
-
-        Until the step ends the number of its storage is not used again.
-        """
+        """A tensor from outside is met for the first time in this step."""
         self._tables.put(WRITTEN, ref, key, tensor._cdata)
         self.bound[ref] = key
         shape = geometry(tensor)
@@ -81,22 +68,20 @@ class Learner:
             ref.geometry = shape
             self._is_reshaped = True
         if key < 0:
-            self.keep_number(tensor)
-        elif ref.leaf is not None and ref.leaf.is_lasting:
-            if key not in self._lasting:
-                tensor.untyped_storage()._weak_ref()
-            self._lasting[key] = ref
-        else:
-            storage = tensor.untyped_storage()
-            storage._weak_ref()
-            self._guests.append(key)
-            if not storage.resizable():
-                # Memory that somebody else made, numpy say, who may write to it any time.
-                self._foreign.add(key)
+            self._tables.watch(key, tensor)
+            return
+        storage = tensor.untyped_storage()
+        if ref.leaf is not None and ref.leaf.is_lasting:
+            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
+            return
+        self._tables.watch(key, storage)
+        if not storage.resizable():
+            # Memory that somebody else made, numpy say, who may write to it any time.
+            self._foreign.add(key)
 
-    def keep_number(self, tensor: torch.Tensor) -> None:
-        """A tensor without storage is known by its own number: not used again in this step."""
-        self._numbers.append(private.weak_tensor(tensor))
+    def _lose(self, key: int) -> None:
+        self._lasting.pop(key, None)
+        self._tables.drop(key)
 
     def learn(
         self,

@@ -6,6 +6,7 @@ same methods, in Python. The native one also recognises known ops by itself.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Protocol
 
 from sonde.adapters.torch import private
@@ -19,8 +20,9 @@ class Tables(Protocol):
     - ``entry``: what a storage holds now, first, then the tensors over it that are up to date;
     - ``tensor``: what a tensor holds, by its ``_cdata``;
     - ``cause``: the op that ran when autograd had counted so far;
-    - fresh storages were made by an observed op of this step; each is known by a weak reference,
-      so that its number is not used again while the step lasts.
+    - fresh storages were made by an observed op of this step;
+    - watched storages (and tensors that have none) are forgotten when they die, so that a number
+      that is used again means something new. Nothing keeps their memory, or any piece of it.
     """
 
     scope: Scope
@@ -34,8 +36,9 @@ class Tables(Protocol):
     def put(self, kind: int, ref: Ref, key: int, impl: int, /) -> None: ...
     def note(self, record: Record, /) -> None: ...
     def is_fresh(self, key: int, /) -> bool: ...
-    def add_fresh(self, key: int, /) -> bool: ...
-    def remove_fresh(self, key: int, /) -> bool: ...
+    def add_fresh(self, key: int, /) -> None: ...
+    def watch(self, key: int, thing: object, /) -> None: ...
+    def drop(self, key: int, /) -> None: ...
     def forget(self) -> None: ...
 
 
@@ -47,6 +50,7 @@ class Memory:
         "_current",
         "_fresh",
         "_tensor",
+        "_watchers",
         "at",
         "generation",
         "lends",
@@ -64,6 +68,7 @@ class Memory:
         self._tensor: dict[int, Ref] = {}
         self._cause: dict[int, Record] = {}
         self._fresh: set[int] = set()
+        self._watchers: dict[int, weakref.ref[Any]] = {}
 
     def entry(self, key: int, /) -> list[Ref] | None:
         return self._current.get(key)
@@ -88,21 +93,20 @@ class Memory:
     def is_fresh(self, key: int, /) -> bool:
         return key in self._fresh
 
-    def add_fresh(self, key: int, /) -> bool:
-        if key in self._fresh:
-            return False
+    def add_fresh(self, key: int, /) -> None:
         self._fresh.add(key)
-        return True
 
-    def remove_fresh(self, key: int, /) -> bool:
-        if key not in self._fresh:
-            return False
+    def watch(self, key: int, thing: object, /) -> None:
+        if key not in self._watchers:
+            self._watchers[key] = weakref.ref(thing, lambda _: self.drop(key))
+
+    def drop(self, key: int, /) -> None:
+        self._current.pop(key, None)
         self._fresh.discard(key)
-        return True
+        self._watchers.pop(key, None)
 
     def forget(self) -> None:
-        for key in self._fresh:
-            private.free_weak_storage(key)
+        self._watchers.clear()
         self._fresh.clear()
         self._current.clear()
         self._tensor.clear()

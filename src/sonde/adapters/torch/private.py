@@ -28,9 +28,6 @@ _NEEDED: tuple[tuple[object, str], ...] = (
     (torch._C, "_current_autograd_node"),
     (torch._C, "_storage_Use_Count"),
     (torch.UntypedStorage, "_cdata"),
-    (torch.UntypedStorage, "_weak_ref"),
-    (torch.UntypedStorage, "_free_weak_ref"),
-    (torch.UntypedStorage, "_expired"),
     (eval_frame, "set_eval_frame"),
     (eval_frame, "set_code_exec_strategy"),
     (eval_frame, "_FrameAction"),
@@ -38,7 +35,6 @@ _NEEDED: tuple[tuple[object, str], ...] = (
     (torch.Tensor, "_cdata"),
     (torch.Tensor, "_fix_weakref"),
     (torch._C, "TensorBase"),
-    (torch._C, "_WeakTensorRef"),
     (torch._C, "_current_graph_task_id"),
     (torch._C, "_get_dispatch_mode"),
     (torch._C, "_TorchDispatchModeKey"),
@@ -63,9 +59,6 @@ def require() -> None:
 TorchDispatchMode: Any = _python_dispatch.TorchDispatchMode
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
-free_weak_storage: Callable[[int], None] = torch.UntypedStorage._free_weak_ref
-is_storage_gone: Callable[[int], bool] = getattr(torch.UntypedStorage, "_expired")  # noqa: B009
-weak_tensor: Callable[[torch.Tensor], object] = getattr(torch._C, "_WeakTensorRef")  # noqa: B009
 fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 

@@ -1,0 +1,162 @@
+"""What a dump leaves when its process is killed, its disk fills or its directory vanishes."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.e2e.running import PROGRAMS, bare, environment
+
+from sonde.dump.reader import Dump
+
+KILLS = 50
+
+
+def all_files_are_whole(path: Path) -> int:
+    count = 0
+    for file in path.rglob("*.npy"):
+        assert np.load(file).size >= 0
+        count += 1
+    return count
+
+
+def test_a_process_killed_at_any_moment_leaves_whole_files_and_a_dump_that_opens(
+    tmp_path: Path,
+) -> None:
+    victims = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "victims.py"), str(tmp_path), str(KILLS)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    assert victims.stdin is not None
+    assert victims.stdout is not None
+    moments = random.Random(2)
+    for _ in range(KILLS):
+        child = int(victims.stdout.readline())
+        time.sleep(moments.random() ** 2 * 0.1)
+        os.kill(child, signal.SIGKILL)
+        victims.stdin.write("next\n")
+        victims.stdin.flush()
+    victims.communicate(timeout=60)
+    assert victims.returncode == 0
+    sizes = []
+    for number in range(KILLS):
+        directory = tmp_path / str(number)
+        files = all_files_are_whole(directory)
+        sizes.append(files)
+        if not (directory / "rank_0").exists():
+            continue
+        dump = Dump(directory)
+        assert dump.check() == ()
+        assert sum(1 for _ in dump.tensors()) + sum(1 for _ in dump.constants()) == files
+    assert sum(size > 0 for size in sizes) > KILLS // 2
+    assert len(set(sizes)) > KILLS // 5
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(place)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a small disk: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def run_with_harm(tmp_path: Path, directory: Path, harm: Callable[[], object]) -> tuple[str, str]:
+    """Train bare and observed, doing ``harm`` half-way; what was printed to stdout and stderr."""
+    halfway = tmp_path / "halfway"
+    steps = "12"
+    words = [sys.executable, "-m", "sonde", "run", "--dump-to", str(directory)]
+    seen = subprocess.Popen(
+        [*words, str(PROGRAMS / "endless.py"), str(halfway), steps],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    deadline = time.monotonic() + 120
+    while not halfway.exists():
+        assert seen.poll() is None, seen.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    harm()
+    halfway.unlink()
+    out, err = seen.communicate(timeout=120)
+    assert seen.returncode == 3
+    return out, err
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    halfway = tmp_path_factory.mktemp("bare") / "halfway"
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "endless.py"), str(halfway), "12"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    while not halfway.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    halfway.unlink()
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 3
+    return out
+
+
+def test_a_full_disk_stops_the_dump_with_one_message_and_nothing_else(
+    tmp_path: Path, small_disk: Path, undisturbed: str
+) -> None:
+    out, err = run_with_harm(tmp_path, small_disk / "out", lambda: None)
+    assert out == undisturbed
+    assert len(err.strip().splitlines()) == 1
+    assert "the dump stops here, training goes on: No space left on device" in err
+    assert "[dump-stopped]" in err
+    assert all_files_are_whole(small_disk) > 10
+    assert Dump(small_disk / "out").check() == ()
+
+
+def test_a_directory_that_vanishes_stops_the_dump_with_one_message_and_nothing_else(
+    tmp_path: Path, undisturbed: str
+) -> None:
+    directory = tmp_path / "out"
+    out, err = run_with_harm(tmp_path, directory, lambda: shutil.rmtree(directory))
+    assert out == undisturbed
+    assert len(err.strip().splitlines()) == 1
+    assert "the dump stops here, training goes on" in err
+
+
+def test_memory_does_not_grow_with_what_is_dumped(tmp_path: Path) -> None:
+    """400 MB of tensors through a budget of 4 MB: what grows is bounded, not a share of them."""
+    alone = bare("hungry.py")
+    words = ["-m", "sonde", "run", "--dump-to", str(tmp_path), "--dump-memory", "4M"]
+    seen = subprocess.run(
+        [sys.executable, *words, str(PROGRAMS / "hungry.py")],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+    )
+    assert alone.returncode == seen.returncode == 0, seen.stderr
+    written = sum(file.stat().st_size for file in tmp_path.rglob("*.npy"))
+    assert written > 400e6
+    grown = int(seen.stdout) - int(alone.stdout)
+    assert grown < 100e6
