@@ -26,8 +26,10 @@ def capture(
     ``config`` is the path of a JSON file, or a CaptureConfig. Steps are counted from the start of
     the block and end at optimizer steps, or with ``step_by="manual"`` at ``sonde.step()``.
     """
+    from sonde import logs
     from sonde.adapters.torch.attach import attach, checked_step_by
 
+    logs.configure()
     if not isinstance(config, CaptureConfig):
         config = load_config(Path(config), os.environ)
     with attach(config, starts_at_once=True, step_by=checked_step_by(step_by)):

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 import click
 
 import sonde
+from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 
 COMMANDS = {
     "run": "Run a script, unchanged, and dump what its operators compute.",
     "show": "Show what is in a dump.",
+    "profile": "Say where the time of a script goes, and what would make it faster.",
+    "tune": "Search for the best hyper-parameters of a training command.",
 }
 """Each is the click command of that name in the module ``sonde.cli.<name>``.
 
@@ -93,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 2 for every mistake of the user's, said in a line each."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     outcome = None
+    logs.configure()
     try:
         result = group.main(words, "sonde", standalone_mode=False)
         if callable(result):

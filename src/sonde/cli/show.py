@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
 from sonde.cli.show_format import steps_text
+from sonde.cli.show_summary import print_summary, summary_json
 from sonde.cli.show_text import Listed, Page
 from sonde.core.errors import UsageError
 from sonde.core.graph import LEAF_TYPES, Source
@@ -26,6 +28,7 @@ from sonde.dump.record import TensorRecord
 from sonde.dump.side_files import OverflowEntry
 from sonde.dump.summary import StepSummary, summarize, summarize_step
 from sonde.dump.tree import StepDir
+from sonde.summary.listing import is_summary
 
 _DEFAULT_LIMIT = 100
 _LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
@@ -79,8 +82,12 @@ def show(
 
     Without options: its graphs, steps, ops and sizes, and where NaN or Inf first appeared if that
     was watched for. With --op, --step or --io: tensors with shape, dtype and statistics, in the
-    order the ops ran, each op with its line in your code.
+    order the ops ran, each op with its line in your code. DIR may also be a directory of a
+    SummaryCollector.
     """
+    if is_summary(directory):
+        _show_summary(directory, as_json=as_json)
+        return
     dump = Dump(directory)
     steps = _checked_steps(dump, step, rank)
     lists_tensors = values or not (op is None and step is None and io is None)
@@ -99,6 +106,13 @@ def show(
     else:
         page.tensors((Listed(record, summarize(record)) for record in shown), with_values=values)
         page.more(more, dump.problems)
+
+
+def _show_summary(directory: Path, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(summary_json(directory), indent=2, allow_nan=False))
+    else:
+        print_summary(directory, Console())
 
 
 def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | None:

@@ -71,7 +71,12 @@ __all__ = [
 
 # Exported too, and imported when first asked for: their libraries are slow to import, and
 # summaries are a layer beside this one.
-_LAZY_MODULES = ("sonde.train.loss_scale", "sonde.train.learning_rate", "sonde.train.metrics")
+_LAZY_MODULES = (
+    "sonde.train.loss_scale",
+    "sonde.train.learning_rate",
+    "sonde.train.metrics",
+    "sonde.train.one_step",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,65 @@
+"""``sonde show`` on a directory of a SummaryCollector."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from sonde.summary.listing import SummaryListing, read_summary
+
+
+def summary_json(directory: Path) -> dict[str, Any]:
+    """The listing as JSON can hold it: numbers that are not finite are texts."""
+    plain = _plain(read_summary(directory).as_dict())
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def print_summary(directory: Path, console: Console) -> None:
+    """Scalars with their last value, then what else there is and how large it is."""
+    listing = read_summary(directory)
+    console.print(f"{directory}: a summary, {listing.status}, step {listing.step}", style="bold")
+    if listing.scalars:
+        console.print(_scalars(listing))
+    for name, tags in (
+        ("histograms", listing.histograms),
+        ("images", listing.images),
+        ("texts", listing.texts),
+    ):
+        if tags:
+            console.print(f"{name}: {', '.join(tags)}", highlight=False)
+    if listing.graph:
+        console.print(f"graph: {listing.graph}", highlight=False)
+    console.print(
+        f"{len(listing.files)} event files, {listing.size / 1e6:.2f} MB; "
+        f"tensorboard --logdir {directory} draws them",
+        highlight=False,
+    )
+
+
+def _scalars(listing: SummaryListing) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("scalar", "points", "last step", "last value", "min", "max"):
+        table.add_column(title, justify="left" if title == "scalar" else "right")
+    for name, tag in listing.scalars.items():
+        table.add_row(
+            name,
+            str(tag.count),
+            str(tag.last_step),
+            *(f"{value:.5g}" for value in (tag.last, tag.minimum, tag.maximum)),
+        )
+    return table
