@@ -32,7 +32,7 @@ def _plain(value: Any) -> Any:
 def print_summary(directory: Path, console: Console) -> None:
     """Scalars with their last value, then what else there is and how large it is."""
     listing = read_summary(directory)
-    console.print(f"{directory}: a summary, {listing.status}, step {listing.step}", style="bold")
+    console.print(f"{directory}: a summary, {listing.status}, step {listing.step}", style="bold", soft_wrap=True)
     if listing.scalars:
         console.print(_scalars(listing))
     for name, tags in (
@@ -41,13 +41,14 @@ def print_summary(directory: Path, console: Console) -> None:
         ("texts", listing.texts),
     ):
         if tags:
-            console.print(f"{name}: {', '.join(tags)}", highlight=False)
+            console.print(f"{name}: {', '.join(tags)}", highlight=False, soft_wrap=True)
     if listing.graph:
-        console.print(f"graph: {listing.graph}", highlight=False)
+        console.print(f"graph: {listing.graph}", highlight=False, soft_wrap=True)
     console.print(
         f"{len(listing.files)} event files, {listing.size / 1e6:.2f} MB; "
         f"tensorboard --logdir {directory} draws them",
         highlight=False,
+        soft_wrap=True,
     )
 
 

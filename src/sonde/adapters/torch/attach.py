@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from sonde import kernels
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.children import observed_children
 from sonde.adapters.torch.scopes import plain_scope
@@ -152,6 +153,7 @@ def _build(
         return Capture(nothing)
     rank = rank_layout(config.path, number)
     make_room(rank, print_to_stderr)
+    kernels.thread_limit(torch.get_num_threads())
     sinks = dump_sinks(config, rank, print_to_stderr)
     sinks.files.write_metadata(config.text, _facts())
     adapter = TorchAdapter(
