@@ -32,7 +32,11 @@ def _plain(value: Any) -> Any:
 def print_summary(directory: Path, console: Console) -> None:
     """Scalars with their last value, then what else there is and how large it is."""
     listing = read_summary(directory)
-    console.print(f"{directory}: a summary, {listing.status}, step {listing.step}", style="bold", soft_wrap=True)
+    console.print(
+        f"{directory}: a summary, {listing.status}, step {listing.step}",
+        style="bold",
+        soft_wrap=True,
+    )
     if listing.scalars:
         console.print(_scalars(listing))
     for name, tags in (
