@@ -2,64 +2,64 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from tests.adapters.trainings import TRAININGS
-from tests.adapters.watching import bare_and_watched, same
+from tests.adapters.watching import Watched, bare_and_watched, same, watch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(params=["native", "python"])
-def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "native":
-        pytest.importorskip("sonde.adapters.torch._match")
-    monkeypatch.setenv("SONDE_MATCHER", request.param)
-    return str(request.param)
+def run(train: Callable[[], Any]) -> tuple[Any, Watched]:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    with watch() as watched:
+        return train(), watched
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_training_gives_the_same_bits_when_every_tensor_is_looked_at(
-    name: str, matcher: str
-) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        bare, seen, watched = bare_and_watched(TRAININGS[name])
-    assert watched.reports == []
-    assert same(bare, seen)
-    assert watched.steps
-
-
-@pytest.mark.parametrize("name", TRAININGS)
-def test_native_matcher_and_its_twin_see_the_same(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("sonde.adapters.torch._match")
-    found: list[Any] = []
-    for choice in ("native", "python"):
-        monkeypatch.setenv("SONDE_MATCHER", choice)
-        _, _, watched = bare_and_watched(TRAININGS[name])
-        found.append(
-            {
-                step: (graph.id, [(seen.node, seen.order, seen.attributes) for seen in calls])
-                for step, (graph, calls) in watched.steps.items()
-            }
-        )
+    """With the native matcher and with its twin, and the two see the same."""
+    train = TRAININGS[name]
+    torch.manual_seed(0)
+    np.random.seed(0)
+    bare = train()
+    found = []
+    for matcher in ("native", "python"):
+        monkeypatch.setenv("SONDE_MATCHER", matcher)
+        seen, watched = run(train)
+        assert watched.reports == []
+        assert same(bare, seen)
+        assert watched.steps
+        found.append(watched)
     native, twin = found
-    assert native.keys() == twin.keys()
-    for step in native:
-        assert native[step][0] == twin[step][0]
-        for one, other in zip(native[step][1], twin[step][1], strict=True):
-            assert one == other
+    assert native.steps.keys() == twin.steps.keys()
+    for step, (graph, calls) in native.steps.items():
+        assert graph.id == twin.graph(step).id
+        for one, other in zip(calls, twin.calls(step), strict=True):
+            assert (one.node, one.order, one.attributes) == (
+                other.node,
+                other.order,
+                other.attributes,
+            )
+            assert [token is None for token in one.input_tokens] == [
+                token is None for token in other.input_tokens
+            ]
 
 
+@pytest.mark.parametrize("matcher", ["native", "python"])
 @pytest.mark.parametrize("name", ["an_mlp", "an_optimizer_step_inside_backward", "two_optimizers"])
 @pytest.mark.parametrize("steps", ["1", "0|2", "1-4", "90"])
 def test_a_training_gives_the_same_bits_when_steps_are_observed_now_and_then(
-    name: str, steps: str, matcher: str
+    name: str, steps: str, matcher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SONDE_MATCHER", matcher)
     bare, seen, watched = bare_and_watched(TRAININGS[name], steps=steps)
     assert watched.reports == []
     assert same(bare, seen)
