@@ -1,0 +1,433 @@
+"""``sonde profile``: where the time of a program goes, and what would make it faster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.cli.run import RunCommand
+from sonde.cli.script import run_file, run_module
+from sonde.core.errors import CaptureError, SondeError, UsageError
+from sonde.core.graph import OpNode
+from sonde.core.sink import OpCall, StepEnd
+
+if TYPE_CHECKING:
+    from sonde.profile.condition import Condition
+    from sonde.profile.document import Profile
+    from sonde.profile.recorder import Recorder
+    from sonde.profile.trial.clock import TrialOrder
+    from sonde.profile.window import Window
+
+DEFAULT_DIRECTORY = "sonde_profile"
+FAILED_CONDITION = 3
+
+EPILOG = """\b
+Examples:
+  sonde profile train.py --epochs 1             steps 5 to 14 of the program, as it is
+  sonde profile --steps 20:40 --stop train.py   later steps, and no further
+  sonde profile --try compile,amp train.py      what would these really bring?
+  sonde profile --ranks 2 train.py              two processes, as torchrun starts them
+  torchrun --nproc-per-node 2 -m sonde profile train.py
+  sonde profile --fail-if 'step_time > 1.2 * baseline.json' train.py
+  sonde profile diff before after               two profiles compared
+
+\b
+Exit codes: that of the program; 2 for a mistake in the command; 3 when --fail-if holds.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOptions:
+    """The command line as click read it."""
+
+    steps: str = "5:15"
+    directory: str = DEFAULT_DIRECTORY
+    stop: bool = False
+    variants: str | None = None
+    rounds: int = 3
+    ranks: int = 1
+    fail_if: str | None = None
+    as_trial: str | None = None
+    quiet: bool = False
+    module: str | None = None
+    program: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The program as the end of a command line."""
+        if self.module is not None:
+            return ("-m", self.module, *self.program)
+        return self.program
+
+
+@click.command(
+    cls=RunCommand,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--steps",
+    metavar="START:STOP",
+    default="5:15",
+    show_default=True,
+    help="The steps to profile, as a slice: 5:15 is steps 5 to 14. A step ends with an "
+    "optimizer's step(); the first of them is run to learn names and not timed.",
+)
+@click.option(
+    "--to",
+    "directory",
+    metavar="DIR",
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    help="Where report.html, trace.json and profile.json go.",
+)
+@click.option("--stop", is_flag=True, help="End the program after these steps.")
+@click.option(
+    "--try",
+    "variants",
+    metavar="LIST",
+    help="Run short variants of the program and say what each brought: compile, amp, "
+    "channels_last, workers, fused, threads, buckets, or all.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How often each variant of --try has its turn.",
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Run the program in so many processes, as torchrun would on one machine.",
+)
+@click.option(
+    "--fail-if",
+    metavar="CONDITION",
+    help="End with exit code 3 if this holds, such as 'step_time > 1.2 * baseline.json'.",
+)
+@click.option("--as-trial", metavar="ORDER", hidden=True)
+@click.option("--quiet", is_flag=True, hidden=True)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def profile(**given: Any) -> Callable[[], BaseException | None] | None:
+    """Run a Python script, not changed by a letter, and say where the time of its steps goes.
+
+    Each step is split into waiting for data, forward, backward, optimizer, collectives and the
+    rest; ops, modules and lines of your code are timed; what would make a step shorter is said
+    with the gain that was measured. Outside the chosen steps the program runs at full speed.
+    `sonde profile diff A B` compares two profiles.
+    """
+    options = ProfileOptions(**given)
+    if options.module is None and options.program[:1] == ("diff",):
+        _show_difference(options.program[1:])
+        return None
+    _require_torch()
+    if not options.words:
+        raise UsageError(
+            "profile needs a program: sonde profile [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+            slug="usage",
+        )
+    return _prepare(options, os.environ)
+
+
+def _prepare(
+    options: ProfileOptions, environ: Mapping[str, str]
+) -> Callable[[], BaseException | None]:
+    """What to do, with everything that can be wrong with the options found out before."""
+    from sonde.profile.condition import parse_condition
+    from sonde.profile.report.files import make_directory
+    from sonde.profile.window import parse_window
+
+    if options.as_trial is not None:
+        return _TrialRun(options, _order(options.as_trial)).execute
+    window = parse_window(options.steps)
+    condition = parse_condition(options.fail_if) if options.fail_if is not None else None
+    rank, ranks = _rank(environ)
+    if ranks > 1 and (options.ranks > 1 or options.variants is not None):
+        raise UsageError(
+            "--ranks and --try start the ranks themselves: do without torchrun", slug="usage"
+        )
+    if options.variants is not None:
+        from sonde.profile.trial.runs import parse_names
+
+        names = parse_names(options.variants)
+        make_directory(Path(options.directory))
+        return lambda: _try_variants(options, window, names, condition)
+    if options.ranks > 1:
+        make_directory(Path(options.directory))
+        return lambda: _exit(_launched(options, options.ranks))
+    return _ProfileRun(options, window, condition, rank, ranks).execute
+
+
+@dataclass(slots=True)
+class _ProfileRun:
+    """The program in this process, under the recorder."""
+
+    options: ProfileOptions
+    window: Window
+    condition: Condition | None
+    rank: int
+    ranks: int
+    recorder: Recorder | None = field(default=None, init=False)
+
+    def execute(self) -> BaseException | None:
+        """Run the program to its end, then report; what it raised, or why it is to fail."""
+        from sonde.profile.recorder import WindowDone
+        from sonde.profile.report.files import make_directory, rank_directory
+
+        directory = rank_directory(Path(self.options.directory), self.rank, self.ranks)
+        make_directory(directory)
+        outcome = _run_program(self.options, self._attach)
+        if isinstance(outcome, WindowDone):
+            outcome = None
+        if self.recorder is None:
+            return outcome
+        try:
+            result = self._report(self.recorder, directory)
+        except SondeError as error:
+            if outcome is None:
+                raise
+            print(f"sonde: {error}", file=sys.stderr)
+            return outcome
+        return outcome or _judged(result, self.condition)
+
+    @contextmanager
+    def _attach(self) -> Iterator[None]:
+        from sonde.profile.places import Places
+        from sonde.profile.recorder import Recorder
+        from sonde.profile.sampler import Sampler
+        from sonde.profile.witness import Witness
+
+        places = Places(_user_files())
+        witness = Witness(places)
+        self.recorder = Recorder(
+            self.window,
+            witness=witness,
+            sampler=Sampler(places),
+            stops=self.options.stop,
+            say=_say if self.rank == 0 else _keep_quiet,
+        )
+        with ExitStack() as undo:
+            undo.enter_context(witness.attached())
+            _install_hooks(self.recorder, undo)
+            undo.enter_context(_naming(self.recorder))
+            self.recorder.start()
+            try:
+                yield
+            finally:
+                self.recorder.close()
+
+    def _report(self, recorder: Recorder, directory: Path) -> Profile:
+        from sonde.profile.analysis import Subject, analyse
+        from sonde.profile.places import Places
+        from sonde.profile.report.files import write_all
+        from sonde.profile.report.terminal import show_profile
+
+        subject = Subject(self.options.words, self.rank, self.ranks)
+        analysis = analyse(recorder, subject, Places(_user_files()), _say)
+        files = write_all(analysis.profile, analysis.timings, directory)
+        if self.rank == 0 and not self.options.quiet:
+            show_profile(analysis.profile, files, sys.stdout)
+        return analysis.profile
+
+
+@dataclass(frozen=True, slots=True)
+class _TrialRun:
+    """A short run of the program with one thing changed; its times go to a file."""
+
+    options: ProfileOptions
+    order: TrialOrder
+
+    def execute(self) -> BaseException | None:
+        from sonde.profile.recorder import WindowDone
+
+        outcome = _run_program(self.options, self._attach)
+        return None if isinstance(outcome, WindowDone) else outcome
+
+    @contextmanager
+    def _attach(self) -> Iterator[None]:
+        from sonde.adapters.torch.steps import StepHooks
+        from sonde.profile.places import Places
+        from sonde.profile.trial.clock import TrialClock
+
+        clock = TrialClock(self.order, Places(_user_files()))
+        with ExitStack() as undo:
+            StepHooks(_ignore, _ignore, clock.step_ended, _keep_quiet).install(undo)
+            undo.enter_context(clock.running())
+            yield
+
+
+class _GraphKeeper:
+    """A sink that wants no tensor, only what ran in the step that is observed to learn names."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @property
+    def steps(self) -> _GraphKeeper:
+        return self
+
+    def __contains__(self, step: int) -> bool:
+        return self._recorder.names_step(step)
+
+    def wants_op(self, node: OpNode) -> bool:
+        return False
+
+    def begin_step(self, step: int) -> None: ...
+
+    def write(self, call: OpCall) -> None: ...
+
+    def end_step(self, end: StepEnd) -> None:
+        if end.complete:
+            self._recorder.learned(end.graph)
+
+    def drop_step(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _naming(recorder: Recorder) -> AbstractContextManager[object]:
+    """The torch adapter, on for the one step whose ops are learned."""
+    from sonde.adapters.torch.adapter import TorchAdapter
+    from sonde.capture.session import Session, Subscription
+
+    keeper: Any = _GraphKeeper(recorder)
+    session = Session([Subscription(keeper, keeper)])
+    return TorchAdapter(session, name="profile", starts_at_once=False).attach()
+
+
+def _install_hooks(recorder: Recorder, undo: ExitStack) -> None:
+    from sonde.adapters.torch.steps import StepHooks
+
+    StepHooks(
+        recorder.optimizer_begins, recorder.optimizer_left, recorder.step_ended, _keep_quiet
+    ).install(undo)
+
+
+def _user_files() -> Callable[[str], bool]:
+    from sonde.adapters.torch.sources import is_user_file
+
+    return is_user_file
+
+
+def _run_program(
+    options: ProfileOptions, attach: Callable[[], AbstractContextManager[object]]
+) -> BaseException | None:
+    if options.module is not None:
+        return run_module(options.module, options.program, attach)
+    return run_file(options.program[0], options.program[1:], attach)
+
+
+def _try_variants(
+    options: ProfileOptions, window: Window, names: Sequence[str], condition: Condition | None
+) -> BaseException | None:
+    """Profile once, in processes of its own, then run the variants and report both."""
+    import msgspec
+
+    from sonde.profile.document import load_profile
+    from sonde.profile.report.files import rank_directory, write_profile
+    from sonde.profile.report.terminal import show_profile
+    from sonde.profile.trial.runs import TrialPlan, found_in, run_trials, with_values
+
+    code = _launched(options, options.ranks, "--stop", "--quiet")
+    if code != 0:
+        return SystemExit(code)
+    directory = rank_directory(Path(options.directory), 0, options.ranks)
+    result = load_profile(directory)
+    plan = TrialPlan(
+        names=tuple(names),
+        program=options.words,
+        warm_up=window.start,
+        steps=window.stop - window.start,
+        rounds=options.rounds,
+        ranks=options.ranks,
+        directory=Path(options.directory) / "trials",
+    )
+    tried = run_trials(plan, with_values(names, result), _say)
+    findings = sorted(
+        [*result.findings, *found_in(tried)], key=lambda found: found.gain.share, reverse=True
+    )
+    result = msgspec.structs.replace(result, tried=tuple(tried), findings=tuple(findings))
+    show_profile(result, write_profile(result, directory), sys.stdout)
+    return _judged(result, condition)
+
+
+def _launched(options: ProfileOptions, ranks: int, *more: str) -> int:
+    from sonde.profile.launch import launch
+
+    stop = ["--stop"] if options.stop and "--stop" not in more else []
+    fail = ["--fail-if", options.fail_if] if options.fail_if and "--quiet" not in more else []
+    given = ["--steps", options.steps, "--to", options.directory, *stop, *fail, *more]
+    return launch([*given, *options.words], ranks=ranks)
+
+
+def _judged(result: Profile, condition: Condition | None) -> BaseException | None:
+    if condition is not None and result.rank == 0 and condition.holds(result):
+        _say(f"sonde: --fail-if holds: {condition.describe(result)}")
+        return SystemExit(FAILED_CONDITION)
+    return None
+
+
+def _show_difference(paths: Sequence[str]) -> None:
+    from sonde.profile.difference import compare_profiles
+    from sonde.profile.document import load_profile
+    from sonde.profile.report.terminal import show_difference
+
+    if len(paths) != 2:
+        raise UsageError(
+            "profile diff takes two profiles: sonde profile diff BEFORE AFTER", slug="usage"
+        )
+    before, after = (load_profile(Path(path)) for path in paths)
+    show_difference(compare_profiles(before, after), sys.stdout)
+
+
+def _order(text: str) -> TrialOrder:
+    import msgspec
+
+    from sonde.profile.trial.clock import TrialOrder
+
+    return msgspec.json.decode(text, type=TrialOrder)
+
+
+def _exit(code: int) -> BaseException | None:
+    return SystemExit(code) if code != 0 else None
+
+
+def _rank(environ: Mapping[str, str]) -> tuple[int, int]:
+    """This process's rank and how many there are, as launchers tell."""
+    rank, ranks = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
+    if rank.isdigit() and ranks.isdigit() and int(rank) < int(ranks):
+        return int(rank), int(ranks)
+    return 0, 1
+
+
+def _require_torch() -> None:
+    import importlib.util
+
+    if importlib.util.find_spec("torch") is None:
+        raise CaptureError(
+            "PyTorch is not installed, so there is nothing to profile; pip install torch",
+            slug="torch-missing",
+        )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _keep_quiet(text: str) -> None:
+    """Another rank says it."""
+
+
+def _ignore(_: object) -> None:
+    """Nothing depends on where in a step the optimizer is."""

@@ -1,0 +1,280 @@
+"""From what a recorder saw to the profile that is kept and shown."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+import sonde
+from sonde.core.errors import SondeError
+from sonde.core.finding import Finding
+from sonde.profile import cost, private
+from sonde.profile.document import (
+    FORMAT,
+    CollectiveItem,
+    CompilationItem,
+    FoundItem,
+    Gain,
+    LoaderItem,
+    Machine,
+    MemoryItem,
+    Place,
+    Profile,
+    StepItem,
+    Summary,
+)
+from sonde.profile.intervals import length, union
+from sonde.profile.jitter import bare_step_time, jitter, outliers
+from sonde.profile.machine import this_machine
+from sonde.profile.memory import measure_memory
+from sonde.profile.naming import is_collective_type
+from sonde.profile.places import Places
+from sonde.profile.recorder import Recorder
+from sonde.profile.replay.collectives import replay_all_reduces
+from sonde.profile.rules import judge
+from sonde.profile.rules.evidence import Evidence
+from sonde.profile.split import PARTS
+from sonde.profile.suggestions import worth_trying
+from sonde.profile.tables import line_items, module_tree, op_items, place_of, timeline
+from sonde.profile.timings import Timings, idle_rest, sampled_lines, time_steps, waiting_for_data
+from sonde.profile.traces import is_collective_op, read_session
+from sonde.profile.witness import SeenLoader
+
+_LOADER = "enumerate(DataLoader)"
+_QUICK_SECONDS = 5e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What was run."""
+
+    program: tuple[str, ...]
+    rank: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The profile, and the steps it is made from, for the trace file."""
+
+    profile: Profile
+    timings: Timings
+
+
+def analyse(
+    recorder: Recorder, subject: Subject, places: Places, say: Callable[[str], None]
+) -> Analysis:
+    """Everything there is to know of a recording.
+
+    Raises SondeError when no step of the window was run to its end.
+    """
+    traces = read_session(recorder.session) if recorder.session is not None else []
+    if not traces:
+        raise _no_steps(recorder)
+    timings = time_steps(traces, recorder.graph)
+    machine = this_machine()
+    evidence = _evidence(recorder, timings, machine, places, subject)
+    findings = judge(evidence, say) if subject.rank == 0 else []
+    memory = measure_memory(timings.usual_step, recorder.resident_bytes)
+    profile = Profile(
+        format=FORMAT,
+        program=subject.program,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        versions={
+            "sonde": sonde.__version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+        rank=subject.rank,
+        ranks=subject.ranks,
+        machine=machine,
+        summary=_summary(recorder, timings, memory),
+        steps=_step_items(recorder, timings),
+        timeline=timeline(timings),
+        ops=op_items(timings, machine),
+        modules=module_tree(timings),
+        lines=line_items(timings, {**evidence.rest_lines, **evidence.data_lines}),
+        memory=memory,
+        collectives=_collectives(timings, evidence),
+        loaders=tuple(item for _, item in evidence.loaders),
+        compilations=tuple(
+            CompilationItem(Place(each.file, each.line, each.function), each.seconds, each.reason)
+            for each in evidence.compilations
+        ),
+        findings=tuple(map(found_item, findings)),
+        worth_trying=worth_trying(evidence, subject.ranks),
+        notes=_notes(recorder),
+    )
+    return Analysis(profile, timings)
+
+
+def found_item(finding: Finding) -> FoundItem:
+    """A finding of a rule, as it is kept."""
+    facts = dict(finding.evidence)
+    gain = Gain(
+        seconds=_number(facts.pop("gain_seconds")),
+        share=_number(facts.pop("gain_share")),
+        how=str(facts.pop("gain_how")),
+    )
+    return FoundItem(
+        rule=finding.rule,
+        direction=str(facts.pop("direction")),
+        severity=finding.severity,
+        message=finding.message,
+        advice=finding.advice,
+        gain=gain,
+        place=place_of(finding.source),
+        evidence=facts,
+    )
+
+
+def _evidence(
+    recorder: Recorder, timings: Timings, machine: Machine, places: Places, subject: Subject
+) -> Evidence:
+    sizes = _collective_sizes(recorder)
+    begin, end = timings.steps[0].trace, timings.steps[-1].trace
+    wall = recorder.wall_offset
+    window = (
+        wall + (begin.begin - begin.clock_offset) / 1e9,
+        wall + (end.end - end.clock_offset) / 1e9,
+    )
+    return Evidence(
+        timings=timings,
+        machine=machine,
+        places=places,
+        graph=recorder.graph,
+        data_lines=sampled_lines(timings, recorder.samples, waiting_for_data),
+        rest_lines=sampled_lines(timings, recorder.samples, idle_rest),
+        loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.witness.loaders],
+        optimizers=recorder.witness.optimizers,
+        call=recorder.witness.call,
+        compilations=[
+            each for each in private.compilations() if window[0] <= each.begin < window[1]
+        ],
+        collective_bytes=float(sum(sizes)) or None,
+        all_reduces=replay_all_reduces(sizes, subject.rank, subject.ranks),
+    )
+
+
+def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
+    fetches = [
+        event.end - event.start
+        for step in timings.steps
+        for event in step.trace.main.events
+        if event.name.startswith(_LOADER)
+    ]
+    slow = sum(taken > _QUICK_SECONDS * 1e9 for taken in fetches)
+    return LoaderItem(
+        place=place_of(seen.source),
+        workers=seen.loader.num_workers,
+        batch_size=seen.loader.batch_size,
+        pins_memory=bool(seen.loader.pin_memory),
+        waits=slow / len(fetches) if fetches else 0.0,
+    )
+
+
+def _collective_sizes(recorder: Recorder) -> list[int]:
+    """Bytes of each collective of the learned step."""
+    return [
+        sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
+        for node in recorder.graph or ()
+        if is_collective_type(node.type)
+    ]
+
+
+def _collectives(timings: Timings, evidence: Evidence) -> CollectiveItem | None:
+    under_way = timings.mean_seconds(
+        length(union(step.trace.collectives)) for step in timings.steps
+    )
+    if under_way == 0:
+        return None
+    launched = sum(
+        is_collective_op(event.name) for step in timings.steps for event in step.trace.main.events
+    )
+    return CollectiveItem(
+        calls=launched / timings.count,
+        nbytes=evidence.collective_bytes,
+        under_way=under_way,
+        exposed=timings.part_seconds("collectives"),
+        overlapped=timings.mean_seconds(step.split.overlapped for step in timings.steps),
+    )
+
+
+def _summary(recorder: Recorder, timings: Timings, memory: MemoryItem) -> Summary:
+    seconds = _all_seconds(recorder)
+    window = range(recorder.window.start, recorder.window.stop)
+    bare = bare_step_time(seconds, window)
+    profiled = statistics.median(step.trace.seconds for step in timings.steps)
+    even = [value for number, value in enumerate(seconds) if number > 1 and number not in window]
+    if len(even) < len(timings.steps):
+        even = [step.trace.seconds for step in timings.steps]
+    return Summary(
+        step_time=profiled if bare is None else bare,
+        profiled_step_time=profiled,
+        parts={part: timings.part_seconds(part) for part in PARTS},
+        jitter=jitter(even),
+        outliers=len(outliers(even)),
+        steps=len(seconds),
+        peak_memory=memory.peak,
+        overhead=profiled / bare if bare else None,
+    )
+
+
+def _step_items(recorder: Recorder, timings: Timings) -> tuple[StepItem, ...]:
+    seconds = _all_seconds(recorder)
+    splits = {step.trace.number: step for step in timings.steps}
+    far = {index + 1 for index in outliers(seconds[1:])}
+    items = []
+    for number, value in enumerate(seconds):
+        step = splits.get(number)
+        kind = "bare"
+        if step is not None:
+            kind = "timed"
+        elif number == recorder.window.named and recorder.graph is not None:
+            kind = "named"
+        items.append(
+            StepItem(
+                number=number,
+                seconds=value,
+                kind=kind,
+                is_outlier=number in far and kind in ("bare", "timed"),
+                parts=(
+                    {part: step.split.seconds(part) for part in PARTS} if step is not None else None
+                ),
+            )
+        )
+    return tuple(items)
+
+
+def _notes(recorder: Recorder) -> tuple[str, ...]:
+    if recorder.graph is None:
+        return (
+            "the program is compiled: ops inside compiled regions have no names, modules or lines",
+        )
+    return ()
+
+
+def _all_seconds(recorder: Recorder) -> list[float]:
+    return [(e - b) / 1e9 for b, e in zip(recorder.begins, recorder.ends, strict=True)]
+
+
+def _no_steps(recorder: Recorder) -> SondeError:
+    ran, window = len(recorder.ends), recorder.window
+    if ran == 0:
+        hint = "no optimizer's step() was called in the main thread"
+    elif ran < window.first_timed + 1:
+        hint = f"the program made {ran} steps; try --steps {max(1, ran // 3)}:{max(2, ran)}"
+    else:
+        hint = "the profiler recorded nothing"
+    return SondeError(f"no step of {window} was profiled: {hint}", slug="profile-no-steps")
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, float | int):
+        raise TypeError(f"a gain is a number, not {value!r}")
+    return float(value)

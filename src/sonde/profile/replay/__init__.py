@@ -1,0 +1,1 @@
+"""The same work done again, after the program, in two ways: what a change would really bring."""

@@ -1,0 +1,134 @@
+"""A DataLoader with more workers, and the lines its dataset spends its time at.
+
+Everything runs in child processes: the program's own objects are not touched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import time
+import warnings
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from sonde.core.graph import Source
+from sonde.profile.places import Places
+from sonde.profile.sampler import Sampler
+
+_TIMEOUT_SECONDS = 30
+_MOST_BATCHES = 40
+_LOOK_SECONDS = 0.001
+
+
+def worker_counts(workers: int) -> list[int]:
+    """Numbers of workers worth comparing with what there is."""
+    cores = os.cpu_count() or 1
+    return sorted({count for count in (cores, 2 * cores) if count > workers})
+
+
+def replay_loader(
+    loader: DataLoader[Any], workers: int, *, budget_seconds: float = 1.5
+) -> float | None:
+    """Seconds between batches when ``workers`` load and nobody else is slow; None if unknown.
+
+    The batches the workers had prepared before anybody asked are left out.
+    """
+    again = _with_workers(loader, workers)
+    if again is None:
+        return None
+    arrivals: list[float] = []
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        begin = time.perf_counter()
+        with contextlib.suppress(RuntimeError):  # a worker that fails or takes too long
+            for _ in itertools.islice(again, _MOST_BATCHES):
+                arrivals.append(time.perf_counter())
+                if arrivals[-1] - begin > budget_seconds and len(arrivals) > 2 * workers:
+                    break
+    steady = arrivals[workers - 1 :] if len(arrivals) > 2 * workers else arrivals
+    if len(steady) < 3:
+        return None
+    return (steady[-1] - steady[0]) / (len(steady) - 1)
+
+
+def slow_lines(
+    loader: DataLoader[Any], places: Places, *, budget_seconds: float = 1.0
+) -> dict[Source, float]:
+    """The lines a worker is at while it makes samples, as shares of its time."""
+    if isinstance(loader.dataset, IterableDataset) or not _can_fork():
+        return {}
+    indices = _some_indices(loader)
+    receive, send = multiprocessing.Pipe(duplex=False)
+    # The child of a fork sees the dataset as it is; it ends without the parent's clean-up.
+    process = multiprocessing.get_context("fork").Process(
+        target=_look, args=(loader.dataset, indices, places, send, budget_seconds), daemon=True
+    )
+    process.start()
+    send.close()
+    lines: dict[Source, float] = {}
+    with contextlib.suppress(EOFError):
+        if receive.poll(budget_seconds + _TIMEOUT_SECONDS):
+            lines = receive.recv()
+    process.join(timeout=1)
+    if process.is_alive():
+        process.kill()
+    return lines
+
+
+def _look(
+    dataset: Any, indices: list[Any], places: Places, send: Connection, budget_seconds: float
+) -> None:
+    torch.set_num_threads(1)
+    sampler = Sampler(places, _LOOK_SECONDS)
+    sampler.start()
+    begin = time.perf_counter()
+    for index in itertools.cycle(indices):
+        dataset[index]
+        if time.perf_counter() - begin > budget_seconds:
+            break
+    sampler.stop()
+    found: dict[Source, float] = {}
+    for sample in sampler.samples:
+        if sample.source is not None:
+            found[sample.source] = found.get(sample.source, 0.0) + 1 / len(sampler.samples)
+    send.send(found)
+
+
+def _some_indices(loader: DataLoader[Any]) -> list[Any]:
+    with torch.random.fork_rng(devices=[]):
+        if loader.batch_sampler is None:
+            return list(itertools.islice(iter(loader.sampler), 64))
+        batches: Iterable[Any] = itertools.islice(iter(loader.batch_sampler), 4)
+        return list(itertools.chain.from_iterable(batches))
+
+
+def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any] | None:
+    if isinstance(loader.dataset, IterableDataset) or not _can_fork():
+        return None
+    how: dict[str, Any] = (
+        {"batch_size": None, "sampler": loader.sampler}
+        if loader.batch_sampler is None
+        else {"batch_sampler": loader.batch_sampler}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # more workers than cores are what is to be tried
+        return DataLoader(
+            loader.dataset,
+            **how,
+            num_workers=workers,
+            collate_fn=loader.collate_fn,
+            worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context="fork",
+            timeout=_TIMEOUT_SECONDS,
+        )
+
+
+def _can_fork() -> bool:
+    return "fork" in multiprocessing.get_all_start_methods()

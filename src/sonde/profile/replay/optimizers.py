@@ -1,0 +1,62 @@
+"""An optimizer's step over parameters of the same shapes, one by one, grouped and fused."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+
+from sonde.profile.stopwatch import compare
+from sonde.profile.witness import SeenOptimizer
+
+AS_IT_IS = "as it is"
+_WAYS: dict[str, dict[str, bool | None]] = {
+    "fused=True": {"fused": True, "foreach": None},
+    "foreach=True": {"fused": None, "foreach": True},
+}
+_COPIES = 4  # parameter, gradient, two states
+_MOST_BYTES = 1 << 30
+
+
+def replay_optimizer(seen: SeenOptimizer, *, budget_seconds: float = 1.0) -> dict[str, float]:
+    """Seconds of a step for each way that this optimizer has and does not use already.
+
+    Empty where there is nothing to compare: an optimizer that is not torch's own, that has no such
+    ways, whose parameters are not on the host, or are too large to have twice.
+    """
+    if not seen.kind.__module__.startswith("torch.optim") or not seen.parameters:
+        return {}
+    if any(device.type != "cpu" for _, _, device in seen.parameters):
+        return {}
+    if seen.nbytes * _COPIES * (len(_WAYS) + 1) > _MOST_BYTES:
+        return {}
+    accepted = inspect.signature(seen.kind.__init__).parameters
+    options = {name: value for name, value in seen.options.items() if name in accepted}
+    if options.get("fused"):
+        return {}
+    ways = {AS_IT_IS: _made(seen, options)}
+    for name, change in _WAYS.items():
+        key = name.partition("=")[0]
+        if key in accepted and not options.get(key):
+            try:
+                ways[name] = _made(seen, {**options, **change})
+                ways[name].step()
+            except (RuntimeError, ValueError, TypeError):
+                ways.pop(name, None)  # not for this device or these types
+    if len(ways) == 1:
+        return {}
+    return compare(
+        {name: optimizer.step for name, optimizer in ways.items()}, budget_seconds=budget_seconds
+    )
+
+
+def _made(seen: SeenOptimizer, options: dict[str, Any]) -> torch.optim.Optimizer:
+    parameters = []
+    for shape, dtype, _ in seen.parameters:
+        parameter = torch.nn.Parameter(torch.zeros(shape, dtype=dtype))
+        parameter.grad = torch.full(shape, 1e-3, dtype=dtype)
+        parameters.append(parameter)
+    kind: Any = seen.kind
+    made: torch.optim.Optimizer = kind(parameters, **options)
+    return made

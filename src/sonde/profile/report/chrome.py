@@ -1,0 +1,84 @@
+"""The profiled steps as a trace that Perfetto and chrome://tracing open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sonde.core.graph import OpNode
+from sonde.profile.events import Event
+from sonde.profile.naming import inherited
+from sonde.profile.timings import TimedStep, Timings
+
+_STEPS, _PARTS, _MAIN = 1, 2, 10
+
+
+def write_trace(timings: Timings, rank: int, path: Path) -> None:
+    """Write steps, their parts, the events of all threads, and memory."""
+    events = [*_headings(timings, rank)]
+    for step in timings.steps:
+        events.extend(_step_events(step, rank))
+    path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": events}))
+
+
+def _headings(timings: Timings, rank: int) -> Iterator[dict[str, Any]]:
+    names = {_STEPS: "steps", _PARTS: "parts", _MAIN: "training thread"}
+    for thread in sorted({e.thread for step in timings.steps for e in step.trace.others}):
+        names[_MAIN + thread] = f"thread {thread}"
+    yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+    for thread, name in names.items():
+        head = {"ph": "M", "pid": rank, "tid": thread}
+        yield {**head, "name": "thread_name", "args": {"name": name}}
+        yield {**head, "name": "thread_sort_index", "args": {"sort_index": thread}}
+
+
+def _step_events(step: TimedStep, rank: int) -> Iterator[dict[str, Any]]:
+    trace = step.trace
+    yield _slice(f"step {trace.number}", trace.begin, trace.end, rank, _STEPS)
+    for part, spans in step.split.spans.items():
+        for begin, end in spans:
+            yield _slice(part, begin, end, rank, _PARTS)
+    nodes = inherited(trace.main, step.names)
+    for event, node in zip(trace.main.events, nodes, strict=True):
+        yield _slice(event.name, event.start, event.end, rank, _MAIN, _arguments(event, node))
+    for event in trace.others:
+        yield _slice(event.name, event.start, event.end, rank, _MAIN + event.thread)
+    level = 0
+    for change in trace.memory:
+        level += change.nbytes
+        yield {
+            "ph": "C",
+            "name": "memory",
+            "pid": rank,
+            "ts": change.time / 1e3,
+            "args": {"bytes above the step's beginning": level},
+        }
+
+
+def _slice(
+    name: str, begin: int, end: int, rank: int, thread: int, args: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "ph": "X",
+        "name": name,
+        "pid": rank,
+        "tid": thread,
+        "ts": begin / 1e3,
+        "dur": (end - begin) / 1e3,
+    }
+    if args:
+        made["args"] = args
+    return made
+
+
+def _arguments(event: Event, node: OpNode | None) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    if node is not None:
+        args["module"] = node.scope
+        if node.source is not None:
+            args["line"] = f"{node.source}  {node.source.code}"
+    if event.shapes:
+        args["shapes"] = str([list(shape) for shape in event.shapes])
+    return args

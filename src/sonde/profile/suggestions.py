@@ -1,0 +1,58 @@
+"""What is worth a trial, from how the time is spent: hints, not findings: nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sonde.profile import cost
+from sonde.profile.rules.evidence import Evidence, percent
+from sonde.profile.rules.flow import is_pointwise
+from sonde.profile.timings import OpTimes
+
+_LEAST = 0.15
+_FASTER = 1.3
+
+
+def worth_trying(evidence: Evidence, ranks: int) -> tuple[str, ...]:
+    """Variants of ``--try`` with the reason to, as ``"compile: ..."``."""
+    hints: list[str] = []
+    between = _share(evidence, lambda times: True, before=True)
+    light = _share(evidence, lambda times: is_pointwise(times.node.type))
+    if evidence.graph is not None and max(between, light) >= _LEAST:
+        hints.append(
+            f"compile: ops that work element by element take {percent(light)} of a step, getting "
+            f"from op to op {percent(between)}"
+        )
+    products = _share(evidence, _is_float32_product)
+    flops = evidence.machine.flops
+    if products >= _LEAST and flops.get("bfloat16", 0) > _FASTER * flops.get("float32", 0):
+        hints.append(
+            f"amp: matrix products and convolutions in float32 take {percent(products)} of a step"
+        )
+    convolutions = _share(evidence, lambda times: times.node.type.startswith("convolution"))
+    if convolutions >= _LEAST:
+        hints.append(f"channels_last: convolutions take {percent(convolutions)} of a step")
+    data = evidence.share(evidence.timings.part_seconds("data"))
+    if data >= _LEAST and evidence.loaders:
+        hints.append(f"workers: {percent(data)} of a step is waiting for data")
+    optimizer = evidence.share(evidence.timings.part_seconds("optimizer"))
+    if optimizer >= _LEAST:
+        hints.append(f"fused: the optimizer takes {percent(optimizer)} of a step")
+    if ranks > 1 and evidence.share(evidence.timings.part_seconds("collectives")) >= _LEAST:
+        hints.append("buckets: ranks wait for each other")
+    return tuple(hints)
+
+
+def _share(evidence: Evidence, chosen: Callable[[OpTimes], bool], *, before: bool = False) -> float:
+    timings = evidence.timings
+    seconds = timings.mean_seconds(
+        value
+        for times in timings.ops.values()
+        if times.part in ("forward", "backward") and chosen(times)
+        for value in (times.before if before else times.own)
+    )
+    return evidence.share(seconds)
+
+
+def _is_float32_product(times: OpTimes) -> bool:
+    return cost.is_product(times.node.type) and cost.compute_dtype(times.node) == "float32"
