@@ -217,6 +217,7 @@ bool Engine::replace_body(JobNumber number, std::unique_ptr<char[]> copy,
     Job& job = *slot(number)->job;
     job.copy = std::move(copy);
     job.body.data = job.copy.get();
+    job.body.layout = nullptr;
     if (job.keep != nullptr) finished_.push_back(std::exchange(job.keep, nullptr));
     finished.swap(finished_);
     return true;
@@ -366,9 +367,16 @@ Failure Engine::run(const Job& job, const FileMaker& maker) {
         }
         const std::string& directory = job.target->directory->current();
         const std::string& name = job.target->name;
+        Span body = job.body;
+        std::unique_ptr<char[]> gathered;
+        if (body.layout) {
+            gathered.reset(new char[body.size]);
+            gather(body, gathered.get());
+            body = {gathered.get(), body.size};
+        }
         const int error =
             job.kind == Kind::file
-                ? maker.write(directory, name, {job.head.data(), job.head.size()}, job.body)
+                ? maker.write(directory, name, {job.head.data(), job.head.size()}, body)
                 : maker.link(job.source_target->path(), directory, name);
         return error == 0 ? Failure{} : Failure{error, job.target->path()};
     } catch (const std::bad_alloc&) {

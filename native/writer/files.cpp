@@ -1,5 +1,7 @@
 #include "files.hpp"
 
+#include <cstring>
+#include <cstdint>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -165,6 +167,64 @@ int FileMaker::make(const std::string& directory, const std::string& name, Fill&
     }
 #endif
     return make_named(path, partial, fill);
+}
+
+namespace {
+
+template <typename Item>
+void gather_line(const char* from, std::ptrdiff_t stride, std::ptrdiff_t count, char* out) {
+    for (std::ptrdiff_t i = 0; i < count; ++i) {
+        std::memcpy(out + i * static_cast<std::ptrdiff_t>(sizeof(Item)), from + i * stride,
+                    sizeof(Item));
+    }
+}
+
+void gather_line(std::size_t itemsize, const char* from, std::ptrdiff_t stride,
+                 std::ptrdiff_t count, char* out) {
+    if (stride == static_cast<std::ptrdiff_t>(itemsize)) {
+        std::memcpy(out, from, itemsize * static_cast<std::size_t>(count));
+        return;
+    }
+    switch (itemsize) {
+        case 1: return gather_line<std::uint8_t>(from, stride, count, out);
+        case 2: return gather_line<std::uint16_t>(from, stride, count, out);
+        case 4: return gather_line<std::uint32_t>(from, stride, count, out);
+        case 8: return gather_line<std::uint64_t>(from, stride, count, out);
+        default:
+            for (std::ptrdiff_t i = 0; i < count; ++i) {
+                std::memcpy(out + static_cast<std::size_t>(i) * itemsize, from + i * stride,
+                            itemsize);
+            }
+    }
+}
+
+}  // namespace
+
+void gather(const Span& span, char* out) {
+    const Layout& layout = *span.layout;
+    if (span.size == 0) return;
+    const std::size_t dimensions = layout.shape.size();
+    if (dimensions == 0) {
+        std::memcpy(out, span.data, layout.itemsize);
+        return;
+    }
+    const std::ptrdiff_t line = layout.shape.back();
+    std::vector<std::ptrdiff_t> at(dimensions, 0);
+    const char* from = span.data;
+    for (;;) {
+        gather_line(layout.itemsize, from, layout.strides.back(), line, out);
+        out += layout.itemsize * static_cast<std::size_t>(line);
+        std::size_t dimension = dimensions - 1;
+        while (dimension > 0) {
+            --dimension;
+            from += layout.strides[dimension];
+            if (++at[dimension] < layout.shape[dimension]) break;
+            from -= layout.strides[dimension] * layout.shape[dimension];
+            at[dimension] = 0;
+            if (dimension == 0) return;
+        }
+        if (dimensions == 1) return;
+    }
 }
 
 int FileMaker::write(const std::string& directory, const std::string& name, Span head,

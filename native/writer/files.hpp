@@ -7,15 +7,30 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace sonde {
 
+// How the elements of a tensor lie in memory: strides in bytes, any of them 0 or negative.
+struct Layout {
+    std::size_t itemsize = 1;
+    std::vector<std::ptrdiff_t> shape;
+    std::vector<std::ptrdiff_t> strides;
+};
+
+// Bytes in memory. With a layout `data` is the first element and `size` counts the elements' bytes
+// in the order of the shape, as `gather` puts them.
 struct Span {
     const char* data = nullptr;
     std::size_t size = 0;
+    std::shared_ptr<const Layout> layout = nullptr;
 };
+
+// The bytes of a span that has a layout, in the order of its shape, to `out`.
+void gather(const Span& span, char* out);
 
 // Makes files appear whole, for one thread; `worker` tells its partial names from those of others.
 //

@@ -128,6 +128,69 @@ PyObject* writer_write(PyObject* self, PyObject* const* args, Py_ssize_t count) 
     return submit(writer, std::move(job), path);
 }
 
+// Sizes or strides of a tensor; false with an error set.
+bool read_numbers(PyObject* values, const char* what, std::vector<std::ptrdiff_t>& out) {
+    PyObject* fast = PySequence_Fast(values, what);
+    if (fast == nullptr) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
+        const Py_ssize_t number = PyLong_AsSsize_t(PySequence_Fast_GET_ITEM(fast, i));
+        if (number == -1 && PyErr_Occurred()) {
+            Py_DECREF(fast);
+            return false;
+        }
+        out.push_back(number);
+    }
+    Py_DECREF(fast);
+    return true;
+}
+
+// The layout of a tensor and its size in bytes; nullptr with an error set.
+std::shared_ptr<sonde::Layout> read_layout(PyObject* itemsize, PyObject* shape, PyObject* strides,
+                                           std::size_t& bytes) {
+    auto layout = std::make_shared<sonde::Layout>();
+    const Py_ssize_t size = PyLong_AsSsize_t(itemsize);
+    if (size == -1 && PyErr_Occurred()) return nullptr;
+    if (!read_numbers(shape, "shape must be a sequence", layout->shape) ||
+        !read_numbers(strides, "strides must be a sequence", layout->strides)) {
+        return nullptr;
+    }
+    bool valid = size > 0 && layout->shape.size() == layout->strides.size();
+    layout->itemsize = static_cast<std::size_t>(size);
+    bytes = layout->itemsize;
+    for (std::size_t i = 0; valid && i < layout->shape.size(); ++i) {
+        valid = layout->shape[i] >= 0 &&
+                !__builtin_mul_overflow(bytes, static_cast<std::size_t>(layout->shape[i]), &bytes);
+        layout->strides[i] *= size;
+    }
+    if (valid) return layout;
+    PyErr_SetString(PyExc_ValueError, "itemsize, shape and strides do not fit together");
+    return nullptr;
+}
+
+PyObject* writer_write_strided(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    Writer* writer = cast(self);
+    if (!check_count("write_strided", count, 7) || !check_open(writer)) return nullptr;
+    Path path;
+    if (!path.set_file(args[0])) return nullptr;
+    if (!PyBytes_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "header must be bytes");
+        return nullptr;
+    }
+    void* address = PyLong_AsVoidPtr(args[2]);
+    if (address == nullptr && PyErr_Occurred()) return nullptr;
+    std::size_t bytes = 0;
+    std::shared_ptr<sonde::Layout> layout = read_layout(args[3], args[4], args[5], bytes);
+    if (!layout) return nullptr;
+    if (writer->engine->inert()) return PyLong_FromLong(0);
+    auto job = std::make_unique<sonde::Job>();
+    job->kind = sonde::Kind::file;
+    job->head.assign(PyBytes_AS_STRING(args[1]),
+                     static_cast<std::size_t>(PyBytes_GET_SIZE(args[1])));
+    job->body = {static_cast<const char*>(address), bytes, std::move(layout)};
+    job->keep = args[6];
+    return submit(writer, std::move(job), path);
+}
+
 PyObject* writer_write_text(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     Writer* writer = cast(self);
     if (!check_count("write_text", count, 2) || !check_open(writer)) return nullptr;
@@ -187,7 +250,11 @@ PyObject* writer_barrier_rename(PyObject* self, PyObject* const* args, Py_ssize_
 std::unique_ptr<char[]> copy_of(sonde::Span lent) {
     std::unique_ptr<char[]> copy(new (std::nothrow) char[lent.size]);
     Py_BEGIN_ALLOW_THREADS
-    if (copy) std::memcpy(copy.get(), lent.data, lent.size);
+    if (copy && lent.layout) {
+        sonde::gather(lent, copy.get());
+    } else if (copy) {
+        std::memcpy(copy.get(), lent.data, lent.size);
+    }
     Py_END_ALLOW_THREADS
     return copy;
 }
@@ -417,6 +484,8 @@ PyCFunction method(Function function) {
 PyMethodDef writer_methods[] = {
     {"write", method(shielded<writer_write>), METH_FASTCALL,
      "write(path, header, address, nbytes, keep, /) -> int"},
+    {"write_strided", method(shielded<writer_write_strided>), METH_FASTCALL,
+     "write_strided(path, header, address, itemsize, shape, strides, keep) -> int"},
     {"write_text", method(shielded<writer_write_text>), METH_FASTCALL,
      "write_text(path, data, /) -> int"},
     {"link", method(shielded<writer_link>), METH_FASTCALL, "link(job, path, /) -> bool"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Hold(Protocol):
-    """The bytes of a tensor, in the layout of an ``.npy`` file, that stay as they are.
+    """The bytes of a tensor, to go into an ``.npy`` file, that stay as they are.
 
-    Either a copy, or the tensor's own memory: then ``on_change`` is called with ``job`` just
+    ``strides`` (in elements) is None where they lie as the file has them. Either a copy, or the tensor's own memory: then ``on_change`` is called with ``job`` just
     before anything writes to it, or before nobody watches for that any more, and must not return
     before the bytes are safe. Keep the object alive as long as the bytes are needed, and no longer:
     it keeps the memory.
@@ -29,6 +29,7 @@ class Hold(Protocol):
     stored: str
     shape: tuple[int, ...]
     layout: str
+    strides: tuple[int, ...] | None
     is_copy: bool
     job: int
     on_change: Callable[[int], None] | None
@@ -46,7 +47,8 @@ class TensorView(Protocol):
     Two views with the same ``values_token`` and the same number of elements have the same elements,
     in whatever order and shape. ``problem`` says why the values cannot be had (a sparse tensor,
     say), else it is None. ``is_filled`` is False for memory that was asked for and not filled yet:
-    what it holds means nothing.
+    what it holds means nothing. ``memory`` is the same object for all outputs over one piece of
+    memory, in all steps, and dies with it: refer to it weakly. None where there is no such object.
     """
 
     @property
@@ -69,6 +71,8 @@ class TensorView(Protocol):
     def problem(self) -> str | None: ...
     @property
     def is_filled(self) -> bool: ...
+    @property
+    def memory(self) -> object: ...
 
     def numpy(self) -> NDArray[Any]:
         """A copy the caller may keep: C-contiguous, widened where numpy lacks the dtype."""
@@ -94,8 +98,9 @@ class TensorView(Protocol):
         """
         ...
 
-    def summarize_later(self, *, high_precision: bool) -> object | None:
-        """The row computed on the tensor's device, to be gathered later; None without one."""
+    def summarize_later(self, *, columns: Collection[int], high_precision: bool) -> object | None:
+        """These columns of the row (``core.statistics``), computed on the tensor's device, to be
+        gathered later; None where there are no statistics."""
         ...
 
     def non_finite(self) -> int:

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 class Writer:
     """The contract is ``sonde.dump.writer.Writer``.
@@ -19,6 +19,17 @@ class Writer:
     def error(self) -> OSError | None: ...
     def write(
         self, path: str, header: bytes, address: int, nbytes: int, keep: object, /
+    ) -> int: ...
+    def write_strided(
+        self,
+        path: str,
+        header: bytes,
+        address: int,
+        itemsize: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        keep: object,
+        /,
     ) -> int: ...
     def write_text(self, path: str, data: bytes, /) -> int: ...
     def link(self, job: int, path: str, /) -> bool: ...

@@ -10,10 +10,12 @@ import json
 import os
 from collections.abc import Callable
 
+import numpy as np
+
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import OpCall, StepEnd, TensorView
+from sonde.core.sink import Hold, OpCall, StepEnd, TensorView
 from sonde.dump import layout
 from sonde.dump.name_book import NameBook
 from sonde.dump.npy_header import npy_header
@@ -113,8 +115,7 @@ class TensorDump:
         hold = view.hold(memory_order=self._memory_order, sample=self._sample)
         path = self._path(node, timestamp, view, hold.layout)
         header = npy_header(hold.stored, hold.shape)
-        job = self._writer.write(path, header, hold.address, hold.nbytes, hold)
-        self._last_job = job
+        job = self._last_job = self._submit(path, header, hold)
         if not hold.is_copy:
             hold.job = job
             hold.on_change = self._writer.own
@@ -122,6 +123,14 @@ class TensorDump:
             self._jobs[token] = (job, view.shape)
         if node.kind == "constant":
             self._constants.append((job, node, timestamp))
+
+    def _submit(self, path: str, header: bytes, hold: Hold) -> int:
+        if hold.strides is None:
+            return self._writer.write(path, header, hold.address, hold.nbytes, hold)
+        itemsize = np.dtype(hold.stored).itemsize
+        return self._writer.write_strided(
+            path, header, hold.address, itemsize, hold.shape, hold.strides, hold
+        )
 
     def _path(self, node: OpNode, timestamp: str, view: TensorView, tensor_layout: str) -> str:
         key = (id(node), view.io, view.slot)

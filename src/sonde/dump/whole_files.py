@@ -6,9 +6,11 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from sonde.dump.layout import partial_name
 
@@ -25,6 +27,23 @@ Body: TypeAlias = "bytes | ctypes.Array[ctypes.c_char]"
 def memory_at(address: int, nbytes: int) -> Body:
     """Memory somebody else owns, not copied."""
     return (ctypes.c_char * nbytes).from_address(address) if nbytes else b""
+
+
+def gathered(address: int, itemsize: int, shape: Sequence[int], strides: Sequence[int]) -> bytes:
+    """The elements of a tensor in the order of its shape; strides in elements."""
+    if itemsize < 1 or len(shape) != len(strides) or any(size < 0 for size in shape):
+        raise ValueError("itemsize, shape and strides do not fit together")
+    if 0 in shape:
+        return b""
+    steps = [step * itemsize for step in strides]
+    spans = [step * (size - 1) for step, size in zip(steps, shape, strict=True)]
+    low = sum(span for span in spans if span < 0)
+    high = sum(span for span in spans if span > 0) + itemsize
+    memory = (ctypes.c_char * (high - low)).from_address(address + low)
+    view: np.ndarray[Any, np.dtype[np.void]] = np.ndarray(
+        shape, np.dtype((np.void, itemsize)), memoryview(memory), -low, steps
+    )
+    return view.tobytes()
 
 
 def write_file(path: str, worker: int, head: bytes, body: Body) -> None:

@@ -8,7 +8,7 @@ one of them, for tests.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from sonde.core.errors import UsageError
@@ -70,6 +70,22 @@ class Writer(Protocol):
         ``keep`` owns that memory and is referred to until the file is written; the reference is
         dropped by the next call of any method, in the thread that calls. The memory must not
         change before the file is written; see ``own``. Returns the job's number.
+        """
+
+    def write_strided(
+        self,
+        path: str,
+        header: bytes,
+        address: int,
+        itemsize: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        keep: object,
+        /,
+    ) -> int:
+        """Like ``write``, of elements that do not lie one after the other; strides in elements.
+
+        They are put in the order of the shape when the file is written.
         """
 
     def write_text(self, path: str, data: bytes, /) -> int:

@@ -10,10 +10,10 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sonde.dump import writer
-from sonde.dump.whole_files import memory_at
+from sonde.dump.whole_files import gathered, memory_at
 from sonde.dump.writer_jobs import (
     Directory,
     Job,
@@ -96,6 +96,20 @@ class PythonWriter:
         body = memory_at(address, nbytes)
         job = Job("file", file_path(path), None, checked_bytes(header), body, keep, nbytes > 0)
         return self._submit(job)
+
+    def write_strided(
+        self,
+        path: str,
+        header: bytes,
+        address: int,
+        itemsize: int,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        keep: object,
+        /,
+    ) -> int:
+        body = gathered(address, itemsize, shape, strides)
+        return self._submit(Job("file", file_path(path), None, checked_bytes(header), body))
 
     def write_text(self, path: str, data: bytes, /) -> int:
         return self._submit(Job("file", file_path(path), head=checked_bytes(data)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.adapters.torch import private
-from sonde.adapters.torch.device_statistics import device_row
+from sonde.adapters.torch.device_statistics import DeviceRow, device_row
 from sonde.adapters.torch.leaves import dtype_name
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
@@ -62,6 +62,7 @@ class TorchHold:
         "on_change",
         "shape",
         "stored",
+        "strides",
     )
 
     def __init__(
@@ -73,6 +74,7 @@ class TorchHold:
         self.stored = stored
         self.shape = shape
         self.layout = layout
+        self.strides = None if tensor.is_contiguous() else tensor.stride()
         self.is_copy = is_copy
         self.job = -1
         self.on_change: Callable[[int], None] | None = None
@@ -107,6 +109,13 @@ class TorchView:
     @property
     def values_token(self) -> object:
         return None if self.token is None else self.token.values
+
+    @property
+    def memory(self) -> torch.UntypedStorage | None:
+        try:
+            return self.tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
 
     @property
     def numel(self) -> int:
@@ -177,7 +186,7 @@ class TorchView:
         shape = tuple(tensor.shape)
         if not _same_memory(tensor, self.tensor):
             return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
-        if self._lend is not None and tensor.is_contiguous():
+        if self._lend is not None:
             hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
             self._lend(self.tensor, hold)
             return hold
@@ -202,7 +211,9 @@ class TorchView:
         """The tensor to be summarised and its kernel code; None where there are no statistics."""
         tensor = self.tensor
         code = kernel_code(tensor.dtype)
-        is_plain = tensor.layout is torch.strided and tensor.device.type == "cpu"
+        is_plain = (
+            tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_nested
+        )
         if code >= 0 and is_plain and not tensor.is_neg():
             if tensor.numel() == 0 or _address(tensor):
                 return tensor, code
@@ -226,7 +237,9 @@ class TorchView:
             parts(row_address, tensor.data_ptr(), code, tensor.shape, tensor.stride())
         return True
 
-    def summarize_later(self, *, high_precision: bool) -> torch.Tensor | None:
+    def summarize_later(
+        self, *, columns: Collection[int], high_precision: bool
+    ) -> DeviceRow | None:
         if self.problem is not None or self.tensor.is_complex():
             return None
         tensor = self.tensor.detach()
@@ -235,7 +248,7 @@ class TorchView:
         code = kernel_code(tensor.dtype)
         if code < 0:
             return None
-        return device_row(tensor, code, high_precision=high_precision)
+        return device_row(tensor, code, columns=columns, high_precision=high_precision)
 
     def non_finite(self) -> int:
         tensor = self.tensor
@@ -283,10 +296,12 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 def _sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
     """``count`` elements, evenly spaced over the flattened tensor, the first and last included."""
     if count == 1:
-        positions = torch.zeros(1, dtype=torch.int64)
+        positions = torch.zeros(1, dtype=torch.int64, device="cpu")
     else:
         positions = (
-            torch.arange(count).mul_(tensor.numel() - 1).div_(count - 1, rounding_mode="floor")
+            torch.arange(count, device="cpu")
+            .mul_(tensor.numel() - 1)
+            .div_(count - 1, rounding_mode="floor")
         )
     return tensor.take(positions)
 
