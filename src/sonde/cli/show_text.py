@@ -191,7 +191,8 @@ class Page:
         rank = f", rank {record.rank}" if record.rank else ""
         self.line(Text(record.key.op, "bold"))
         self._source(record.source, f"step {record.key.step}{rank}{phase}")
-        rows, values = [], {}
+        rows: list[tuple[str, str, dict[str, Number]]] = []
+        values: dict[int, str] = {}
         for index, each in enumerate(group):
             place = f"{each.record.key.io}.{each.record.key.slot}"
             if each.summary.problem is not None:
