@@ -60,6 +60,7 @@ struct Lane {
   PyObject* now;      // () -> int
   PyObject* grow;     // () -> (address, capacity)
   PyObject* foreign;  // set of storages that change unseen
+  PyObject* met;      // set of leaves (refs) that have been handed over in this step
   int takes_inputs;
   int takes_outputs;
   int is_watch;
@@ -188,6 +189,30 @@ inline bool next_row(Lane* lane, uintptr_t* address) {
   return true;
 }
 
+// 1 if the memory may have changed unseen, 0 if not, -1 error.
+inline int is_foreign(Lane* lane, uintptr_t key) {
+  if (!PySet_GET_SIZE(lane->foreign)) return 0;
+  PyObject* number = PyLong_FromVoidPtr(reinterpret_cast<void*>(key));
+  int found = number ? PySet_Contains(lane->foreign, number) : -1;
+  Py_XDECREF(number);
+  return found;
+}
+
+// The judgement of what `tensor` holds, if it is known under `ref`. False with an error set.
+inline bool recall(Lane* lane, PyObject* tensor, uintptr_t key, PyObject* ref,
+                   const Judged** known) {
+  if (!ref || ref == Py_False) return true;
+  auto found = lane->judged->find(ref);
+  if (found == lane->judged->end()) return true;
+  int foreign = is_foreign(lane, key);
+  Judged look;
+  if (foreign || !look_at(tensor, &look)) return foreign >= 0;
+  int same = same_look(found->second, look);
+  drop(&look);
+  if (same > 0) *known = &found->second;
+  return same >= 0;
+}
+
 enum class Verdict { kGiven, kNotPlain, kError };
 
 // Judges a plain tensor: computes its row, or counts what is not finite.
@@ -264,14 +289,21 @@ inline bool add_row(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssi
   return ok;
 }
 
+// What take() is told of a tensor besides its name. `is_made`: the op has just made it;
+// `is_written`: torch will count the write only later; `like` is the judgement of the tensor this
+// one is a rearrangement of.
+struct Given {
+  bool is_made = false;
+  bool is_written = false;
+  const Judged* like = nullptr;
+};
+
 // One tensor of one op. `ref` names its contents; null: nobody knows them; False: they mean
-// nothing. `is_made`
-// says that the op has just made it, `is_written` that torch will count the write only later;
-// `like` is the judgement of the tensor this one is a rearrangement of. `bad` is set where a
-// watched tensor is not finite. False with an error set.
+// nothing. `bad` is set where a watched tensor is not finite; `kept` becomes the judgement, where
+// it is known under `ref` from here on. False with an error set.
 inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_t place,
-                 PyObject* tensor, uintptr_t key, PyObject* ref, bool is_made, bool is_written,
-                 const Judged* like, bool* bad) {
+                 PyObject* tensor, uintptr_t key, PyObject* ref, const Given& given, bool* bad,
+                 const Judged** kept = nullptr) {
   if (ref == Py_False) {  // memory nobody has filled
     if (lane->is_watch) return true;
     ref = nullptr;
@@ -281,27 +313,27 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
   PyObject* code = PyDict_GetItemWithError(lane->codes, dtype);
   Py_DECREF(dtype);  // dtypes are immortal singletons
   if (!code && PyErr_Occurred()) return false;
-  if (ref && PySet_GET_SIZE(lane->foreign)) {
-    PyObject* number = PyLong_FromVoidPtr(reinterpret_cast<void*>(key));
-    int foreign = number ? PySet_Contains(lane->foreign, number) : -1;
-    Py_XDECREF(number);
+  if (ref) {
+    int foreign = is_foreign(lane, key);
     if (foreign < 0) return false;
     if (foreign) ref = nullptr;
   }
   Judged look;
   Verdict verdict = Verdict::kNotPlain;
   if (code && look_at(tensor, &look)) {
-    auto known = ref && !is_made ? lane->judged->find(ref) : lane->judged->end();
+    auto known = ref && !given.is_made ? lane->judged->find(ref) : lane->judged->end();
     int same = known != lane->judged->end() ? same_look(known->second, look) : 0;
     if (same < 0) {
       drop(&look);
       return false;
     }
+    const Judged* like = given.like;
     if (same) {
       known->second.version = look.version;
       known->second.has_version = look.has_version;
       look.verdict = known->second.verdict;
       verdict = Verdict::kGiven;
+      if (kept) *kept = &known->second;
     } else if (like && like->numel == look.numel && !look.is_negated && !like->is_negated) {
       look.verdict = like->verdict;
       verdict = Verdict::kGiven;
@@ -316,9 +348,10 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
       Judged& entry = (*lane->judged)[ref];
       drop(&entry);
       entry = look;
-      entry.has_version = look.has_version && !is_written;
+      entry.has_version = look.has_version && !given.is_written;
       Py_INCREF(entry.shape);
       Py_INCREF(entry.stride);
+      if (kept) *kept = &entry;
     }
   }
   bool ok = true;
@@ -366,22 +399,22 @@ inline PyObject* Lane_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 inline int Lane_init(Lane* self, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"heads", "tails", "stamps", "index", "codes", "whole",
-                                   "strided", "describe", "other", "now", "grow", "foreign",
+                                   "strided", "describe", "other", "now", "grow", "foreign", "met",
                                    "takes_inputs", "takes_outputs", "is_watch", nullptr};
   PyObject *heads, *tails, *stamps, *index, *codes, *whole, *strided, *describe, *other, *now,
-      *grow, *foreign;
+      *grow, *foreign, *met;
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!O!O!O!OOOOOOO!ppp", const_cast<char**>(keywords), &PyList_Type,
+          args, kwargs, "O!O!O!O!O!OOOOOOO!O!ppp", const_cast<char**>(keywords), &PyList_Type,
           &heads, &PyList_Type, &tails, &PyList_Type, &stamps, &PyList_Type, &index, &PyDict_Type,
           &codes, &whole, &strided, &describe, &other, &now, &grow, &PySet_Type, &foreign,
-          &self->takes_inputs, &self->takes_outputs, &self->is_watch))
+          &PySet_Type, &met, &self->takes_inputs, &self->takes_outputs, &self->is_watch))
     return -1;
   PyObject** fields[] = {&self->heads, &self->tails, &self->stamps, &self->index, &self->codes,
                          &self->whole, &self->strided, &self->describe, &self->other, &self->now,
-                         &self->grow, &self->foreign};
+                         &self->grow, &self->foreign, &self->met};
   PyObject* values[] = {heads, tails, stamps, index, codes, whole, strided, describe, other, now,
-                        grow, foreign};
-  for (int i = 0; i < 12; ++i) {
+                        grow, foreign, met};
+  for (int i = 0; i < 13; ++i) {
     PyObject* old = *fields[i];
     *fields[i] = Py_NewRef(values[i]);
     Py_XDECREF(old);
@@ -392,7 +425,7 @@ inline int Lane_init(Lane* self, PyObject* args, PyObject* kwargs) {
 inline int Lane_traverse(Lane* self, visitproc visit, void* arg) {
   for (PyObject* field : {self->heads, self->tails, self->stamps, self->index, self->codes,
                           self->whole, self->strided, self->describe, self->other, self->now,
-                          self->grow, self->foreign, self->stamp})
+                          self->grow, self->foreign, self->met, self->stamp})
     Py_VISIT(field);
   return 0;
 }
@@ -410,6 +443,7 @@ inline int Lane_clear(Lane* self) {
   Py_CLEAR(self->now);
   Py_CLEAR(self->grow);
   Py_CLEAR(self->foreign);
+  Py_CLEAR(self->met);
   Py_CLEAR(self->stamp);
   return 0;
 }

@@ -722,48 +722,68 @@ bool note_sequence(Matcher* self, PyObject* record) {
 // What the shortcut has to know between the start of an op and its end.
 struct Passage {
   PyObject* kept = nullptr;   // the inputs as they were, where the op writes to them
-  Py_ssize_t rows = 0;        // rows the sink had before this op
+  Py_ssize_t rows = 0;        // rows the sink had before this op, its leaves included
   bool is_bad = false;        // a watched tensor is not finite
+  const sonde_lane::Judged* like = nullptr;  // of the tensor the op rearranges
 };
 
-bool lane_inputs(Node* node, const Tensors& tensors, Passage* passage) {
+bool lane_leaves(Node* node, const Tensors& tensors, Passage* passage) {
   sonde_lane::Lane* lane = node->lane;
-  if (!sonde_lane::set_stamp(lane)) return false;
-  passage->rows = PyList_GET_SIZE(lane->heads);
+  sonde_lane::Given given;
+  given.is_made = true;
   for (LaneLeaf& leaf : *node->lane_leaves) {
     size_t slot = static_cast<size_t>(leaf.slot);
     if (slot >= tensors.items.size() || !lane->takes_outputs) continue;
+    int met = PySet_GET_SIZE(lane->met) && leaf.ref ? PySet_Contains(lane->met, leaf.ref) : 0;
+    if (met < 0) return false;
+    if (met) continue;
     if (!sonde_lane::take(lane, &leaf.text, leaf.node, sonde_lane::strings.output, 0,
-                          tensors.items[slot], tensors.keys[slot], leaf.ref, true, false, nullptr,
+                          tensors.items[slot], tensors.keys[slot], leaf.ref, given,
                           &passage->is_bad))
       return false;
   }
-  if (!lane->takes_inputs) return true;
+  return true;
+}
+
+bool lane_inputs(Node* node, const Tensors& tensors, Passage* passage) {
+  sonde_lane::Lane* lane = node->lane;
+  if (!sonde_lane::set_stamp(lane) || !lane_leaves(node, tensors, passage)) return false;
+  passage->rows = PyList_GET_SIZE(lane->heads);
+  bool rearranges = node->rearranges && !tensors.items.empty();
+  if (!lane->takes_inputs)
+    return !rearranges || sonde_lane::recall(lane, tensors.items[0], tensors.keys[0],
+                                             (*node->tokens_in)[0], &passage->like);
   for (size_t i = 0; i < tensors.items.size(); ++i)
     if (!sonde_lane::take(lane, &(*node->slots)[i], node->lane_node, sonde_lane::strings.input,
                           static_cast<Py_ssize_t>(i), tensors.items[i], tensors.keys[i],
-                          (*node->tokens_in)[i], false, false, nullptr, &passage->is_bad))
+                          (*node->tokens_in)[i], {}, &passage->is_bad,
+                          rearranges && i == 0 ? &passage->like : nullptr))
       return false;
   return true;
+}
+
+// An op raised: its leaves have been handed over, its inputs are taken back.
+bool lane_raised(Node* node, const Passage& passage) {
+  for (LaneLeaf& leaf : *node->lane_leaves)
+    if (leaf.ref && PySet_Add(node->lane->met, leaf.ref) < 0) return false;
+  return sonde_lane::truncate(node->lane, passage.rows);
 }
 
 bool lane_outputs(Node* node, const std::vector<PyObject*>& results,
                   const std::vector<uintptr_t>& keys, Passage* passage) {
   sonde_lane::Lane* lane = node->lane;
   if (!lane->takes_outputs) return true;
-  const sonde_lane::Judged* like = nullptr;
-  if (node->rearranges && results.size() == 1 && !node->tokens_in->empty() &&
-      (*node->tokens_in)[0] && (*node->tokens_in)[0] != Py_False) {
-    auto found = lane->judged->find((*node->tokens_in)[0]);
-    if (found != lane->judged->end()) like = &found->second;
-  }
   size_t inputs = node->in_refs->size();
-  for (size_t i = 0; i < results.size(); ++i)
+  sonde_lane::Given given;
+  given.is_made = true;
+  given.like = results.size() == 1 ? passage->like : nullptr;
+  for (size_t i = 0; i < results.size(); ++i) {
+    given.is_written = (*node->outs)[i].kind == kWritten;
     if (!sonde_lane::take(lane, &(*node->slots)[inputs + i], node->lane_node,
                           sonde_lane::strings.output, static_cast<Py_ssize_t>(i), results[i],
-                          keys[i], (*node->tokens_out)[i], true,
-                          (*node->outs)[i].kind == kWritten, like, &passage->is_bad))
+                          keys[i], (*node->tokens_out)[i], given, &passage->is_bad))
       return false;
+  }
   return true;
 }
 
@@ -977,7 +997,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     if (known && node->wanted) {
       PyObject *type, *value, *trace;
       PyErr_Fetch(&type, &value, &trace);
-      if (node->lane && !sonde_lane::truncate(node->lane, passage.rows)) PyErr_Clear();
+      if (node->lane && !lane_raised(node, passage)) PyErr_Clear();
       PyObject* seen = seen_tuple(node, tensors, passage.kept);
       PyErr_Clear();
       PyErr_Restore(type, value, trace);

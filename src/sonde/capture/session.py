@@ -32,11 +32,16 @@ class Request(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A sink and what it asks for; ``op_failed`` is called when a wanted op raises."""
+    """A sink and what it asks for.
+
+    ``op_failed`` is called when a wanted op raises. ``keeps_step`` says that the running step is
+    worth keeping, however it ends.
+    """
 
     sink: Sink
     request: Request
     op_failed: Callable[[OpCall, BaseException], None] | None = None
+    keeps_step: Callable[[], bool] | None = None
     is_broken: bool = False
 
 
@@ -137,6 +142,14 @@ class Session:
             self._shield(subscription, partial(sink.end_step, end))
         self._active = ()
         self.step += 1
+
+    def keeps_step(self) -> bool:
+        """Whether a sink has found something in the running step that must not be dropped."""
+        return any(
+            subscription.keeps_step is not None and subscription.keeps_step()
+            for subscription in self._active
+            if not subscription.is_broken
+        )
 
     def drop_step(self) -> None:
         """What was written of the running step is not worth keeping."""

@@ -23,7 +23,7 @@ from sonde.dump.overflow_entry import (
     producer_of,
     source_entry,
 )
-from sonde.dump.overflow_origin import Origin, OverflowSummary
+from sonde.dump.overflow_origin import Origin, OriginKind, OverflowSummary
 from sonde.dump.steps import StepFiles, raise_failure
 from sonde.dump.writer import Writer
 
@@ -57,6 +57,7 @@ class OverflowDump:
         self._by_contents: dict[object, Origin] = {}
         self._by_op: dict[str, Origin] = {}
         self._by_memory: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()
+        self._origins = 0
         self._is_spoiled = False
         self._lane: Any = None
         self.summary = OverflowSummary()
@@ -147,7 +148,7 @@ class OverflowDump:
 
     def _is_bad_underneath(self, view: TensorView) -> bool:
         """Whether memory that was filled in part only holds non-finite values an op put there."""
-        return not view.is_filled and view.memory in self._by_memory and view.non_finite() > 0
+        return not view.is_filled and self._spoiler(view) is not None and view.non_finite() > 0
 
     # ---------------------------------------------------------------- who made it
 
@@ -159,29 +160,39 @@ class OverflowDump:
         if bad_inputs:
             found = [self._origin_of(call, view) for view in bad_inputs]
             # What did harm before what did none, then the earliest.
-            return next((each for each in found if each.is_guilty), found[0]), False
-        if node.kind != "op":
-            for view in bad_outputs:
-                earlier = self._by_memory.get(view.memory)
-                if earlier is not None and earlier.step != call.step:
-                    return earlier, False
-            return Origin(call.step, node.name, None, is_leaf=True), True
-        return Origin(call.step, node.name, node.source, infinite_argument(call)), True
+            return min(found, key=lambda each: (not each.is_guilty, each.number)), False
+        if node.kind == "op":
+            return self._new("op", call, node.name, asked=infinite_argument(call)), True
+        for view in bad_outputs:
+            earlier = self._spoiler(view)
+            if earlier is not None:
+                # Spoiled by an op of an earlier step, or the same leaf again.
+                return earlier, earlier.kind == "leaf" and earlier.op == node.name
+        return self._new("leaf", call, node.name), True
 
     def _origin_of(self, call: OpCall, view: TensorView) -> Origin:
         producer = producer_of(call.node, view.slot)
         for known in (
             self._by_contents.get(view.values_token),
-            self._by_memory.get(view.memory),
+            self._spoiler(view),
             self._by_op.get(producer or ""),
         ):
             if known is not None:
                 return known
-        # Finite when an op last wrote to it: the memory was changed by something else.
-        origin = Origin(call.step, producer or call.node.name, call.node.source, is_leaf=True)
+        # Finite when an op last wrote to it, or made unseen.
+        origin = self._new("outside", call, producer or call.node.name)
         if view.memory is not None:
             self._by_memory[view.memory] = origin
         return origin
+
+    def _new(self, kind: OriginKind, call: OpCall, op: str, *, asked: str | None = None) -> Origin:
+        self._origins += 1
+        return Origin(self._origins, kind, call.step, op, call.node.source, asked)
+
+    def _spoiler(self, view: TensorView) -> Origin | None:
+        """Who last put non-finite values into the view's memory."""
+        memory = view.memory
+        return None if memory is None else self._by_memory.get(memory)
 
     def _remember(self, call: OpCall, origin: Origin, bad_outputs: Sequence[TensorView]) -> None:
         for view in bad_outputs:
@@ -202,7 +213,7 @@ class OverflowDump:
         """See ``overflow_origin``: whether what was innocent is not any more."""
         if is_producer and origin.asked is not None:
             return False
-        if is_producer and not origin.is_leaf:
+        if is_producer and origin.kind == "op":
             return True
         if not is_producer and call.node.phase != "forward" and bad_outputs:
             return True
@@ -215,7 +226,7 @@ class OverflowDump:
         used = {edge.producer for edge in call.node.inputs}
         for origin, entry, name in self._unused_leaves:
             if name in used:
-                if origin.is_leaf and origin.source is None:
+                if origin.kind == "leaf" and origin.source is None:
                     origin.source = call.node.source
                 if entry is not None:
                     entry["source"] = source_entry(call.node.source)

@@ -171,7 +171,9 @@ class StatisticDump:
                 return -1
             self._rows.keep()
         else:
-            deferred = view.summarize_later(high_precision=self._high_precision)
+            deferred = view.summarize_later(
+                columns=self._columns, high_precision=self._high_precision
+            )
             if deferred is None:
                 self._skip(node, view)
                 return -1

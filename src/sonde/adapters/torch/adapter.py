@@ -131,7 +131,7 @@ class TorchAdapter:
             return
         if self._is_active:
             last = observer.last
-            if last.parent is not None:
+            if last.parent is not None or self._session.keeps_step():
                 graph = self._structures.graph_at(last)
                 self._session.end_step(StepEnd(self._session.step, graph, complete))
             else:
@@ -170,7 +170,12 @@ class TorchAdapter:
 
     def _end_tail(self) -> None:
         """What ran after the last step: a step of its own if a network ran, else nothing."""
-        if not self._is_active or self._observer.last.parent is None:
+        if not self._is_active:
+            return
+        if self._session.keeps_step():
+            self._end(complete=False)
+            return
+        if self._observer.last.parent is None:
             return
         default = self._scopes.default
         if self._completed and all(

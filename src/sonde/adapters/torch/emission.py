@@ -46,11 +46,14 @@ class Emitter:
         self._loans = loans
         self._timestamp = 0
         self._round = 0
-        self._lanes = Lanes(session, self._now, loans.foreign)
+        # Leaves handed over in this step; the op that met one may have raised.
+        self._met: set[Ref] = set()
+        self._lanes = Lanes(session, self._now, loans.foreign, self._met)
         self._arena = Arena()
 
     def begin_step(self) -> None:
         self._round += 1
+        self._met.clear()
 
     def ask(self, record: Record) -> None:
         """Find out who wants ``record`` and its leaves, until the session's generation changes."""
@@ -69,7 +72,8 @@ class Emitter:
     def leaves(self, record: Record, tensors: list[torch.Tensor]) -> None:
         """Hand over the tensors from outside that are met for the first time in this step."""
         for slot, leaf, order in record.leaves:
-            if leaf.wants is not None:
+            if leaf.wants is not None and leaf.ref not in self._met:
+                self._met.add(leaf.ref)
                 tensor = tensors[slot]
                 view = TorchView(tensor, "output", 0, self._made(leaf.ref, tensor), None)
                 call = TorchCall(leaf.node, self._session.step, order, self._now(), (), (view,))
@@ -96,6 +100,8 @@ class Emitter:
                 kept[slot] = self._arena.copy(tensors[slot])
             elif not self._is_known(record, slot, tensors[slot], kept.tokens[slot]):
                 kept[slot] = _copy(tensors[slot])
+            else:
+                kept[slot] = _alias(tensors[slot])
         kept.originals = tensors
         return kept
 
@@ -180,7 +186,6 @@ class Emitter:
         )
 
     def _inputs(self, record: Record, before: list[torch.Tensor]) -> list[TorchView]:
-        sources = record.sources
         if type(before) is _Kept:
             tokens = before.tokens or self._tokens(record, before.originals)
         else:
@@ -192,11 +197,9 @@ class Emitter:
                 slot,
                 token,
                 None,
-                is_filled=source is None or not source.is_loose,
+                is_filled=record.is_filled(slot),
             )
-            for slot, (tensor, token, source) in enumerate(
-                zip(before, tokens, sources)  # noqa: B905
-            )
+            for slot, (tensor, token) in enumerate(zip(before, tokens))  # noqa: B905
         ]
 
     def _now(self) -> int:
@@ -251,6 +254,14 @@ class Emitter:
             )
         except (NotImplementedError, RuntimeError):
             return None
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that keeps the shape it has now: some ops change that in place."""
+    try:
+        return tensor.detach()
+    except (NotImplementedError, RuntimeError):
+        return tensor
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

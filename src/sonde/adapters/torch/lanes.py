@@ -26,9 +26,12 @@ from sonde.core.sink import LaneParts
 class Lanes:
     """Which subscriptions have a shortcut. Used from the training thread only."""
 
-    def __init__(self, session: Session, now: Callable[[], int], foreign: set[int]) -> None:
+    def __init__(
+        self, session: Session, now: Callable[[], int], foreign: set[int], met: set[Ref]
+    ) -> None:
         self._now = now
         self._foreign = foreign
+        self._met = met
         self._native = matcher.load()
         self._by_subscription: dict[Subscription, Any] = {}
         if self._native is not None:
@@ -60,6 +63,7 @@ class Lanes:
             now=self._now,
             grow=parts.grow,
             foreign=self._foreign,
+            met=self._met,
             takes_inputs=parts.takes_inputs,
             takes_outputs=parts.takes_outputs,
             is_watch=parts.is_watch,
@@ -70,18 +74,16 @@ class Lanes:
         lane = self._lane_of(record)
         if lane is None or record.native is None:
             return
-        wants = record.wants
-        assert wants is not None
         record.native.take_lane(
             lane,
             record.node,
-            tuple(_token(ref) for ref in record.sources),
-            tuple(_token(ref) for _, ref in record.outs),
+            tuple(_input_token(record, slot) for slot in range(len(record.sources))),
+            tuple(False if ref.is_loose else ref for _, ref in record.outs),
             record.info.rearranges,
             tuple(
                 (slot, leaf.ref, leaf.node)
                 for slot, leaf, _ in record.leaves
-                if leaf.wants is not None and leaf.wants.subscriptions == wants.subscriptions
+                if leaf.wants is not None
             ),
         )
 
@@ -94,12 +96,17 @@ class Lanes:
         wants = record.wants
         if wants is None or len(wants.subscriptions) != 1 or record.info.is_collective:
             return None
+        if any(
+            leaf.wants is not None and leaf.wants.subscriptions != wants.subscriptions
+            for _, leaf, _ in record.leaves
+        ):
+            return None
         return self._by_subscription.get(wants.subscriptions[0])
 
 
-def _token(ref: Ref | None) -> Ref | Literal[False] | None:
-    """What names a tensor's contents: None if unknown, False if they mean nothing."""
-    return False if ref is not None and ref.is_loose else ref
+def _input_token(record: Record, slot: int) -> Ref | Literal[False] | None:
+    """What names an input's contents: None if unknown, False if they mean nothing."""
+    return record.sources[slot] if record.is_filled(slot) else False
 
 
 class Arena:

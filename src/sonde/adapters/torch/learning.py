@@ -163,9 +163,15 @@ class Learner:
             kind = WRITTEN if is_change else ALIAS if known else FRESH
             changed.add(key)
             ref = Ref(record, slot, geometry(tensor))
-            ref.is_loose = not record.info.fills or (
-                kind == ALIAS and any(source.is_loose for source in record.in_refs)
+            inputs = [number for number, other in enumerate(keys) if other == key]
+            ref.is_loose = (
+                not record.info.fills
+                or slot in record.info.workspaces
+                or (kind == ALIAS and not all(map(record.is_filled, inputs)))
             )
+            if kind == WRITTEN and not _is_whole(tensor):
+                befores = [record.in_refs[number] for number in inputs]
+                ref.has_gaps = any(before.is_loose or before.has_gaps for before in befores)
             outs.append((kind, ref))
         record.outs = tuple(outs)
         source = record.sources[0] if record.sources else None
@@ -304,6 +310,14 @@ def _written_slots(
             slots.extend(range(slot, slot + count))
         slot += count
     return tuple(slots)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` covers all of its memory, as far as sizes tell."""
+    try:
+        return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
+    except (NotImplementedError, RuntimeError):
+        return True
 
 
 def _count_tensors(value: Any) -> int:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -38,6 +39,8 @@ _NEEDED: tuple[tuple[object, str], ...] = (
     (torch._C, "_current_graph_task_id"),
     (torch._C, "_get_dispatch_mode"),
     (torch._C, "_TorchDispatchModeKey"),
+    (torch._C, "_DisableTorchDispatch"),
+    (torch._C, "DisableTorchFunction"),
 )
 
 
@@ -76,6 +79,13 @@ def hide_from_compiler(*functions: Callable[..., Any]) -> None:
         )
         # What calls them is compiled up to the call, and from there on again.
         vars(function)["_torchdynamo_disable"] = True
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """What torch does in this block is our own business: no mode sees it, ours or the program's."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        yield
 
 
 def storage_owners(storage: torch.UntypedStorage) -> int:

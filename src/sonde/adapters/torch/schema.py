@@ -40,8 +40,14 @@ _UNFILLED = frozenset(
         "empty_strided",
         "new_empty",
         "new_empty_strided",
+        "resize_",
+        "resize_as_",
     )
 )
+_WORKSPACES: dict[str, tuple[int, ...]] = {
+    # Logarithms of probabilities for the backward op: the impossible ones are -inf.
+    "aten::_ctc_loss": (1,),
+}
 _COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 
@@ -51,7 +57,8 @@ class OpInfo:
 
     ``rearranges``: the one output has the elements of the first input, in another order or shape,
     whenever it has as many. ``fills`` is False for ops that only make room, to be filled by others,
-    perhaps by code that is not an op.
+    perhaps by code that is not an op. ``workspaces`` are the slots of outputs that only the op's
+    own backward reads, and whose values mean nothing to others.
     """
 
     type: str
@@ -61,6 +68,7 @@ class OpInfo:
     is_collective: bool
     rearranges: bool = False
     fills: bool = True
+    workspaces: tuple[int, ...] = ()
 
 
 _BOOKKEEPING = ("profiler", "prim")
@@ -108,6 +116,7 @@ def _read(func: Any) -> OpInfo:
         is_collective=namespace in _COLLECTIVES,
         fills=schema.name not in _UNFILLED,
         rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
+        workspaces=_WORKSPACES.get(schema.name, ()),
     )
 
 

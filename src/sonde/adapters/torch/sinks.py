@@ -14,6 +14,7 @@ from sonde.core.origin import register_origin
 from sonde.dump.failure import FailureDump
 from sonde.dump.layout import RankLayout
 from sonde.dump.overflow import OverflowDump
+from sonde.dump.overflow_origin import Origin
 from sonde.dump.statistic import StatisticDump
 from sonde.dump.steps import StepFiles
 from sonde.dump.tensors import TensorDump
@@ -53,12 +54,17 @@ def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], 
     )
     if config.debug_mode == "overflow":
         overflow = OverflowDump(files, writer, tensors, most=config.overflow_number)
-        sinks.subscriptions.append(Subscription(overflow, request))
+        sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
         sinks.parting_words.append(register_origin(overflow.first_bad_op))
-        sinks.parting_words.append(lambda: _say_overflow(overflow, rank, report))
+        sinks.parting_words.append(lambda: _say_overflow(overflow, rank, writer, report))
     elif config.debug_mode == "exception":
-        failure = FailureDump(tensors, lambda step: f"{rank.root} (step {step})", report)
-        sinks.subscriptions.append(Subscription(failure, request, op_failed=failure.op_failed))
+        failure = FailureDump(files, tensors, report)
+        sinks.subscriptions.append(
+            Subscription(
+                failure, request, op_failed=failure.op_failed, keeps_step=failure.keeps_step
+            )
+        )
+        sinks.parting_words.append(lambda: _say_no_failure(failure, report))
     else:
         if config.saves_statistics:
             on_device = config.stat_calc_mode == "device"
@@ -103,16 +109,46 @@ def _say_unmatched(
         report(f"sonde: {pattern.text!r} matched no op of the observed steps{hint} [op-unmatched]")
 
 
-def _say_overflow(overflow: OverflowDump, rank: RankLayout, report: Callable[[str], None]) -> None:
+def _say_no_failure(failure: FailureDump, report: Callable[[str], None]) -> None:
+    if not failure.failures:
+        report("sonde: no op raised an exception")
+
+
+def _say_overflow(
+    overflow: OverflowDump, rank: RankLayout, writer: Writer, report: Callable[[str], None]
+) -> None:
     summary = overflow.summary
-    if summary.first is None:
+    if summary.first is not None:
+        report(
+            f"sonde: {_deed(summary.first)}\n"
+            f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
+            f"passed them on; sonde show {rank.root.parent} tells more"
+        )
+    elif writer.error is not None:
+        return  # what was seen after that, nobody knows
+    elif summary.innocent is not None:
+        report(
+            "sonde: no op made NaN or Inf by mistake; infinities were put in on purpose, and no "
+            f"NaN came of them: first by {_place(summary.innocent)}"
+        )
+    else:
         report("sonde: every value of the observed steps was finite")
-        return
-    step, entry = summary.first
-    source = entry["source"]
-    where = f" at {source['file']}:{source['line']}: {source['code']}" if source else ""
-    report(
-        f"sonde: the first non-finite values were made in step {step} by {entry['op']}{where}\n"
-        f"sonde: {summary.producers} ops made such values, {summary.carriers} passed them on; "
-        f"sonde show {rank.root.parent} tells more"
-    )
+
+
+def _deed(origin: Origin) -> str:
+    """Who brought the first non-finite values about, in a sentence."""
+    how = {
+        "op": "were made in step {} by",
+        "leaf": "came in step {} with",
+        "outside": "were put in step {}, by something that is not an op, into the memory of",
+    }[origin.kind].format(origin.step)
+    return f"the first non-finite values {how} {_place(origin)}"
+
+
+def _place(origin: Origin) -> str:
+    source = origin.source
+    asked = f" ({origin.asked})" if origin.asked is not None else ""
+    if source is None:
+        return f"{origin.op}{asked}"
+    used = "" if origin.kind == "op" else ", first used"
+    return f"{origin.op}{asked}{used} at {source}: {source.code}"

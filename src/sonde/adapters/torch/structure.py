@@ -27,13 +27,15 @@ class Ref:
     ``geometry`` (shape, strides, offset) is as it was when the record was learned. ``values`` is
     the Ref of the tensor this one is only another arrangement of (a reshape, a transpose), so that
     what does not depend on order is known already; else the Ref itself. ``is_loose``: the memory
-    was not filled by the op that made it, so what it holds is nobody's. ``mark`` is what the tensor
-    looked like when it was last handed over, in round ``round``, and ``version`` torch's count of
-    writes to it then (see ``emission``).
+    was not filled by the op that made it, so what it holds is nobody's. ``has_gaps``: the op filled
+    this part of such memory, and left the rest. ``mark`` is what the tensor looked like when it was
+    last handed over, in round ``round``, and ``version`` torch's count of writes to it then (see
+    ``emission``).
     """
 
     __slots__ = (
         "geometry",
+        "has_gaps",
         "is_loose",
         "leaf",
         "mark",
@@ -57,6 +59,7 @@ class Ref:
         self.leaf = leaf
         self.values: Ref = self
         self.is_loose = False
+        self.has_gaps = False
         self.mark: tuple[Any, ...] | None = None
         self.version: int | None = None
         self.round = -1
@@ -142,6 +145,14 @@ class Record:
         self.native: Any = None
         self.wants: Wants | None = None
         self.wants_generation = -1
+
+    def is_filled(self, slot: int) -> bool:
+        """Whether input ``slot`` holds what ops have put there, all of it."""
+        source = self.sources[slot]
+        if source is not None:
+            return not source.is_loose
+        memory = self.in_refs[slot]
+        return not memory.is_loose and not memory.has_gaps
 
     def path(self) -> list[Record]:
         """The records of the step from its first op to this one."""
