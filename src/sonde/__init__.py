@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("capture", "train", "summary", "logs"):
+    if name in ("capture", "train", "summary", "logs", "tune"):
         # A package; ``sonde.capture(...)`` works because that package can be called.
         return import_module(f"sonde.{name}")
     home = _HOMES.get(name)

@@ -1,0 +1,189 @@
+"""``sonde tune``: run a training command again and again, and find the best values for it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from sonde.tune.config import TuneConfig
+    from sonde.tune.session import Session
+
+EPILOG = """\b
+Examples:
+  sonde tune config.yaml --iter 50                  fifty trials, one after the other
+  sonde tune config.yaml --iter 50 --parallel 4     four at a time
+  sonde tune config.yaml --time 2h                  as many as fit into two hours
+  sonde tune config.yaml --check                    what would be run, and how values reach it
+  sonde tune config.yaml --iter 500 --storage postgresql://user@host/db
+                                                    the same on many machines: one study
+
+A search that was killed continues with the same command: the limit on trials is the study's.
+docs/tune.md describes the configuration.
+"""
+
+
+@click.command(
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("config", metavar="CONFIG", type=click.Path(path_type=Path))
+@click.option(
+    "--iter",
+    "trials",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Bring the study to N trials. Default: the configuration's limits, else one more.",
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Run K trials at a time. Default: the configuration's, else 1.",
+)
+@click.option("--time", metavar="TIME", help="Stop after this time, such as 90, 10m or 1h30m.")
+@click.option(
+    "--storage",
+    metavar="URL",
+    help="Where the study is kept: sqlite:///file, postgresql://user@host/name, mysql://..., "
+    "journal:///file, grpc://host:port. Default: study.db in summary_base_dir.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Run every trial under the overflow watch, so that one that diverges need not be run a "
+    "second time to say why. Slows the trials down.",
+)
+@click.option(
+    "--no-explain",
+    is_flag=True,
+    help="Stop trials that diverge, but do not find out which op is to blame.",
+)
+@click.option("--check", is_flag=True, help="Run nothing: show how values reach the command.")
+def tune(
+    config: Path,
+    trials: int | None,
+    parallel: int | None,
+    time: str | None,
+    storage: str | None,
+    watch: bool,
+    no_explain: bool,
+    check: bool,
+) -> int:
+    """Search for the best hyper-parameters of a training command.
+
+    CONFIG is MindOptimizer's YAML or what goes beyond it. Each trial runs the command with other
+    values; the study, a page (report.html) and best.yaml are left in summary_base_dir.
+    """
+    from sonde.tune.config_file import load_config
+
+    settings = _with_options(load_config(config), trials, parallel, time, storage, no_explain)
+    if check:
+        return _check(settings)
+    return _search(settings, is_watched=watch)
+
+
+def _with_options(
+    config: TuneConfig,
+    trials: int | None,
+    parallel: int | None,
+    time: str | None,
+    storage: str | None,
+    no_explain: bool,
+) -> TuneConfig:
+    """The configuration with what the command line says instead."""
+    from sonde.tune.section import parse_duration
+
+    limits = config.limits
+    if trials is not None:
+        limits = replace(limits, trials=trials)
+    if time is not None:
+        seconds = parse_duration(time)
+        if seconds is None:
+            raise UsageError(
+                f"--time {time!r} is not a time such as 90, 10m or 1h30m", slug="usage"
+            )
+        limits = replace(limits, time=seconds)
+    return replace(
+        config,
+        limits=limits,
+        parallel=config.parallel if parallel is None else parallel,
+        storage=config.storage if storage is None else storage,
+        divergence=replace(config.divergence, explain=config.divergence.explain and not no_explain),
+    )
+
+
+def _check(config: TuneConfig) -> int:
+    from sonde.cli.tune_text import show_check
+    from sonde.tune.command import CommandTemplate
+    from sonde.tune.runner import check_program
+
+    check_program(config.command)
+    show_check(config, CommandTemplate(config))
+    return 0
+
+
+def _search(config: TuneConfig, *, is_watched: bool) -> int:
+    from sonde.cli.tune_text import Screen, warn_unused
+    from sonde.tune.progress import Progress
+    from sonde.tune.runner import Runner
+    from sonde.tune.session import open_session, with_default_limit
+
+    session = open_session(config)
+    warn_unused(session.template)
+    is_limited = with_default_limit(config, 0) is config
+    config = with_default_limit(config, Progress(config, session.study).done())
+    signal.signal(signal.SIGTERM, _interrupt)
+    with Screen(config, session) as screen:
+        runner = Runner(
+            config,
+            session.study,
+            session.template,
+            screen,
+            read_scalars=read_scalars,
+            is_watched=is_watched,
+        )
+        try:
+            reason = runner.run()
+        except KeyboardInterrupt:
+            reason = ""
+    return _close(session, screen, reason, is_limited=is_limited)
+
+
+def _close(session: Session, screen: Any, reason: str, *, is_limited: bool) -> int:
+    """Write and say the results; 0 if there is a best trial, 1 if not, 130 if interrupted."""
+    listing = session.write()
+    screen.results(listing, reason)
+    if not reason:
+        print("sonde: interrupted; the same command continues the search", file=sys.stderr)
+        return 130
+    if not is_limited:
+        print("sonde: that was one trial; --iter N runs more", file=sys.stderr)
+    return 0 if listing.best is not None else 1
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def read_scalars(directory: Path) -> Mapping[str, tuple[int, float]]:
+    """The newest numbers of a summary directory; none if it is none, or is being written."""
+    from sonde.summary.errors import SummaryError
+    from sonde.summary.listing import is_summary, read_summary
+
+    if not is_summary(directory):
+        return {}
+    try:
+        scalars = read_summary(directory).scalars
+    except SummaryError:
+        return {}
+    return {tag: (one.last_step, one.last) for tag, one in scalars.items()}

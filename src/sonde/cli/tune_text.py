@@ -1,0 +1,234 @@
+"""What ``sonde tune`` shows: a table that lives in a terminal, a line a trial elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from sonde.tune.command import CommandTemplate
+    from sonde.tune.config import TuneConfig
+    from sonde.tune.listing import StudyListing
+    from sonde.tune.running import Result, RunningTrial
+    from sonde.tune.session import Session
+
+MOST_ROWS = 12
+REFRESHES_PER_SECOND = 4
+STYLES = {
+    "finished": "green",
+    "pruned": "yellow",
+    "diverged": "bold red",
+    "failed": "red",
+    "timeout": "red",
+}
+
+
+class Screen:
+    """Follows a search on stdout; see `sonde.tune.runner.Listener`."""
+
+    def __init__(self, config: TuneConfig, session: Session) -> None:
+        self._config = config
+        self._session = session
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._began = time.monotonic()
+        self._rows: list[tuple[int, str, float | None, dict[str, Any], float, str]] = []
+        self._refreshed = 0.0
+        listing = session.listing()
+        self._done = sum(1 for one in listing.trials if one.state not in ("running", "interrupted"))
+        best = listing.best_trial
+        self._best = None if best is None else (best.number, best.value)
+
+    def __enter__(self) -> Screen:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=False)
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def taken_back(self, trials: list[FrozenTrial]) -> None:
+        if self._done or trials:
+            print(f"sonde: continuing a search with {self._done} trials done", file=sys.stderr)
+        if trials:
+            numbers = ", ".join(str(one.number) for one in trials)
+            print(f"sonde: taken back, their search was killed: {numbers}", file=sys.stderr)
+
+    def began(self, running: RunningTrial) -> None:
+        pass
+
+    def looked(self, running: list[RunningTrial]) -> None:
+        now = time.monotonic()
+        if self._live is not None and now - self._refreshed > 1 / REFRESHES_PER_SECOND:
+            self._refreshed = now
+            self._live.update(self._picture(running), refresh=True)
+        self._session.write_if_due()
+
+    def ended(self, running: RunningTrial, result: Result) -> None:
+        self._done += 1
+        if result.value is not None and self._is_better(result.value):
+            self._best = (running.number, result.value)
+        row = (
+            running.number,
+            result.ending,
+            result.value,
+            running.values,
+            running.seconds,
+            result.reason,
+        )
+        self._rows = [*self._rows[-MOST_ROWS + 1 :], row]
+        if self._live is None:
+            is_best = self._best is not None and self._best[0] == running.number
+            self._console.print(_line(self._config.target.name, row, is_best=is_best))
+
+    def _is_better(self, value: float) -> bool:
+        if self._best is None or self._best[1] is None:
+            return True
+        sign = 1 if self._config.target.goal == "minimize" else -1
+        return sign * value < sign * self._best[1]
+
+    def _picture(self, running: list[RunningTrial]) -> Group:
+        names = self._config.space.names
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        for title in ("trial", "", self._config.target.name, *names, "time"):
+            is_text = title == ""
+            table.add_column(title, justify="left" if is_text else "right", no_wrap=True)
+        table.add_column("", overflow="ellipsis", no_wrap=True)
+        for number, ending, value, values, seconds, reason in self._rows:
+            is_best = self._best is not None and self._best[0] == number
+            table.add_row(
+                str(number),
+                Text(ending, STYLES.get(ending, "")),
+                Text(_number(value) + (" *" if is_best else "  "), "bold" if is_best else ""),
+                *(_cell(values, name) for name in names),
+                _seconds(seconds),
+                Text(reason, "dim"),
+            )
+        for one in running:
+            latest = one.series.latest
+            now = "" if latest is None else f"{_number(latest[1])}  "
+            note = "" if latest is None else f"step {latest[0]}"
+            table.add_row(
+                str(one.number),
+                Text(one.doing, "cyan"),
+                Text(now, "cyan"),
+                *(_cell(one.values, name) for name in names),
+                _seconds(one.seconds),
+                Text(note, "dim"),
+            )
+        return Group(self._headline(), table)
+
+    def _headline(self) -> Text:
+        limit = self._config.limits.trials
+        done = f"{self._done} of {limit}" if limit is not None else str(self._done)
+        best = ""
+        if self._best is not None:
+            number, value = self._best
+            best = f", best {self._config.target.name} {_number(value)} (trial {number})"
+        return Text(f"{done} trials done{best}, {_seconds(time.monotonic() - self._began)}", "bold")
+
+    def results(self, listing: StudyListing, reason: str) -> None:
+        """The end of a search: why, the best, what mattered, where things are."""
+        write = self._console.print
+        write()
+        if reason:
+            counts = ", ".join(f"{count} {state}" for state, count in listing.counts().items())
+            write(Text(f"{reason}: {counts}"))
+        _diverged(listing, self._console)
+        best = listing.best_trial
+        if best is not None:
+            write(Text(f"best {listing.target} {best.value!r}, trial {best.number}", "bold"))
+            for name, value in best.parameters.items():
+                share = dict(listing.importance).get(name)
+                told = "" if share is None else f"   importance {share:.0%}"
+                write(Text(f"  {name} {value}{told}"))
+            write(Text("run it again:", "dim"))
+            write(Text(f"  {best.command}"))
+        directory = self._config.directory
+        write(Text(f"page {directory / 'report.html'}", "dim"))
+
+
+def _diverged(listing: StudyListing, console: Console) -> None:
+    """The ops that made trials diverge, each said once."""
+    found: dict[str, list[int]] = {}
+    for one in listing.trials:
+        if one.origin is not None:
+            place = f"{one.origin['op']} at {one.origin['file']}:{one.origin['line']}"
+            found.setdefault(place, []).append(one.number)
+    for place, numbers in found.items():
+        which = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
+        console.print(Text(f"diverged in {place}: trials {which}", "red"))
+
+
+def _line(
+    target: str,
+    row: tuple[int, str, float | None, Mapping[str, Any], float, str],
+    *,
+    is_best: bool,
+) -> Text:
+    number, ending, value, values, seconds, reason = row
+    said = "" if value is None else f"  {target} {_number(value)}{' *' if is_best else ''}"
+    settings = " ".join(f"{name}={_value(one)}" for name, one in values.items())
+    text = Text(f"trial {number}  ")
+    text.append(ending, STYLES.get(ending, ""))
+    text.append(f"{said}  {settings}  {_seconds(seconds)}")
+    return text.append(f"  {reason}", "dim") if reason else text
+
+
+def show_check(config: TuneConfig, template: CommandTemplate) -> None:
+    """How each parameter reaches the command, and the command of an example trial."""
+    console = Console(highlight=False, soft_wrap=True)
+    for delivery in template.deliveries:
+        console.print(Text(f"{delivery.parameter.name}: {delivery.described()}"))
+    example: dict[str, Any] = {}
+    for one in config.space.parameters:
+        if one.is_active(example):
+            example[one.name] = one.choices[0] if one.kind == "choice" else one.low
+    console.print(Text(f"such as: {template.render(example, None).text()}"))
+    warn_unused(template)
+
+
+def warn_unused(template: CommandTemplate) -> None:
+    for name in template.unused:
+        print(
+            f"sonde: nothing in the command or its script takes {name}; write {{{name}}} in the "
+            f"command, or call sonde.tune.suggest({name!r}, default) in the script [tune-unused]",
+            file=sys.stderr,
+        )
+
+
+def _cell(values: Mapping[str, Any], name: str) -> str:
+    return _value(values[name]) if name in values else ""
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"

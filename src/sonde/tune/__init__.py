@@ -1,0 +1,45 @@
+"""Hyper-parameter search, on Optuna.
+
+``sonde tune config.yaml`` runs a training command again and again; a script can ask for its values
+with `suggest` or `HyperConfig` and say how it does with `report`. `search` does the same over a
+Python function. Importing this imports neither Optuna nor a framework.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from sonde.tune.current import report, suggest, summary_dir
+from sonde.tune.errors import TuneError
+from sonde.tune.hyper_config import HyperConfig
+
+if TYPE_CHECKING:
+    from sonde.tune.function_search import TrialStopped, search
+    from sonde.tune.listing import StudyListing, read_study
+
+__all__ = [
+    "HyperConfig",
+    "StudyListing",
+    "TrialStopped",
+    "TuneError",
+    "read_study",
+    "report",
+    "search",
+    "suggest",
+    "summary_dir",
+]
+
+_LATER = {
+    "StudyListing": "sonde.tune.listing",
+    "TrialStopped": "sonde.tune.function_search",
+    "read_study": "sonde.tune.listing",
+    "search": "sonde.tune.function_search",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _LATER.get(name)
+    if home is None:
+        raise AttributeError(f"module 'sonde.tune' has no attribute {name!r}")
+    return getattr(import_module(home), name)
