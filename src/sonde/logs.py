@@ -140,6 +140,12 @@ class _ProcessFile(RotatingFileHandler):
             self._move_to_own_file()
         super().emit(record)
 
+    def doRollover(self) -> None:  # noqa: N802 - the name the parent class calls
+        if not self.backupCount and self.stream is not None:
+            # The parent class would go on in the same file and let it grow without end.
+            self.stream.truncate(0)
+        super().doRollover()
+
     def _move_to_own_file(self) -> None:
         path = log_path(self._settings, self._rank)
         assert path is not None

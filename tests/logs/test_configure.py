@@ -155,6 +155,32 @@ def test_files_turn_over_by_size_and_only_so_many_are_kept(tmp_path: Path):
     assert newest[-1] == "0199"
 
 
+def test_without_old_files_the_one_file_keeps_to_the_size(tmp_path: Path):
+    code = """
+import logging
+from sonde import logs
+logs.configure()
+for number in range(200):
+    logging.getLogger("sonde.dump").error("message %d", number)
+"""
+    bounds = {"SONDE_LOG_MAX_BYTES": "500", "SONDE_LOG_BACKUP_COUNT": "0"}
+    _run(code, SONDE_LOG_TO_STDERR="0", SONDE_LOG_DIR=str(tmp_path), **bounds)
+    (path,) = (tmp_path / "rank_0" / "logs").iterdir()
+    assert 0 < path.stat().st_size <= 500
+    assert path.read_text().endswith("message 199\n")
+
+
+def test_a_training_run_reads_the_variables():
+    code = """
+import logging
+from sonde.train import callbacks
+with callbacks():
+    logging.getLogger("sonde.train").info("seen")
+"""
+    assert _said(_run(code, GLOG_v="1").stderr) == [("train", "seen")]
+    assert _said(_run(code).stderr) == []
+
+
 def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path):
     code = SPEAK + (
         "\nimport os\n"

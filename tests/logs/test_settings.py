@@ -100,6 +100,13 @@ def test_bad_entries_of_sub_modules_are_told_and_the_good_ones_used():
     assert "'CLI' must be" in problems[2]
 
 
+@pytest.mark.parametrize("text", ["{}", "{ }", "{,}", "{CAPTURE:1,}"])
+def test_nothing_between_commas_is_no_problem(text: str):
+    settings, problems = log_settings({"MS_SUBMODULE_LOG_v": text})
+    assert problems == ()
+    assert settings.submodules == ({"CAPTURE": logging.INFO} if "CAPTURE" in text else {})
+
+
 def test_the_references_own_sub_modules_are_no_problem_in_its_own_variable():
     settings, problems = log_settings({"MS_SUBMODULE_LOG_v": "{PARSER:2,ANALYZER:2,CAPTURE:0}"})
     assert settings.submodules == {"CAPTURE": logging.DEBUG}

@@ -27,9 +27,12 @@ from sonde.train import (
     ModelCheckpoint,
     ReduceLROnPlateau,
     RunContext,
+    SaveBest,
     callbacks,
     load_training_state,
 )
+from sonde.train.loss_scale import DynamicLossScaleUpdateCell
+from sonde.train.one_step import TrainOneStepWithLossScaleCell, WithLossCell
 
 EPOCHS = 3
 Build = Callable[[nn.Module], torch.optim.Optimizer]
@@ -62,7 +65,9 @@ class Recorder(Callback):
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         arguments = run_context.original_args()
-        self.losses[arguments.cur_step_num] = float(arguments.net_outputs)
+        outputs = arguments.net_outputs
+        loss = outputs[0] if isinstance(outputs, tuple) else outputs
+        self.losses[arguments.cur_step_num] = float(loss)
         if arguments.cur_step_num == self._die_after:
             raise KilledError
 
@@ -308,6 +313,104 @@ def test_a_death_after_the_last_step_of_an_epoch_still_ends_that_epoch(tmp_path:
     run(make, die_after=4, directory=tmp_path)
     run(make, resume=tmp_path, more=(hook,))
     assert ended == [1, 2, 3]
+
+
+def stop_after(step: int) -> Callback:
+    def look(context: RunContext) -> None:
+        if context.original_args().cur_step_num == step:
+            context.request_stop()
+
+    return LambdaCallback(on_train_step_end=look)
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+@pytest.mark.parametrize("stop", [2, 4, 7])
+def test_a_run_that_a_callback_stopped_goes_on_in_that_epoch_bit_for_bit(
+    stop: int, every: str, tmp_path: Path
+) -> None:
+    def fit(more: list[Callback], resume: Path | None = None) -> tuple[dict[str, Tensor], History]:
+        seed(99 if resume else 11)
+        network = classifier(dropout=0.5)
+        optimizer = build_adamw(network)
+        model = Model(
+            network,
+            nn.CrossEntropyLoss(),
+            optimizer,
+            metrics={"accuracy"},
+            scheduler=torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.7),
+            scheduler_every=every,
+        )
+        history = History()
+        # Iterating over the valid dataset draws from torch's generator, also where a run stops.
+        model.fit(EPOCHS, shuffled(), shuffled(), callbacks=[*more, history], resume=resume)
+        return dict(network.state_dict()), history
+
+    weights, history = fit([])
+    # Saves only at the end of training, after the hooks of the broken epoch.
+    saver = ModelCheckpoint("run", tmp_path, CheckpointConfig(1000))
+    fit([stop_after(stop), saver])
+    resumed_weights, resumed_history = fit([], tmp_path)
+    assert_same_weights(resumed_weights, weights)
+    assert resumed_history.epoch == {"epoch": [1, 2, 3]}
+    assert resumed_history.history == history.history
+
+
+def test_a_stopped_run_whose_state_cannot_be_saved_ends_well_without_checkpoints() -> None:
+    class Strange(Callback):
+        def state_dict(self) -> dict[str, Any]:
+            return {"thing": object()}
+
+    network = classifier()
+    recorder = Recorder()
+    model = Model(network, nn.CrossEntropyLoss(), sgd(network))
+    model.train(EPOCHS, loader(), [Strange(), stop_after(2), recorder])
+    assert list(recorder.losses) == [1, 2]
+
+
+@pytest.mark.parametrize("every", ["step", "epoch"])
+def test_a_run_goes_on_from_the_best_checkpoint_with_the_next_epoch(
+    every: str, tmp_path: Path
+) -> None:
+    def train(more: list[Callback], resume: Path | None = None) -> dict[str, Tensor]:
+        seed(99 if resume else 11)
+        network = classifier(dropout=0.5)
+        optimizer = sgd(network)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.7)
+        model = Model(
+            network,
+            nn.CrossEntropyLoss(),
+            optimizer,
+            scheduler=scheduler,
+            scheduler_every=every,
+        )
+        model.train(EPOCHS, shuffled(), more, resume=resume)
+        return dict(network.state_dict())
+
+    def die(context: RunContext) -> None:
+        if context.original_args().cur_epoch_num == 2:
+            raise KilledError
+
+    best = SaveBest("loss", directory=tmp_path, verbose=False)
+    whole = train([])
+    with pytest.raises(KilledError):
+        train([best, LambdaCallback(on_train_epoch_begin=die)])
+    assert_same_weights(train([], tmp_path / "best.ckpt"), whole)
+
+
+def test_a_network_that_is_a_whole_step_resumes_with_its_optimizer_and_scale(
+    tmp_path: Path,
+) -> None:
+    def make() -> tuple[Model, Any]:
+        network = classifier(dropout=0.5)
+        scale = DynamicLossScaleUpdateCell(2**10, 2, 3)
+        with_loss = WithLossCell(network, nn.CrossEntropyLoss())
+        return Model(TrainOneStepWithLossScaleCell(with_loss, sgd(network), scale)), shuffled()
+
+    _, weights = run(make)
+    run(make, die_after=5, directory=tmp_path)
+    _, resumed = run(make, resume=tmp_path)
+    assert weights["_extra_state"].tolist() == [2**14, 2**14, 0, 0]  # 12 steps: doubled four times
+    assert_same_weights(resumed, weights)
 
 
 def test_a_loss_scale_is_part_of_the_state(tmp_path: Path) -> None:

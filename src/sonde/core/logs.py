@@ -145,7 +145,8 @@ class _Reader:
         if text is None:
             return {}
         levels: dict[str, int] = {}
-        for entry in text.removeprefix("{").removesuffix("}").split(","):
+        entries = text.removeprefix("{").removesuffix("}").split(",")
+        for entry in filter(str.strip, entries):
             module, colon, number = (part.strip() for part in entry.partition(":"))
             module = module.upper()
             if not colon or number not in LEVELS:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from sonde.core.callback import RunContext
+from sonde.core.errors import UsageError
 from sonde.train.dispatch import Dispatcher
 from sonde.train.step_loss import as_step_output
 
@@ -64,6 +65,12 @@ class Evaluation:
                 metric.update(*outputs)
             elif isinstance(metric, Loss):
                 metric.update(outputs[self.indexes[0]])
+            elif outputs[self.indexes[2]] is None:
+                raise UsageError(
+                    f"{type(metric).__name__} needs a target, and a network that returns its own "
+                    "loss has none: use batches that are a dict with 'labels', or eval_network",
+                    slug="batch-without-target",
+                )
             else:
                 metric.update(outputs[self.indexes[1]], outputs[self.indexes[2]])
 

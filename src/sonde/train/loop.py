@@ -17,16 +17,20 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from sonde import logs
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
+from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.train.arguments import first_arguments, length_of
 from sonde.train.dispatch import Callbacks, Dispatcher, callback_list
+from sonde.train.nested import flatten, unflatten
 from sonde.train.resume import (
     DatasetCursor,
     Position,
@@ -37,6 +41,7 @@ from sonde.train.resume import (
     training_state,
 )
 from sonde.train.step_loss import as_step_output, loss_number
+from sonde.train.validator import check_non_negative_int
 
 Result = TypeVar("Result")
 Element = TypeVar("Element")
@@ -86,12 +91,14 @@ class Loop:
         self._epoch_open = False
         self._step_open = False
         self._reported: Any = None
+        self._held: dict[str, Any] | None = None
         self.arguments = first_arguments(
             self._trained, self._dispatcher.callbacks, loss_fn, train_dataset
         )
         self.run_context = RunContext(self.arguments, training_state=self._training_state)
 
     def __enter__(self) -> Loop:
+        logs.configure()
         self._dispatcher.__enter__()
         return self
 
@@ -135,7 +142,7 @@ class Loop:
 
     def epochs(self, count: int, *, initial_epoch: int = 0) -> Iterator[int]:
         """The numbers (from 1) of the epochs to run; ends early when a callback asks to stop."""
-        self.arguments.epoch_num = count
+        self.arguments.epoch_num = check_non_negative_int(count, "count", "epochs")
         self._begin(initial_epoch)
         while not self.stop_requested and self._next_epoch() <= count:
             self.epoch_begin()
@@ -155,6 +162,7 @@ class Loop:
             yield element
             self.step_end(self._reported)
             if self.stop_requested:
+                self._hold_if_cut_short()
                 break
         if position.step_in_epoch == 0:
             raise UsageError(
@@ -173,6 +181,7 @@ class Loop:
         """Start the next epoch, or go on with the one a checkpoint was made in."""
         self._begin(0)
         self._settle()
+        self._held = None
         position = self._position
         if not position.inside:
             position.epoch += 1
@@ -209,10 +218,11 @@ class Loop:
         self._finish_reported_step()
         if self.arguments.batch_num is None:
             self.arguments.batch_num = self._position.step_in_epoch
-        self._call("epoch_end")
-        self._epoch_open = False
+        # Before the hooks: what is saved in one of them goes on with the next epoch.
         self._position.inside = False
         self._cursor.close()
+        self._call("epoch_end")
+        self._epoch_open = False
         for name in ("eval_results", "metrics"):
             self.arguments.pop(name, None)
 
@@ -259,7 +269,20 @@ class Loop:
     def _call(self, moment: str) -> None:
         self._dispatcher.call(moment, self.run_context)
 
+    def _hold_if_cut_short(self) -> None:
+        """Keep the state of now where the epoch has batches left.
+
+        The hooks of its early end, an evaluation among them, draw numbers and count; a later run
+        that goes on in this epoch must not know of it.
+        """
+        batches = self.arguments.batch_num
+        if batches is None or self._position.step_in_epoch < batches:
+            with suppress(CheckpointError):  # a state nobody can save; whoever tries is told
+                self._held = unflatten(*flatten(self._training_state()))
+
     def _training_state(self) -> dict[str, Any]:
+        if self._held is not None:
+            return self._held
         state = training_state(
             self._trained, self._position, self._cursor, self._dispatcher.callbacks
         )

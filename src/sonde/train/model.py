@@ -18,10 +18,11 @@ from sonde.train.dispatch import Callbacks, Dispatcher, callback_list
 from sonde.train.evaluation import LOSS_PREDICTION_TARGET, Evaluation, evaluating
 from sonde.train.loop import Loop
 from sonde.train.loss_scale import DynamicLossScaleManager
+from sonde.train.parts import check_dataset, check_loss_fn, check_part, check_valid_frequency
 from sonde.train.precision import precision_of
 from sonde.train.progress import ProgressBar
 from sonde.train.step import EvalStep, Forward, TrainStep
-from sonde.train.validator import check_non_negative_int, check_positive_int
+from sonde.train.validator import check_non_negative_int, check_positive_int, wrong_value
 
 
 class Model:
@@ -64,6 +65,10 @@ class Model:
             )
         if scheduler_every not in ("step", "epoch"):
             raise UsageError("scheduler_every is 'step' or 'epoch'", slug="scheduler-every")
+        check_loss_fn(loss_fn)
+        check_part(optimizer, "optimizer")
+        check_part(scheduler, "scheduler")
+        check_part(loss_scale_manager, "loss_scale_manager")
         if device is not None:
             network.to(device)
         self.network = network
@@ -145,7 +150,9 @@ class Model:
                 loop.arguments.metrics = results
                 loop.report(**{f"eval_{name}": value for name, value in results.items()})
 
+        check_valid_frequency(valid_frequency)
         if valid_dataset is not None:
+            check_dataset(valid_dataset, "valid_dataset")
             self._require_metrics()
         self._run(
             epoch,
@@ -165,6 +172,7 @@ class Model:
         dataset_sink_mode: bool = False,
     ) -> dict[str, Any]:
         """The values of the metrics over ``valid_dataset``; the network is left as it was."""
+        check_dataset(valid_dataset, "valid_dataset")
         listed = callback_list(self._callbacks, callbacks)
         return self._evaluate(valid_dataset, listed, dataset_sink_mode, None)
 
@@ -189,13 +197,18 @@ class Model:
     ) -> None:
         check_positive_int(epoch, "epoch", "Model")
         check_non_negative_int(initial_epoch, "initial_epoch", "Model")
+        if initial_epoch >= epoch:
+            rule = f"must be less than epoch, which is {epoch}"
+            raise wrong_value("initial_epoch", "Model", rule, initial_epoch)
+        check_dataset(dataset, "train_dataset")
         listed = callback_list(self._callbacks, callbacks)
         if progress or (progress is None and ProgressBar.is_useful()):
             listed.append(ProgressBar())
         loop = Loop(
             listed,
             network=self.network,
-            optimizer=self.optimizer,
+            # A network that is a whole step of its own has the optimizer callbacks and resume need.
+            optimizer=self.optimizer or getattr(self.network, "optimizer", None),
             loss_fn=self.loss_fn,
             scheduler=self.scheduler,
             loss_scale_manager=self.loss_scale_manager,

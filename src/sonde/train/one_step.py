@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -51,12 +52,16 @@ class TrainOneStepWithLossScaleCell(nn.Module):
         """Use this fixed scale from the next step on."""
         self._scaling.manager = _manager_of(sens)
 
-    def get_extra_state(self) -> dict[str, Any]:
-        return self._scaling.manager.state_dict()
+    def get_extra_state(self) -> Tensor:
+        """The scale and where it stands, as a tensor: checkpoint files hold tensors."""
+        manager = self._scaling.manager
+        numbers = [manager.get_loss_scale(), *manager.state_dict().values()]
+        return torch.tensor(numbers, dtype=torch.float64)
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        if state:
-            self._scaling.manager.load_state_dict(state)
+    def set_extra_state(self, state: Tensor) -> None:
+        manager = self._scaling.manager
+        _, *numbers = state.tolist()
+        manager.load_state_dict(dict(zip(manager.state_dict(), numbers, strict=True)))
 
 
 def _manager_of(scale_sense: Any) -> LossScaleManager:

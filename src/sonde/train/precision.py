@@ -75,6 +75,8 @@ def _low_type(dtype: str | torch.dtype | None, device: torch.device) -> torch.dt
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, torch.Tensor):
         return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_cast(item, dtype) for item in value))
     if isinstance(value, tuple | list):
         return type(value)(_cast(item, dtype) for item in value)
     if isinstance(value, dict):

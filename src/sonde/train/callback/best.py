@@ -11,7 +11,9 @@ from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.callback.plateau import improves, monitored_value, resolved_mode
 from sonde.train.checkpoint import save_checkpoint
+from sonde.train.checkpoint_format import FORMATS
 from sonde.train.ranks import rank
+from sonde.train.validator import check_string
 
 if TYPE_CHECKING:
     from sonde.train.model import Model
@@ -23,7 +25,7 @@ class SaveBest(Callback):
     With ``model`` and ``eval_dataset`` it evaluates by itself, after every epoch or with
     ``every="step"`` after every step. Without them it uses what ``fit`` evaluated, or ``"loss"``.
     ``baseline`` is the value the first save must beat. ``best`` is the best value so far, ``path``
-    its file. Of several ranks rank 0 saves.
+    its file, from which training can go on with the next epoch. Of several ranks rank 0 saves.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class SaveBest(Callback):
             raise UsageError(
                 "SaveBest: every='step' needs model and eval_dataset", slug="save-best"
             )
+        check_string(format, FORMATS, "format", "SaveBest")
         self._monitor = monitor
         self._model = model
         self._dataset = eval_dataset
