@@ -154,6 +154,18 @@ def test_bleu_matches_the_references_example_and_hand_work():
     assert BleuScore(n_gram=2)([CANDIDATE], [REFERENCES]) == pytest.approx((7 / 7 * 5 / 6) ** 0.5)
 
 
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor], ids=lambda kind: kind.__name__)
+def test_bleu_takes_token_ids_in_any_container(kind):
+    # Three of four words and two of three pairs are shared.
+    score = BleuScore(n_gram=2)(kind([[1, 2, 3, 4]]), kind([[[1, 2, 3, 5]]]))
+    assert score == pytest.approx((3 / 4 * 2 / 3) ** 0.5)
+
+
+def test_bleu_of_labels_that_are_no_texts_says_what_it_takes():
+    with pytest.raises(MetricInputError, match="a list of candidates and, for each, a list"):
+        BleuScore().update(torch.rand(2, 3), torch.tensor([0, 1]))
+
+
 def test_bleu_takes_text_words_with_blanks_and_numbers():
     assert BleuScore()([" ".join(CANDIDATE)], [[" ".join(words) for words in REFERENCES]]) == (
         BleuScore()([CANDIDATE], [REFERENCES])

@@ -99,9 +99,12 @@ class BleuScore(GatheredMetric[_MergingBleu]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take candidates and, for each, its references: lists of words, or text to be split."""
+        """Take candidates and, for each, its references: lists of words, or text to be split.
+
+        Numbers of words (token ids) may come as lists, arrays or tensors.
+        """
         expect("BleuScore", inputs, "candidates", "references")
-        candidates, references = inputs
+        candidates, references = (_listed(one) for one in inputs)
         if len(candidates) != len(references):
             raise MetricInputError(
                 f"BleuScore: {len(candidates)} candidates need as many lists of references, "
@@ -115,7 +118,7 @@ class BleuScore(GatheredMetric[_MergingBleu]):
         numbers: dict[Any, int] = {}
         self._state.update(
             [_spelled(text, numbers) for text in candidates],
-            [[_spelled(text, numbers) for text in choices] for choices in references],
+            [[_spelled(text, numbers) for text in _listed(choices)] for choices in references],
         )
 
     def eval(self) -> MetricValue:
@@ -126,7 +129,19 @@ class BleuScore(GatheredMetric[_MergingBleu]):
         return MetricValue(state.compute())
 
 
+def _listed(given: Any) -> Sequence[Any]:
+    """A list or tuple as it is; the values of an array or tensor, which compare as words do."""
+    values = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(values, list | tuple):
+        raise MetricInputError(
+            "BleuScore takes a list of candidates and, for each, a list of references; each is a "
+            f"text or a list of words; got {given!r} for a list",
+            slug="metric-input",
+        )
+    return values
+
+
 def _spelled(text: str | Sequence[Any], numbers: dict[Any, int]) -> str:
     """Words as numbers between blanks, as torchmetrics splits there and words may hold blanks."""
-    words = text.split() if isinstance(text, str) else text
+    words = text.split() if isinstance(text, str) else _listed(text)
     return " ".join(str(numbers.setdefault(word, len(numbers))) for word in words)
