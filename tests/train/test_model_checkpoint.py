@@ -166,15 +166,25 @@ def test_callbacks_after_it_find_the_newest_file(tmp_path: Path) -> None:
     assert seen == [(None, None), (second, 2), (second, 2), (fourth, 4)]
 
 
+def lose(directory: Path) -> LambdaCallback:
+    """Takes the directory away when training has begun."""
+
+    def put_in_the_way(context: RunContext) -> None:
+        directory.rmdir()
+        directory.write_text("not a directory any more")
+
+    return LambdaCallback(on_train_epoch_begin=put_in_the_way)
+
+
 @pytest.mark.parametrize("async_save", [False, True])
 def test_a_lost_disk_is_logged_and_training_goes_on_until_its_end(
     async_save: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path / "disk"
-    directory.write_text("not a directory any more")
     steps: list[int] = []
     count = LambdaCallback(on_train_step_end=lambda c: steps.append(c.original_args().cur_step_num))
-    listed = [ModelCheckpoint("a", directory, CheckpointConfig(async_save=async_save)), count]
+    saver = ModelCheckpoint("a", directory, CheckpointConfig(async_save=async_save))
+    listed = [saver, lose(directory), count]
     with (
         caplog.at_level(logging.ERROR, "sonde.train"),
         pytest.raises(CheckpointError, match="the last checkpoint could not be saved") as caught,
@@ -189,13 +199,13 @@ def test_a_disk_that_comes_back_is_used_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path / "disk"
-    directory.write_text("in the way")
 
     def clear(context: RunContext) -> None:
         if context.original_args().cur_step_num == 3:
             directory.unlink()
 
-    listed = [LambdaCallback(on_train_step_begin=clear), ModelCheckpoint("a", directory)]
+    saver = ModelCheckpoint("a", directory)
+    listed = [LambdaCallback(on_train_step_begin=clear), saver, lose(directory)]
     model().train(1, loader(), listed)
     assert names(directory) == ["a-1_3.ckpt", "a-1_4.ckpt"]
     assert caplog.text.count("not saved") == 2

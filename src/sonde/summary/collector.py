@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.summary.errors import SummaryError
 from sonde.summary.index import SummaryIndex, read_index
 from sonde.summary.lineage import dataset_graph, eval_lineage, train_lineage
-from sonde.summary.options import collected, lineage_data, positive, positive_or_none
+from sonde.summary.options import collected, directory, lineage_data, positive, positive_or_none
 from sonde.summary.pictures import first_picture
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ class SummaryCollector(Callback):
         *,
         max_total_size: int | None = None,
     ) -> None:
-        self._directory = Path(summary_dir)
+        self._directory = directory(summary_dir)
         self._freq = positive("collect_freq", collect_freq)
         self._tensor_freq = positive_or_none("collect_tensor_freq", collect_tensor_freq)
         self._max_file = positive_or_none("max_file_size", max_file_size)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from sonde.summary.errors import SummaryOptionError
@@ -63,6 +65,13 @@ def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) ->
     if "histogram_regular" in chosen:
         chosen.setdefault("collect_histograms", True)
     return replace(Collected() if keep_default_action else NOTHING, **chosen)
+
+
+def directory(given: Any) -> Path:
+    """The directory for the event files; it need not exist."""
+    if not isinstance(given, str | os.PathLike) or not str(given):
+        raise _wrong("summary_dir must be the path of a directory", given)
+    return Path(given)
 
 
 def positive(name: str, value: Any) -> int:

@@ -25,6 +25,7 @@ from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.train.atomic_file import replace_file
 from sonde.train.checkpoint_format import FORMATS, SUFFIXES, Entries, read_entries, write_entries
 from sonde.train.nested import flatten, unflatten
+from sonde.train.validator import wrong_type
 
 _STATE = "sonde.resume"
 
@@ -246,8 +247,15 @@ def _named(
         named = dict(save_obj.state_dict())
     elif isinstance(save_obj, Mapping):
         named = dict(save_obj)
-    else:
+    elif isinstance(save_obj, Sequence) and all(_is_named(item) for item in save_obj):
         named = {str(item["name"]): item["data"] for item in save_obj}
+    else:
+        raise wrong_type(
+            "save_obj",
+            "save_checkpoint",
+            "must be a module, a dict of tensors or a list of {'name', 'data'}",
+            save_obj,
+        )
     if choice_func is not None:
         named = {name: value for name, value in named.items() if choice_func(name)}
     for name, value in (append_dict or {}).items():
@@ -264,6 +272,10 @@ def _named(
                 slug="checkpoint-state",
             )
     return named
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, Mapping) and {"name", "data"} <= item.keys()
 
 
 def _write(path: Path, kind: str, entries: Entries, crc: bool) -> None:

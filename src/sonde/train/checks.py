@@ -21,6 +21,7 @@ from torch import nn
 from sonde.core.errors import UsageError
 from sonde.core.finding import Finding, Severity
 from sonde.train.checkpoint import load_checkpoint
+from sonde.train.validator import check_value_type, wrong_type
 
 Weights = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
 
@@ -123,6 +124,9 @@ def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
     Frozen weights (``requires_grad=False``) are listed apart. The step is a real one: weights and
     optimizer go on from its result.
     """
+    check_value_type("network", network, nn.Module, "check_update")
+    if not callable(step):
+        raise wrong_type("step", "check_update", "must be a function that does one step", step)
     trainable = {name: p for name, p in network.named_parameters() if p.requires_grad}
     frozen = tuple(name for name, p in network.named_parameters() if not p.requires_grad)
     before = {name: p.detach().clone() for name, p in trainable.items()}
@@ -166,6 +170,7 @@ def check_gradients(
     Vanishing: the mean absolute value is below ``vanishing_mean``. Exploding: the L2 norm is above
     ``exploding_norm``. The total norm is that of all gradients together, NaN if any has NaN.
     """
+    check_value_type("network", network, nn.Module, "check_gradients")
     states = tuple(
         _gradient_state(name, parameter, vanishing_mean, exploding_norm)
         for name, parameter in network.named_parameters()
@@ -195,6 +200,9 @@ def _tensors(weights: Weights) -> dict[str, torch.Tensor]:
         weights = weights.state_dict()
     elif isinstance(weights, str | os.PathLike):
         weights = load_checkpoint(weights)
+    elif not isinstance(weights, Mapping):
+        rule = "must be a network, a dict of tensors or a checkpoint file"
+        raise wrong_type("weights", None, rule, weights)
     return {
         name: value.detach() for name, value in weights.items() if isinstance(value, torch.Tensor)
     }

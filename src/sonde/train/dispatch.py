@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
@@ -22,12 +22,15 @@ def callback_list(*groups: Callbacks) -> list[Callback]:
     for group in groups:
         if group is None:
             continue
-        for callback in [group] if isinstance(group, Callback) else group:
+        for callback in group if isinstance(group, Iterable) else [group]:
             if not isinstance(callback, Callback):
-                raise UsageError(
-                    f"{callback!r} is not a callback: derive its class from sonde.train.Callback",
-                    slug="not-a-callback",
+                is_class = isinstance(callback, type) and issubclass(callback, Callback)
+                advice = (
+                    f"make an object of it, {callback.__name__}()"
+                    if is_class
+                    else "derive its class from sonde.train.Callback"
                 )
+                raise UsageError(f"{callback!r} is not a callback: {advice}", slug="not-a-callback")
             found.append(callback)
     return found
 

@@ -22,7 +22,12 @@ from sonde.train.atomic_file import remove_stale_partials
 from sonde.train.checkpoint import save_checkpoint, save_checkpoint_async
 from sonde.train.checkpoint_format import FORMATS
 from sonde.train.ranks import rank, rank_suffix
-from sonde.train.validator import check_non_negative_int, check_positive_int
+from sonde.train.validator import (
+    check_non_negative_float,
+    check_non_negative_int,
+    check_positive_int,
+    check_value_type,
+)
 
 _log = logging.getLogger("sonde.train")
 _COUNTERS = {"epoch_num": "cur_epoch_num", "step_num": "cur_step_num"}
@@ -57,14 +62,19 @@ class CheckpointConfig:
         who = "CheckpointConfig"
         if self.save_checkpoint_steps is not None:
             check_positive_int(self.save_checkpoint_steps, "save_checkpoint_steps", who)
+        check_non_negative_float(self.save_checkpoint_seconds, "save_checkpoint_seconds", who)
         check_non_negative_int(self.keep_checkpoint_max, "keep_checkpoint_max", who)
+        check_non_negative_float(
+            self.keep_checkpoint_per_n_minutes, "keep_checkpoint_per_n_minutes", who
+        )
+        check_value_type("append_info", self.append_info, (list, tuple), who)
         if self.format not in FORMATS:
             raise CheckpointError(
                 f"{self.format!r} is not a checkpoint format; use {', '.join(FORMATS)}",
                 slug="checkpoint-format",
             )
         for item in self.append_info:
-            if isinstance(item, str) and item not in _COUNTERS:
+            if item not in _COUNTERS if isinstance(item, str) else not isinstance(item, Mapping):
                 raise UsageError(
                     f"append_info knows {', '.join(_COUNTERS)} and a dict, not {item!r}",
                     slug="append-info",
@@ -106,6 +116,8 @@ class ModelCheckpoint(Callback):
                 f"prefix begins a file name: {prefix!r} is empty, hidden or has a '/'",
                 slug="checkpoint-prefix",
             )
+        if config is not None:
+            check_value_type("config", config, CheckpointConfig, "ModelCheckpoint")
         self._config = config or CheckpointConfig()
         self._given_prefix = self._prefix = prefix
         self._directory = Path(directory or ".")
@@ -129,8 +141,15 @@ class ModelCheckpoint(Callback):
         self._last_step = arguments.cur_step_num
         self._last_time = time.monotonic()
         self._failure = None
-        if self._directory.is_dir():
-            remove_stale_partials(self._directory, self._prefix)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                f"checkpoints cannot be saved in {self._directory}: {error.strerror}; give "
+                "ModelCheckpoint another directory",
+                slug="checkpoint-path",
+            ) from error
+        remove_stale_partials(self._directory, self._prefix)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         steps = run_context.original_args().cur_step_num - self._last_step

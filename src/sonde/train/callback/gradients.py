@@ -50,7 +50,9 @@ class GradientMonitor(Callback):
         self._every = check_positive_int(per_steps, "per_steps", "GradientMonitor")
         self._verbose = verbose
         self._before: dict[str, torch.Tensor] = {}
-        self.records: deque[GradientRecord] = deque(maxlen=keep)
+        self.records: deque[GradientRecord] = deque(
+            maxlen=check_positive_int(keep, "keep", "GradientMonitor")
+        )
 
     def on_train_begin(self, run_context: RunContext) -> None:
         if not isinstance(run_context.original_args().train_network, nn.Module):

@@ -7,6 +7,7 @@ from typing import Any
 
 from sonde.core.callback import Callback, RunContext
 from sonde.train.step_loss import loss_number
+from sonde.train.validator import wrong_type
 
 Hook = Callable[[RunContext], Any]
 
@@ -65,4 +66,6 @@ class LambdaCallback(Callback):
         given = {name: hook for name, hook in locals().items() if name.startswith("on_")}
         for name, hook in given.items():
             if hook is not None:
+                if not callable(hook):
+                    raise wrong_type(name, "LambdaCallback", "must be a function", hook)
                 setattr(self, name, hook)

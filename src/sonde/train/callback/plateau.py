@@ -14,13 +14,14 @@ from sonde.core.errors import UsageError
 from sonde.train.callback.rate import parameter_groups
 from sonde.train.ranks import any_rank
 from sonde.train.step_loss import loss_number
-from sonde.train.validator import check_non_negative_int
+from sonde.train.validator import check_non_negative_float, check_non_negative_int, check_value_type
 
 _MODES = ("auto", "min", "max")
 
 
 def resolved_mode(mode: str, monitor: str) -> str:
     """``min`` or ``max``; auto means max for names with ``acc``, ``auc`` or ``f1``, else min."""
+    check_value_type("monitor", monitor, str)
     if mode not in _MODES:
         raise UsageError(f"mode is one of {', '.join(_MODES)}, not {mode!r}", slug="monitor-mode")
     if mode != "auto":
@@ -71,6 +72,7 @@ class EarlyStopping(Callback):
     ) -> None:
         self._monitor = monitor
         self._mode = resolved_mode(mode, monitor)
+        check_value_type("min_delta", min_delta, (int, float), "EarlyStopping")
         self._min_delta = abs(min_delta)
         self._patience = check_non_negative_int(patience, "patience", "EarlyStopping")
         self._verbose = verbose
@@ -137,6 +139,8 @@ class ReduceLROnPlateau(Callback):
         cooldown: int = 0,
         min_lr: float = 0,
     ) -> None:
+        check_value_type("factor", factor, (int, float), "ReduceLROnPlateau")
+        check_value_type("min_delta", min_delta, (int, float), "ReduceLROnPlateau")
         if not 0 <= factor < 1:
             raise UsageError(
                 f"factor lowers the rate: 0 <= factor < 1, not {factor}", slug="factor"
@@ -151,7 +155,7 @@ class ReduceLROnPlateau(Callback):
             "threshold": abs(min_delta),
             "threshold_mode": "abs",
             "cooldown": check_non_negative_int(cooldown, "cooldown", "ReduceLROnPlateau"),
-            "min_lr": min_lr,
+            "min_lr": check_non_negative_float(min_lr, "min_lr", "ReduceLROnPlateau"),
             "eps": 0.0,
         }
         self._scheduler: lr_scheduler.ReduceLROnPlateau | None = None

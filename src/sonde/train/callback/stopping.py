@@ -15,7 +15,9 @@ from typing import Any
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.checkpoint import save_checkpoint
+from sonde.train.checkpoint_format import FORMATS
 from sonde.train.ranks import any_rank, rank, rank_suffix
+from sonde.train.validator import check_string
 
 _log = logging.getLogger("sonde.train")
 
@@ -27,7 +29,7 @@ class StopAtTime(Callback):
     """
 
     def __init__(self, run_time: float) -> None:
-        if not run_time >= 0:
+        if not isinstance(run_time, int | float) or not run_time >= 0:
             raise UsageError(f"run_time is in minutes, not {run_time!r}", slug="run-time")
         self._seconds = run_time * 60
         self._started = 0.0
@@ -65,6 +67,7 @@ class OnRequestExit(Callback):
         sig: int = signal.SIGTERM,
         format: str = "ckpt",
     ) -> None:
+        check_string(format, FORMATS, "format", "OnRequestExit")
         self._save = save_ckpt
         self._path = Path(directory) / f"{file_name}{rank_suffix(rank())}_train.{format}"
         self._config_file = None if config_file is None else Path(config_file)
