@@ -288,6 +288,23 @@ def test_a_finished_run_goes_on_with_the_next_epoch(tmp_path: Path) -> None:
     assert resumed == {step: whole[step] for step in range(9, 17)}
 
 
+def test_a_run_resumed_under_another_prefix_leaves_all_older_files_alone(tmp_path: Path) -> None:
+    def train(epochs: int, prefix: str, resume: Path | None = None) -> None:
+        network = classifier()
+        saver = ModelCheckpoint(prefix, tmp_path, CheckpointConfig(1, keep_checkpoint_max=2))
+        model = Model(network, nn.CrossEntropyLoss(), sgd(network))
+        model.train(epochs, loader(), saver, resume=resume)
+
+    train(1, "a")
+    train(1, "b")
+    train(2, "b", tmp_path / "a-1_4.ckpt")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        *("a-1_3.ckpt", "a-1_4.ckpt"),
+        *("b-1_3.ckpt", "b-1_4.ckpt"),
+        *("b_1-2_3.ckpt", "b_1-2_4.ckpt"),
+    ]
+
+
 def test_resuming_a_run_that_is_done_trains_nothing(tmp_path: Path) -> None:
     network = classifier()
     model = Model(network, nn.CrossEntropyLoss(), sgd(network))

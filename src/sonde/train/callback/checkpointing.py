@@ -134,7 +134,7 @@ class ModelCheckpoint(Callback):
 
     def on_train_begin(self, run_context: RunContext) -> None:
         arguments = run_context.original_args()
-        base = self._given_prefix + rank_suffix(rank())
+        base = self._rank_prefix()
         resumed = arguments.initial_step > 0
         self._prefix = base if resumed else _unused_prefix(self._directory, base)
         self._saved = _existing(self._directory, self._prefix)
@@ -170,7 +170,11 @@ class ModelCheckpoint(Callback):
         return {"prefix": self._prefix}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._prefix = state["prefix"]
+        base = self._rank_prefix()
+        if re.fullmatch(rf"{re.escape(base)}(_\d+)?", state["prefix"]):
+            self._prefix = state["prefix"]
+        else:  # resumed under a new name, whose files may be another run's
+            self._prefix = _unused_prefix(self._directory, base)
         self._saved = _existing(self._directory, self._prefix)
 
     def __exit__(
@@ -181,6 +185,9 @@ class ModelCheckpoint(Callback):
     ) -> None:
         if self._pending is not None:
             self._collect(RunArguments())
+
+    def _rank_prefix(self) -> str:
+        return self._given_prefix + rank_suffix(rank())
 
     def _save(self, run_context: RunContext) -> None:
         arguments = run_context.original_args()
