@@ -17,6 +17,7 @@ from sonde.train import (
     Accuracy,
     Callback,
     CheckpointConfig,
+    History,
     Loss,
     LossMonitor,
     Model,
@@ -32,6 +33,8 @@ from sonde.train import (
     load_checkpoint,
     save_checkpoint,
 )
+from sonde.train.loss_scale import FixedLossScaleManager, FixedLossScaleUpdateCell
+from sonde.train.one_step import TrainOneStepWithLossScaleCell, WithLossCell
 
 # mypy sees the lazily exported classes as Any; the examples are unannotated on purpose.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
@@ -215,6 +218,23 @@ class TestCheckingUpdates:
             "same params num:  1",
         ]
 
+    def test_the_document_s_search_for_nan_and_inf(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ckpt = load_checkpoint(Path(__file__).parent / "data" / "nan_log_final.ckpt")
+        for param in ckpt:
+            value = ckpt[param].data.numpy()
+            if np.isnan(value).any():
+                print("NAN value:", param)
+            if np.isinf(value).any():
+                print("INF value:", param)
+        assert capsys.readouterr().out.splitlines()[:4] == [
+            "NAN value: fc1.weight",
+            "NAN value: fc1.bias",
+            "NAN value: fc2.weight",
+            "NAN value: fc2.bias",
+        ]
+
     def test_the_same_in_one_call(self, tmp_path: Path) -> None:
         report = compare_weights(*self.trained(tmp_path))
         assert report.unchanged == ("3.bias",)
@@ -293,3 +313,34 @@ def test_the_self_packaged_training_step_of_the_tuning_document(
     assert lines[0].startswith("step: 0, loss: ")
     assert lines[0].endswith(", overflow:False, scale:1.0")
     assert float(lines[-1].split()[3].rstrip(",")) < 5 < float(lines[0].split()[3].rstrip(","))
+
+
+@pytest.mark.parametrize("way", ["general", "with loss", "whole step"])
+def test_the_three_ways_to_a_model_of_the_tuning_document_learn_the_same(
+    way: str, tmp_path: Path
+) -> None:
+    net = classifier()
+    opt = torch.optim.Adam(net.parameters(), lr=0.01)
+    loss = nn.CrossEntropyLoss()
+    net_with_loss = WithLossCell(net, loss)
+    if way == "general":
+        manager = FixedLossScaleManager(drop_overflow_update=False)
+        model = Model(network=net, loss_fn=loss, optimizer=opt, loss_scale_manager=manager)
+    elif way == "with loss":
+        model = Model(network=net_with_loss, optimizer=opt)
+    else:
+        scale_sense = FixedLossScaleUpdateCell(1)
+        model = Model(TrainOneStepWithLossScaleCell(net_with_loss, opt, scale_sense=scale_sense))
+    history = History()
+    model.train(2, loader(), [history, ModelCheckpoint("net", tmp_path), LossMonitor(0)])
+
+    plain = classifier()
+    optimizer = torch.optim.Adam(plain.parameters(), lr=0.01)
+    for x, y in [*loader(), *loader()]:
+        optimizer.zero_grad()
+        loss(plain(x), y).backward()
+        optimizer.step()
+    # A power of two as scale changes no bit of a float32 gradient.
+    for mine, theirs in zip(net.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+    assert len(list(tmp_path.iterdir())) == 5
