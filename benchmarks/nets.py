@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 Net = tuple[nn.Module, Batch, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]
@@ -32,8 +32,8 @@ class Residual(nn.Module):
             )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = F.relu(self.bn1(self.conv1(x)))
-        return F.relu(self.bn2(self.conv2(y)) + self.short(x))
+        y = functional.relu(self.bn1(self.conv1(x)))
+        return functional.relu(self.bn2(self.conv2(y)) + self.short(x))
 
 
 class ResNet18(nn.Module):
@@ -44,15 +44,12 @@ class ResNet18(nn.Module):
         widths = (64, 64, 128, 128, 256, 256, 512, 512)
         before = (64, *widths[:-1])
         self.layers = nn.Sequential(
-            *(
-                Residual(a, b, 2 if a != b else 1)
-                for a, b in zip(before, widths, strict=True)
-            )
+            *(Residual(a, b, 2 if a != b else 1) for a, b in zip(before, widths, strict=True))
         )
         self.head = nn.Linear(512, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.layers(F.relu(self.bn(self.conv(x))))
+        x = self.layers(functional.relu(self.bn(self.conv(x))))
         return self.head(x.mean((2, 3)))
 
 
@@ -77,7 +74,7 @@ class Block(nn.Module):
         mask = torch.ones(length, length, dtype=torch.bool).triu(1)
         score = score.masked_fill(mask, -1e9).softmax(-1)
         x = x + self.proj((score @ v).transpose(1, 2).reshape(batch, length, width))
-        return x + self.out(F.gelu(self.fc(self.ln2(x))))
+        return x + self.out(functional.gelu(self.fc(self.ln2(x))))
 
 
 class GPT(nn.Module):
@@ -97,13 +94,13 @@ class GPT(nn.Module):
 
 
 def _language_loss(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    return functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
 
 
 def resnet18(batch: int = 32) -> Net:
     torch.manual_seed(0)
     images, labels = torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
-    return ResNet18(), (images, labels), F.cross_entropy
+    return ResNet18(), (images, labels), functional.cross_entropy
 
 
 def gpt(batch: int = 8) -> Net:

@@ -179,7 +179,9 @@ def _msprobe(python: str, net: str, repeats: int) -> dict[str, tuple[float, floa
     if done.returncode:
         print(f"msprobe failed on {net}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return {}
-    return {name: (ratio, ratio) for name, ratio in json.loads(done.stdout.splitlines()[-1]).items()}
+    return {
+        name: (ratio, ratio) for name, ratio in json.loads(done.stdout.splitlines()[-1]).items()
+    }
 
 
 def main() -> None:

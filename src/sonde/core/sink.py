@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class Hold(Protocol):
     """The bytes of a tensor, to go into an ``.npy`` file, that stay as they are.
 
-    ``strides`` (in elements) is None where they lie as the file has them. Either a copy, or the tensor's own memory: then ``on_change`` is called with ``job`` just
-    before anything writes to it, or before nobody watches for that any more, and must not return
-    before the bytes are safe. Keep the object alive as long as the bytes are needed, and no longer:
-    it keeps the memory.
+    ``strides`` (in elements) is None where they lie as the file has them. Either a copy, or the
+    tensor's own memory: then ``on_change`` is called with ``job`` just before anything writes to
+    it, or before nobody watches for that any more, and must not return before the bytes are safe.
+    Keep the object alive as long as the bytes are needed, and no longer: it keeps the memory.
     """
 
     address: int
