@@ -290,11 +290,12 @@ inline bool add_row(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssi
 }
 
 // What take() is told of a tensor besides its name. `is_made`: the op has just made it;
-// `is_written`: torch will count the write only later; `like` is the judgement of the tensor this
-// one is a rearrangement of.
+// `is_new`: in memory of its own (else torch counts the write, or lets a view share the count of
+// what it is a view of, only later); `like` is the judgement of the tensor this one is a
+// rearrangement of.
 struct Given {
   bool is_made = false;
-  bool is_written = false;
+  bool is_new = true;
   const Judged* like = nullptr;
 };
 
@@ -348,7 +349,7 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
       Judged& entry = (*lane->judged)[ref];
       drop(&entry);
       entry = look;
-      entry.has_version = look.has_version && !given.is_written;
+      entry.has_version = look.has_version && given.is_new;
       Py_INCREF(entry.shape);
       Py_INCREF(entry.stride);
       if (kept) *kept = &entry;

@@ -778,7 +778,7 @@ bool lane_outputs(Node* node, const std::vector<PyObject*>& results,
   given.is_made = true;
   given.like = results.size() == 1 ? passage->like : nullptr;
   for (size_t i = 0; i < results.size(); ++i) {
-    given.is_written = (*node->outs)[i].kind == kWritten;
+    given.is_new = (*node->outs)[i].kind == kFresh;
     if (!sonde_lane::take(lane, &(*node->slots)[inputs + i], node->lane_node,
                           sonde_lane::strings.output, static_cast<Py_ssize_t>(i), results[i],
                           keys[i], (*node->tokens_out)[i], given, &passage->is_bad))
@@ -946,6 +946,17 @@ PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwa
   return result;
 }
 
+// Whether no tensor is of a class with ways of its own. Torch names plain tensors too, where
+// autograd keeps the output of an op for its backward.
+bool are_plain(Matcher* self, PyObject* types) {
+  if (!PyTuple_CheckExact(types)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
+    PyObject* type = PyTuple_GET_ITEM(types, i);
+    if (type != self->tensor_type && type != self->parameter_type) return false;
+  }
+  return true;
+}
+
 // dispatch(mode, func, types, args, kwargs=None): torch wants a method bound to the mode itself,
 // so the mode comes first and is not looked at.
 PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count) {
@@ -962,8 +973,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
     return nullptr;
   }
-  if (!self->started || !self->at || !PyTuple_CheckExact(args) ||
-      PyObject_Size(types) != 0)
+  if (!self->started || !self->at || !PyTuple_CheckExact(args) || !are_plain(self, types))
     return call_slow(self, func, args, kwargs);
   Tensors tensors;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)

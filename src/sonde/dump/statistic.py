@@ -2,7 +2,8 @@
 
 Each tensor is read once: an input that is an earlier output, unchanged, or a mere rearrangement
 of one, has its numbers already. Rows are in execution order. The file appears whole when the step
-ends, so a crash loses at most the step being written.
+has ended, and is on disk before the next step ends: a crash loses at most the step that runs and
+the one being written.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class StatisticDump:
         self._index: list[int] = []
         self._digests: dict[str, list[bytes]] = {name: [] for name in self._hashes}
         self._deferred: list[Any] = []
+        self._last_job: int | None = None
 
     def lane_parts(self) -> LaneParts | None:
         """What the shortcut needs, see ``core.sink``; None for hashes and device statistics."""
@@ -206,7 +208,10 @@ class StatisticDump:
             return
         header = layout.statistic_header(self._categories)
         path = self._files.open(end.step) / layout.STATISTIC
-        self._writer.write_text(str(path), header.encode() + b"\n" + self._text())
+        text = header.encode() + b"\n" + self._text()
+        if self._last_job is not None:
+            self._writer.wait(self._last_job)
+        self._last_job = self._writer.write_text(str(path), text)
         raise_failure(self._writer)
 
     def _text(self) -> bytes:

@@ -13,7 +13,7 @@ from sonde.adapters.torch.lanes import Arena, Lanes
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.lending import Loans
 from sonde.adapters.torch.memory import Tables
-from sonde.adapters.torch.structure import WRITTEN, Record, Ref
+from sonde.adapters.torch.structure import FRESH, Record, Ref
 from sonde.adapters.torch.views import TorchCall, TorchView
 from sonde.capture.session import Session
 
@@ -135,7 +135,7 @@ class Emitter:
                 tensor,
                 "output",
                 slot,
-                self._made(ref, tensor, is_written=kind == WRITTEN),
+                self._made(ref, tensor, is_new=kind == FRESH),
                 self._loans.lender(tensor),
                 is_filled=not ref.is_loose,
             )
@@ -208,15 +208,15 @@ class Emitter:
 
     # ------------------------------------------------- when two tensors are the same
 
-    def _made(self, ref: Ref, tensor: torch.Tensor, *, is_written: bool = False) -> Ref | None:
+    def _made(self, ref: Ref, tensor: torch.Tensor, *, is_new: bool = True) -> Ref | None:
         """``ref`` as the token of what ``tensor`` holds now.
 
-        Torch counts a write in place only after the op: such a version is taken from the tensor
-        when it is next seen.
+        Torch counts a write in place, and lets a view share the count of what it is a view of,
+        only after the op: such a version is taken from the tensor when it is next seen.
         """
         mark = self._mark(tensor)
         ref.mark = mark
-        ref.version = None if is_written else private.version_of(tensor)
+        ref.version = private.version_of(tensor) if is_new else None
         ref.round = self._round
         return None if mark is None or ref.is_loose else ref
 

@@ -14,6 +14,7 @@ _MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
     "aten::miopen_batch_norm": ("running_mean", "running_var"),
     "aten::batch_norm_with_update": ("running_mean", "running_var"),
     "aten::_batch_norm_with_update": ("running_mean", "running_var"),
+    "aten::mkldnn_rnn_layer_backward": ("workspace",),
 }
 _REARRANGING = frozenset(
     f"aten::{name}"
