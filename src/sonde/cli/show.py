@@ -29,6 +29,7 @@ from sonde.dump.side_files import OverflowEntry
 from sonde.dump.summary import StepSummary, summarize, summarize_step
 from sonde.dump.tree import StepDir
 from sonde.summary.listing import is_summary
+from sonde.tune.listing import is_study
 
 _DEFAULT_LIMIT = 100
 _LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
@@ -83,8 +84,11 @@ def show(
     Without options: its graphs, steps, ops and sizes, and where NaN or Inf first appeared if that
     was watched for. With --op, --step or --io: tensors with shape, dtype and statistics, in the
     order the ops ran, each op with its line in your code. DIR may also be a directory of a
-    SummaryCollector.
+    SummaryCollector or of a search by sonde tune.
     """
+    if is_study(directory):
+        _show_study(directory, limit, as_json=as_json)
+        return
     if is_summary(directory):
         _show_summary(directory, as_json=as_json)
         return
@@ -106,6 +110,15 @@ def show(
     else:
         page.tensors((Listed(record, summarize(record)) for record in shown), with_values=values)
         page.more(more, dump.problems)
+
+
+def _show_study(directory: Path, limit: int | None, *, as_json: bool) -> None:
+    from sonde.cli.show_study import print_study, study_json  # Optuna is slow to import
+
+    if as_json:
+        print(json.dumps(study_json(directory), indent=2, allow_nan=False))
+    else:
+        print_study(directory, Console(), limit)
 
 
 def _show_summary(directory: Path, *, as_json: bool) -> None:

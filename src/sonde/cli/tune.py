@@ -124,8 +124,7 @@ def _with_options(
 
 def _check(config: TuneConfig) -> int:
     from sonde.cli.tune_text import show_check
-    from sonde.tune.command import CommandTemplate
-    from sonde.tune.runner import check_program
+    from sonde.tune.command import CommandTemplate, check_program
 
     check_program(config.command)
     show_check(config, CommandTemplate(config))

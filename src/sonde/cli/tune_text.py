@@ -62,6 +62,7 @@ class Screen:
         trace: TracebackType | None,
     ) -> None:
         if self._live is not None:
+            self._live.update(self._picture([]), refresh=True)
             self._live.__exit__(kind, error, trace)
 
     def taken_back(self, trials: list[FrozenTrial]) -> None:
@@ -116,21 +117,21 @@ class Screen:
             table.add_row(
                 str(number),
                 Text(ending, STYLES.get(ending, "")),
-                Text(_number(value) + (" *" if is_best else "  "), "bold" if is_best else ""),
+                Text(number_text(value) + (" *" if is_best else "  "), "bold" if is_best else ""),
                 *(_cell(values, name) for name in names),
-                _seconds(seconds),
+                seconds_text(seconds),
                 Text(reason, "dim"),
             )
         for one in running:
             latest = one.series.latest
-            now = "" if latest is None else f"{_number(latest[1])}  "
+            now = "" if latest is None else f"{number_text(latest[1])}  "
             note = "" if latest is None else f"step {latest[0]}"
             table.add_row(
                 str(one.number),
                 Text(one.doing, "cyan"),
                 Text(now, "cyan"),
                 *(_cell(one.values, name) for name in names),
-                _seconds(one.seconds),
+                seconds_text(one.seconds),
                 Text(note, "dim"),
             )
         return Group(self._headline(), table)
@@ -141,8 +142,10 @@ class Screen:
         best = ""
         if self._best is not None:
             number, value = self._best
-            best = f", best {self._config.target.name} {_number(value)} (trial {number})"
-        return Text(f"{done} trials done{best}, {_seconds(time.monotonic() - self._began)}", "bold")
+            best = f", best {self._config.target.name} {number_text(value)} (trial {number})"
+        return Text(
+            f"{done} trials done{best}, {seconds_text(time.monotonic() - self._began)}", "bold"
+        )
 
     def results(self, listing: StudyListing, reason: str) -> None:
         """The end of a search: why, the best, what mattered, where things are."""
@@ -151,21 +154,29 @@ class Screen:
         if reason:
             counts = ", ".join(f"{count} {state}" for state, count in listing.counts().items())
             write(Text(f"{reason}: {counts}"))
-        _diverged(listing, self._console)
-        best = listing.best_trial
-        if best is not None:
-            write(Text(f"best {listing.target} {best.value!r}, trial {best.number}", "bold"))
-            for name, value in best.parameters.items():
-                share = dict(listing.importance).get(name)
-                told = "" if share is None else f"   importance {share:.0%}"
-                write(Text(f"  {name} {value}{told}"))
-            write(Text("run it again:", "dim"))
-            write(Text(f"  {best.command}"))
+        print_culprits(listing, self._console)
+        print_best(listing, self._console)
         directory = self._config.directory
         write(Text(f"page {directory / 'report.html'}", "dim"))
 
 
-def _diverged(listing: StudyListing, console: Console) -> None:
+def print_best(listing: StudyListing, console: Console) -> None:
+    """The best trial with its values, what each matters, and the command that repeats it."""
+    best = listing.best_trial
+    if best is None:
+        return
+    lines = [Text(f"best {listing.target} {best.value!r}, trial {best.number}", "bold")]
+    for name, value in best.parameters.items():
+        share = dict(listing.importance).get(name)
+        told = "" if share is None else f"   importance {share:.0%}"
+        lines.append(Text(f"  {name} {value}{told}"))
+    if best.command:
+        lines += [Text("run it again:", "dim"), Text(f"  {best.command}")]
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def print_culprits(listing: StudyListing, console: Console) -> None:
     """The ops that made trials diverge, each said once."""
     found: dict[str, list[int]] = {}
     for one in listing.trials:
@@ -174,7 +185,7 @@ def _diverged(listing: StudyListing, console: Console) -> None:
             found.setdefault(place, []).append(one.number)
     for place, numbers in found.items():
         which = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
-        console.print(Text(f"diverged in {place}: trials {which}", "red"))
+        console.print(Text(f"diverged in {place}: trials {which}", "red"), soft_wrap=True)
 
 
 def _line(
@@ -184,11 +195,11 @@ def _line(
     is_best: bool,
 ) -> Text:
     number, ending, value, values, seconds, reason = row
-    said = "" if value is None else f"  {target} {_number(value)}{' *' if is_best else ''}"
+    said = "" if value is None else f"  {target} {number_text(value)}{' *' if is_best else ''}"
     settings = " ".join(f"{name}={_value(one)}" for name, one in values.items())
     text = Text(f"trial {number}  ")
     text.append(ending, STYLES.get(ending, ""))
-    text.append(f"{said}  {settings}  {_seconds(seconds)}")
+    text.append(f"{said}  {settings}  {seconds_text(seconds)}")
     return text.append(f"  {reason}", "dim") if reason else text
 
 
@@ -222,11 +233,11 @@ def _value(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _seconds(seconds: float) -> str:
+def seconds_text(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,6 +252,14 @@ def _fill_placeholders(
         elif _PLACEHOLDER.fullmatch(word) and filled and _is_option(filled[-1]):
             filled.pop()
     return filled
+
+
+def check_program(words: Sequence[str]) -> None:
+    """A `TuneError` if the command's program cannot be found."""
+    if shutil.which(words[0]) is None:
+        raise TuneError(
+            f"the command's program {words[0]!r} cannot be found or run", slug="tune-command"
+        )
 
 
 def environment_for(launch: Launch) -> dict[str, str]:

@@ -214,9 +214,10 @@ def _why_no_value(name: str, in_trial: bool, known: tuple[str, ...]) -> str:
 
 
 def _number(name: str, value: Any) -> float:
+    detach = getattr(value, "detach", None)  # a tensor that is still part of a graph
     try:
-        return float(value)
-    except (TypeError, ValueError):
+        return float(value if detach is None else detach())
+    except (TypeError, ValueError, RuntimeError):
         said = type(value).__name__
         raise TuneError(f"report(): {name} is a {said}, not a number", slug="tune-report") from None
 

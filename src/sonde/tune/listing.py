@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import FrozenTrial
 
+DATABASE = "study.db"
+"""The SQLite file of a search's directory."""
 POINTER_FILE = "study.json"
 FORMAT = "sonde-study"
 VERSION = 1
@@ -92,8 +94,6 @@ class StudyListing:
 
 def is_study(path: str | os.PathLike[str]) -> bool:
     """Whether a directory belongs to a search of ``sonde tune``, or a file is its database."""
-    from sonde.tune.storage import DATABASE
-
     place = Path(path)
     if place.is_dir():
         return (place / POINTER_FILE).is_file() or (place / DATABASE).is_file()
@@ -127,7 +127,7 @@ def read_study(
 def _address(
     path: str | os.PathLike[str], storage: str | None, study: str | None
 ) -> tuple[str, str | None]:
-    from sonde.tune.storage import DATABASE, default_url
+    from sonde.tune.storage import default_url
 
     text, place = os.fspath(path), Path(path)
     if storage is not None:

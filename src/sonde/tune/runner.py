@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import time
 from dataclasses import asdict
@@ -79,7 +78,6 @@ class Runner:
         Trials under way when it is interrupted, or when its time is up, are ended and queued
         again for the search that continues this one.
         """
-        check_program(self._config.command)
         self._take_back()
         try:
             while True:
@@ -188,11 +186,3 @@ class Runner:
             self._study.enqueue_trial(
                 running.trial.params, user_attrs={OWNER: signature(), ATTEMPT: attempt}
             )
-
-
-def check_program(words: tuple[str, ...]) -> None:
-    """A `TuneError` if the command's program cannot be found."""
-    if shutil.which(words[0]) is None:
-        raise TuneError(
-            f"the command's program {words[0]!r} cannot be found or run", slug="tune-command"
-        )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.tune.best import write_best
-from sonde.tune.command import CommandTemplate
+from sonde.tune.command import CommandTemplate, check_program
 from sonde.tune.config import TuneConfig
 from sonde.tune.errors import TuneError
 from sonde.tune.listing import SEARCH, StudyListing, list_study, write_pointer
@@ -60,6 +60,7 @@ def open_session(config: TuneConfig) -> Session:
 
     from sonde.tune.samplers import make_pruner, make_sampler
 
+    check_program(config.command)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     template = CommandTemplate(config)
     url = config.storage or default_url(config.directory)

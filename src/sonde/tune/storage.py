@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -27,20 +27,20 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sonde.tune.config import Goal
 from sonde.tune.errors import TuneError
+from sonde.tune.listing import DATABASE
 from sonde.tune.outcome import ATTEMPT, OWNER
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
-DATABASE = "study.db"
 LOCK_SECONDS = 60
 """How long SQLite waits for another process's write."""
 STALE_SECONDS = 600.0
 """After how long without a sign of life a trial of another machine is taken back."""
 MOST_ATTEMPTS = 3
 """How often the same values are tried when the search dies with them."""
-_OPENINGS = 6
+_OPENINGS = 5
 _PASSWORD = re.compile(r"(?<=://)([^:/@]+):[^@/]*@")
 
 
@@ -118,15 +118,31 @@ def open_study(url: str, name: str, goal: Goal, sampler: BaseSampler, pruner: Ba
 
 def load_study(url: str, name: str | None) -> Study:
     """A study that exists, to be read; the only one if no name is given."""
-    return _opened(url, lambda storage: optuna.load_study(study_name=name, storage=storage))
+
+    def load(storage: BaseStorage) -> Study:
+        names = optuna.get_all_study_names(storage)
+        if (name or names[0] if names else None) not in names:
+            raise TuneError(
+                f"{without_password(url)} has no study {name or ''}".rstrip(), slug="tune-study"
+            )
+        if name is None and len(names) > 1:
+            raise TuneError(
+                f"{without_password(url)} has several studies; name one: {', '.join(names)}",
+                slug="tune-study",
+            )
+        return optuna.load_study(study_name=name or names[0], storage=storage)
+
+    return _opened(url, load)
 
 
-def _opened(url: str, use: Any) -> Study:
+def _opened(url: str, use: Callable[[BaseStorage], Study]) -> Study:
     """Open the storage and use it; several processes may be making its tables at this moment."""
     failure: BaseException | None = None
     for attempt in range(_OPENINGS):
         try:
-            return use(_storage(url))  # type: ignore[no-any-return]
+            return use(_storage(url))
+        except TuneError:
+            raise
         except ModuleNotFoundError as error:
             raise TuneError(
                 f"{without_password(url)} needs the package {error.name}: pip install {error.name}",
@@ -139,7 +155,8 @@ def _opened(url: str, use: Any) -> Study:
             ) from None
         except Exception as error:  # SQLAlchemy's, the driver's, Optuna's: each has its own
             failure = error
-            time.sleep(0.1 * 2**attempt)
+            if attempt < _OPENINGS - 1:
+                time.sleep(0.1 * 2**attempt)
     reason = without_password(str(failure).strip().splitlines()[0])
     raise TuneError(
         f"{without_password(url)} cannot be opened: {reason}", slug="tune-storage"

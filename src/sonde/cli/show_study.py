@@ -1,0 +1,75 @@
+"""``sonde show`` on the directory of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sonde.cli.tune_text import STYLES, number_text, print_best, print_culprits, seconds_text
+from sonde.tune.listing import ListedTrial, StudyListing, read_study
+
+DEFAULT_LIMIT = 20
+
+
+def study_json(directory: Path) -> dict[str, Any]:
+    """The listing as JSON can hold it."""
+    return read_study(directory).as_dict()
+
+
+def print_study(directory: Path, console: Console, limit: int | None) -> None:
+    """The best trial, what mattered, why trials diverged, and the best trials (0: all)."""
+    listing = read_study(directory)
+    console.print(Text(_headline(directory, listing), "bold"), soft_wrap=True)
+    print_culprits(listing, console)
+    print_best(listing, console)
+    ranked = _ranked(listing)
+    shown = ranked[: (DEFAULT_LIMIT if limit is None else limit) or None]
+    if shown:
+        console.print(_table(listing, shown))
+    if len(shown) < len(ranked):
+        console.print(f"and {len(ranked) - len(shown):,} more trials; --limit 0 shows all")
+    page = directory / "report.html"
+    if page.is_file():
+        console.print(Text(f"{page} draws them", "dim"), soft_wrap=True)
+
+
+def _headline(directory: Path, listing: StudyListing) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in listing.counts().items())
+    return f"{directory}: a search to {listing.goal} {listing.target}: {counts or 'no trials yet'}"
+
+
+def _ranked(listing: StudyListing) -> list[ListedTrial]:
+    """The best first; those without a value last, in the order they ran."""
+    sign = -1.0 if listing.goal == "maximize" else 1.0
+    return sorted(
+        listing.trials,
+        key=lambda one: (one.value is None, sign * (one.value or 0.0), one.number),
+    )
+
+
+def _table(listing: StudyListing, trials: Sequence[ListedTrial]) -> Table:
+    names = [one.name for one in listing.parameters]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("trial", "state", listing.target, *names, "time"):
+        table.add_column(title, justify="left" if title == "state" else "right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for one in trials:
+        values = one.parameters
+        table.add_row(
+            str(one.number),
+            Text(one.state, STYLES.get(one.state, "")),
+            number_text(one.value),
+            *(_value(values[name]) if name in values else "" for name in names),
+            "" if one.seconds is None else seconds_text(one.seconds),
+            Text(one.reason, "dim"),
+        )
+    return table
+
+
+def _value(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
