@@ -73,7 +73,13 @@ def device_row(
     elif tensor.is_floating_point() and tensor.element_size() == 1:
         tensor = tensor.float()
     wide = torch.float32 if tensor.device.type in _NO_DOUBLE else torch.float64
-    found = _Columns(tensor, set(columns), wide, high_precision=high_precision).compute()
+    found = _Columns(
+        tensor,
+        set(columns),
+        wide,
+        has_bits=exact is not None,
+        high_precision=high_precision,
+    ).compute()
     if not found:
         return DeviceRow((), None, count, code, exact)
     values = torch.stack([value.to(wide) for value in found.values()])
@@ -81,14 +87,24 @@ def device_row(
 
 
 class _Columns:
-    """The columns of one tensor that is not empty; only what ``wanted`` needs is computed."""
+    """The columns of one tensor that is not empty; only what ``wanted`` needs is computed.
+
+    ``has_bits``: the finite extremes are the bits of integers.
+    """
 
     def __init__(
-        self, tensor: torch.Tensor, wanted: set[int], wide: torch.dtype, *, high_precision: bool
+        self,
+        tensor: torch.Tensor,
+        wanted: set[int],
+        wide: torch.dtype,
+        *,
+        has_bits: bool,
+        high_precision: bool,
     ) -> None:
         self._tensor = tensor
         self._wanted = wanted
         self._wide = wide
+        self._has_bits = has_bits
         self._is_float = tensor.is_floating_point()
         is_wide = high_precision or not self._is_float
         self._summed = tensor.to(wide) if is_wide else tensor
@@ -113,16 +129,14 @@ class _Columns:
 
     def _is_kept(self, column: int) -> bool:
         # The exact extremes of integers stand in the finite columns.
-        is_exact = self._tensor.dtype in _EXACT and column in (FINITE_MAX, FINITE_MIN)
-        return column in self._wanted or is_exact
+        return column in self._wanted or (self._has_bits and column in (FINITE_MAX, FINITE_MIN))
 
     def _extremes(self) -> dict[int, torch.Tensor]:
         tensor = self._tensor
         if not self._is_float:
             largest, smallest = _amax(tensor), _amin(tensor)
-            if tensor.dtype not in _EXACT or self._wide is not torch.float64:
-                finite = largest, smallest
-            else:
+            finite = largest, smallest
+            if self._has_bits and self._wide is torch.float64:
                 finite = _bits(largest), _bits(smallest)
             return {MAX: largest, MIN: smallest, FINITE_MAX: finite[0], FINITE_MIN: finite[1]}
         # A zero has no sign here.

@@ -1,0 +1,32 @@
+"""Forks trainings without end that dump statistics; each says which steps it has ended."""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+from sonde.adapters.torch.attach import attach
+from sonde.capture.options import config_from_options
+
+
+def train(path: Path, steps: int) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 3))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
+    with attach(config_from_options(path, {}, stats=True), starts_at_once=False):
+        for step in range(steps):
+            optimizer.zero_grad()
+            net(torch.randn(20, 30)).square().mean().backward()
+            optimizer.step()
+            print(os.getpid(), step, flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    train(Path(sys.argv[1]) / "warm", 1)  # so that no child has to import anything
+    for number in range(int(sys.argv[2])):
+        child = os.fork()
+        if child == 0:
+            train(Path(sys.argv[1]) / str(number), sys.maxsize)
+        os.waitpid(child, 0)
+        print("dead", flush=True)
