@@ -2,8 +2,10 @@
 
     python benchmarks/overhead.py [--nets gpt resnet tiny] [--repeats 9] [--msprobe PYTHON]
 
-Variants are interleaved, one torch thread, medians. ``--msprobe`` names the Python of an
-environment that has ``mindstudio-probe`` and torch; it is then measured in the same run.
+Variants are interleaved, one torch thread, medians: the step as the clock sees it, until everything
+is on disk, and the training thread's processor time, which other programs disturb least.
+``--msprobe`` names the Python of an environment that has ``mindstudio-probe`` and torch; it is then
+measured in the same run.
 """
 
 from __future__ import annotations
@@ -109,8 +111,8 @@ def _everything_dumped() -> Iterator[None]:
         sonde.set_dump("name-regex(.*)", False)
 
 
-def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float]:
-    """Seconds of one step on the training thread, and until everything was on disk."""
+def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float, float]:
+    """Seconds of one step, until everything was on disk, and of the training thread's own time."""
     place = Path(tempfile.mkdtemp(prefix="sonde-bench-"))
     try:
         with contextlib.ExitStack() as stack:
@@ -121,32 +123,33 @@ def _timed(step: Callable[[], float], variant: Variant) -> tuple[float, float]:
                 capture.flush()
             gc.collect()
             with _everything_dumped():
-                start = time.perf_counter()
+                start, worked = time.perf_counter(), time.thread_time()
                 step()
+                worked = time.thread_time() - worked
             trained = time.perf_counter()
             stack.close()
-            return trained - start, time.perf_counter() - start
+            return trained - start, time.perf_counter() - start, worked
     finally:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def measure(net: str, names: list[str], repeats: int) -> dict[str, tuple[float, float]]:
-    """Median ratios to bare: training thread, and until flushed."""
+def measure(net: str, names: list[str], repeats: int) -> dict[str, tuple[float, float, float]]:
+    """Median ratios to bare: the step, until flushed, processor time of the training thread."""
     step = trainer(NETS[net]())
     for _ in range(3):
         step()
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    times: dict[str, list[tuple[float, float, float]]] = {name: [] for name in names}
     for _ in range(repeats):
         for name in names:
             times[name].append(_timed(step, VARIANTS[name]))
-    bare = statistics.median(trained for trained, _ in times["bare"])
-    return {
-        name: (
-            statistics.median(trained for trained, _ in pairs) / bare,
-            statistics.median(flushed for _, flushed in pairs) / bare,
-        )
-        for name, pairs in times.items()
-    }
+    bare = [statistics.median(column) for column in zip(*times["bare"], strict=True)]
+    base = (bare[0], bare[0], bare[2])
+    ratios = {}
+    for name, rows in times.items():
+        medians = [statistics.median(column) for column in zip(*rows, strict=True)]
+        step_ratio, flushed, worked = (m / b for m, b in zip(medians, base, strict=True))
+        ratios[name] = (step_ratio, flushed, worked)
+    return ratios
 
 
 def peak_memory(net: str, name: str) -> int:
@@ -172,16 +175,15 @@ def _print_peak(net: str, name: str) -> None:
     print(int(status.split("VmHWM:")[1].split()[0]) * 1024)
 
 
-def _msprobe(python: str, net: str, repeats: int) -> dict[str, tuple[float, float]]:
+def _msprobe(python: str, net: str, repeats: int) -> dict[str, float]:
     script = Path(__file__).with_name("msprobe_overhead.py")
     command = [python, str(script), net, str(repeats)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         print(f"msprobe failed on {net}: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
         return {}
-    return {
-        name: (ratio, ratio) for name, ratio in json.loads(done.stdout.splitlines()[-1]).items()
-    }
+    ratios: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return ratios
 
 
 def main() -> None:
@@ -198,16 +200,17 @@ def main() -> None:
         _print_peak(options.nets[0], options.peak_of)
         return
     names = ["bare", *(name for name in options.variants if name != "bare")]
-    print(f"{'x of bare':32} {'net':8} {'training':>9} {'flushed':>9} {'peak RSS':>9}")
+    titles = ("step", "flushed", "own time", "peak RSS")
+    print(f"{'x of bare':32} {'net':8}" + "".join(f" {title:>9}" for title in titles))
     for net in options.nets:
         ratios = measure(net, names, options.repeats)
         base = 0 if options.no_memory else peak_memory(net, "bare")
         for name in names:
             memory = "" if not base else f"{peak_memory(net, name) / base:9.2f}"
-            trained, flushed = ratios[name]
-            print(f"{name:32} {net:8} {trained:9.3f} {flushed:9.3f} {memory}", flush=True)
+            numbers = "".join(f" {ratio:9.3f}" for ratio in ratios[name])
+            print(f"{name:32} {net:8}{numbers} {memory}", flush=True)
         if options.msprobe:
-            for name, (ratio, _) in _msprobe(options.msprobe, net, options.repeats).items():
+            for name, ratio in _msprobe(options.msprobe, net, options.repeats).items():
                 print(f"{name:32} {net:8} {ratio:9.3f}", flush=True)
 
 

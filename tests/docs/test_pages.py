@@ -21,7 +21,10 @@ SAID = re.compile(r"(?:^|\s)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\]\n?$")
 
 def slugs_in(tree: ast.AST) -> Iterator[str]:
     """Slugs given as ``slug="..."``, as a default of a parameter, or at the end of a message."""
+    names = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
+        if id(node) in names:
+            continue  # A constant with a name, such as a mark in somebody's file, is no message.
         if isinstance(node, ast.keyword) and node.arg == "slug":
             if isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
