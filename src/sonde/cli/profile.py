@@ -50,6 +50,7 @@ class ProfileOptions:
     steps: str = "5:15"
     directory: str = DEFAULT_DIRECTORY
     stop: bool = False
+    memory: bool = False
     variants: str | None = None
     rounds: int = 3
     ranks: int = 1
@@ -89,6 +90,11 @@ class ProfileOptions:
     help="Where report.html, trace.json and profile.json go.",
 )
 @click.option("--stop", is_flag=True, help="End the program after these steps.")
+@click.option(
+    "--memory",
+    is_flag=True,
+    help="Record memory also where that makes steps slower, in programs with many short ops.",
+)
 @click.option(
     "--try",
     "variants",
@@ -215,6 +221,7 @@ class _ProfileRun:
             witness=witness,
             sampler=Sampler(places),
             stops=self.options.stop,
+            wants_memory=self.options.memory,
             say=_say if self.rank == 0 else _keep_quiet,
         )
         with ExitStack() as undo:
@@ -337,7 +344,13 @@ def _try_variants(
     from sonde.profile.document import load_profile
     from sonde.profile.report.files import rank_directory, write_profile
     from sonde.profile.report.terminal import show_profile
-    from sonde.profile.trial.runs import TrialPlan, found_in, run_trials, with_values
+    from sonde.profile.trial.runs import (
+        TrialPlan,
+        impossible,
+        merged_findings,
+        run_trials,
+        with_values,
+    )
 
     code = _launched(options, options.ranks, "--stop", "--quiet")
     if code != 0:
@@ -345,7 +358,6 @@ def _try_variants(
     directory = rank_directory(Path(options.directory), 0, options.ranks)
     result = load_profile(directory)
     plan = TrialPlan(
-        names=tuple(names),
         program=options.words,
         warm_up=window.start,
         steps=window.stop - window.start,
@@ -353,11 +365,11 @@ def _try_variants(
         ranks=options.ranks,
         directory=Path(options.directory) / "trials",
     )
-    tried = run_trials(plan, with_values(names, result), _say)
-    findings = sorted(
-        [*result.findings, *found_in(tried)], key=lambda found: found.gain.share, reverse=True
-    )
-    result = msgspec.structs.replace(result, tried=tuple(tried), findings=tuple(findings))
+    skipped = impossible(names, result)
+    left = [name for name in names if name not in {item.name for item in skipped}]
+    tried = [*run_trials(plan, with_values(left, result), _say), *skipped]
+    findings = merged_findings(result.findings, tried)
+    result = msgspec.structs.replace(result, tried=tuple(tried), findings=findings)
     show_profile(result, write_profile(result, directory), sys.stdout)
     return _judged(result, condition)
 
@@ -366,8 +378,9 @@ def _launched(options: ProfileOptions, ranks: int, *more: str) -> int:
     from sonde.profile.launch import launch
 
     stop = ["--stop"] if options.stop and "--stop" not in more else []
+    memory = ["--memory"] if options.memory else []
     fail = ["--fail-if", options.fail_if] if options.fail_if and "--quiet" not in more else []
-    given = ["--steps", options.steps, "--to", options.directory, *stop, *fail, *more]
+    given = ["--steps", options.steps, "--to", options.directory, *stop, *memory, *fail, *more]
     return launch([*given, *options.words], ranks=ranks)
 
 

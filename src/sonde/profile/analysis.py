@@ -13,6 +13,7 @@ import torch
 import sonde
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
+from sonde.core.graph import Source
 from sonde.profile import cost, private
 from sonde.profile.document import (
     FORMAT,
@@ -38,10 +39,11 @@ from sonde.profile.recorder import Recorder
 from sonde.profile.replay.collectives import replay_all_reduces
 from sonde.profile.rules import judge
 from sonde.profile.rules.evidence import Evidence
+from sonde.profile.sampler import Doing, shares
 from sonde.profile.split import PARTS
 from sonde.profile.suggestions import worth_trying
 from sonde.profile.tables import line_items, module_tree, op_items, place_of, timeline
-from sonde.profile.timings import Timings, idle_rest, sampled_lines, time_steps, waiting_for_data
+from sonde.profile.timings import Timings, idle_rest, time_steps
 from sonde.profile.traces import is_collective_op, read_session
 from sonde.profile.witness import SeenLoader
 
@@ -80,7 +82,9 @@ def analyse(
     machine = this_machine()
     evidence = _evidence(recorder, timings, machine, places, subject)
     findings = judge(evidence, say) if subject.rank == 0 else []
-    memory = measure_memory(timings.usual_step, recorder.resident_bytes)
+    memory = None
+    if recorder.records_memory:
+        memory = measure_memory(timings.usual_step, recorder.resident_bytes)
     profile = Profile(
         format=FORMAT,
         program=subject.program,
@@ -148,8 +152,12 @@ def _evidence(
         machine=machine,
         places=places,
         graph=recorder.graph,
-        data_lines=sampled_lines(timings, recorder.samples, waiting_for_data),
-        rest_lines=sampled_lines(timings, recorder.samples, idle_rest),
+        data_lines=_lines(recorder, "data", timings.part_seconds("data")),
+        rest_lines=_lines(
+            recorder,
+            "loop",
+            statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9,
+        ),
         loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.witness.loaders],
         optimizers=recorder.witness.optimizers,
         call=recorder.witness.call,
@@ -159,6 +167,11 @@ def _evidence(
         collective_bytes=float(sum(sizes)) or None,
         all_reduces=replay_all_reduces(sizes, subject.rank, subject.ranks),
     )
+
+
+def _lines(recorder: Recorder, doing: Doing, seconds: float) -> dict[Source, float]:
+    """A step's seconds of one kind, dealt out to lines by how often the thread was seen there."""
+    return {source: share * seconds for source, share in shares(recorder.samples, doing).items()}
 
 
 def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
@@ -205,7 +218,7 @@ def _collectives(timings: Timings, evidence: Evidence) -> CollectiveItem | None:
     )
 
 
-def _summary(recorder: Recorder, timings: Timings, memory: MemoryItem) -> Summary:
+def _summary(recorder: Recorder, timings: Timings, memory: MemoryItem | None) -> Summary:
     seconds = _all_seconds(recorder)
     window = range(recorder.window.start, recorder.window.stop)
     bare = bare_step_time(seconds, window)
@@ -220,7 +233,7 @@ def _summary(recorder: Recorder, timings: Timings, memory: MemoryItem) -> Summar
         jitter=jitter(even),
         outliers=len(outliers(even)),
         steps=len(seconds),
-        peak_memory=memory.peak,
+        peak_memory=memory.peak if memory is not None else None,
         overhead=profiled / bare if bare else None,
     )
 
@@ -252,11 +265,17 @@ def _step_items(recorder: Recorder, timings: Timings) -> tuple[StepItem, ...]:
 
 
 def _notes(recorder: Recorder) -> tuple[str, ...]:
+    notes = []
     if recorder.graph is None:
-        return (
-            "the program is compiled: ops inside compiled regions have no names, modules or lines",
+        notes.append(
+            "the program is compiled: ops inside compiled regions have no names, modules or lines"
         )
-    return ()
+    if not recorder.records_memory:
+        notes.append(
+            "memory is not recorded: with ops as short as these it would change the times; "
+            "--memory does it all the same"
+        )
+    return tuple(notes)
 
 
 def _all_seconds(recorder: Recorder) -> list[float]:

@@ -55,7 +55,7 @@ def quantities(profile: Profile) -> dict[str, float | None]:
         **{part: summary.parts.get(part) for part in PARTS},
         "jitter": summary.jitter,
         "outliers": float(summary.outliers),
-        "peak_memory": float(summary.peak_memory),
+        "peak_memory": None if summary.peak_memory is None else float(summary.peak_memory),
         "findings": float(len(profile.findings)),
     }
 

@@ -34,7 +34,7 @@ class Difference:
 
     step: Change
     parts: tuple[Change, ...]
-    memory: Change
+    memory: Change | None
     ops: tuple[Change, ...]
     modules: tuple[Change, ...]
     gone: tuple[str, ...]
@@ -43,6 +43,9 @@ class Difference:
 
 def compare_profiles(before: Profile, after: Profile) -> Difference:
     """Everything that changed between two profiles of, presumably, the same program."""
+    memory = None
+    if before.summary.peak_memory is not None and after.summary.peak_memory is not None:
+        memory = Change("peak memory", before.summary.peak_memory, after.summary.peak_memory)
     old = {found.rule for found in before.findings}
     now = {found.rule for found in after.findings}
     return Difference(
@@ -61,7 +64,7 @@ def compare_profiles(before: Profile, after: Profile) -> Difference:
             )
             for part in PARTS
         ),
-        memory=Change("peak memory", before.summary.peak_memory, after.summary.peak_memory),
+        memory=memory,
         ops=_changes(before.ops, after.ops, lambda op: f"{op.op} ({op.phase})"),
         modules=_changes(before.ops, after.ops, lambda op: op.module or "(none)"),
         gone=tuple(sorted(old - now)),

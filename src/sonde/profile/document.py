@@ -203,7 +203,7 @@ class Summary(msgspec.Struct, frozen=True):
     jitter: float
     outliers: int
     steps: int
-    peak_memory: int
+    peak_memory: int | None
     overhead: float | None
 
 
@@ -223,7 +223,7 @@ class Profile(msgspec.Struct, frozen=True):
     ops: tuple[OpItem, ...]
     modules: ModuleItem
     lines: tuple[LineItem, ...]
-    memory: MemoryItem
+    memory: MemoryItem | None
     collectives: CollectiveItem | None
     loaders: tuple[LoaderItem, ...]
     compilations: tuple[CompilationItem, ...]

@@ -100,6 +100,36 @@ def watching_backward(
         autograd._engine_run_backward = original
 
 
+def another_profiler_runs() -> bool:
+    """Whether torch's profiler is on in this thread, by whomever."""
+    enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: False)
+    return enabled()
+
+
+@contextlib.contextmanager
+def giving_way(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` when the program is about to start torch's profiler itself.
+
+    There is one profiler a thread: with ours still on, theirs would fail.
+    """
+    owner: Any = torch.autograd.profiler.profile
+    original = owner.__dict__.get("_prepare_trace")
+    if original is None:
+        yield
+        return
+
+    @functools.wraps(original)
+    def prepare(this: Any) -> Any:
+        stop()
+        return original(this)
+
+    owner._prepare_trace = prepare
+    try:
+        yield
+    finally:
+        owner._prepare_trace = original
+
+
 @contextlib.contextmanager
 def quiet_first_start() -> Iterator[None]:
     """Kineto prints a line at every start and stop unless its level says otherwise at its first."""

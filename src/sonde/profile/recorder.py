@@ -7,6 +7,7 @@ one, the profiler is started and stopped; that time belongs to no step.
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from sonde.core.errors import CaptureError, SondeError
 from sonde.core.graph import Graph
 from sonde.profile import private
 from sonde.profile.events import Event, MemoryEvent
@@ -24,6 +26,10 @@ from sonde.profile.window import Window
 from sonde.profile.witness import Witness
 
 MARK = "sonde::mark"
+
+# What recording memory costs an op, roughly, and the share of a step that it may cost.
+_MEMORY_SECONDS_PER_OP = 1.5e-6
+_MEMORY_SHARE = 0.03
 
 
 class WindowDone(BaseException):
@@ -63,7 +69,8 @@ class Recorder:
     """Records the steps of ``window``; methods are called from the training thread.
 
     `learned` tells it the ops of the step that `names_step` asks for. ``say`` shows a line to the
-    person at the terminal. With ``stops`` the program ends after the window by `WindowDone`.
+    person at the terminal. With ``stops`` the program ends after the window by `WindowDone`. Memory
+    is recorded with ``wants_memory``, and where that costs a step little.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class Recorder:
         witness: Witness,
         sampler: Sampler,
         stops: bool,
+        wants_memory: bool,
         say: Callable[[str], None],
     ) -> None:
         self.window = window
@@ -82,9 +90,11 @@ class Recorder:
         self.begins: list[int] = []
         self.ends: list[int] = []
         self.resident_bytes = 0
+        self.records_memory = False
         self.wall_offset = time.time() - time.perf_counter()
         self._sampler = sampler
         self._stops = stops
+        self._wants_memory = wants_memory
         self._say = say
         self._quiet = private.QuietMemory()
         self._profiler: profile | None = None
@@ -114,8 +124,7 @@ class Recorder:
             pass
         self._begin = time.perf_counter_ns()
         if self.window.start == 0:
-            self.witness.profile_begins()
-            self.witness.watch_first_call()
+            self._begin_window()
 
     def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self._step is not None:
@@ -159,6 +168,9 @@ class Recorder:
             self._step = None
             self._finish()
             self._watching.close()
+            if isinstance(error, SondeError):
+                self._say(f"sonde: {error}")
+                return
             self._say(
                 "sonde: profiling failed and is switched off, training goes on: "
                 f"{type(error).__name__}: {error} [profile-failed]"
@@ -175,11 +187,10 @@ class Recorder:
             self.session.steps.append(self._step)
             self._step = None
         if following == window.start:
-            self.witness.profile_begins()
-            if self.names_step(following):
-                self.witness.watch_first_call()
+            self._begin_window()
         else:
             self.witness.stop_watching_calls()
+            self._sampler.stop()
         if following not in window:
             if self._profiler is not None:
                 self._stop_profiler()
@@ -187,6 +198,13 @@ class Recorder:
                 self._window_done()
         elif following >= window.first_timed and following > 0:
             self._profile_step(following)
+
+    def _begin_window(self) -> None:
+        """The step that follows is run to learn names and lines, and is not timed."""
+        self.witness.profile_begins()
+        if self.names_step(self.window.start):
+            self.witness.watch_first_call()
+        self._sampler.start()
 
     def _profile_step(self, number: int) -> None:
         if self._profiler is None:
@@ -200,14 +218,21 @@ class Recorder:
         The profiler must not be stopped and started again: a range that was open at the stop, such
         as the optimizer's own, would write into memory of the first run when it ends in the second.
         """
-        self._quiet.on()
+        if private.another_profiler_runs():
+            raise CaptureError(
+                "the program runs torch's profiler itself; choose other --steps",
+                slug="profile-busy",
+            )
         self.resident_bytes = _resident_bytes()
+        self.records_memory = self._wants_memory or self._is_memory_cheap()
+        if self.records_memory:
+            self._quiet.on()
         with private.quiet_first_start():
             self._profiler = profile(
                 activities=[ProfilerActivity.CPU],
                 # The learned graph has shapes, and recording them costs more than all the rest.
                 record_shapes=self.graph is None and not self.names_step(self.window.start),
-                profile_memory=True,
+                profile_memory=self.records_memory,
                 acc_events=True,
             )
             self._profiler.start()
@@ -215,18 +240,36 @@ class Recorder:
         self._watching.enter_context(
             private.watching_backward(self._backward_begins, self._backward_ended)
         )
-        self._sampler.start()
+        self._watching.enter_context(private.giving_way(self._give_way))
+
+    def _is_memory_cheap(self) -> bool:
+        ops = len(self.graph) if self.graph is not None else 0
+        lasted = [end - begin for begin, end in zip(self.begins, self.ends, strict=True)]
+        usual = statistics.median(lasted[1 : self.window.start] or lasted) / 1e9
+        return ops * _MEMORY_SECONDS_PER_OP < _MEMORY_SHARE * usual
 
     def _stop_profiler(self) -> None:
         assert self._profiler is not None
         assert self.session is not None
         self._mark()
-        self._sampler.stop()
         self._watching.close()
         self._profiler.stop()
-        self._quiet.off()
+        if self.records_memory:
+            self._quiet.off()
         self.session.events, self.session.memory = private.read_events(self._profiler)
         self._profiler = None
+
+    def _give_way(self) -> None:
+        """The program starts torch's profiler itself: what was recorded so far is all there is."""
+        self._is_broken = True
+        self._step = None
+        if self._profiler is not None:
+            self._shielded(self._stop_profiler)
+        self._finish()
+        self._say(
+            "sonde: the program runs torch's profiler itself; profiling ends before that "
+            "[profile-busy]"
+        )
 
     def _mark(self) -> None:
         """A range in the profile whose begin is known by our clock too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable
 
 from sonde.profile import cost
@@ -32,26 +33,25 @@ def worth_trying(evidence: Evidence, ranks: int) -> tuple[str, ...]:
     convolutions = _share(evidence, lambda times: times.node.type.startswith("convolution"))
     if convolutions >= _LEAST:
         hints.append(f"channels_last: convolutions take {percent(convolutions)} of a step")
-    data = evidence.share(evidence.timings.part_seconds("data"))
+    waited, busy = evidence.waits()
+    data = waited / (waited + busy) if waited > 0 else 0.0
     if data >= _LEAST and evidence.loaders:
         hints.append(f"workers: {percent(data)} of a step is waiting for data")
-    optimizer = evidence.share(evidence.timings.part_seconds("optimizer"))
+    optimizer = evidence.share(evidence.timings.usual_part_seconds("optimizer"))
     if optimizer >= _LEAST:
         hints.append(f"fused: the optimizer takes {percent(optimizer)} of a step")
-    if ranks > 1 and evidence.share(evidence.timings.part_seconds("collectives")) >= _LEAST:
+    if ranks > 1 and evidence.share(evidence.timings.usual_part_seconds("collectives")) >= _LEAST:
         hints.append("buckets: ranks wait for each other")
     return tuple(hints)
 
 
 def _share(evidence: Evidence, chosen: Callable[[OpTimes], bool], *, before: bool = False) -> float:
-    timings = evidence.timings
-    seconds = timings.mean_seconds(
-        value
-        for times in timings.ops.values()
+    seconds = sum(
+        statistics.median(times.before if before else times.own)
+        for times in evidence.timings.ops.values()
         if times.part in ("forward", "backward") and chosen(times)
-        for value in (times.before if before else times.own)
     )
-    return evidence.share(seconds)
+    return evidence.share(seconds / 1e9)
 
 
 def _is_float32_product(times: OpTimes) -> bool:

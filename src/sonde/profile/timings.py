@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import bisect
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sonde.core.graph import Graph, OpNode, Source
+from sonde.core.graph import Graph, OpNode
 from sonde.profile.intervals import Interval, Intervals, length, subtract, union
 from sonde.profile.naming import name_events
-from sonde.profile.sampler import Sample
-from sonde.profile.split import Part, Split, split_step
+from sonde.profile.split import PARTS, Part, Split, split_step
 from sonde.profile.traces import StepTrace
+
+_LONGEST_WAY = 100_000  # nanoseconds
+_MANY = 4
+_APART: tuple[Part, ...] = ("data", "collectives")
+_TRAINING: tuple[Part, ...] = ("forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,12 @@ class OpTimes:
 
     @property
     def usual_cost_seconds(self) -> float:
-        """What a step is usually shorter without it: own time and the way to it."""
-        return statistics.median(map(sum, zip(self.own, self.before, strict=True))) / 1e9
+        """What a step is usually shorter without it: own time and the way to it.
+
+        A long way is somebody's Python code, not the op's.
+        """
+        ways = (min(before, _LONGEST_WAY) for before in self.before)
+        return statistics.median(map(sum, zip(self.own, ways, strict=True))) / 1e9
 
 
 @dataclass(slots=True)
@@ -55,11 +63,16 @@ class Unnamed:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """All steps together."""
+    """All steps together.
+
+    ``usual_seconds`` is a step that nobody disturbs: the sum of the medians of what it is made of.
+    On a busy machine every step is interrupted somewhere, each elsewhere; medians do not see that.
+    """
 
     steps: tuple[TimedStep, ...]
     ops: dict[str, OpTimes]
     unnamed: dict[tuple[str, Part], Unnamed]
+    usual_seconds: float
 
     @property
     def count(self) -> int:
@@ -80,6 +93,18 @@ class Timings:
         """The mean over the steps."""
         return sum(step.split.seconds(part) for step in self.steps) / len(self.steps)
 
+    def usual_part_seconds(self, part: Part) -> float:
+        """The median over the steps, or the medians of its ops together if that is less."""
+        whole = statistics.median(step.split.seconds(part) for step in self.steps)
+        if part in _APART or part == "rest":
+            return whole
+        return min(whole, _named_seconds(self.ops, (part,), self.count) or whole)
+
+    def steady_part_seconds(self, part: Part) -> float:
+        """The mean over the steps but the longest: what comes back counts, a single stall not."""
+        seconds = sorted(step.split.seconds(part) for step in self.steps)
+        return statistics.mean(seconds[:-1] if len(seconds) >= _MANY else seconds)
+
     def mean_seconds(self, nanoseconds: Iterable[int]) -> float:
         """Summed over all steps, a step's share of it."""
         return sum(nanoseconds) / 1e9 / len(self.steps)
@@ -95,35 +120,25 @@ def time_steps(traces: Sequence[StepTrace], graph: Graph | None) -> Timings:
         step = TimedStep(trace, names, split_step(trace, names))
         steps.append(step)
         _add_step(step, ops, unnamed)
-    return Timings(tuple(steps), ops, unnamed)
+    return Timings(tuple(steps), ops, unnamed, _usual_seconds(steps, ops))
 
 
-def sampled_lines(
-    timings: Timings, samples: Sequence[Sample], moments: Callable[[TimedStep], Intervals]
-) -> dict[Source, float]:
-    """The lines the training thread was at in some moments of each step: seconds a step.
-
-    The time of these moments is dealt out by the share of the samples in them; samples in no
-    user's code take their share with them.
-    """
-    times = [sample.time for sample in samples]
-    spent: dict[Source, float] = {}
-    for step in timings.steps:
-        seen: list[Sample] = []
-        spans = moments(step)
-        for begin, end in spans:
-            first = bisect.bisect_left(times, begin - step.trace.clock_offset)
-            last = bisect.bisect_left(times, end - step.trace.clock_offset)
-            seen.extend(samples[first:last])
-        for sample in seen:
-            if sample.source is not None:
-                each = length(spans) / 1e9 / len(seen) / timings.count
-                spent[sample.source] = spent.get(sample.source, 0.0) + each
-    return spent
+def _usual_seconds(steps: Sequence[TimedStep], ops: dict[str, OpTimes]) -> float:
+    whole = statistics.median(step.trace.seconds for step in steps)
+    waits = sum(statistics.median(step.split.seconds(part) for step in steps) for part in _APART)
+    idle = statistics.median(length(idle_rest(step)) for step in steps) / 1e9
+    others = tuple(part for part in PARTS if part not in _APART)
+    named = _named_seconds(ops, others, len(steps))
+    return min(whole, waits + idle + named) if named > 0 else whole
 
 
-def waiting_for_data(step: TimedStep) -> Intervals:
-    return step.split.spans["data"]
+def _named_seconds(ops: dict[str, OpTimes], parts: tuple[Part, ...], steps: int) -> float:
+    """The medians of the ops in some parts, each as often as it came."""
+    return sum(
+        times.usual_cost_seconds * len(times.own) / steps
+        for times in ops.values()
+        if times.part in parts
+    )
 
 
 def idle_rest(step: TimedStep) -> Intervals:
@@ -164,7 +179,7 @@ def _add_step(
         if times is None:
             times = ops[node.name] = OpTimes(node, part)
         times.own.append(event.end - event.start)
-        times.before.append(max(0, between))
+        times.before.append(max(0, between) if part in _TRAINING else 0)
         previous = event.end
     _add_unnamed(step, unnamed)
 

@@ -10,20 +10,21 @@ torch.manual_seed(0)
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Conv2d(16, 16, 1) for _ in range(4))
+        self.stem = nn.Conv2d(3, 16, 3)
+        self.scales = nn.ParameterList(nn.Parameter(torch.ones(16, 1, 1)) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = layer(x)
-            x = x.contiguous(memory_format=torch.channels_last)
-            x = torch.relu(x).contiguous()  # PLANTED
+        x = self.stem(x)
+        for scale in self.scales:
+            x = x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2).contiguous()  # PLANTED
+            x = x * scale
         return x
 
 
 def main() -> None:
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), 0.01, fused=True)
-    inputs = torch.randn(32, 16, 32, 32)
+    inputs = torch.randn(16, 3, 32, 32)
     for _ in range(16):
         optimizer.zero_grad()
         net(inputs).pow(2).mean().backward()

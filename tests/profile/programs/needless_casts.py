@@ -22,7 +22,7 @@ class Net(nn.Module):
 def main() -> None:
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), 0.01, fused=True)
-    inputs = torch.randn(512, 64)
+    inputs = torch.randn(4096, 64)
     for _ in range(16):
         optimizer.zero_grad()
         net(inputs).pow(2).mean().backward()

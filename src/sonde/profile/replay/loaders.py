@@ -20,11 +20,10 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from sonde.core.graph import Source
 from sonde.profile.places import Places
-from sonde.profile.sampler import Sampler
+from sonde.profile.sampler import Sampler, shares
 
 _TIMEOUT_SECONDS = 30
 _MOST_BATCHES = 40
-_LOOK_SECONDS = 0.001
 
 
 def worker_counts(workers: int) -> list[int]:
@@ -86,7 +85,7 @@ def _look(
     dataset: Any, indices: list[Any], places: Places, send: Connection, budget_seconds: float
 ) -> None:
     torch.set_num_threads(1)
-    sampler = Sampler(places, _LOOK_SECONDS)
+    sampler = Sampler(places)
     sampler.start()
     begin = time.perf_counter()
     for index in itertools.cycle(indices):
@@ -94,11 +93,7 @@ def _look(
         if time.perf_counter() - begin > budget_seconds:
             break
     sampler.stop()
-    found: dict[Source, float] = {}
-    for sample in sampler.samples:
-        if sample.source is not None:
-            found[sample.source] = found.get(sample.source, 0.0) + 1 / len(sampler.samples)
-    send.send(found)
+    send.send(shares(sampler.samples, "loop"))
 
 
 def _some_indices(loader: DataLoader[Any]) -> list[Any]:

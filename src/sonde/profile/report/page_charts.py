@@ -71,8 +71,8 @@ function drawHead() {
     ["a profiled step", time(P.summary.profiled_step_time)],
     ["spread of the steps", percent(P.summary.jitter)],
     ["outliers", P.summary.outliers],
-    ["peak memory of a step", size(P.memory.peak)],
-    ["resident at its beginning", size(P.memory.resident)],
+    ...(P.memory ? [["peak memory of a step", size(P.memory.peak)],
+      ["resident at its beginning", size(P.memory.resident)]] : []),
     ["float32 here", rate(P.machine.flops.float32) + "FLOP/s"],
     ["memory here", rate(P.machine.bytes_per_second) + "B/s"],
   ];
@@ -287,6 +287,7 @@ function drawFlame() {
 }
 
 function drawMemory() {
+  if (!P.memory) { $("memory").textContent = "not recorded; --memory does"; return; }
   const M = P.memory, points = M.timeline;
   const width = 1130, height = 150, left = 70, base = height - 20;
   if (points.length < 2) { $("memory").textContent = "nothing was allocated"; return; }

@@ -96,7 +96,7 @@ function drawTables() {
     row.memory = 0;
     row.path = row.path.replace(/^step\.?/, "") || row.name;
   }
-  const held = Object.entries(P.memory.modules).map(([scope, bytes]) =>
+  const held = Object.entries(P.memory ? P.memory.modules : {}).map(([scope, bytes]) =>
     [dotted(scope), bytes]);
   for (const row of modules) {
     row.memory = held.reduce((sum, [scope, bytes]) => sum + (row.name === "step" ||

@@ -69,10 +69,11 @@ def _show_head(profile: Profile, console: Console) -> None:
     ]
     if summary.outliers:
         facts.append(f"{summary.outliers} outlier{'s' if summary.outliers > 1 else ''}")
-    facts.append(
-        f"memory peaks at {size(profile.memory.peak)} above the step's beginning, in "
-        f"{profile.memory.peak_part}"
-    )
+    if profile.memory is not None:
+        facts.append(
+            f"memory peaks at {size(profile.memory.peak)} above the step's beginning, in "
+            f"{profile.memory.peak_part}"
+        )
     console.print(Text("; ".join(facts), style="dim"))
     console.print()
 
@@ -168,7 +169,8 @@ def show_difference(difference: Difference, stream: TextIO) -> None:
         table.add_column(column, justify="left" if not column else "right")
     for change in (difference.step, *difference.parts):
         _add_change(table, change, duration)
-    _add_change(table, difference.memory, size)
+    if difference.memory is not None:
+        _add_change(table, difference.memory, size)
     console.print(table)
     for title, changes in (("ops", difference.ops), ("modules", difference.modules)):
         table = Table(box=None, padding=(0, 2), header_style="dim")

@@ -50,5 +50,5 @@ def judge(evidence: Evidence, say: Callable[[str], None]) -> list[Finding]:
 
 
 def _gain(finding: Finding) -> float:
-    gain = finding.evidence["gain_seconds"]
+    gain = finding.evidence["gain_share"]
     return gain if isinstance(gain, float | int) else 0.0

@@ -17,8 +17,8 @@ def find_exposed_collectives(evidence: Evidence) -> list[Finding]:
     greater of the two.
     """
     timings = evidence.timings
-    exposed = timings.part_seconds("collectives")
-    backward = timings.part_seconds("backward")
+    exposed = timings.usual_part_seconds("collectives")
+    backward = timings.usual_part_seconds("backward")
     how: How
     gain, how = min(exposed, backward), "in the trace"
     sent_in_one = ""

@@ -22,20 +22,19 @@ from sonde.profile.witness import SeenLoader
 
 def find_data_waits(evidence: Evidence) -> list[Finding]:
     """Waiting for a DataLoader, its reason, and what more workers bring when they are tried."""
-    waited = evidence.timings.part_seconds("data")
-    if not evidence.is_worth(waited) or not evidence.loaders:
+    waited, busy = evidence.waits()
+    if waited < LEAST_SHARE * (waited + busy) or not evidence.loaders:
         return []
     seen, item = evidence.loaders[-1]
-    # Without workers the loading itself is the wait; with them only what they are behind.
-    busy = evidence.step_seconds - waited
     gains = _gain_by_workers(seen, item, busy, waited)
     workers = min((n for n in gains if gains[n] >= 0.9 * max(gains.values())), default=None)
-    helps = workers is not None and gains[workers] >= LEAST_SHARE * evidence.step_seconds
-    lines = evidence.data_lines or slow_lines(seen.loader, evidence.places)
+    helps = workers is not None and gains[workers] >= LEAST_SHARE * (waited + busy)
     if item.workers == 0:
+        lines = evidence.data_lines or slow_lines(seen.loader, evidence.places)
         return [_in_process(evidence, seen, waited, lines, gains, workers if helps else None)]
     if helps and workers is not None:
         return [_too_few(evidence, seen, item, waited, gains[workers], workers)]
+    lines = slow_lines(seen.loader, evidence.places)
     return [_slow_dataset(evidence, seen, item, waited, lines)]
 
 
@@ -82,7 +81,7 @@ def _in_process(
         evidence,
         "data-wait",
         "data",
-        message=f"{percent(evidence.share(waited))} of a step is spent loading data in the "
+        message=f"{_share(evidence, waited)} of a step is spent loading data in the "
         f"training process, most of it at this line{with_workers}",
         advice=(
             f"load in workers: DataLoader(..., num_workers={workers}), and make this line faster"
@@ -91,6 +90,7 @@ def _in_process(
         ),
         source=line,
         gain_seconds=gain,
+        share=gain / sum(evidence.waits()),
         how=how,
         waited_seconds=waited,
         workers=0,
@@ -106,12 +106,13 @@ def _too_few(
         evidence,
         "too-few-workers",
         "data",
-        message=f"{percent(evidence.share(waited))} of a step is spent waiting for "
+        message=f"{_share(evidence, waited)} of a step is spent waiting for "
         f"{item.workers} worker{'s' if item.workers > 1 else ''} of this DataLoader, whose queue "
         f"is empty for {percent(item.waits)} of the batches",
         advice=f"DataLoader(..., num_workers={workers})",
         source=seen.source or seen.looped_at,
         gain_seconds=gain,
+        share=gain / sum(evidence.waits()),
         how="replayed",
         waited_seconds=waited,
         workers=item.workers,
@@ -130,15 +131,20 @@ def _slow_dataset(
         evidence,
         "slow-dataset",
         "data",
-        message=f"{percent(evidence.share(waited))} of a step is spent waiting for data, and more "
+        message=f"{_share(evidence, waited)} of a step is spent waiting for data, and more "
         f"than {item.workers} workers do not help: the workers are mostly at this line",
         advice="make this line faster, or prepare the data once, before training",
         source=_hottest(lines) or _dataset_line(seen, evidence.places) or seen.source,
         gain_seconds=waited,
+        share=waited / sum(evidence.waits()),
         how="in the trace",
         waited_seconds=waited,
         workers=item.workers,
     )
+
+
+def _share(evidence: Evidence, seconds: float) -> str:
+    return percent(seconds / sum(evidence.waits()))
 
 
 def _hottest(lines: dict[Source, float]) -> Source | None:

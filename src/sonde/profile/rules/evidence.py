@@ -44,12 +44,16 @@ class Evidence:
     collective_bytes: float | None = None
     all_reduces: tuple[float, float] | None = None
 
-    @property
-    def step_seconds(self) -> float:
-        return self.timings.seconds
-
     def share(self, seconds: float) -> float:
-        return seconds / self.step_seconds if self.step_seconds > 0 else 0.0
+        """Of a usual step: medians are set against a median."""
+        usual = self.timings.usual_seconds
+        return seconds / usual if usual > 0 else 0.0
+
+    def waits(self) -> tuple[float, float]:
+        """A step's seconds waiting for data, and the seconds of all else in it."""
+        waited = self.timings.steady_part_seconds("data")
+        busy = self.timings.usual_seconds - self.timings.usual_part_seconds("data")
+        return waited, max(busy, 0.0)
 
     def is_worth(self, seconds: float) -> bool:
         return self.share(seconds) >= LEAST_SHARE
@@ -70,10 +74,14 @@ def judgement(
     source: Source | None,
     gain_seconds: float,
     how: How,
+    share: float | None = None,
     **facts: object,
 ) -> Finding:
-    """A finding whose gain is stated in seconds and as a share of a step."""
-    share = evidence.share(gain_seconds)
+    """A finding whose gain is stated in seconds and as a share of a step, a usual one if not told.
+
+    No gain is more than all there is: noise does not make it so.
+    """
+    share = min(1.0, evidence.share(gain_seconds) if share is None else share)
     return Finding(
         rule=rule,
         severity="warning" if share >= MUCH_SHARE else "info",

@@ -40,7 +40,7 @@ def find_small_batch(evidence: Evidence) -> list[Finding]:
     call = evidence.call
     if call is None or _machine_use(evidence) > _BUSY_MACHINE:
         return []
-    network = sum(evidence.timings.part_seconds(part) for part in ("forward", "backward"))
+    network = sum(evidence.timings.usual_part_seconds(part) for part in ("forward", "backward"))
     if evidence.share(network) < LEAST_SHARE:
         return []
     replayed = replay_batch(call, _LARGER)
@@ -129,7 +129,7 @@ def _machine_use(evidence: Evidence) -> float:
             least += attainable_seconds(
                 evidence.machine, cost.flops(node), cost.nbytes(node), cost.compute_dtype(node)
             )
-    spent = sum(evidence.timings.part_seconds(part) for part in ("forward", "backward"))
+    spent = sum(evidence.timings.usual_part_seconds(part) for part in ("forward", "backward"))
     return least / spent if spent > 0 else 1.0
 
 

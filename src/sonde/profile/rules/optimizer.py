@@ -9,7 +9,7 @@ from sonde.profile.rules.evidence import LEAST_SHARE, Evidence, judgement, milli
 
 def find_unfused_optimizer(evidence: Evidence) -> list[Finding]:
     """What a fused or grouped update brings, by running both on parameters of the same shapes."""
-    part = evidence.timings.part_seconds("optimizer")
+    part = evidence.timings.usual_part_seconds("optimizer")
     if evidence.share(part) < LEAST_SHARE or not evidence.optimizers:
         return []
     seen = max(evidence.optimizers, key=lambda each: len(each.parameters))

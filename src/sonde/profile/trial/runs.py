@@ -24,12 +24,14 @@ LOSS_TOLERANCE = 0.02
 _MUCH = 0.2
 _BUCKETS = (1, 5, 100)
 
+# Findings that say the same as a trial.
+_SAME = {"unfused-optimizer": "fused", "too-few-workers": "workers"}
+
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """Which variants, of which program, how long."""
+    """Of which program to run variants, how long, and how often."""
 
-    names: tuple[str, ...]
     program: tuple[str, ...]
     warm_up: int
     steps: int
@@ -59,14 +61,27 @@ def parse_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def impossible(names: Sequence[str], profile: Profile) -> list[TriedItem]:
+    """The variants that the program has nothing for, as far as its profile shows."""
+    lacking = {}
+    if not profile.loaders:
+        lacking["workers"] = "the program has no DataLoader"
+    if profile.collectives is None:
+        lacking["buckets"] = "the program has no collectives"
+    return [
+        TriedItem(name, "not applicable", None, None, (), None, note=lacking[name])
+        for name in names
+        if name in lacking
+    ]
+
+
 def with_values(names: Sequence[str], profile: Profile) -> list[str]:
     """The variants with the values to try, from how the program is now."""
     cores = os.cpu_count() or 1
     variants: list[str] = []
     for name in names:
         if name == "workers":
-            now = profile.loaders[-1].workers if profile.loaders else None
-            counts = {cores, 2 * cores} - {now} if now is not None else {cores}
+            counts = {cores, 2 * cores} - {profile.loaders[-1].workers}
             variants.extend(f"workers={count}" for count in sorted(counts))
         elif name == "threads":
             counts = {1, max(1, cores // 2), cores} - {profile.machine.threads}
@@ -100,6 +115,42 @@ def run_trials(
             if _deserves_a_turn(each, base):
                 _run_one(plan, each, number)
     return [_judge(each, base) for each in tried]
+
+
+def merged_findings(
+    findings: Sequence[FoundItem], tried: Sequence[TriedItem]
+) -> tuple[FoundItem, ...]:
+    """Findings and what was tried as one list, greatest gain first.
+
+    What a trial confirms has the trial's gain; what it does not confirm is dropped.
+    """
+    by_kind: dict[str, list[TriedItem]] = {}
+    for each in tried:
+        if each.verdict in ("faster", "no gain", "slower"):
+            by_kind.setdefault(each.name.partition("=")[0], []).append(each)
+    kept: list[FoundItem] = []
+    settled: set[str] = set()
+    for found in findings:
+        kind = _SAME.get(found.rule)
+        if kind is None or kind not in by_kind:
+            kept.append(found)
+            continue
+        best = _fastest(by_kind[kind])
+        settled.add(kind)
+        if best is not None and best.before is not None and best.after is not None:
+            gain = Gain(best.before - best.after, 1 - best.after / best.before, "tried")
+            kept.append(msgspec.structs.replace(found, gain=gain))
+    for kind, group in by_kind.items():
+        best = _fastest(group)
+        if best is not None and kind not in settled:
+            kept.extend(found_in([best]))
+    return tuple(sorted(kept, key=lambda found: found.gain.share, reverse=True))
+
+
+def _fastest(group: Sequence[TriedItem]) -> TriedItem | None:
+    """The best of those that were faster; None if none was."""
+    faster = [each for each in group if each.verdict == "faster"]
+    return min(faster, key=lambda each: each.after or math.inf) if faster else None
 
 
 def found_in(tried: Sequence[TriedItem]) -> list[FoundItem]:

@@ -1,0 +1,122 @@
+"""Programs with one planted bottleneck each: the best finding names it with its line.
+
+The planted line is marked in the program; nothing here depends on how long anything takes.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sonde.profile.document import Profile, load_profile
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+PLANTED = {
+    "slow_dataset": "data-wait",
+    "one_worker": "too-few-workers",
+    "item_every_layer": "synchronisation",
+    "needless_casts": "needless-cast",
+    "layout_flips": "layout-flip",
+    "many_parameters": "unfused-optimizer",
+    "tiny_batches": "small-batch",
+    "recompiles": "recompilation",
+}
+
+
+def sonde_profile(program: str, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home())}
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "sonde", "profile", "--to", str(out), *options),
+            str(PROGRAMS / f"{program}.py"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env=environment,
+    )
+
+
+def cache_home() -> Path:
+    """One for all tests, so that the machine is measured once."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+
+
+def planted_line(program: str) -> int:
+    lines = (PROGRAMS / f"{program}.py").read_text().splitlines()
+    return next(number for number, text in enumerate(lines, 1) if text.endswith("# PLANTED"))
+
+
+def check_best(profile: Profile, program: str, rule: str) -> None:
+    best = profile.findings[0]
+    assert best.rule == rule, [(each.rule, each.gain) for each in profile.findings]
+    assert best.place is not None
+    assert (Path(best.place.file).name, best.place.line) == (f"{program}.py", planted_line(program))
+    assert best.gain.share >= 0.05
+    assert best.gain.how in ("in the trace", "replayed")
+
+
+@pytest.mark.parametrize("program", PLANTED)
+def test_the_best_finding_is_the_planted_one(program: str, tmp_path: Path) -> None:
+    done = sonde_profile(program, tmp_path, "--steps", "3:11")
+    assert done.returncode == 0, done.stderr
+    check_best(load_profile(tmp_path), program, PLANTED[program])
+    assert f"1. {PLANTED[program]}" in done.stdout
+
+
+def test_a_blocking_all_reduce_between_two_ranks_is_found(tmp_path: Path) -> None:
+    done = sonde_profile("blocking_all_reduce", tmp_path, "--steps", "3:10", "--ranks", "2")
+    assert done.returncode == 0, done.stderr
+    profile = load_profile(tmp_path / "rank_0")
+    check_best(profile, "blocking_all_reduce", "exposed-collectives")
+    assert profile.findings[0].gain.how == "replayed"
+    assert profile.ranks == 2
+    assert profile.collectives is not None
+    assert profile.collectives.calls == 16
+    assert profile.collectives.nbytes == 8 * 4 * (256 * 256 + 256)
+    assert load_profile(tmp_path / "rank_1").findings == ()
+
+
+def test_a_healthy_program_has_no_finding_and_prints_what_it_prints_alone(tmp_path: Path) -> None:
+    alone = subprocess.run(
+        [sys.executable, str(PROGRAMS / "healthy.py")], capture_output=True, text=True, check=True
+    )
+    done = sonde_profile("healthy", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(alone.stdout)
+    assert "loss " in alone.stdout
+    profile = load_profile(tmp_path)
+    assert profile.findings == ()
+    assert [step.number for step in profile.steps if step.kind == "timed"] == list(range(6, 15))
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "profile.json",
+        "report.html",
+        "trace.json",
+    }
+
+
+def test_variants_are_tried_on_the_program_itself(tmp_path: Path) -> None:
+    done = sonde_profile(
+        "many_parameters",
+        tmp_path,
+        *("--steps", "2:6", "--rounds", "2", "--try", "fused,workers,channels_last"),
+    )
+    assert done.returncode == 0, done.stderr
+    profile = load_profile(tmp_path)
+    verdicts = {item.name: item.verdict for item in profile.tried}
+    assert verdicts == {
+        "fused": "faster",
+        "workers": "not applicable",
+        "channels_last": "not applicable",
+    }
+    fused = profile.tried[0]
+    assert fused.loss_difference is not None
+    assert fused.loss_difference < 1e-4
+    assert fused.place is not None
+    assert fused.place.line == planted_line("many_parameters")
+    best = profile.findings[0]
+    assert (best.rule, best.gain.how) == ("unfused-optimizer", "tried")
+    assert "tried" in done.stdout
