@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check sanitize bench clean
+.PHONY: help setup demo test timing check sanitize bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,9 @@ demo: setup  ## train a small network in which one op goes wrong, and let Sonde 
 
 test: setup  ## run the tests (ARGS='tests/cli -k run' for some of them)
 	$(BIN)/python -m pytest $(ARGS)
+
+timing: setup  ## run the tests that judge times, which want a quiet machine
+	SONDE_TIMING_TESTS=1 $(BIN)/python -m pytest tests/profile
 
 check: setup sanitize  ## lint, format, types, layers, and the native code under sanitizers
 	$(BIN)/ruff check .
