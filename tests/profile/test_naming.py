@@ -23,6 +23,21 @@ def test_pairs_are_equal_words_in_increasing_order(a: list[str], b: list[str]) -
 
 
 @given(WORDS, WORDS)
+def test_as_many_words_are_paired_as_there_can_be(a: list[str], b: list[str]) -> None:
+    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i, x in enumerate(a):
+        for j, y in enumerate(b):
+            longest[i + 1][j + 1] = (
+                longest[i][j] + 1 if x == y else max(longest[i][j + 1], longest[i + 1][j])
+            )
+    assert len(align(a, b)) == longest[-1][-1]
+
+
+def test_sequences_that_have_little_in_common_are_paired_as_far_as_is_quick() -> None:
+    assert align(["a", *"bc" * 1000], ["a", *"de" * 1000]) == [(0, 0)]
+
+
+@given(WORDS, WORDS)
 def test_words_put_in_the_middle_do_not_stop_the_rest_from_being_paired(
     words: list[str], more: list[str]
 ) -> None:

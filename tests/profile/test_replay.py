@@ -104,11 +104,6 @@ def test_products_are_replayed_in_float32_and_with_aligned_sizes() -> None:
     assert replay_operator(node("relu", "r")) == {}
 
 
-def test_double_precision_products_are_slower() -> None:
-    taken = replay_operator(product("float64", 256), budget_seconds=0.3)
-    assert taken["float32"] < taken["as it is"]
-
-
 class Slow(Dataset[torch.Tensor]):
     def __len__(self) -> int:
         return 400

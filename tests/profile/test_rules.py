@@ -134,7 +134,7 @@ def test_copies_with_real_work_between_them_are_no_flips() -> None:
 def test_python_in_the_loop_is_found_by_its_line() -> None:
     nodes = [node("mm", "mm", inputs=X)]
     assert find_python_time(evidence(nodes)) == []
-    found = find_python_time(evidence(nodes, rest_lines={line(8): 50e-6, line(9): 1e-6}))
+    found = find_python_time(evidence(nodes, rest_lines={line(8): 5e-4, line(9): 1e-4}))
     assert [(each.rule, each.source) for each in found] == [("python-time", line(8))]
 
 

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from sonde.core.graph import Graph, OpNode
 from sonde.profile.events import Nested
 
-_LOOK_AHEAD = 200
-_ENOUGH = 3
+_MOST_EDITS = 400
 
 
 def name_events(main: Nested, graph: Graph | None) -> dict[int, OpNode]:
@@ -40,36 +39,60 @@ def inherited(main: Nested, names: dict[int, OpNode]) -> list[OpNode | None]:
 
 
 def align(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of positions of equal words, increasing in both; all of them where a equals b.
+    """Pairs of positions of equal words, increasing in both, as many as there can be.
 
-    At a difference both sides are searched a little ahead for the nearest place from which a few
-    words in a row are equal again.
+    Myers' algorithm: quick where the sequences differ little. Where they differ in more than some
+    hundred places the pairs end there.
     """
+    start = 0
+    while start < min(len(a), len(b)) and a[start] == b[start]:
+        start += 1
+    tail = 0
+    while tail < min(len(a), len(b)) - start and a[-1 - tail] == b[-1 - tail]:
+        tail += 1
+    middle = _shortest_edit(a[start : len(a) - tail], b[start : len(b) - tail])
+    return [
+        *((i, i) for i in range(start)),
+        *((start + i, start + j) for i, j in middle),
+        *((len(a) - k, len(b) - k) for k in range(tail, 0, -1)),
+    ]
+
+
+def _shortest_edit(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """The pairs that the fewest insertions and deletions leave; from the left as far as it goes."""
+    furthest = {1: 0}
+    history: list[dict[int, int]] = []
+    for edits in range(min(len(a) + len(b), _MOST_EDITS) + 1):
+        history.append(dict(furthest))
+        for k in range(-edits, edits + 1, 2):
+            down = k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1])
+            x = furthest[k + 1] if down else furthest[k - 1] + 1
+            y = x - k
+            while x < len(a) and y < len(b) and a[x] == b[y]:
+                x, y = x + 1, y + 1
+            furthest[k] = x
+            if x >= len(a) and y >= len(b):
+                return _walk_back(history, len(a), len(b))
+    k = max(furthest, key=lambda each: 2 * furthest[each] - each)
+    return _walk_back(history, furthest[k], furthest[k] - k)
+
+
+def _walk_back(history: list[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        if a[i] == b[j]:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-            continue
-        step = _nearest_agreement(a, b, i, j)
-        if step is None:
-            i, j = i + 1, j + 1
-        else:
-            i, j = i + step[0], j + step[1]
-    return pairs
-
-
-def _nearest_agreement(
-    a: Sequence[str], b: Sequence[str], i: int, j: int
-) -> tuple[int, int] | None:
-    for distance in range(1, _LOOK_AHEAD):
-        for skip in range(distance + 1):
-            at, bt = i + skip, j + distance - skip
-            run = min(_ENOUGH, len(a) - at, len(b) - bt)
-            if run > 0 and a[at : at + run] == b[bt : bt + run]:
-                return skip, distance - skip
-    return None
+    for edits in range(len(history) - 1, -1, -1):
+        furthest = history[edits]
+        k = x - y
+        down = k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1])
+        from_x = furthest[k + 1] if down else furthest[k - 1]
+        from_y = from_x - (k + 1 if down else k - 1)
+        edit_x, edit_y = (from_x, from_y + 1) if down else (from_x + 1, from_y)
+        if edits == 0:
+            edit_x = edit_y = 0
+        while x > edit_x and y > edit_y:
+            x, y = x - 1, y - 1
+            pairs.append((x, y))
+        x, y = from_x, from_y
+    return pairs[::-1]
 
 
 def op_type(name: str) -> str:

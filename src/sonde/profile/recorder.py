@@ -233,7 +233,6 @@ class Recorder:
                 # The learned graph has shapes, and recording them costs more than all the rest.
                 record_shapes=self.graph is None and not self.names_step(self.window.start),
                 profile_memory=self.records_memory,
-                acc_events=True,
             )
             self._profiler.start()
         self.session = Session()

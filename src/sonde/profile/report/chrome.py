@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from sonde.core.graph import OpNode
 from sonde.profile.events import Event
@@ -20,7 +21,7 @@ def write_trace(timings: Timings, rank: int, path: Path) -> None:
     events = [*_headings(timings, rank)]
     for step in timings.steps:
         events.extend(_step_events(step, rank))
-    path.write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": events}))
+    path.write_bytes(msgspec.json.encode({"displayTimeUnit": "ms", "traceEvents": events}))
 
 
 def _headings(timings: Timings, rank: int) -> Iterator[dict[str, Any]]:

@@ -38,8 +38,12 @@ def show_profile(profile: Profile, files: list[str], stream: TextIO) -> None:
         names = ",".join(hint.partition(":")[0] for hint in profile.worth_trying)
         console.print(Text("worth a trial, not measured:", style="bold"))
         for hint in profile.worth_trying:
-            console.print(Padding(Text(hint), (0, 0, 0, 2)))
-        console.print(Padding(Text(f"sonde profile --try {names} ...", style="dim"), (0, 0, 0, 2)))
+            console.print(Padding(Text(hint), (0, 0, 0, 2), expand=False))
+        console.print(
+            Padding(
+                Text(f"sonde profile --try {names} ...", style="dim"), (0, 0, 0, 2), expand=False
+            )
+        )
     for note in profile.notes:
         console.print(Text(f"note: {note}", style="dim"))
     for file in files:
@@ -90,7 +94,7 @@ def _show_parts(profile: Profile, console: Console) -> None:
             Text(percent(share), justify="right"),
             Text("█" * round(_BAR * share), style="cyan"),
         )
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
 
 def _show_ops(profile: Profile, console: Console) -> None:
@@ -113,7 +117,7 @@ def _show_ops(profile: Profile, console: Console) -> None:
             f"at {percent(min(used, 1.0))} of the machine" if used else "",
             Text(place(slowest.place), style="dim"),
         )
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
 
 def _show_findings(findings: tuple[FoundItem, ...], console: Console) -> None:
@@ -131,9 +135,9 @@ def _show_findings(findings: tuple[FoundItem, ...], console: Console) -> None:
         )
         console.print(head)
         if found.place is not None and found.place.code:
-            console.print(Padding(Text(found.place.code, style="dim"), (0, 0, 0, 5)))
-        console.print(Padding(Text(found.message), (0, 0, 0, 3)))
-        console.print(Padding(Text(f"do: {found.advice}"), (0, 0, 0, 3)))
+            console.print(Padding(Text(found.place.code, style="dim"), (0, 0, 0, 5), expand=False))
+        console.print(Padding(Text(found.message), (0, 0, 0, 3), expand=False))
+        console.print(Padding(Text(f"do: {found.advice}"), (0, 0, 0, 3), expand=False))
     if len(findings) > _BEST:
         console.print(Text(f"and {len(findings) - _BEST} more in the report", style="dim"))
     console.print()
@@ -158,7 +162,7 @@ def _show_tried(tried: tuple[TriedItem, ...], console: Console) -> None:
             Text(each.note or place(each.place), style="dim"),
         )
     console.print(Text("tried", style="bold"))
-    console.print(Padding(table, (0, 0, 1, 2)))
+    console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
 
 def show_difference(difference: Difference, stream: TextIO) -> None:

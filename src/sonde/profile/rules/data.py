@@ -10,6 +10,7 @@ from sonde.profile.document import LoaderItem
 from sonde.profile.places import Places
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts
 from sonde.profile.rules.evidence import (
+    LEAST_SECONDS,
     LEAST_SHARE,
     Evidence,
     How,
@@ -29,6 +30,8 @@ def find_data_waits(evidence: Evidence) -> list[Finding]:
     gains = _gain_by_workers(seen, item, busy, waited)
     workers = min((n for n in gains if gains[n] >= 0.9 * max(gains.values())), default=None)
     helps = workers is not None and gains[workers] >= LEAST_SHARE * (waited + busy)
+    if not helps and waited < LEAST_SECONDS:
+        return []
     if item.workers == 0:
         lines = evidence.data_lines or slow_lines(seen.loader, evidence.places)
         return [_in_process(evidence, seen, waited, lines, gains, workers if helps else None)]

@@ -20,6 +20,9 @@ How = Literal["in the trace", "replayed", "tried"]
 LEAST_SHARE = 0.05
 """A gain below this share of a step is not worth a finding."""
 
+LEAST_SECONDS = 2e-4
+"""Nor is less than this of a step worth one, where the time cannot simply be saved."""
+
 MUCH_SHARE = 0.2
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
 from sonde.profile.naming import is_collective_type
-from sonde.profile.rules.evidence import Evidence, judgement, milliseconds, percent
+from sonde.profile.rules.evidence import LEAST_SECONDS, Evidence, judgement, milliseconds, percent
 from sonde.profile.rules.flow import Flow
 
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal", "nonzero"})
@@ -136,7 +136,7 @@ def find_python_time(evidence: Evidence) -> list[Finding]:
     if not spent:
         return []
     source, seconds = max(spent.items(), key=lambda item: item[1])
-    if not evidence.is_worth(seconds):
+    if not evidence.is_worth(seconds) or seconds < LEAST_SECONDS:
         return []
     return [
         judgement(
