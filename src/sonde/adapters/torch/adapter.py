@@ -131,8 +131,10 @@ class TorchAdapter:
             return
         if self._is_active:
             last = observer.last
-            if last.parent is not None or self._session.keeps_step():
-                graph = self._structures.graph_at(last)
+            is_kept = self._session.keeps_step()
+            if last.parent is not None or is_kept:
+                raisers = observer.raisers if is_kept else ()
+                graph = self._structures.graph_at(last, raisers)
                 self._session.end_step(StepEnd(self._session.step, graph, complete))
             else:
                 self._session.skip_step()

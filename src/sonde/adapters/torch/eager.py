@@ -113,6 +113,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         at = self.tables.at
         return at if self._native is None else at.record  # type: ignore[no-any-return]
 
+    @property
+    def raisers(self) -> list[Record]:
+        """The wanted ops that raised in this step."""
+        return self._emitter.raisers
+
     def _stand(self, record: Record) -> None:
         """Make ``record`` the op that ran last."""
         if self._native is None:

@@ -38,7 +38,10 @@ class _Kept(list[torch.Tensor]):
 
 
 class Emitter:
-    """Asks who wants an op, and hands it over. Used from the training thread only."""
+    """Asks who wants an op, and hands it over. Used from the training thread only.
+
+    ``raisers`` are the wanted ops that raised in this step.
+    """
 
     def __init__(self, session: Session, tables: Tables, loans: Loans) -> None:
         self._session = session
@@ -48,12 +51,14 @@ class Emitter:
         self._round = 0
         # Leaves handed over in this step; the op that met one may have raised.
         self._met: set[Ref] = set()
+        self.raisers: list[Record] = []
         self._lanes = Lanes(session, self._now, loans.foreign, self._met)
         self._arena = Arena()
 
     def begin_step(self) -> None:
         self._round += 1
         self._met.clear()
+        self.raisers.clear()
 
     def ask(self, record: Record) -> None:
         """Find out who wants ``record`` and its leaves, until the session's generation changes."""
@@ -153,6 +158,7 @@ class Emitter:
         """An op raised: who asked for it learns with what inputs."""
         record, _, _, before = seen
         if record.wants is not None:
+            self.raisers.append(record)
             call = self._call(record, self._inputs(record, before), (), args, kwargs)
             self._session.op_failed(record.wants, call, error)
 

@@ -7,6 +7,7 @@ its name, source line and edges are known already. Where it does not, a new bran
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -196,14 +197,34 @@ class Structures:
             self._count = 0
         return self.root
 
-    def graph_at(self, last: Record) -> Graph:
-        """The graph of the step that ended with ``last``."""
+    def graph_at(self, last: Record, raisers: Sequence[Record] = ()) -> Graph:
+        """The graph of the step that ended with ``last``, and with ops that raised in it."""
+        if raisers:
+            return self._graph(_with_raisers(last.path(), raisers))
         if last.graph is None:
-            nodes: list[OpNode] = []
-            for record in last.path():
-                nodes.extend(leaf.node for _, leaf, _ in record.leaves)
-                nodes.append(record.node)
-            draft = Graph(0, self._name, tuple(nodes))
-            number = self._ids.setdefault(draft.structure, len(self._ids))
-            last.graph = Graph(number, self._name, draft.nodes)
+            last.graph = self._graph(last.path())
         return last.graph
+
+    def _graph(self, records: Sequence[Record]) -> Graph:
+        nodes: dict[str, OpNode] = {}
+        for record in records:
+            for _, leaf, _ in record.leaves:
+                nodes.setdefault(leaf.node.name, leaf.node)
+            nodes.setdefault(record.node.name, record.node)
+        draft = Graph(0, self._name, tuple(nodes.values()))
+        number = self._ids.setdefault(draft.structure, len(self._ids))
+        return Graph(number, self._name, draft.nodes)
+
+
+def _with_raisers(path: Sequence[Record], raisers: Sequence[Record]) -> list[Record]:
+    """``path`` with the ops that raised where they did, unless one of that name ran well."""
+    names = {record.node.name for record in path}
+    after: dict[Record | None, list[Record]] = {}
+    for raiser in raisers:
+        if raiser.node.name not in names:
+            after.setdefault(raiser.parent, []).append(raiser)
+    found = after.pop(path[0].parent if path else raisers[0].parent, [])
+    for record in path:
+        found.append(record)
+        found.extend(after.pop(record, ()))
+    return found
