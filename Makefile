@@ -31,7 +31,7 @@ demo: setup  ## train a small network in which one op goes wrong, and let Sonde 
 	$(BIN)/python examples/demo.py
 
 test: setup  ## run the tests (ARGS='tests/cli -k run' for some of them)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --reruns 2 $(ARGS)
 
 timing: setup  ## run the tests that judge times, which want a quiet machine
 	SONDE_TIMING_TESTS=1 $(BIN)/python -m pytest tests/profile
