@@ -61,15 +61,17 @@ def step() -> None:
 def statistics(tensor: Any) -> Statistics:
     """Print a line about a torch tensor or a numpy array, and return its summary numbers.
 
-    ``docs/statistics.md`` says what each number means. Nothing of the tensor is changed.
+    ``docs/statistics.md`` says what each number means. Nothing of the tensor is changed, and a
+    capture that runs does not see the call. UsageError for what has no values (a tensor on the
+    meta device), SondeError for what has no order (complex numbers).
     """
     import numpy as np
 
     from sonde import kernels
     from sonde.core.statistics import describe
 
-    if isinstance(tensor, np.ndarray):
-        found, dtype = kernels.summarize_array(tensor), tensor.dtype.name
+    if isinstance(tensor, np.ndarray | np.generic):
+        found, dtype = kernels.summarize_array(np.asarray(tensor)), tensor.dtype.name
     else:
         found, dtype = _tensor_statistics(tensor)
     print(describe(found, dtype, tensor.shape))
@@ -85,9 +87,13 @@ def _tensor_statistics(tensor: Any) -> tuple[Statistics, str]:
             f"statistics takes a torch tensor or a numpy array, not {type(tensor).__name__}",
             slug="statistics-type",
         )
+    from sonde.adapters.torch.private import unobserved
     from sonde.adapters.torch.views import TorchView
 
-    view = TorchView(tensor, "output", 0, None, None)
-    if view.problem is not None:
-        raise UsageError(f"this tensor has no statistics: {view.problem}", slug="statistics-type")
-    return view.statistics(), view.dtype
+    with unobserved():
+        view = TorchView(tensor, "output", 0, None, None)
+        if view.problem is not None:
+            raise UsageError(
+                f"this tensor has no statistics: {view.problem}", slug="statistics-type"
+            )
+        return view.statistics(), view.dtype
