@@ -82,7 +82,7 @@ def test_a_program_sonde_cannot_watch_still_ends_with_an_answer(tmp_path: Path) 
     assert trial.reason.startswith("loss is nan at step 1; the origin is not known: a second run")
 
 
-def test_a_function_names_its_op_too() -> None:
+def test_a_function_names_its_op_too(capfd: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch")
     calls = []
 
@@ -108,3 +108,4 @@ def test_a_function_names_its_op_too() -> None:
     assert (bad.origin["made"], Path(bad.origin["file"]).name) == ("Inf", "test_divergence.py")
     assert bad.origin["code"].strip() == "loss = torch.exp(weight**2).sum()"
     assert sorted(calls) == [0.001, 100.0, 100.0]
+    assert capfd.readouterr() == ("", "")  # the second call is not heard

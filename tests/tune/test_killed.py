@@ -22,7 +22,7 @@ def search():
     if child:
         return child
     sys.stdout = sys.stderr = open(os.devnull, "w")
-    os._exit(main(["tune", "config.yaml", "--iter", "60", "--parallel", "2"]))
+    os._exit(main(["tune", "config.yaml", "--iter", "120", "--parallel", "2"]))
 
 def finished():
     try:
@@ -41,6 +41,7 @@ for kill in range(20):
         wanted = begun + choose.randint(1, 4)
         while len(glob.glob("out/trial_*")) < wanted:
             time.sleep(0.005)
+            assert os.waitpid(child, os.WNOHANG) == (0, 0), "it ended before it could be killed"
     time.sleep(choose.uniform(0.0, 0.3))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -66,12 +67,12 @@ def test_a_search_killed_twenty_times_loses_no_finished_trial(tmp_path: Path) ->
     result = json.loads(output)
     assert result["lost"] == []
     assert result["exit"] == 0
-    assert result["done"] == 60
+    assert result["done"] == 120
     assert result["counts"] == sorted(result["counts"])
     assert result["counts"][-1] > 0  # killed in mid-search, not before it began
     study = load_study(f"sqlite:///{tmp_path}/out/study.db", None)
     states = [state_of(one) for one in study.trials]
-    assert states.count("finished") == 60
+    assert states.count("finished") == 120
     assert "running" not in states
     assert states.count("interrupted") >= 5
     listing = read_study(tmp_path / "out")

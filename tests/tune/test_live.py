@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,7 @@ def test_a_pattern_may_name_value_and_step() -> None:
     [
         "loss: nan",
         "epoch 3 Loss NaN",
+        "epoch 3 loss: nan accuracy: 0.5",
         "loss tensor(nan, grad_fn=<MeanBackward0>)",
         "ValueError: In epoch: 1 step: 3, loss is NAN or INF, training process cannot continue",
     ],
@@ -99,16 +101,16 @@ def test_summaries_are_read_by_name_and_only_when_they_change() -> None:
     assert target_tag(Target(name="loss"), {"eval/loss": 1, "loss": 2}) == "loss"
 
 
-def observed(origin: str, *values: float) -> list[Observation]:
-    return [Observation("loss", one, n, origin, True) for n, one in enumerate(values, 1)]  # type: ignore[arg-type]
+def observed(origin: Any, *values: float, first: int = 1) -> list[Observation]:
+    return [Observation("loss", one, step, origin, True) for step, one in enumerate(values, first)]
 
 
 def test_a_report_is_believed_before_a_summary_and_that_before_the_log() -> None:
     series = Series(Target(name="loss"))
     assert series.note(observed("log", 9.0)) == [(1, 9.0)]
-    assert series.note(observed("summary", 8.0)) == [(1, 8.0)]
-    assert series.note(observed("report", 7.0, 6.0)) == [(1, 7.0), (2, 6.0)]
-    assert series.note(observed("log", 5.0)) == []
+    assert series.note(observed("summary", 8.0, first=2)) == [(2, 8.0)]
+    assert series.note(observed("report", 7.0, 6.0, first=3)) == [(3, 7.0), (4, 6.0)]
+    assert series.note(observed("log", 5.0, first=5)) == []
     assert series.result() == 6.0
     only_log = Series(Target(name="loss", origin="log"))
     only_log.note([*observed("report", 7.0), *observed("log", 5.0)])
@@ -127,3 +129,11 @@ def test_steps_that_are_kept_depend_on_the_step_alone_and_are_few() -> None:
     assert [step for step in range(101, 200) if is_kept(step)] == list(range(110, 200, 10))
     assert sum(is_kept(step) for step in range(1_000_001)) < 500
     assert is_kept(1_000_000)
+    assert not is_kept(-1)  # Optuna takes none
+
+
+def test_a_step_is_told_to_the_study_once() -> None:
+    series = Series(Target(name="loss"))
+    assert series.note(observed("report", 3.0, 2.0)) == [(1, 3.0), (2, 2.0)]
+    assert series.note(observed("report", 1.0)) == []  # step 1 again
+    assert series.result() == 1.0

@@ -50,7 +50,6 @@ def done(value: float | None, ending: str = "finished", **values: float) -> Froz
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:invalid value encountered")
 def test_the_gaussian_process_beats_random_search_with_nineteen_of_twenty_seeds() -> None:
     """More functions and methods, and their figures, are in benchmarks/tune.py."""
     space = {"x": FloatDistribution(-5.0, 5.0), "y": FloatDistribution(-5.0, 5.0)}
@@ -64,7 +63,6 @@ def test_the_gaussian_process_beats_random_search_with_nineteen_of_twenty_seeds(
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.filterwarnings("ignore:invalid value encountered")
 def test_every_acquisition_function_finds_better_values_than_it_began_with(method: Method) -> None:
     assert missing_parts(method) is None
     study = searched(Tuner("gp", method, 3), 20)
@@ -115,7 +113,6 @@ def test_trials_without_a_value_teach_that_their_region_is_bad() -> None:
     assert [one.value for one in observations(best_is_high)] == [1.0, 3.0, 0.8]
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered")
 def test_a_region_that_diverges_is_not_tried_again() -> None:
     study = optuna.create_study(sampler=make_sampler(Tuner("gp", "ei", 1)))
     space = {"x": FloatDistribution(0.0, 1.0)}

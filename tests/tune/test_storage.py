@@ -13,15 +13,8 @@ from optuna.trial import TrialState
 
 from sonde.tune.errors import TuneError
 from sonde.tune.outcome import ATTEMPT, OWNER, state_of
-from sonde.tune.storage import (
-    MOST_ATTEMPTS,
-    Owner,
-    ask_signed,
-    open_study,
-    recover,
-    this_process,
-    without_password,
-)
+from sonde.tune.ownership import MOST_ATTEMPTS, Owner, ask_signed, recover, this_process
+from sonde.tune.storage import load_study, open_study, without_password
 from sonde.tune.trial_process import kill_leftovers, new_directory
 
 
@@ -34,7 +27,7 @@ def study_at(directory: Path, goal: str = "minimize") -> optuna.Study:
 def test_a_running_process_is_alive_and_an_ended_one_is_gone() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     mine = this_process()
-    from sonde.tune.storage import process_start
+    from sonde.tune.ownership import process_start
 
     owner = Owner(mine.host, mine.boot, process.pid, process_start(process.pid))
     assert not mine.is_gone()
@@ -95,7 +88,7 @@ def test_another_goal_is_refused(tmp_path: Path) -> None:
     [
         ("nonsense", "is not a storage such as"),
         ("oracle-of-delphi://x/y", "oracle-of-delphi"),
-        ("sqlite:////proc/nowhere/x.db", "cannot be opened"),
+        ("sqlite:////proc/nowhere/x.db", "No such file or directory|cannot be opened"),
     ],
 )
 def test_a_storage_that_cannot_be_opened_says_why(
@@ -106,6 +99,45 @@ def test_a_storage_that_cannot_be_opened_says_why(
     with pytest.raises(TuneError, match=words) as caught:
         open_study(url, "s", "minimize", sampler, pruner)
     assert caught.value.slug in ("tune-storage", "extra-missing")
+
+
+def test_reading_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(TuneError, match="there is no file"):
+        load_study(f"sqlite:///{tmp_path}/none.db", None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_waiting_trial_is_taken_by_one_search_only(tmp_path: Path) -> None:
+    """Optuna on SQLite alone lets two processes take the same one now and then."""
+    code = (
+        "import sys, optuna\n"
+        "from sonde.tune.ownership import ask_signed\n"
+        "from sonde.tune.storage import open_study\n"
+        "optuna.logging.set_verbosity(optuna.logging.ERROR)\n"
+        "parts = optuna.samplers.RandomSampler(), optuna.pruners.NopPruner()\n"
+        "study = open_study(sys.argv[1], 's', 'minimize', *parts)\n"
+        "print('up', flush=True)\n"
+        "input()\n"
+        "for _ in range(25):\n"
+        "    trial = ask_signed(study)\n"
+        "    print(trial.number)\n"
+        "    study.tell(trial, 0.0)\n"
+    )
+    words = [sys.executable, "-c", code, f"sqlite:///{tmp_path}/study.db"]
+    searches = [
+        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for one in searches:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "up\n"
+    for one in searches:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    taken = [number for one in searches for number in one.communicate(timeout=120)[0].split()]
+    assert [one.returncode for one in searches] == [0, 0]
+    assert len(taken) == len(set(taken)) == 50
 
 
 def test_passwords_are_not_shown() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.tune.current import report, suggest, summary_dir
 from sonde.tune.errors import TuneError
-from sonde.tune.hyper_config import HyperConfig
+from sonde.tune.hyper_config import HyperConfig, HyperParameters
 
 if TYPE_CHECKING:
     from sonde.tune.function_search import TrialStopped, search
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HyperConfig",
+    "HyperParameters",
     "StudyListing",
     "TrialStopped",
     "TuneError",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +35,7 @@ from sonde.tune.located import Problems, located
 from sonde.tune.outcome import Ending, record
 from sonde.tune.parameters import read_space
 from sonde.tune.sampling import suggest_all, suggest_one
-from sonde.tune.series import Series, is_kept
+from sonde.tune.series import Series
 from sonde.tune.space import Parameter, Space, Value
 
 if TYPE_CHECKING:
@@ -88,8 +90,8 @@ def search(
 
 
 def _run(config: TuneConfig, study: Study, function: Objective) -> None:
+    from sonde.tune.ownership import ask_signed, recover
     from sonde.tune.progress import Progress
-    from sonde.tune.storage import ask_signed, recover
 
     recover(study)
     progress = Progress(config, study)
@@ -187,7 +189,7 @@ class FunctionTrial:
         if broken is not None:
             raise TrialStopped("diverged", f"{broken.name} is {broken.value} at step {number}")
         for at, one in new:
-            if self._trial is not None and is_kept(at):
+            if self._trial is not None:
                 self._trial.report(one, at)
                 if self._trial.should_prune():
                     raise TrialStopped("pruned", f"not promising at step {at} ({one:.6g})")
@@ -202,8 +204,9 @@ def _why(
     with tempfile.TemporaryDirectory(prefix="sonde-tune-") as place:
         capture: Any = import_module("sonde.capture")
         config = config_from_options(Path(place), {}, overflow=True)
+        said = io.StringIO()  # what it prints was printed the first time
         try:
-            with capture(config):
+            with redirect_stdout(said), redirect_stderr(said), capture(config):
                 FunctionTrial(None, values, target).call(function)
         except TrialStopped:
             pass

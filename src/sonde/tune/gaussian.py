@@ -82,7 +82,9 @@ class GaussianProcess(GPSampler):
         view = optuna.create_study(direction=study.direction, storage=None)
         view.add_trials([*thinned(seen, study.direction, MOST_OBSERVATIONS), *running])
         view.add_trial(create_trial(state=TrialState.RUNNING))
-        return super().sample_relative(view, view.get_trials(deepcopy=False)[-1], search_space)
+        asked = view.get_trials(deepcopy=False)[-1]
+        with np.errstate(all="ignore"):  # where all candidates are equally good, 0 / 0
+            return super().sample_relative(view, asked, search_space)
 
     def _running(
         self,

@@ -143,7 +143,8 @@ class Log:
                 step = _parsed(groups.get("step"))
                 number = self._count if step is None else int(step)
                 found.append(Observation(self._name, value, number, "log", True))
-        if not found and _LOSS_IS_NAN.search(line):
+        is_noticed = any(not math.isfinite(one.value) for one in found)
+        if not is_noticed and _LOSS_IS_NAN.search(line):
             found.append(Observation("loss", math.nan, None, "log", False))
         return found
 

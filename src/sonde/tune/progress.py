@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sonde.tune.config import TuneConfig
 from sonde.tune.outcome import counts
-from sonde.tune.storage import is_abandoned
+from sonde.tune.ownership import is_abandoned
 
 
 class Progress:
@@ -49,7 +49,9 @@ class Progress:
         if self.is_time_up:
             return f"the time of {limits.time:g} s is up"
         if limits.trials is not None and _taken(trials) >= limits.trials:
-            return f"all {limits.trials} trials are done"
+            running = sum(1 for one in trials if one.state == TrialState.RUNNING)
+            rest = f", {running} of them still by others" if running else ""
+            return f"all {limits.trials} trials are done{rest}"
         if self._grid is not None and self._tried(trials) >= self._grid:
             return f"all {self._grid} combinations of the grid are done"
         return self._why_good_enough(trials)

@@ -18,10 +18,10 @@ from sonde.tune.config import TuneConfig
 from sonde.tune.errors import TuneError
 from sonde.tune.live import ScalarReader
 from sonde.tune.outcome import ATTEMPT, DIRECTORY, OWNER, record, state_of
+from sonde.tune.ownership import ask_signed, recover, signature
 from sonde.tune.progress import Progress
 from sonde.tune.running import Result, RunningTrial
 from sonde.tune.sampling import suggest_all
-from sonde.tune.storage import ask_signed, recover, signature
 from sonde.tune.trial_process import kill_leftovers, new_directory
 
 ALIVE_SECONDS = 60.0
@@ -86,6 +86,8 @@ class Runner:
                     return why_over
                 self._look()
         finally:
+            for one in self._running:
+                one.stop()
             for one in self._running:
                 self._give_back(one)
 

@@ -16,7 +16,7 @@ from sonde.tune.divergence import DUMP_DIRECTORY, Explanation, NonFiniteOrigin, 
 from sonde.tune.live import Log, Reports, ScalarReader, Summaries
 from sonde.tune.outcome import Ending
 from sonde.tune.sampling import suggest_one
-from sonde.tune.series import Series, is_kept
+from sonde.tune.series import Series
 from sonde.tune.space import Value
 from sonde.tune.trial_process import TrialProcess
 from sonde.tune.watched import watch
@@ -98,9 +98,13 @@ class RunningTrial:
             return None
         return self._finished(code)
 
+    def stop(self) -> None:
+        """Ask it to end, without a result; `interrupt` waits for that."""
+        self._process.stop()
+
     def interrupt(self) -> None:
-        """End everything now; the trial has no result."""
-        self._process.kill()
+        """End everything; what was asked to stop has a moment for it."""
+        self._process.end()
         if self._explanation is not None:
             self._explanation.close()
 
@@ -109,10 +113,9 @@ class RunningTrial:
         found += self._summaries.look(to_end=to_end)
         found += self._log.look(to_end=to_end)
         for step, value in self.series.note(found):
-            if is_kept(step):
-                self.trial.report(value, step)
-                if not to_end and self._ending is None and self.trial.should_prune():
-                    self._end("pruned", f"not promising at step {step} ({value:.6g})")
+            self.trial.report(value, step)
+            if not to_end and self._ending is None and self.trial.should_prune():
+                self._end("pruned", f"not promising at step {step} ({value:.6g})")
         questions, self._reports.questions = self._reports.questions, []
         for question in questions:
             self._answer(question)

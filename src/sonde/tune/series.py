@@ -23,9 +23,10 @@ class Series:
     target: Target
     values: dict[From, list[tuple[int, float]]] = field(default_factory=dict)
     broken: Observation | None = None
+    _told: set[int] = field(default_factory=set)
 
     def note(self, observations: Iterable[Observation]) -> list[tuple[int, float]]:
-        """Add observations; the new finite steps and values of the source that is believed."""
+        """Add observations; what is new for the study: each step that is kept, once, if finite."""
         before = {origin: len(values) for origin, values in self.values.items()}
         for one in observations:
             if one.is_target and self._is_believed(one.origin):
@@ -36,8 +37,12 @@ class Series:
         origin = self.origin
         if origin is None:
             return []
-        new = self.values[origin][before.get(origin, 0) :]
-        return [(step, value) for step, value in new if math.isfinite(value)]
+        new = []
+        for step, value in self.values[origin][before.get(origin, 0) :]:
+            if math.isfinite(value) and is_kept(step) and step not in self._told:
+                self._told.add(step)
+                new.append((step, value))
+        return new
 
     def _is_believed(self, origin: From) -> bool:
         return self.target.origin in ("auto", origin)
@@ -73,6 +78,8 @@ def is_kept(step: int) -> bool:
     """Whether a step's value goes to the study: every one to 100, then about 90 for each tenfold.
 
     Pruners compare trials at equal steps, so what is left out must depend on the step alone.
+    Negative steps, which Optuna does not take, never do.
     """
-    step = abs(step)
+    if step < 0:
+        return False
     return step <= 100 or step % 10 ** (len(str(step - 1)) - 2) == 0

@@ -65,6 +65,13 @@ class TrialProcess:
             self._kill_at = time.monotonic() + STOP_SECONDS
             self._signal(signal.SIGTERM)
 
+    def end(self) -> None:
+        """Stop it, and wait until it has ended, in its own way or killed."""
+        self.stop()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_SECONDS)
+        self.kill()
+
     def kill(self) -> None:
         """End it now, and wait until it has."""
         self._signal(signal.SIGKILL)
