@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from sonde.adapters.torch.sources import is_user_file
-from sonde.cli.profile import _install_hooks, _naming
+from sonde.cli.profile import install_hooks, naming
 from sonde.profile.places import Places
 from sonde.profile.recorder import Recorder
 from sonde.profile.sampler import Sampler
@@ -29,8 +29,8 @@ def recording(
     )
     with contextlib.ExitStack() as undo:
         undo.enter_context(witness.attached())
-        _install_hooks(recorder, undo)
-        undo.enter_context(_naming(recorder))
+        install_hooks(recorder, undo)
+        undo.enter_context(naming(recorder))
         recorder.start()
         try:
             yield recorder

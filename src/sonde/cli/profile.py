@@ -226,8 +226,8 @@ class _ProfileRun:
         )
         with ExitStack() as undo:
             undo.enter_context(witness.attached())
-            _install_hooks(self.recorder, undo)
-            undo.enter_context(_naming(self.recorder))
+            install_hooks(self.recorder, undo)
+            undo.enter_context(naming(self.recorder))
             self.recorder.start()
             try:
                 yield
@@ -303,7 +303,7 @@ class _GraphKeeper:
     def close(self) -> None: ...
 
 
-def _naming(recorder: Recorder) -> AbstractContextManager[object]:
+def naming(recorder: Recorder) -> AbstractContextManager[object]:
     """The torch adapter, on for the one step whose ops are learned."""
     from sonde.adapters.torch.adapter import TorchAdapter
     from sonde.capture.session import Session, Subscription
@@ -313,7 +313,7 @@ def _naming(recorder: Recorder) -> AbstractContextManager[object]:
     return TorchAdapter(session, name="profile", starts_at_once=False).attach()
 
 
-def _install_hooks(recorder: Recorder, undo: ExitStack) -> None:
+def install_hooks(recorder: Recorder, undo: ExitStack) -> None:
     from sonde.adapters.torch.steps import StepHooks
 
     StepHooks(

@@ -1,0 +1,107 @@
+"""What profiling costs: ratios to the bare training step, all taken in one run.
+
+    python benchmarks/profiling.py [--nets gpt resnet tiny] [--repeats 5]
+
+Bare steps, steps outside the window, and profiled steps take turns; one torch thread, medians. The
+clock sees what else the machine does; the training thread's processor time hardly does. The step
+that is run to learn names is not timed by ``sonde profile`` and has a column of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from nets import NETS, trainer
+
+from sonde.adapters.torch.sources import is_user_file
+from sonde.cli.profile import install_hooks, naming
+from sonde.profile.places import Places
+from sonde.profile.recorder import Recorder
+from sonde.profile.sampler import Sampler
+from sonde.profile.window import Window
+from sonde.profile.witness import Witness
+
+FAR = 1_000_000
+Taken = tuple[float, float]
+
+
+@contextlib.contextmanager
+def recorded(window: Window) -> Iterator[Recorder]:
+    """What stands round a program under ``sonde profile``."""
+    places = Places(is_user_file)
+    witness = Witness(places)
+    recorder = Recorder(
+        window,
+        witness=witness,
+        sampler=Sampler(places),
+        stops=False,
+        wants_memory=False,
+        say=lambda text: None,
+    )
+    with contextlib.ExitStack() as undo:
+        undo.enter_context(witness.attached())
+        install_hooks(recorder, undo)
+        undo.enter_context(naming(recorder))
+        recorder.start()
+        yield recorder
+        recorder.close()
+
+
+def timed(step: Callable[[], float]) -> Taken:
+    """One step by the clock and by the processor."""
+    start, worked = time.perf_counter(), time.thread_time()
+    step()
+    return time.perf_counter() - start, time.thread_time() - worked
+
+
+def measure(net: str, repeats: int, steps: int) -> dict[str, list[Taken]]:
+    """Bare steps, steps outside the window, the one that learns names, and profiled steps."""
+    step = trainer(NETS[net]())
+    for _ in range(3):
+        step()
+    taken: dict[str, list[Taken]] = {"bare": [], "outside": [], "learning": [], "profiled": []}
+    for _ in range(repeats):
+        gc.collect()
+        taken["bare"] += [timed(step) for _ in range(steps)]
+        with recorded(Window(FAR, FAR + 1)):
+            step()
+            taken["outside"] += [timed(step) for _ in range(steps)]
+        with recorded(Window(2, 4 + steps)):
+            step()
+            step()  # at its end the window begins
+            taken["learning"].append(timed(step))
+            step()  # at the end of the one before the profiler was started
+            taken["profiled"] += [timed(step) for _ in range(steps - 1)]
+            step()  # at its end the profiler is stopped
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nets", nargs="+", choices=list(NETS), default=list(NETS))
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{'':8}{'bare step':>12}{'':>4}outside, learning names and profiled, x of bare")
+    print(f"{'':8}{'':>12}{'':>4}{'by the clock':<26}by the processor")
+    for net in given.nets:
+        taken = measure(net, given.repeats, 20 if net == "tiny" else 5)
+        bare = [statistics.median(column) for column in zip(*taken["bare"], strict=True)]
+        cells = []
+        for column in (0, 1):
+            ratios = [
+                statistics.median(each[column] for each in taken[kind]) / bare[column]
+                for kind in ("outside", "learning", "profiled")
+            ]
+            cells.append("  ".join(f"{ratio:6.3f}" for ratio in ratios))
+        print(f"{net:8}{1e3 * bare[0]:9.1f} ms{'':>4}{cells[0]}    {cells[1]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
