@@ -93,20 +93,17 @@ class Emitter:
             self._loans.call_back(key)
         if record.wants is None:
             return tensors
-        is_watched = self._lanes.is_watched(record)
-        self._arena.release()
         kept = _Kept(tensors)
-        if not is_watched:
+        slots = [slot for slot, key in enumerate(keys) if key in written]
+        if self._lanes.is_watched(record):
+            copies = self._arena.copies([tensors[slot] for slot in slots])
+            for slot, copy in zip(slots, copies, strict=True):
+                kept[slot] = copy
+        else:
             kept.tokens = self._tokens(record, tensors)
-        for slot, key in enumerate(keys):
-            if key not in written:
-                continue
-            if is_watched:
-                kept[slot] = self._arena.copy(tensors[slot])
-            elif not self._is_known(record, slot, tensors[slot], kept.tokens[slot]):
-                kept[slot] = _copy(tensors[slot])
-            else:
-                kept[slot] = _alias(tensors[slot])
+            for slot in slots:
+                is_known = self._is_known(record, slot, tensors[slot], kept.tokens[slot])
+                kept[slot] = (_alias if is_known else _copy)(tensors[slot])
         kept.originals = tensors
         return kept
 
@@ -203,9 +200,11 @@ class Emitter:
                 slot,
                 token,
                 None,
-                is_filled=record.is_filled(slot),
+                is_filled=is_filled,
             )
-            for slot, (tensor, token) in enumerate(zip(before, tokens))  # noqa: B905
+            for slot, (tensor, token, is_filled) in enumerate(
+                zip(before, tokens, record.filled)  # noqa: B905
+            )
         ]
 
     def _now(self) -> int:

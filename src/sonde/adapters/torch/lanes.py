@@ -8,8 +8,8 @@ the same result.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -77,7 +77,10 @@ class Lanes:
         record.native.take_lane(
             lane,
             record.node,
-            tuple(_input_token(record, slot) for slot in range(len(record.sources))),
+            tuple(
+                source if is_filled else False
+                for source, is_filled in zip(record.sources, record.filled, strict=True)
+            ),
             tuple(False if ref.is_loose else ref for _, ref in record.outs),
             record.info.rearranges,
             tuple(
@@ -104,11 +107,6 @@ class Lanes:
         return self._by_subscription.get(wants.subscriptions[0])
 
 
-def _input_token(record: Record, slot: int) -> Ref | Literal[False] | None:
-    """What names an input's contents: None if unknown, False if they mean nothing."""
-    return record.sources[slot] if record.is_filled(slot) else False
-
-
 class Arena:
     """Memory for copies that are needed only until the op that is about to run has run.
 
@@ -119,29 +117,37 @@ class Arena:
         self._block = torch.empty(0, dtype=torch.uint8)
         self._used = 0
 
-    def copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The values as they are now; what cannot be copied is left to the view to explain."""
+    def copies(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The values as they are now, until the next call."""
+        self._used = 0
+        needed = sum(map(_room, tensors))
+        if needed > self._block.numel():
+            self._block = torch.empty(needed, dtype=torch.uint8, device="cpu")
+        return [self._copy(tensor) for tensor in tensors]
+
+    def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A copy; what cannot be copied is left to the view to explain."""
+        room = _room(tensor)
         try:
             plain = tensor.detach()
-            size = plain.numel() * plain.element_size()
-            if not size or plain.device.type != "cpu" or plain.is_neg() or plain.is_quantized:
+            if not room:
                 return plain.clone()
-            block = self._take(size)
+            size = plain.numel() * plain.element_size()
+            block = self._block[self._used : self._used + size]
+            self._used += room
             return block.view(plain.dtype).view(plain.shape).copy_(plain)
         except (NotImplementedError, RuntimeError):
             return tensor
 
-    def _take(self, size: int) -> torch.Tensor:
-        start = -(-self._used // 64) * 64
-        if start + size > self._block.numel():
-            self._block = torch.empty(2 * (start + size), dtype=torch.uint8)
-            start = 0
-        self._used = start + size
-        return self._block[start : start + size]
 
-    def release(self) -> None:
-        """The op has run: its copies may be written over."""
-        self._used = 0
+def _room(tensor: torch.Tensor) -> int:
+    """Bytes for a copy, whole lines of the cache; 0 where it must be made in another way."""
+    try:
+        if tensor.device.type != "cpu" or tensor.is_neg() or tensor.is_quantized:
+            return 0
+        return -(-tensor.numel() * tensor.element_size() // 64) * 64
+    except (NotImplementedError, RuntimeError):
+        return 0
 
 
 def _kernel_codes() -> dict[torch.dtype, int]:

@@ -167,7 +167,7 @@ class Learner:
             ref.is_loose = (
                 not record.info.fills
                 or slot in record.info.workspaces
-                or (kind == ALIAS and not all(map(record.is_filled, inputs)))
+                or (kind == ALIAS and not all(record.filled[number] for number in inputs))
             )
             if kind == WRITTEN and not _is_whole(tensor):
                 befores = [record.in_refs[number] for number in inputs]
@@ -234,6 +234,7 @@ class Learner:
             sources.append(self.exact(tensor, entry))
         record.in_refs = tuple(refs)
         record.sources = tuple(sources)
+        record.filled = tuple(map(_is_filled, sources, refs))
         record.leaves = tuple(leaves)
 
     def exact(self, tensor: torch.Tensor, entry: list[Ref]) -> Ref | None:
@@ -312,6 +313,13 @@ def _written_slots(
     return tuple(slots)
 
 
+def _is_filled(source: Ref | None, memory: Ref) -> bool:
+    """Whether an input, exactly ``source`` or else in ``memory``, has been filled by ops."""
+    if source is not None:
+        return not source.is_loose
+    return not memory.is_loose and not memory.has_gaps
+
+
 def _is_whole(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` covers all of its memory, as far as sizes tell."""
     try:
@@ -341,5 +349,5 @@ def _twin(record: Record) -> Record:
     twin = Record(record.parent, record.func, record.info, record.scope)
     twin.depth, twin.code, twin.last = record.depth, record.code, record.last
     twin.in_refs, twin.sources, twin.leaves = record.in_refs, record.sources, record.leaves
-    twin.writes, twin.node = record.writes, record.node
+    twin.writes, twin.node, twin.filled = record.writes, record.node, record.filled
     return twin

@@ -97,6 +97,7 @@ class Record:
     ``in_refs`` are the storages' contents the inputs were read from, the condition of a match;
     ``sources`` the tensors they are exactly, where that is known. ``depth`` is how many frames
     above the dispatch the user's code stands, 0 where the place is not checked (backward).
+    ``filled`` says of each input whether it holds what ops have put there, all of it.
     ``writes`` are the slots of inputs the op changes in place; ``returned`` those among them that
     the op does not return itself: they count as its last outputs. ``order`` stays -1 until the op
     has run for the first time.
@@ -105,6 +106,7 @@ class Record:
     __slots__ = (
         "code",
         "depth",
+        "filled",
         "func",
         "graph",
         "in_refs",
@@ -136,6 +138,7 @@ class Record:
         self.order = -1
         self.in_refs: tuple[Ref, ...] = ()
         self.sources: tuple[Ref | None, ...] = ()
+        self.filled: tuple[bool, ...] = ()
         self.leaves: tuple[tuple[int, Leaf, int], ...] = ()
         self.outs: tuple[tuple[int, Ref], ...] = ()
         self.writes: tuple[int, ...] = ()
@@ -146,14 +149,6 @@ class Record:
         self.native: Any = None
         self.wants: Wants | None = None
         self.wants_generation = -1
-
-    def is_filled(self, slot: int) -> bool:
-        """Whether input ``slot`` holds what ops have put there, all of it."""
-        source = self.sources[slot]
-        if source is not None:
-            return not source.is_loose
-        memory = self.in_refs[slot]
-        return not memory.is_loose and not memory.has_gaps
 
     def path(self) -> list[Record]:
         """The records of the step from its first op to this one."""
