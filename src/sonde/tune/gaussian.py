@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
     from sonde.tune.config import Method
 
-MOST_OBSERVATIONS = 100
-"""How many trials the process is fitted to; its cost grows with their cube."""
+MOST_WHOLE = 100
+"""Up to how many trials the process is fitted to all of them; its cost grows with their cube."""
+MOST_OBSERVATIONS = 64
+"""To how many of them otherwise."""
 UCB_WIDTH = 2.576
 """MindOptimizer's: mean plus so many standard deviations, the upper end of a 99 % interval."""
 BAD_MARGIN = 0.1
@@ -80,7 +82,9 @@ class GaussianProcess(GPSampler):
         seen = [one for one in self._seen if search_space.keys() <= one.params.keys()]
         running = self._running(study, trial, search_space, seen)
         view = optuna.create_study(direction=study.direction, storage=None)
-        view.add_trials([*thinned(seen, study.direction, MOST_OBSERVATIONS), *running])
+        if len(seen) > MOST_WHOLE:
+            seen = thinned(seen, study.direction, MOST_OBSERVATIONS)
+        view.add_trials([*seen, *running])
         view.add_trial(create_trial(state=TrialState.RUNNING))
         asked = view.get_trials(deepcopy=False)[-1]
         with np.errstate(all="ignore"):  # where all candidates are equally good, 0 / 0
