@@ -46,8 +46,8 @@ def recorded(window: Window) -> Iterator[Recorder]:
     )
     with contextlib.ExitStack() as undo:
         undo.enter_context(witness.attached())
-        install_hooks(recorder, undo)
         undo.enter_context(naming(recorder))
+        install_hooks(recorder, undo)
         recorder.start()
         yield recorder
         recorder.close()

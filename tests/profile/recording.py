@@ -29,8 +29,8 @@ def recording(
     )
     with contextlib.ExitStack() as undo:
         undo.enter_context(witness.attached())
-        install_hooks(recorder, undo)
         undo.enter_context(naming(recorder))
+        install_hooks(recorder, undo)
         recorder.start()
         try:
             yield recorder

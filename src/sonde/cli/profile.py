@@ -226,8 +226,8 @@ class _ProfileRun:
         )
         with ExitStack() as undo:
             undo.enter_context(witness.attached())
-            install_hooks(self.recorder, undo)
             undo.enter_context(naming(self.recorder))
+            install_hooks(self.recorder, undo)
             self.recorder.start()
             try:
                 yield
@@ -304,7 +304,10 @@ class _GraphKeeper:
 
 
 def naming(recorder: Recorder) -> AbstractContextManager[object]:
-    """The torch adapter, on for the one step whose ops are learned."""
+    """The torch adapter, on for the one step whose ops are learned.
+
+    Attached before `install_hooks`.
+    """
     from sonde.adapters.torch.adapter import TorchAdapter
     from sonde.capture.session import Session, Subscription
 
@@ -314,6 +317,7 @@ def naming(recorder: Recorder) -> AbstractContextManager[object]:
 
 
 def install_hooks(recorder: Recorder, undo: ExitStack) -> None:
+    """Tell the recorder of steps; after `naming`, so that it knows then what was learned."""
     from sonde.adapters.torch.steps import StepHooks
 
     StepHooks(

@@ -28,7 +28,7 @@ from sonde.profile.witness import Witness
 MARK = "sonde::mark"
 
 # What recording memory costs an op, roughly, and the share of a step that it may cost.
-_MEMORY_SECONDS_PER_OP = 1.5e-6
+_MEMORY_SECONDS_PER_OP = 0.3e-6
 _MEMORY_SHARE = 0.03
 
 
