@@ -18,7 +18,7 @@ function empty(section, text) {
   section.append(element("p", { class: "empty" }, text));
 }
 
-function mark(svg, x, y, trial, radius = 4) {
+function mark(svg, x, y, trial, radius = done.length > 300 ? 3 : 4) {
   const isBest = trial.number === study.best;
   const dot = shape("circle", { class: `dot ${trial.state}${isBest ? " best" : ""}`, cx: x, cy: y, r: isBest ? radius + 2 : radius });
   hover(dot, () => describe(trial));
@@ -108,6 +108,7 @@ function drawParallel() {
     });
     const path = "M" + points.filter(Boolean).join("L"); // past a parameter the trial does not have
     const line = shape("path", { class: `thread${isWithin(trial) ? "" : " out"}`, d: path, stroke: colour(ranked.length > 1 ? index / (ranked.length - 1) : 1) });
+    if (isWithin(trial)) line.style.opacity = Math.max(0.25, Math.min(0.75, 120 / shown.length));
     hover(line, () => describe(trial));
     line.addEventListener("mouseenter", () => line.classList.add("on"));
     line.addEventListener("mouseleave", () => line.classList.remove("on"));
@@ -209,7 +210,7 @@ function drawCourses() {
   for (const trial of ordered) {
     const isBest = trial.number === study.best;
     const line = shape("path", { class: `thread${isBest ? " on" : ""}`, d: "M" + trial.course.map(([step, value]) => `${x.at(step)},${y.at(value)}`).join("L"), "clip-path": "url(#within)", stroke: isBest ? "var(--good)" : colours[trial.state] || "var(--calm)" });
-    line.style.opacity = isBest ? 1 : 0.45;
+    line.style.opacity = isBest ? 1 : Math.max(0.06, Math.min(0.45, 25 / told.length));
     hover(line, () => describe(trial));
     svg.append(line);
   }

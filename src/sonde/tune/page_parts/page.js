@@ -69,9 +69,17 @@ function fillBest() {
   const chips = Object.entries(best.parameters).map(([name, value]) => element("div", {}, element("span", {}, `${name} `), number(value)));
   section.append(element("div", { class: "chips" }, ...chips));
   if (!best.command) return;
+  const command = element("div", { class: "command" }, element("pre", {}, best.command));
+  section.append(command);
+  if (!navigator.clipboard) return; // a browser that gives a file none
   const copy = element("button", { type: "button" }, "copy");
   copy.addEventListener("click", () => navigator.clipboard.writeText(best.command).then(() => { copy.textContent = "copied"; }));
-  section.append(element("div", { class: "command" }, element("pre", {}, best.command), copy));
+  command.append(copy);
+}
+
+function listed(numbers) {
+  const rest = numbers.length - 12;
+  return `trials ${numbers.slice(0, 12).join(", ")}${rest > 0 ? ` and ${rest} more` : ""}`;
 }
 
 function fillDiverged() {
@@ -88,7 +96,7 @@ function fillDiverged() {
   title(section, "Why trials diverged", "the op that made the first NaN or Inf");
   for (const { origin, numbers } of culprits.values()) {
     const where = origin.file ? `${origin.file}:${origin.line}` : "no line of yours";
-    const block = element("div", { class: "culprit" }, element("div", {}, element("code", {}, origin.op)), element("div", {}, element("span", {}, `${where} · trials ${numbers.join(", ")}`)));
+    const block = element("div", { class: "culprit" }, element("div", {}, element("code", {}, origin.op)), element("div", {}, element("span", {}, `${where} · ${listed(numbers)}`)));
     if (origin.code) block.append(element("pre", {}, origin.code.trim()));
     section.append(block);
   }
