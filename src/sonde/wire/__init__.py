@@ -1,0 +1,1 @@
+"""Every message between a training process, the server and the browser; ``docs/wire.md``."""

@@ -1,0 +1,284 @@
+"""What the server answers to the browser and to ``sonde ctl``, as JSON; ``docs/wire.md`` lists the
+routes. The TypeScript types of the page are generated from these."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sonde.wire.numbers import Number
+from sonde.wire.rank import Command
+from sonde.wire.shapes import (
+    Category,
+    ConditionSpec,
+    Hit,
+    Io,
+    LossPoint,
+    Metadata,
+    Node,
+    NodeKind,
+    PauseReason,
+    Phase,
+    Plain,
+    SourceLine,
+    State,
+    StatisticNumbers,
+    TensorType,
+    WatchpointSpec,
+)
+
+RunKind = Literal["live", "dump"]
+
+
+class GraphInfo(Plain, frozen=True):
+    id: int
+    name: str
+    nodes: int
+    whole: bool
+
+
+class RankView(Plain, frozen=True):
+    """One rank of a run as the header of the page shows it.
+
+    ``seconds_bare`` and ``seconds_observed``: medians of recent steps without and with Sonde's
+    op-level capture, None where there were none.
+    """
+
+    rank: int
+    state: State
+    step: int
+    graph: int | None
+    op: str | None
+    order: int | None
+    reason: PauseReason | None
+    message: str
+    hits: int
+    graphs: tuple[GraphInfo, ...]
+    steps: tuple[int, ...]
+    metadata: Metadata | None
+    seconds_bare: float | None
+    seconds_observed: float | None
+
+
+class RunView(Plain, frozen=True):
+    """``revision`` grows with every change of anything below; ``controls`` are those that make
+    sense (none of a dump but what ``recheck`` needs). ``peer``: the second dump of a view."""
+
+    id: str
+    kind: RunKind
+    title: str
+    revision: int
+    ranks: tuple[RankView, ...]
+    watchpoints: tuple[WatchpointSpec, ...]
+    controls: tuple[Command, ...]
+    notices: tuple[str, ...]
+    peer: str | None = None
+
+
+class RunList(Plain, frozen=True):
+    runs: tuple[RunView, ...]
+
+
+class ControlRequest(Plain, frozen=True):
+    """``rank`` None: all of them. ``wait_seconds``: answer when the training pauses or ends again,
+    or after so long."""
+
+    command: Command
+    steps: int = 1
+    op: str = ""
+    rank: int | None = None
+    wait_seconds: float = 0.0
+
+
+class LevelNode(Plain, frozen=True):
+    """One box of an expanded scope: an op, a leaf, a scope (``ops`` inside it), or several of one
+    kind drawn once (``members``: their names; ``stands_for`` more than 1).
+
+    ``path`` identifies it: an op's full name, or a scope that ends with ``/``.
+    """
+
+    path: str
+    label: str
+    what: Literal["op", "scope", "group", "outside"]
+    type: str
+    kind: NodeKind
+    phase: Phase
+    ops: int
+    stands_for: int
+    members: tuple[str, ...]
+    hits: int
+    has_origin: bool
+    first_order: int
+    last_order: int
+
+
+class LevelEdge(Plain, frozen=True):
+    """Data from one box to another: how many tensors, and the type if all have the same."""
+
+    source: str
+    target: str
+    tensors: int
+    label: str
+
+
+class Level(Plain, frozen=True):
+    """What is directly inside ``scope`` (empty: the whole graph), in execution order. Boxes that
+    lie outside it and exchange data with it are there as ``what == "outside"``."""
+
+    graph: int
+    scope: str
+    nodes: tuple[LevelNode, ...]
+    edges: tuple[LevelEdge, ...]
+
+
+class ListedNode(Plain, frozen=True):
+    name: str
+    type: str
+    scope: str
+    phase: Phase
+    kind: NodeKind
+    order: int
+    categories: tuple[Category, ...]
+    hits: int
+    source: SourceLine | None
+
+
+class NodePage(Plain, frozen=True):
+    """A page of the ops that match; ``total`` of them in all."""
+
+    total: int
+    offset: int
+    nodes: tuple[ListedNode, ...]
+
+
+class TreeEntry(Plain, frozen=True):
+    """One line of the scope tree: a scope (``path`` ends with ``/``) or a node."""
+
+    path: str
+    label: str
+    is_scope: bool
+    type: str
+    kind: NodeKind
+    ops: int
+    hits: int
+
+
+class TreePage(Plain, frozen=True):
+    scope: str
+    total: int
+    offset: int
+    entries: tuple[TreeEntry, ...]
+
+
+class SourceUse(Plain, frozen=True):
+    """A line of the user's code and how many ops it made."""
+
+    file: str
+    line: int
+    code: str
+    ops: int
+
+
+class SourceList(Plain, frozen=True):
+    total: int
+    lines: tuple[SourceUse, ...]
+
+
+class CodeText(Plain, frozen=True):
+    """Lines of a source file that an op of the run names, from ``first`` on."""
+
+    file: str
+    first: int
+    lines: tuple[str, ...]
+
+
+class OpView(Plain, frozen=True):
+    """Everything about one node but its tensors; ``consumers`` by output slot."""
+
+    node: Node
+    graph: int
+    consumers: tuple[tuple[int, str], ...]
+    hits: tuple[Hit, ...]
+
+
+class HitPage(Plain, frozen=True):
+    """In execution order: step, then place in the step, inputs and parameters first."""
+
+    total: int
+    offset: int
+    hits: tuple[Hit, ...]
+
+
+class LossCurve(Plain, frozen=True):
+    rank: int
+    points: tuple[LossPoint, ...]
+
+
+class StatisticPoint(Plain, frozen=True):
+    step: int
+    statistics: StatisticNumbers
+
+
+class StatisticCurve(Plain, frozen=True):
+    """Statistics of one tensor over the steps there are."""
+
+    op: str
+    io: Io
+    slot: int
+    type: TensorType
+    points: tuple[StatisticPoint, ...]
+
+
+class ParameterInfo(Plain, frozen=True):
+    """One parameter of a condition; ``check`` parameters are compared, others support them."""
+
+    name: str
+    check: bool
+    default: float | None
+    lowest: Number
+    highest: Number
+    description: str
+
+
+class ConditionInfo(Plain, frozen=True):
+    id: str
+    title: str
+    abbreviation: str
+    target: Category
+    formula: str
+    description: str
+    advice: str
+    parameters: tuple[ParameterInfo, ...]
+
+
+class Catalogue(Plain, frozen=True):
+    """Every watch condition, and what an expression may speak of."""
+
+    conditions: tuple[ConditionInfo, ...]
+    expression_names: tuple[str, ...]
+
+
+class WatchpointDraft(Plain, frozen=True):
+    """A watchpoint without a number yet, or the new content of one."""
+
+    name: str
+    conditions: tuple[ConditionSpec, ...]
+    ops: tuple[str, ...] = ()
+    join: Literal["any", "all"] = "any"
+    enabled: bool = True
+    break_after: int = 1
+    ranks: tuple[int, ...] = ()
+
+
+class Problem(Plain, frozen=True):
+    """The body of every answer that is not 2xx. ``slug`` is a heading of ``docs/messages.md``."""
+
+    error: str
+    slug: str
+
+
+class Event(Plain, frozen=True):
+    """One line of the event socket: run ``run`` changed; fetch what you show of ``topics``."""
+
+    run: str
+    revision: int
+    topics: tuple[Literal["status", "graph", "hits", "watchpoints", "loss", "notices"], ...]

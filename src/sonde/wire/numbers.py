@@ -1,0 +1,34 @@
+"""Numbers that may be non-finite, on their way through JSON, which has no NaN.
+
+``Number`` is what a field of such a kind is declared as: a number, or the text "nan", "inf" or
+"-inf". None stands for "there is no such number".
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, TypeAlias
+
+Number: TypeAlias = float | int | str
+
+_TEXTS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_EXACT: Final = 2**53
+
+
+def to_wire(value: float | int) -> Number:
+    """``value`` as it crosses the wire; integers that JavaScript would round go as text, too."""
+    if isinstance(value, int):
+        return value if abs(value) <= _EXACT else str(value)
+    if math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "nan"
+    return "inf" if value > 0 else "-inf"
+
+
+def from_wire(value: Number) -> float | int:
+    """The inverse of ``to_wire``; ValueError for a text that is no number."""
+    if not isinstance(value, str):
+        return value
+    found = _TEXTS.get(value)
+    return int(value) if found is None else found
