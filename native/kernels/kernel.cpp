@@ -86,11 +86,12 @@ Part in_pieces(std::int64_t count, Scan scan, Join join) {
   return total;
 }
 
-// Pairs of one comparison on their way from memory to the path's functions.
+// Pairs on their way from memory to consume(raw a, raw b, a, b, count): as they are and as float64.
+template <class Consume>
 class PairFeed {
  public:
-  PairFeed(const Path& path, DType first, DType second, double scale, PairTally& total)
-      : path_(path), dtype_{first, second}, scale_(scale), total_(total) {}
+  PairFeed(const Path& path, DType first, DType second, Consume consume)
+      : path_(path), dtype_{first, second}, consume_(consume) {}
 
   void take(const PairLayout& layout, const char* first, const char* second,
             std::int64_t length) {
@@ -114,14 +115,10 @@ class PairFeed {
   void flush() {
     if (filled_ == 0) return;
     const auto count = static_cast<std::size_t>(filled_);
-    PairTally part;
     for (int side = 0; side < 2; ++side) {
       path_.widen[static_cast<std::size_t>(dtype_[side])](raw_[side], count, wide_[side]);
     }
-    const Path::Ulp ulp = path_.max_ulp[static_cast<std::size_t>(dtype_[0])];
-    if (ulp != nullptr && dtype_[0] == dtype_[1]) part.max_ulp = ulp(raw_[0], raw_[1], count);
-    path_.compare(wide_[0], wide_[1], count, scale_, part);
-    merge_pairs(total_, part);
+    consume_(raw_[0], raw_[1], wide_[0], wide_[1], count);
     filled_ = 0;
   }
 
@@ -130,8 +127,7 @@ class PairFeed {
 
   const Path& path_;
   const DType dtype_[2];
-  const double scale_;
-  PairTally& total_;
+  Consume consume_;
   std::int64_t filled_ = 0;
   alignas(64) char raw_[2][kRoom * 8];
   alignas(64) double wide_[2][kRoom + 4];
@@ -221,7 +217,17 @@ std::int64_t count_non_finite(const Layout& layout, DType dtype) {
 void compare(const PairLayout& layout, DType first, DType second, double* row) {
   double scale = 1.0;
   const auto compare_range = [&](std::int64_t begin, std::int64_t end, PairTally& tally) {
-    PairFeed feed(current_path(), first, second, scale, tally);
+    const Path& path = current_path();
+    const Path::Ulp ulp =
+        first == second ? path.max_ulp[static_cast<std::size_t>(first)] : nullptr;
+    PairFeed feed(path, first, second,
+                  [&](const char* raw_a, const char* raw_b, double* a, double* b,
+                      std::size_t count) {
+                    PairTally part;
+                    if (ulp != nullptr) part.max_ulp = ulp(raw_a, raw_b, count);
+                    path.compare(a, b, count, scale, part);
+                    merge_pairs(tally, part);
+                  });
     each_pair_run(layout, begin, end, [&](const char* a, const char* b, std::int64_t length) {
       feed.take(layout, a, b, length);
     });
@@ -234,6 +240,40 @@ void compare(const PairLayout& layout, DType first, DType second, double* row) {
   }
   const bool has_ulp = first == second && !is_integer(first);
   write_pair_row(total, scale, layout.copies, has_ulp, row);
+}
+
+std::int64_t count_between(const Layout& layout, DType dtype, double low, double high) {
+  const Path::Between counter = current_path().between[static_cast<std::size_t>(dtype)];
+  const auto count_range = [&](std::int64_t begin, std::int64_t end, std::int64_t& found) {
+    feed(layout, begin, end, [&](const char* elements, std::int64_t count) {
+      found += counter(elements, static_cast<std::size_t>(count), low, high);
+    });
+  };
+  const auto add = [](std::int64_t& total, std::int64_t part) { total += part; };
+  return in_pieces<std::int64_t>(layout.count, count_range, add) * layout.copies;
+}
+
+ChangeTally tally_change(const PairLayout& layout, DType now, DType before, double relative,
+                         double absolute) {
+  const auto change_range = [&](std::int64_t begin, std::int64_t end, ChangeTally& tally) {
+    const Path& path = current_path();
+    PairFeed feed(path, now, before,
+                  [&](const char*, const char*, double* a, double* b, std::size_t count) {
+                    path.change(a, b, count, relative, absolute, tally);
+                  });
+    each_pair_run(layout, begin, end, [&](const char* a, const char* b, std::int64_t length) {
+      feed.take(layout, a, b, length);
+    });
+    feed.flush();
+  };
+  const auto add = [](ChangeTally& total, const ChangeTally& part) {
+    total.moved_sum += part.moved_sum;
+    total.apart += part.apart;
+  };
+  ChangeTally total = in_pieces<ChangeTally>(layout.count, change_range, add);
+  total.moved_sum *= static_cast<double>(layout.copies);
+  total.apart *= layout.copies;
+  return total;
 }
 
 void copy_range(const Layout& layout, std::int64_t begin, std::int64_t end, char* out) {

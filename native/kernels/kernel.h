@@ -34,6 +34,14 @@ std::int64_t count_non_finite(const Layout& layout, DType dtype);
 // One row of kPairColumnCount float64: how the elements of the two tensors differ.
 void compare(const PairLayout& layout, DType first, DType second, double* row);
 
+// How many elements lie in low <= x <= high; a NaN does not.
+std::int64_t count_between(const Layout& layout, DType dtype, double low, double high);
+
+// How far a tensor moved from its former self, and how many of its elements moved by more than
+// absolute + relative * |before|.
+ChangeTally tally_change(const PairLayout& layout, DType now, DType before, double relative,
+                         double absolute);
+
 // Copies elements begin <= i < end of `layout` (from logical_order) to `out`, without gaps.
 void copy_range(const Layout& layout, std::int64_t begin, std::int64_t end, char* out);
 

@@ -234,6 +234,10 @@ PyMethodDef methods[] = {
     {"compare_strided_into", as_function(compare_strided_into), METH_FASTCALL,
      "compare_strided_into(out_address, address_a, code_a, strides_a, address_b, code_b, "
      "strides_b, shape)"},
+    {"count_between", as_function(count_between), METH_FASTCALL,
+     "count_between(address, dtype_code, shape, strides, low, high)"},
+    {"tally_change", as_function(tally_change), METH_FASTCALL,
+     "tally_change(address_a, code_a, strides_a, address_b, code_b, strides_b, shape, rtol, atol)"},
     {"copy_range_into", as_function(copy_range_into), METH_FASTCALL,
      "copy_range_into(out_address, address, itemsize, shape, strides, begin, end)"},
     {"format_rows", as_function(format_rows), METH_FASTCALL,

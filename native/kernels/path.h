@@ -46,11 +46,19 @@ inline RawExtremes raw_extremes(const std::int16_t* signed_max, const std::uint1
           static_cast<std::int64_t>(zero), static_cast<std::int64_t>(negative)};
 }
 
+// What a look at a tensor and its former self finds.
+struct ChangeTally {
+  double moved_sum = 0;     // of |now - before|
+  std::int64_t apart = 0;   // pairs that moved by more than the tolerance
+};
+
 struct Path {
   using Scan = void (*)(const void* elements, std::size_t count, Tally& total);
   using Widen = void (*)(const void* elements, std::size_t count, double* out);
   using Ulp = std::uint64_t (*)(const void* a, const void* b, std::size_t count);
   using Counter = std::int64_t (*)(const void* elements, std::size_t count);
+  using Between = std::int64_t (*)(const void* elements, std::size_t count, double low,
+                                   double high);
 
   const char* name;
   bool (*runs_here)();
@@ -60,6 +68,9 @@ struct Path {
   Widen widen[kDTypeCount];
   Ulp max_ulp[kDTypeCount];  // null for bool and integers
   void (*compare)(double* a, double* b, std::size_t count, double scale, PairTally& tally);
+  Between between[kDTypeCount];
+  void (*change)(double* now, double* before, std::size_t count, double relative, double absolute,
+                 ChangeTally& tally);
   double (*read_all)(const char* bytes, std::size_t count);
 };
 

@@ -22,6 +22,7 @@ namespace avx2 {
 #include "scan_integers.h"
 #include "scan_non_finite.h"
 #include "scan_pairs.h"
+#include "scan_watch.h"
 #include "path_table.h"
 
 constexpr Path kTable = SONDE_PATH_TABLE("avx2", has_avx2);

@@ -27,6 +27,7 @@ namespace avx512 {
 #include "scan_integers.h"
 #include "scan_non_finite.h"
 #include "scan_pairs.h"
+#include "scan_watch.h"
 #include "path_table.h"
 
 constexpr Path kTable = SONDE_PATH_TABLE("avx512", has_avx512);

@@ -12,6 +12,7 @@ namespace neon {
 #include "scan_integers.h"
 #include "scan_non_finite.h"
 #include "scan_pairs.h"
+#include "scan_watch.h"
 #include "path_table.h"
 
 inline bool always() { return true; }  // NEON is part of 64-bit ARM

@@ -8,6 +8,7 @@ namespace portable {
 #include "scan_integers.h"
 #include "scan_non_finite.h"
 #include "scan_pairs.h"
+#include "scan_watch.h"
 #include "path_table.h"
 
 inline bool always() { return true; }

@@ -37,5 +37,16 @@
          max_ulp<NotFiniteE4M3, true>, max_ulp<NotFiniteIs<0x80>, true>,                       \
          max_ulp<NotFiniteE5M2, true>, max_ulp<NotFiniteIs<0x80>, true>,                       \
          max_ulp<NotFiniteIs<0xff>, false>},                                                   \
-        compare_block, read_all                                                                \
+        compare_block,                                                                         \
+        {count_between<Boolean>, count_between<std::int8_t>, count_between<std::int16_t>,      \
+         count_between<std::int32_t>, count_between<std::int64_t>,                             \
+         count_between<std::uint8_t>, count_between<std::uint16_t>,                            \
+         count_between<std::uint32_t>, count_between<std::uint64_t>, count_between<Half>,      \
+         count_between<Brain>, count_between<float>, count_between<double>,                    \
+         count_between<Eighth<DType::Float8E4M3FN>>,                                           \
+         count_between<Eighth<DType::Float8E4M3FNUZ>>,                                         \
+         count_between<Eighth<DType::Float8E5M2>>,                                             \
+         count_between<Eighth<DType::Float8E5M2FNUZ>>,                                         \
+         count_between<Eighth<DType::Float8E8M0FNU>>},                                         \
+        change_block, read_all                                                                 \
   }

@@ -23,6 +23,7 @@ from sonde.core.statistics import ROW_COLUMNS, Statistics
 from sonde.kernels import digest as _digest
 from sonde.kernels import twin as _twin
 from sonde.kernels import twin_pairs as _twin_pairs
+from sonde.kernels import twin_watch as _twin_watch
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.distances import PAIR_COLUMNS, Distances, distances_from_row
 from sonde.kernels.rows import statistics_from_row
@@ -43,6 +44,7 @@ __all__ = [
     "compare_arrays",
     "compare_into",
     "compare_strided_into",
+    "count_between",
     "current_path",
     "distances_from_row",
     "dtype_code",
@@ -59,6 +61,7 @@ __all__ = [
     "summarize_array",
     "summarize_into",
     "summarize_strided_into",
+    "tally_change",
     "thread_limit",
     "use_path",
 ]
@@ -86,6 +89,15 @@ compare_strided_into: Callable[
     None,
 ]
 """``(out_address, address_a, code_a, strides_a, address_b, code_b, strides_b, shape)``."""
+count_between: Callable[[int, int, Shape, Shape | None, float, float], int]
+"""``(address, dtype_code, shape, strides, low, high)``: elements of low <= x <= high, compared
+exactly; a NaN is not between."""
+tally_change: Callable[
+    [int, int, Shape | None, int, int, Shape | None, Shape, float, float], tuple[float, int]
+]
+"""``(address_now, code, strides, address_before, code, strides, shape, rtol, atol)``: the sum of
+|now - before|, and how many elements moved by more than atol + rtol * |before|; one with a NaN
+moved, and so did unequal infinities and, their distance being NaN, equal ones."""
 thread_limit: Callable[[int], int]
 """At most so many threads per call (1 at first); gives the previous limit. More than one is used
 above a million elements only; results do not depend on it."""
@@ -111,7 +123,7 @@ def use_path(name: str) -> None:
     """Compute with path ``name`` from now on, in the whole process."""
     global summarize_into, summarize_strided_into, outline_into, outline_strided_into
     global non_finite, non_finite_strided, thread_limit, _format_rows, _copy_range, _path
-    global compare_into, compare_strided_into
+    global compare_into, compare_strided_into, count_between, tally_change
     if name not in available_paths():
         raise UsageError(
             f"the kernel path {name!r} cannot be used here; choose from "
@@ -131,6 +143,9 @@ def use_path(name: str) -> None:
     pairs = _twin_pairs if name == "twin" else _native
     compare_into = pairs.compare_into
     compare_strided_into = pairs.compare_strided_into
+    watch = _twin_watch if name == "twin" else _native
+    count_between = watch.count_between
+    tally_change = watch.tally_change
     _format_rows = source.format_rows
     _copy_range = source.copy_range_into
     _path = name

@@ -81,3 +81,24 @@ def path() -> str: ...
 def use_path(name: str, /) -> None: ...
 def dtype_names() -> tuple[str, ...]: ...
 def read_bytes(address: int, size: int, /) -> float: ...
+def count_between(
+    address: int,
+    code: int,
+    shape: Sequence[int],
+    strides: Sequence[int] | None,
+    low: float,
+    high: float,
+    /,
+) -> int: ...
+def tally_change(
+    address_now: int,
+    code_now: int,
+    strides_now: Sequence[int] | None,
+    address_before: int,
+    code_before: int,
+    strides_before: Sequence[int] | None,
+    shape: Sequence[int],
+    rtol: float,
+    atol: float,
+    /,
+) -> tuple[float, int]: ...
