@@ -6,8 +6,9 @@ What ``encode`` writes equals what MindSpore writes for the same values, byte fo
 over 512 MB is split over several values with one tag. Text is UTF-32 with the type ``str``. With
 ``crc`` 17 bytes follow: ``crc_num`` and the CRC-32 of all before, ten bytes, big-endian.
 
-``decode`` trusts nothing: every length is checked against the bytes that are there, memory use is
-bounded by the size of the file, and whatever does not fit raises ``CheckpointError``.
+``decode`` and ``scan`` trust nothing: every length is checked against the bytes that are there,
+memory use is bounded by the size of the file, and whatever does not fit raises ``CheckpointError``
+with the byte of the value it stands in.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import binascii
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -25,6 +26,9 @@ from numpy.typing import NDArray
 from sonde.core.errors import SondeError
 
 SLICE_BYTES = 512 * 1024 * 1024
+MAX_VALUES = 1_000_000
+"""A file with more values than any network has is refused before it fills the memory."""
+_MAX_DIMENSIONS = 32
 _CRC_MARK = b"crc_num"
 _CRC_TRAILER_BYTES = 17
 _ENCRYPTED_STARTS = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f")
@@ -102,22 +106,22 @@ def decode(stream: BinaryIO, *, name: str = "checkpoint") -> dict[str, Checkpoin
 
     A checksum is verified when the file has one. ``name`` is what messages call the file.
     """
-    values: dict[str, CheckpointValue] = {}
-    tag: str | None = None
-    label, dims, parts = "", (), []  # type: str, tuple[int, ...], list[memoryview]
-    for piece in _pieces(stream, name):
-        if piece.tag != tag:
-            if tag is not None:
-                values[tag] = _value_of(tag, label, dims, parts, name)
-            if piece.tag in values:
-                raise _damaged(name, f"{piece.tag!r} occurs twice")
-            tag, label, dims, parts = piece.tag, piece.label, piece.dims, []
-        elif (piece.label, piece.dims) != (label, dims):
-            raise _damaged(name, f"the parts of {tag!r} disagree about its type or shape")
-        parts.append(piece.content)
-    if tag is not None:
-        values[tag] = _value_of(tag, label, dims, parts, name)
-    return values
+    size = stream.seek(0, io.SEEK_END)
+
+    def read(start: int, stop: int) -> memoryview:
+        stream.seek(start)
+        return memoryview(stream.read(stop - start))
+
+    return {entry.tag: entry.value(name) for entry in _entries(_pieces(read, size, name), name)}
+
+
+def scan(data: memoryview, *, name: str = "checkpoint") -> dict[str, StoredValue]:
+    """What is in ``data``, in file order, nothing copied: for files mapped into memory.
+
+    A checksum is verified, so that a file with one is read once.
+    """
+    pieces = _pieces(lambda start, stop: data[start:stop], len(data), name)
+    return {entry.tag: entry for entry in _entries(pieces, name)}
 
 
 def decode_bytes(data: bytes, *, name: str = "checkpoint") -> dict[str, CheckpointValue]:
@@ -126,11 +130,71 @@ def decode_bytes(data: bytes, *, name: str = "checkpoint") -> dict[str, Checkpoi
 
 
 @dataclass(frozen=True, slots=True)
+class StoredValue:
+    """One value as it stands in the file; ``parts`` are pieces of the caller's memory.
+
+    ``label`` is the element type as MindSpore spells it; it may be one that is not known here.
+    """
+
+    tag: str
+    label: str
+    dims: tuple[int, ...]
+    parts: tuple[memoryview, ...]
+
+    @property
+    def is_text(self) -> bool:
+        return self.label == _TEXT
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``dims``, but () for a scalar as older versions write it."""
+        code = _code_of(self.label)
+        size = sum(len(part) for part in self.parts)
+        is_scalar = self.dims == (0,) and code is not None and size == np.dtype(code).itemsize
+        return () if is_scalar else self.dims
+
+    def value(self, name: str = "checkpoint") -> CheckpointValue:
+        """The value with memory of its own; ``name`` is what messages call the file."""
+        return _value_of(self, name)
+
+
+@dataclass(frozen=True, slots=True)
 class _Piece:
     tag: str
     label: str
     dims: tuple[int, ...]
     content: memoryview
+
+
+class _FaultError(ValueError):
+    """What is wrong with the bytes of one value."""
+
+
+def _entries(pieces: Iterable[_Piece], name: str) -> Iterator[StoredValue]:
+    """Pieces of one tag that follow each other, put together."""
+    seen: set[str] = set()
+    open_entry: list[_Piece] = []
+    for piece in pieces:
+        if open_entry and piece.tag == open_entry[0].tag:
+            if (piece.label, piece.dims) != (open_entry[0].label, open_entry[0].dims):
+                raise _damaged(name, f"the parts of {piece.tag!r} disagree about its type or shape")
+            open_entry.append(piece)
+            continue
+        if open_entry:
+            yield _joined(open_entry)
+        if piece.tag in seen:
+            raise _damaged(name, f"{piece.tag!r} occurs twice")
+        if len(seen) == MAX_VALUES:
+            raise _damaged(name, f"it has more than {MAX_VALUES} values")
+        seen.add(piece.tag)
+        open_entry = [piece]
+    if open_entry:
+        yield _joined(open_entry)
+
+
+def _joined(pieces: list[_Piece]) -> StoredValue:
+    first = pieces[0]
+    return StoredValue(first.tag, first.label, first.dims, tuple(each.content for each in pieces))
 
 
 def _content_of(tag: str, value: CheckpointValue) -> tuple[str, tuple[int, ...], memoryview]:
@@ -176,41 +240,43 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-def _pieces(stream: BinaryIO, name: str) -> Iterator[_Piece]:
-    stream.seek(0, io.SEEK_END)
-    size = stream.tell()
-    stream.seek(0)
+def _pieces(read: Callable[[int, int], memoryview], size: int, name: str) -> Iterator[_Piece]:
+    """The values of ``size`` bytes that ``read(start, stop)`` gives."""
     checksum = 0
-    while (position := stream.tell()) < size:
-        head = stream.read(min(11, size - position))
-        if position == 0 and head.startswith(_ENCRYPTED_STARTS):
+    position = 0
+    while position < size:
+        head = read(position, min(position + 11, size))
+        if position == 0 and bytes(head[:4]) in _ENCRYPTED_STARTS:
             raise CheckpointError(
                 f"{name} is encrypted; save it without enc_key to read it here",
                 slug="checkpoint-encrypted",
             )
-        if size - position == _CRC_TRAILER_BYTES and head.startswith(_CRC_MARK):
-            stream.seek(position + len(_CRC_MARK))
-            stored = stream.read()
+        if size - position == _CRC_TRAILER_BYTES and bytes(head[: len(_CRC_MARK)]) == _CRC_MARK:
+            stored = bytes(read(position + len(_CRC_MARK), size))
             if checksum != (int(stored) if stored.isdigit() else int.from_bytes(stored, "big")):
                 raise _damaged(name, "its checksum does not fit its content")
             return
-        if head[:1] != b"\x0a":
+        if head[0] != 0x0A:
             raise _damaged(name, f"no value begins at byte {position}")
-        length, start = _read_varint(memoryview(head), 1, name)
-        if length > size - position - start:
-            raise _damaged(name, f"it ends inside the value at byte {position}")
-        stream.seek(position)
-        whole = stream.read(start + length)
-        checksum = binascii.crc32(whole, checksum)
-        yield _parse_value(memoryview(whole)[start:], name)
+        try:
+            length, start = _read_varint(head, 1)
+            if length > size - position - start:
+                raise _damaged(name, f"it ends inside the value at byte {position}")
+            whole = read(position, position + start + length)
+            checksum = binascii.crc32(whole, checksum)
+            piece = _parse_value(whole[start:], name)
+        except _FaultError as fault:
+            raise _damaged(name, f"the value at byte {position}: {fault}") from None
+        yield piece
+        position += start + length
 
 
 def _parse_value(data: memoryview, name: str) -> _Piece:
     tag: str | None = None
     tensor: memoryview | None = None
-    for field, value in _fields(data, name):
+    for field, value in _fields(data):
         if field == 1 and isinstance(value, memoryview):
-            tag = _text(value, name)
+            tag = _text(value)
         elif field == 2 and isinstance(value, memoryview):
             tensor = value
         elif field == 3:
@@ -219,88 +285,94 @@ def _parse_value(data: memoryview, name: str) -> _Piece:
                 slug="checkpoint-map-tensor",
             )
     if tag is None or tensor is None:
-        raise _damaged(name, "a value has no name or no tensor")
+        raise _FaultError("a value has no name or no tensor")
     dims: list[int] = []
     label, content = "", memoryview(b"")
-    for field, value in _fields(tensor, name):
+    for field, value in _fields(tensor):
         if field == 1:
-            dims.extend([value] if isinstance(value, int) else _packed(value, name))
+            dims.extend([value] if isinstance(value, int) else _packed(value))
+            if len(dims) > _MAX_DIMENSIONS:
+                raise _FaultError(f"{tag!r} has more than {_MAX_DIMENSIONS} dimensions")
         elif field == 2 and isinstance(value, memoryview):
-            label = _text(value, name)
+            label = _text(value)
         elif field == 3 and isinstance(value, memoryview):
             content = value
     return _Piece(tag, label, tuple(dims), content)
 
 
-def _fields(data: memoryview, name: str) -> Iterator[tuple[int, int | memoryview]]:
+def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """The fields of one message; fixed-size fields, which the format has not, are skipped."""
     position = 0
     while position < len(data):
-        key, position = _read_varint(data, position, name)
+        key, position = _read_varint(data, position)
         field, wire = key >> 3, key & 7
         if wire == 0:
-            number, position = _read_varint(data, position, name)
+            number, position = _read_varint(data, position)
             yield field, number
             continue
         if wire == 2:
-            length, position = _read_varint(data, position, name)
+            length, position = _read_varint(data, position)
         elif wire in (1, 5):
             length = 8 if wire == 1 else 4
         else:
-            raise _damaged(name, f"a field has the unknown wire type {wire}")
+            raise _FaultError(f"a field has the unknown wire type {wire}")
         if length > len(data) - position:
-            raise _damaged(name, "a field is longer than the message around it")
+            raise _FaultError("a field is longer than the message around it")
         if wire == 2:
             yield field, data[position : position + length]
         position += length
 
 
-def _read_varint(data: memoryview, position: int, name: str) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     number = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
-            raise _damaged(name, "it ends inside a number")
+            raise _FaultError("it ends inside a number")
         byte = data[position]
         position += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, position
-    raise _damaged(name, "a number has more than ten bytes")
+    raise _FaultError("a number has more than ten bytes")
 
 
-def _packed(data: memoryview, name: str) -> Iterator[int]:
-    position = 0
-    while position < len(data):
-        number, position = _read_varint(data, position, name)
+def _packed(data: memoryview) -> Iterator[int]:
+    """Numbers one behind the other; stops a little after there are too many to be dimensions."""
+    position = count = 0
+    while position < len(data) and count <= _MAX_DIMENSIONS:
+        number, position = _read_varint(data, position)
+        count += 1
         yield number
 
 
-def _text(data: memoryview, name: str) -> str:
+def _text(data: memoryview) -> str:
     try:
         return bytes(data).decode()
     except UnicodeDecodeError:
-        raise _damaged(name, "a name is not UTF-8") from None
+        raise _FaultError("a name is not UTF-8") from None
 
 
-def _value_of(
-    tag: str, label: str, dims: tuple[int, ...], parts: list[memoryview], name: str
-) -> CheckpointValue:
+def _code_of(label: str) -> str | None:
+    """The numpy type of the bits of an element; None for texts and for types not known here."""
+    return "<u2" if label == _BFLOAT16 else _NUMPY_TYPES.get(label)
+
+
+def _value_of(stored: StoredValue, name: str) -> CheckpointValue:
+    tag, label, dims, parts = stored.tag, stored.label, stored.shape, stored.parts
     content = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     if label == _TEXT:
         try:
             return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
         except UnicodeDecodeError:
             raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
-    code = "<u2" if label == _BFLOAT16 else _NUMPY_TYPES.get(label)
+    code = _code_of(label)
     if code is None:
         raise CheckpointError(
             f"{name}: {tag!r} has the element type {label!r}, which is not known here",
             slug="checkpoint-dtype",
         )
     dtype = np.dtype(code)
-    if dims == (0,) and len(content) == dtype.itemsize:
-        dims = ()  # how older versions write a scalar
-    if len(dims) > 32 or len(content) != math.prod(dims) * dtype.itemsize:
+    if len(dims) > _MAX_DIMENSIONS or len(content) != math.prod(dims) * dtype.itemsize:
         raise _damaged(name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}")
     if label == "Bool":
         flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
