@@ -1,0 +1,1 @@
+"""The rank side of the debugger: watchpoints, control, answers to questions."""

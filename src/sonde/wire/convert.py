@@ -1,0 +1,61 @@
+"""From the types of the core to those of the wire."""
+
+from __future__ import annotations
+
+from sonde.core.graph import OpNode, Source, TensorSpec
+from sonde.core.statistics import Statistics
+from sonde.wire.numbers import to_wire
+from sonde.wire.shapes import (
+    Category,
+    InputEdge,
+    Node,
+    SourceLine,
+    StatisticNumbers,
+    TensorType,
+)
+
+
+def statistic_numbers(statistics: Statistics) -> StatisticNumbers:
+    """All numbers; NaN and infinities as text, as are whole numbers beyond 2**53."""
+    return StatisticNumbers(
+        statistics.count,
+        statistics.nan_count,
+        statistics.positive_inf_count,
+        statistics.negative_inf_count,
+        statistics.zero_count,
+        statistics.negative_count,
+        statistics.positive_count,
+        max=to_wire(statistics.max),
+        min=to_wire(statistics.min),
+        finite_max=to_wire(statistics.finite_max),
+        finite_min=to_wire(statistics.finite_min),
+        avg=to_wire(statistics.avg),
+        l2norm=to_wire(statistics.l2norm),
+        std=to_wire(statistics.std),
+        abs_mean=to_wire(statistics.abs_mean),
+    )
+
+
+def tensor_type(spec: TensorSpec) -> TensorType:
+    return TensorType(spec.dtype, spec.shape)
+
+
+def source_line(source: Source) -> SourceLine:
+    return SourceLine(source.file, source.line, source.function, source.code)
+
+
+def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("tensor",)) -> Node:
+    """``order``: the place of the node in the execution, leaves included."""
+    return Node(
+        node.name,
+        node.type,
+        node.scope,
+        node.phase,
+        node.kind,
+        order,
+        tuple(InputEdge(edge.producer, edge.slot, tensor_type(edge.spec)) for edge in node.inputs),
+        tuple(tensor_type(spec) for spec in node.outputs),
+        node.attributes,
+        tuple(source_line(source) for source in node.sources),
+        categories,
+    )
