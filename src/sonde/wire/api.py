@@ -59,6 +59,15 @@ class RankView(Plain, frozen=True):
     seconds_observed: float | None
 
 
+class RecheckView(Plain, frozen=True):
+    """How far the check of a dump's watchpoints over all its tensors is."""
+
+    running: bool
+    done: int
+    total: int
+    hits: int
+
+
 class RunView(Plain, frozen=True):
     """``revision`` grows with every change of anything below; ``controls`` are those that make
     sense (none of a dump but what ``recheck`` needs). ``peer``: the second dump of a view."""
@@ -72,6 +81,7 @@ class RunView(Plain, frozen=True):
     controls: tuple[Command, ...]
     notices: tuple[str, ...]
     peer: str | None = None
+    recheck: RecheckView | None = None
 
 
 class RunList(Plain, frozen=True):
@@ -91,9 +101,10 @@ class ControlRequest(Plain, frozen=True):
 
 class LevelNode(Plain, frozen=True):
     """One box of an expanded scope: an op, a leaf, a scope (``ops`` inside it), or several of one
-    kind drawn once (``members``: their names; ``stands_for`` more than 1).
+    kind drawn once (``members``: the paths of the first of them; ``stands_for`` more than 1).
 
-    ``path`` identifies it: an op's full name, or a scope that ends with ``/``.
+    ``path`` identifies it: an op's full name, a scope that ends with ``/``, or for a group its
+    scope and ``*`` and a word; that is what ``group`` of the next question takes.
     """
 
     path: str
@@ -121,13 +132,16 @@ class LevelEdge(Plain, frozen=True):
 
 
 class Level(Plain, frozen=True):
-    """What is directly inside ``scope`` (empty: the whole graph), in execution order. Boxes that
-    lie outside it and exchange data with it are there as ``what == "outside"``."""
+    """What is directly inside ``scope`` (empty: the whole graph), or the members of its group
+    ``group``, in execution order. Boxes that lie outside and exchange data with it are there as
+    ``what == "outside"``. ``hidden``: boxes left out because there are too many."""
 
     graph: int
     scope: str
+    group: str
     nodes: tuple[LevelNode, ...]
     edges: tuple[LevelEdge, ...]
+    hidden: int = 0
 
 
 class ListedNode(Plain, frozen=True):
@@ -267,6 +281,25 @@ class WatchpointDraft(Plain, frozen=True):
     enabled: bool = True
     break_after: int = 1
     ranks: tuple[int, ...] = ()
+
+
+class WatchpointList(Plain, frozen=True):
+    watchpoints: tuple[WatchpointSpec, ...]
+
+
+class WatchpointFile(Plain, frozen=True):
+    """A saved set of watchpoints."""
+
+    watchpoints: tuple[WatchpointDraft, ...]
+    version: Literal[1] = 1
+
+
+class KeepRequest(Plain, frozen=True):
+    """Keep the values of the ops that match the patterns, ``steps`` steps back."""
+
+    ops: tuple[str, ...]
+    steps: int = 2
+    rank: int | None = None
 
 
 class Problem(Plain, frozen=True):

@@ -39,13 +39,17 @@ class Tagged(Plain, frozen=True, tag_field="kind"):
 
 
 class Hello(Tagged, frozen=True, tag="hello"):
-    """``run`` is the same for all ranks of one training. ``resumes``: connected before."""
+    """``run`` is the same for all ranks of one training. ``resumes``: connected before; then
+    ``watchpoints`` are those it has and ``generation`` is of the last control it obeyed, so that a
+    server that was started again learns them."""
 
     protocol: int
     token: str
     run: str
     metadata: Metadata
     resumes: bool
+    watchpoints: tuple[WatchpointSpec, ...] = ()
+    generation: int = 0
 
 
 class GraphPart(Tagged, frozen=True, tag="graph"):
@@ -110,11 +114,14 @@ class Goodbye(Tagged, frozen=True, tag="goodbye"):
 
 
 class Welcome(Tagged, frozen=True, tag="welcome"):
-    """``paused``: wait before the first step. ``generation``: of the server's last control."""
+    """``paused``: wait before the first step. ``generation``: of the server's last control.
+    ``knows``: the server has the graphs, hits and losses this rank sent before; else send them
+    again (those it has already do no harm: hits are told apart by their number)."""
 
     watchpoints: tuple[WatchpointSpec, ...]
     paused: bool
     generation: int
+    knows: bool = False
 
 
 class Refused(Tagged, frozen=True, tag="refused"):

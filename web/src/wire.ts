@@ -1,0 +1,526 @@
+// Made from the Python types by `python -m sonde.wire.typescript web/src/wire.ts`; do not edit.
+
+/** A number; "nan", "inf", "-inf" and whole numbers beyond 2**53 are texts. */
+export type Num = number | string;
+
+export type Io = "input" | "output";
+export type Phase = "forward" | "backward" | "optimizer";
+export type NodeKind = "op" | "parameter" | "input" | "constant";
+export type Category = "weight" | "gradient" | "activation" | "tensor";
+export type State = "waiting" | "running" | "paused" | "ended" | "lost";
+export type PauseReason = "start" | "pause" | "step" | "op" | "hit" | "breakpoint";
+export type Verdict = "hit" | "undecided";
+export type Part = "producer" | "carrier" | "other";
+export type Command = "continue" | "pause" | "step" | "next" | "to" | "terminate";
+export type RunKind = "live" | "dump";
+
+export interface SourceLine {
+  readonly file: string;
+  readonly line: number;
+  readonly function: string;
+  readonly code: string;
+}
+
+export interface TensorType {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+}
+
+/** Where an input comes from; `producer` is a full op name or None. */
+export interface InputEdge {
+  readonly producer: string | null;
+  readonly slot: number;
+  readonly type: TensorType;
+}
+
+/**
+ * One op or leaf of a graph; `order` is its place in the execution, leaves included.
+ * `categories`: what watch conditions may aim at it as (every node is a "tensor").
+ */
+export interface Node {
+  readonly name: string;
+  readonly type: string;
+  readonly scope: string;
+  readonly phase: Phase;
+  readonly kind: NodeKind;
+  readonly order: number;
+  readonly inputs: readonly InputEdge[];
+  readonly outputs: readonly TensorType[];
+  readonly attributes: readonly (readonly [string, string])[];
+  readonly sources: readonly SourceLine[];
+  readonly categories: readonly Category[];
+}
+
+/** One tensor of a rank; `step` None means the latest there is. */
+export interface TensorName {
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly step: number | null;
+}
+
+/** `core.statistics.Statistics` on the wire; None where the dtype has no such number. */
+export interface StatisticNumbers {
+  readonly count: number;
+  readonly nan_count: number;
+  readonly positive_inf_count: number;
+  readonly negative_inf_count: number;
+  readonly zero_count: number;
+  readonly negative_count: number;
+  readonly positive_count: number;
+  readonly max: Num;
+  readonly min: Num;
+  readonly finite_max: Num;
+  readonly finite_min: Num;
+  readonly avg: Num;
+  readonly l2norm: Num;
+  readonly std: Num;
+  readonly abs_mean: Num;
+}
+
+/** A condition by its id and the parameters that are set; an expression has `expression`. */
+export interface ConditionSpec {
+  readonly id: string;
+  readonly parameters: Readonly<Record<string, number>>;
+  readonly expression: string;
+}
+
+/**
+ * What to look at, what to ask of it, and when to stop. `ops`: patterns as `kernels` takes
+ * them, or a scope that ends with `/`; empty: every tensor the conditions aim at. `join`:
+ * whether one condition suffices ("any") or all must hold. Training stops at every
+ * `break_after`-th hit; 0: never, hits are only listed.
+ */
+export interface WatchpointSpec {
+  readonly id: number;
+  readonly name: string;
+  readonly conditions: readonly ConditionSpec[];
+  readonly ops: readonly string[];
+  readonly join: "all" | "any";
+  readonly enabled: boolean;
+  readonly break_after: number;
+  readonly ranks: readonly number[];
+}
+
+/** One parameter of a condition: what was asked (`preset`) and what was found. */
+export interface ParameterValue {
+  readonly name: string;
+  readonly preset: Num | null;
+  readonly actual: Num | null;
+}
+
+/**
+ * A watchpoint met its tensor. `verdict` "undecided" never stops a run; `why` tells. `part`:
+ * whether the op made the non-finite values out of finite ones, or passed them on. `origin` is
+ * the op that made them (in this step, of this rank), `chain` the ops from there to here, both
+ * ends included. `number` counts the hits of a rank, from 0.
+ */
+export interface Hit {
+  readonly number: number;
+  readonly watchpoint: number;
+  readonly condition: string;
+  readonly rank: number;
+  readonly step: number;
+  readonly order: number;
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly type: TensorType;
+  readonly verdict: Verdict;
+  readonly why: string;
+  readonly values: readonly ParameterValue[];
+  readonly part: Part;
+  readonly origin: string | null;
+  readonly chain: readonly string[];
+  readonly source: SourceLine | null;
+  readonly count: number;
+}
+
+/** What is known of a training process. `extra` is shown as it is. */
+export interface Metadata {
+  readonly host: string;
+  readonly pid: number;
+  readonly rank: number;
+  readonly world_size: number;
+  readonly device: string;
+  readonly framework: string;
+  readonly framework_version: string;
+  readonly sonde_version: string;
+  readonly python_version: string;
+  readonly script: string;
+  readonly arguments: readonly string[];
+  readonly working_directory: string;
+  readonly started: number;
+  readonly extra: Readonly<Record<string, string>>;
+}
+
+export interface LossPoint {
+  readonly step: number;
+  readonly loss: Num | null;
+  readonly seconds: number;
+  readonly observed: boolean;
+}
+
+/** `counts[i]` finite elements in [edges[i], edges[i + 1]), the last bin closed. */
+export interface Histogram {
+  readonly edges: readonly number[];
+  readonly counts: readonly number[];
+}
+
+export interface Summary {
+  readonly tensor: TensorName;
+  readonly type: TensorType;
+  readonly statistics: StatisticNumbers | null;
+  readonly histogram: Histogram | null;
+}
+
+/**
+ * `values` row by row; a tensor of less than two dimensions is one row. `index` is the one
+ * that was used, `row_start` and so on say which elements these are.
+ */
+export interface Table {
+  readonly tensor: TensorName;
+  readonly type: TensorType;
+  readonly index: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly row_start: number;
+  readonly column_start: number;
+  readonly row_step: number;
+  readonly column_step: number;
+  readonly values: readonly Num[];
+}
+
+/**
+ * `cells` row by row: mean of the finite elements of a cell, or None where there is none;
+ * `marks`: 1 NaN, 2 +Inf, 4 -Inf among its elements, added up. `low` and `high`: of the finite
+ * cells.
+ */
+export interface Heat {
+  readonly tensor: TensorName;
+  readonly type: TensorType;
+  readonly index: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly cells: readonly (number | null)[];
+  readonly marks: readonly number[];
+  readonly low: number | null;
+  readonly high: number | null;
+}
+
+/** The main fields of `kernels.Distances`. */
+export interface DistanceNumbers {
+  readonly max_abs_error: Num;
+  readonly mean_abs_error: Num;
+  readonly max_relative_error: Num;
+  readonly mean_relative_error: Num;
+  readonly cosine: Num;
+  readonly relative_l2: Num;
+  readonly max_ulp: Num;
+  readonly within_1: number;
+  readonly within_5: number;
+  readonly equal_count: number;
+  readonly count: number;
+  readonly non_finite_disagreed: number;
+}
+
+/** Both tensors and their difference over one plane, and numbers over the whole. */
+export interface Compared {
+  readonly a: Table;
+  readonly b: Table;
+  readonly difference: Table;
+  readonly heat: Heat;
+  readonly distances: DistanceNumbers;
+  readonly boundary: number;
+}
+
+/** `kept`: whether the values can be had, else `why` they cannot; `steps`: which ones. */
+export interface OpTensor {
+  readonly io: Io;
+  readonly slot: number;
+  readonly type: TensorType;
+  readonly statistics: StatisticNumbers | null;
+  readonly kept: boolean;
+  readonly steps: readonly number[];
+  readonly why: string;
+}
+
+export interface OpTensors {
+  readonly op: string;
+  readonly step: number | null;
+  readonly tensors: readonly OpTensor[];
+  readonly sources: readonly SourceLine[];
+}
+
+export interface GraphInfo {
+  readonly id: number;
+  readonly name: string;
+  readonly nodes: number;
+  readonly whole: boolean;
+}
+
+/**
+ * One rank of a run as the header of the page shows it. `seconds_bare` and `seconds_observed`:
+ * medians of recent steps without and with Sonde's op-level capture, None where there were
+ * none.
+ */
+export interface RankView {
+  readonly rank: number;
+  readonly state: State;
+  readonly step: number;
+  readonly graph: number | null;
+  readonly op: string | null;
+  readonly order: number | null;
+  readonly reason: PauseReason | null;
+  readonly message: string;
+  readonly hits: number;
+  readonly graphs: readonly GraphInfo[];
+  readonly steps: readonly number[];
+  readonly metadata: Metadata | null;
+  readonly seconds_bare: number | null;
+  readonly seconds_observed: number | null;
+}
+
+/** How far the check of a dump's watchpoints over all its tensors is. */
+export interface RecheckView {
+  readonly running: boolean;
+  readonly done: number;
+  readonly total: number;
+  readonly hits: number;
+}
+
+/**
+ * `revision` grows with every change of anything below; `controls` are those that make sense
+ * (none of a dump but what `recheck` needs). `peer`: the second dump of a view.
+ */
+export interface RunView {
+  readonly id: string;
+  readonly kind: RunKind;
+  readonly title: string;
+  readonly revision: number;
+  readonly ranks: readonly RankView[];
+  readonly watchpoints: readonly WatchpointSpec[];
+  readonly controls: readonly Command[];
+  readonly notices: readonly string[];
+  readonly peer: string | null;
+  readonly recheck: RecheckView | null;
+}
+
+export interface RunList {
+  readonly runs: readonly RunView[];
+}
+
+/**
+ * `rank` None: all of them. `wait_seconds`: answer when the training pauses or ends again, or
+ * after so long.
+ */
+export interface ControlRequest {
+  readonly command: Command;
+  readonly steps?: number;
+  readonly op?: string;
+  readonly rank?: number | null;
+  readonly wait_seconds?: number;
+}
+
+/**
+ * One box of an expanded scope: an op, a leaf, a scope (`ops` inside it), or several of one
+ * kind drawn once (`members`: the paths of the first of them; `stands_for` more than 1).
+ * `path` identifies it: an op's full name, a scope that ends with `/`, or for a group its
+ * scope and `*` and a word; that is what `group` of the next question takes.
+ */
+export interface LevelNode {
+  readonly path: string;
+  readonly label: string;
+  readonly what: "group" | "op" | "outside" | "scope";
+  readonly type: string;
+  readonly kind: NodeKind;
+  readonly phase: Phase;
+  readonly ops: number;
+  readonly stands_for: number;
+  readonly members: readonly string[];
+  readonly hits: number;
+  readonly has_origin: boolean;
+  readonly first_order: number;
+  readonly last_order: number;
+}
+
+/** Data from one box to another: how many tensors, and the type if all have the same. */
+export interface LevelEdge {
+  readonly source: string;
+  readonly target: string;
+  readonly tensors: number;
+  readonly label: string;
+}
+
+/**
+ * What is directly inside `scope` (empty: the whole graph), or the members of its group
+ * `group`, in execution order. Boxes that lie outside and exchange data with it are there as
+ * `what == "outside"`. `hidden`: boxes left out because there are too many.
+ */
+export interface Level {
+  readonly graph: number;
+  readonly scope: string;
+  readonly group: string;
+  readonly nodes: readonly LevelNode[];
+  readonly edges: readonly LevelEdge[];
+  readonly hidden: number;
+}
+
+export interface ListedNode {
+  readonly name: string;
+  readonly type: string;
+  readonly scope: string;
+  readonly phase: Phase;
+  readonly kind: NodeKind;
+  readonly order: number;
+  readonly categories: readonly Category[];
+  readonly hits: number;
+  readonly source: SourceLine | null;
+}
+
+/** A page of the ops that match; `total` of them in all. */
+export interface NodePage {
+  readonly total: number;
+  readonly offset: number;
+  readonly nodes: readonly ListedNode[];
+}
+
+/** One line of the scope tree: a scope (`path` ends with `/`) or a node. */
+export interface TreeEntry {
+  readonly path: string;
+  readonly label: string;
+  readonly is_scope: boolean;
+  readonly type: string;
+  readonly kind: NodeKind;
+  readonly ops: number;
+  readonly hits: number;
+}
+
+export interface TreePage {
+  readonly scope: string;
+  readonly total: number;
+  readonly offset: number;
+  readonly entries: readonly TreeEntry[];
+}
+
+/** A line of the user's code and how many ops it made. */
+export interface SourceUse {
+  readonly file: string;
+  readonly line: number;
+  readonly code: string;
+  readonly ops: number;
+}
+
+export interface SourceList {
+  readonly total: number;
+  readonly lines: readonly SourceUse[];
+}
+
+/** Lines of a source file that an op of the run names, from `first` on. */
+export interface CodeText {
+  readonly file: string;
+  readonly first: number;
+  readonly lines: readonly string[];
+}
+
+/** Everything about one node but its tensors; `consumers` by output slot. */
+export interface OpView {
+  readonly node: Node;
+  readonly graph: number;
+  readonly consumers: readonly (readonly [number, string])[];
+  readonly hits: readonly Hit[];
+}
+
+/** In execution order: step, then place in the step, inputs and parameters first. */
+export interface HitPage {
+  readonly total: number;
+  readonly offset: number;
+  readonly hits: readonly Hit[];
+}
+
+export interface LossCurve {
+  readonly rank: number;
+  readonly points: readonly LossPoint[];
+}
+
+export interface StatisticPoint {
+  readonly step: number;
+  readonly statistics: StatisticNumbers;
+}
+
+/** Statistics of one tensor over the steps there are. */
+export interface StatisticCurve {
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly type: TensorType;
+  readonly points: readonly StatisticPoint[];
+}
+
+/** One parameter of a condition; `check` parameters are compared, others support them. */
+export interface ParameterInfo {
+  readonly name: string;
+  readonly check: boolean;
+  readonly default: number | null;
+  readonly lowest: Num;
+  readonly highest: Num;
+  readonly description: string;
+}
+
+export interface ConditionInfo {
+  readonly id: string;
+  readonly title: string;
+  readonly abbreviation: string;
+  readonly target: Category;
+  readonly formula: string;
+  readonly description: string;
+  readonly advice: string;
+  readonly parameters: readonly ParameterInfo[];
+}
+
+/** Every watch condition, and what an expression may speak of. */
+export interface Catalogue {
+  readonly conditions: readonly ConditionInfo[];
+  readonly expression_names: readonly string[];
+}
+
+/** A watchpoint without a number yet, or the new content of one. */
+export interface WatchpointDraft {
+  readonly name: string;
+  readonly conditions: readonly ConditionSpec[];
+  readonly ops?: readonly string[];
+  readonly join?: "all" | "any";
+  readonly enabled?: boolean;
+  readonly break_after?: number;
+  readonly ranks?: readonly number[];
+}
+
+export interface WatchpointList {
+  readonly watchpoints: readonly WatchpointSpec[];
+}
+
+/** A saved set of watchpoints. */
+export interface WatchpointFile {
+  readonly watchpoints: readonly WatchpointDraft[];
+  readonly version?: 1;
+}
+
+/** Keep the values of the ops that match the patterns, `steps` steps back. */
+export interface KeepRequest {
+  readonly ops: readonly string[];
+  readonly steps?: number;
+  readonly rank?: number | null;
+}
+
+/** The body of every answer that is not 2xx. `slug` is a heading of `docs/messages.md`. */
+export interface Problem {
+  readonly error: string;
+  readonly slug: string;
+}
+
+/** One line of the event socket: run `run` changed; fetch what you show of `topics`. */
+export interface Event {
+  readonly run: string;
+  readonly revision: number;
+  readonly topics: readonly ("graph" | "hits" | "loss" | "notices" | "status" | "watchpoints")[];
+}
