@@ -1,0 +1,135 @@
+"""What a watch condition is: a yes/no question about a tensor now and, maybe, one step before.
+
+An answer has three values. "undecided" means that the question cannot be answered (a NaN is in the
+way, there is no former value) and says why; it is never taken for a hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from sonde.core.statistics import Statistics
+
+Target = Literal["tensor", "weight", "gradient", "activation"]
+Verdict = Literal["hit", "clear", "undecided"]
+Bounds = tuple[float, float]
+Tolerance = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a condition must be told. Several conditions are served by the union of their needs.
+
+    The fields are named as those of Evidence. ``previous``: the values of the step before;
+    ``previous_statistics``: only their statistics.
+    ``inputs``: whether the op's inputs were finite. ``initial_only``: asked before the first step
+    alone. ``at_step_end``: asked once a step, of what a weight is when the step is over.
+    """
+
+    statistics: bool = False
+    between: frozenset[Bounds] = frozenset()
+    apart: frozenset[Tolerance] = frozenset()
+    moved: bool = False
+    previous_statistics: bool = False
+    inputs: bool = False
+    initial_only: bool = False
+    at_step_end: bool = False
+
+    @property
+    def previous(self) -> bool:
+        return self.moved or bool(self.apart)
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            statistics=self.statistics or other.statistics,
+            between=self.between | other.between,
+            apart=self.apart | other.apart,
+            moved=self.moved or other.moved,
+            previous_statistics=self.previous_statistics or other.previous_statistics,
+            inputs=self.inputs or other.inputs,
+            initial_only=self.initial_only and other.initial_only,
+            at_step_end=self.at_step_end or other.at_step_end,
+        )
+
+
+STATISTICS_ONLY = Needs(statistics=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one tensor at one step.
+
+    ``between``: elements within bounds, both included. ``apart``: elements that moved since the
+    step before by more than a tolerance (relative, absolute); ``moved_sum``: of |now - before|.
+    ``missing`` says why there are no statistics, ``no_previous`` why there is no former value.
+    ``inputs_finite`` is None where nobody looked.
+    """
+
+    statistics: Statistics | None = None
+    missing: str = ""
+    between: Mapping[Bounds, int] = field(default_factory=dict)
+    apart: Mapping[Tolerance, int] = field(default_factory=dict)
+    moved_sum: float | None = None
+    previous: Statistics | None = None
+    no_previous: str = "there is no value of the step before"
+    inputs_finite: bool | None = None
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One parameter that was asked about: what was set, and what was found."""
+
+    name: str
+    preset: float | None
+    actual: float | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The answer, in ``why`` as a sentence where it is no plain yes or no."""
+
+    verdict: Verdict
+    why: str = ""
+    values: tuple[Value, ...] = ()
+
+
+class Condition(Protocol):
+    """One question with its parameters. Frozen, hashable, knows nothing of ops and files."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def needs(self) -> Needs: ...
+    def judge(self, evidence: Evidence) -> Judgement: ...
+
+
+def undecided(why: str) -> Judgement:
+    return Judgement("undecided", why)
+
+
+def obstacle(evidence: Evidence) -> str:
+    """Why nothing but overflow can be judged of this tensor; empty if it can."""
+    statistics = evidence.statistics
+    if statistics is None:
+        return evidence.missing or "the tensor has no statistics"
+    if statistics.count == 0:
+        return "the tensor is empty"
+    if statistics.non_finite_count:
+        return f"the tensor has {non_finite_words(statistics)}"
+    return ""
+
+
+def non_finite_words(statistics: Statistics) -> str:
+    """Such as "3 NaN and 1 -Inf among 100 elements"."""
+    counts = (
+        ("NaN", statistics.nan_count),
+        ("+Inf", statistics.positive_inf_count),
+        ("-Inf", statistics.negative_inf_count),
+    )
+    found = [f"{count} {name}" for name, count in counts if count]
+    return f"{' and '.join(found)} among {statistics.count} elements"

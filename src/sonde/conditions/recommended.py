@@ -1,0 +1,68 @@
+"""The watchpoints a newcomer should start with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, tanh
+
+from sonde.conditions.contract import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """A watchpoint to be made for a network, if it has what it looks at.
+
+    ``functions``: the activation functions it is for, by the name of the op or module, in small
+    letters and without underscores; empty for all tensors of the target.
+    """
+
+    name: str
+    condition: str
+    parameters: tuple[tuple[str, float], ...]
+    target: Target
+    functions: tuple[str, ...] = ()
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + exp(-x))
+
+
+def _range(
+    name: str, functions: tuple[str, ...], start: float, end: float, check: str, limit: float
+) -> Recommended:
+    parameters = (
+        ("range_start_inclusive", start),
+        ("range_end_inclusive", end),
+        (check, limit),
+    )
+    return Recommended(name, "activation_range", parameters, "activation", functions)
+
+
+# Beyond these arguments the functions are flat in float32: no gradient passes.
+_TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
+
+RECOMMENDED = (
+    Recommended("weights start as zeros", "weight_initialization", (), "weight"),
+    Recommended(
+        "weights move too far",
+        "weight_change_too_large",
+        (("abs_mean_update_ratio_gt", 1.0),),
+        "weight",
+    ),
+    Recommended("weights do not move", "weight_not_changed", (), "weight"),
+    Recommended("gradients vanish", "gradient_vanishing", (("abs_mean_lt", 1e-9),), "gradient"),
+    Recommended("gradients are not finite", "gradient_exploding", (), "gradient"),
+    Recommended("weights are not finite", "weight_overflow", (), "weight"),
+    Recommended("tensors are not finite", "tensor_overflow", (), "tensor"),
+    Recommended("tensors of zeros", "tensor_all_zero", (), "tensor"),
+    _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),
+    _range(
+        "sigmoid is saturated",
+        ("sigmoid",),
+        _sigmoid(-16.2),
+        _SIGMOID_EDGE,
+        "range_percentage_lt",
+        0.1,
+    ),
+    _range("relu is dead", ("relu", "relu6"), -1.0, 0.0, "range_percentage_gt", 99.9),
+)
