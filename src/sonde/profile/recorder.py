@@ -227,12 +227,13 @@ class Recorder:
         self.records_memory = self._wants_memory or self._is_memory_cheap()
         if self.records_memory:
             self._quiet.on()
-        with private.quiet_first_start():
+        with private.quiet_first_start(), private.ops_and_ranges_only():
             self._profiler = profile(
                 activities=[ProfilerActivity.CPU],
                 # The learned graph has shapes, and recording them costs more than all the rest.
                 record_shapes=self.graph is None and not self.names_step(self.window.start),
                 profile_memory=self.records_memory,
+                **private.light_options(),
             )
             self._profiler.start()
         self.session = Session()
