@@ -17,6 +17,8 @@ from sonde.core.errors import SondeError, UsageError
 COMMANDS = {
     "run": "Run a script, unchanged, and dump what its operators compute.",
     "show": "Show what is in a dump.",
+    "params": "List the parameters of a network, or pair those of two.",
+    "ckpt": "Compare, check and convert checkpoints.",
     "profile": "Say where the time of a script goes, and what would make it faster.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }

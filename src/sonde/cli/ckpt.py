@@ -1,0 +1,175 @@
+"""``sonde ckpt``: compare, check and convert checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.cli import ckpt_text
+from sonde.cli.ckpt_files import console, load, read_torch, write_json
+from sonde.compare.checkpoint_check import check_checkpoint
+from sonde.compare.checkpoint_convert import (
+    DEFAULT_NAMES,
+    Format,
+    Names,
+    Target,
+    new_names,
+)
+from sonde.compare.checkpoint_convert import (
+    convert as convert_checkpoint,
+)
+from sonde.compare.checkpoint_diff import diff_checkpoints
+from sonde.compare.checkpoint_mindspore import read_mindspore, write_mindspore
+from sonde.compare.checkpoint_safetensors import read_safetensors, write_safetensors
+from sonde.core.errors import UsageError
+
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_FILE = click.Path(path_type=Path)
+_JSON = click.option(
+    "--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here."
+)
+
+EPILOG = """\b
+Examples:
+  sonde ckpt diff step0.ckpt step1.ckpt             which weights changed, which not at all
+  sonde ckpt check model.pt                         NaN, Inf, zeros, dead rows, odd statistics
+  sonde ckpt convert model.pt model.ckpt --to mindspore
+
+\b
+Files: .ckpt of MindSpore, .safetensors, .pt/.pth/.bin of PyTorch, .npz; or a dump's directory.
+"""
+
+
+@click.group(epilog=EPILOG, context_settings=_SETTINGS)
+def ckpt() -> None:
+    """Compare, check and convert checkpoints of MindSpore, PyTorch and others."""
+
+
+@ckpt.command(
+    context_settings=_SETTINGS,
+    epilog="\b\nExamples:\n  sonde ckpt diff before.ckpt after.ckpt\n"
+    "  sonde ckpt diff mindspore.ckpt torch.pt --json diff.json\n\n\b\n"
+    "Exit codes: 0 equal bit for bit, 1 not, 2 a mistake.",
+)
+@click.argument("a", type=_FILE)
+@click.argument("b", type=_FILE)
+@_JSON
+def diff(a: Path, b: Path, json_file: str | None) -> int:
+    """Say which weights changed from A to B, how much, and which did not at all.
+
+    Weights are paired as `sonde params` does. NaN and Inf are counted on both sides.
+    """
+    first, second = load(a), load(b)
+    found = diff_checkpoints(first, second)
+    if json_file is not None:
+        write_json(json_file, ckpt_text.diff_json(first, second, found))
+    if json_file != "-":
+        ckpt_text.print_diff(console(), found)
+    return 0 if found.is_same else 1
+
+
+@ckpt.command(
+    context_settings=_SETTINGS,
+    epilog="\b\nExamples:\n  sonde ckpt check model.safetensors\n\n\b\n"
+    "Exit codes: 0 nothing wrong, 1 errors or warnings, 2 a mistake.",
+)
+@click.argument("a", type=_FILE)
+@_JSON
+def check(a: Path, json_file: str | None) -> int:
+    """Look for NaN, Inf, all zeros, constants, dead rows and odd initial statistics in A."""
+    checkpoint = load(a)
+    findings = check_checkpoint(checkpoint)
+    if json_file is not None:
+        write_json(json_file, ckpt_text.check_json(checkpoint, findings))
+    if json_file != "-":
+        ckpt_text.print_check(console(), checkpoint, findings)
+    return 1 if any(finding.severity != "info" for finding in findings) else 0
+
+
+@ckpt.command(
+    context_settings=_SETTINGS,
+    epilog="\b\nExamples:\n  sonde ckpt convert model.pt model.ckpt --to mindspore\n"
+    "  sonde ckpt convert model.ckpt model.safetensors --to safetensors --names torch",
+)
+@click.argument("a", type=_FILE)
+@click.argument("b", type=_FILE)
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(["torch", "mindspore", "safetensors"]),
+    required=True,
+    help="The format to write.",
+)
+@click.option(
+    "--names",
+    type=click.Choice(["torch", "mindspore", "keep"]),
+    help="Whose names to write. Default: those of the format's framework; safetensors keeps them.",
+)
+@click.option(
+    "--map",
+    "map_file",
+    metavar="FILE",
+    help='Names of your own, a JSON object {"old": "new", ...}; null leaves a weight out.',
+)
+@click.option(
+    "--keep-counters",
+    is_flag=True,
+    help="Keep num_batches_tracked, which MindSpore has not.",
+)
+@click.option("--force", is_flag=True, help="Replace B if it exists.")
+@_JSON
+def convert(
+    a: Path,
+    b: Path,
+    target: Target,
+    names: Names | None,
+    map_file: str | None,
+    keep_counters: bool,
+    force: bool,
+    json_file: str | None,
+) -> int:
+    """Write the weights of A to B in another format, bit for bit, under the names used there.
+
+    B is read back and compared before it gets its name: it appears whole and proven, or not at
+    all. A type the format cannot hold (float8 in MindSpore's) is refused, never converted.
+    """
+    source = load(a)
+    chosen = names or DEFAULT_NAMES[target]
+    mapped = new_names(source, chosen, keep_counters=keep_counters, given=_read_map(map_file))
+    done = convert_checkpoint(source, b, _format(target), mapped, replace_existing=force)
+    if json_file is not None:
+        write_json(json_file, ckpt_text.conversion_json(a, b, target, done))
+    if json_file != "-":
+        ckpt_text.print_conversion(console(), a, b, done)
+    return 0
+
+
+def _format(target: Target) -> Format:
+    if target == "safetensors":
+        return Format(write_safetensors, read_safetensors)
+    if target == "mindspore":
+        return Format(write_mindspore, read_mindspore)
+    return Format(_write_torch, read_torch)
+
+
+def _write_torch(*arguments: Any) -> None:
+    from sonde.adapters.torch import checkpoints
+
+    checkpoints.write_torch(*arguments)
+
+
+def _read_map(file: str | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    try:
+        content = json.loads(Path(file).read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"--map {file} cannot be read: {error}", slug="usage") from None
+    if not isinstance(content, dict) or not all(
+        new is None or (isinstance(new, str) and new) for new in content.values()
+    ):
+        raise UsageError(f'--map {file} is not an object {{"old": "new", ...}}', slug="usage")
+    return content

@@ -1,0 +1,213 @@
+"""What ``sonde ckpt`` found, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from sonde.cli.ckpt_files import cell, number, safe, shape_text, table
+from sonde.compare.checkpoint import Checkpoint
+from sonde.compare.checkpoint_convert import Conversion
+from sonde.compare.checkpoint_diff import CheckpointDiff, WeightChange
+from sonde.core.finding import Finding
+
+_STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
+_LISTED = 40
+
+
+def print_diff(out: Console, found: CheckpointDiff) -> None:
+    """Changed weights, most changed first; then the unchanged, the unpaired and a count."""
+    changed = [each for each in found.changes if not each.is_same]
+    if changed:
+        out.print(_changes(changed))
+    same = [each for each in found.changes if each.is_same]
+    if changed and same:
+        out.print(f"not changed at all: {_listed([each.pair.a for each in same])}", soft_wrap=True)
+    if found.stuck:
+        out.print(
+            f"{len(found.stuck)} trainable by name, but not changed while others were: frozen, not "
+            "used, or without gradient?",
+            style="yellow",
+            soft_wrap=True,
+        )
+    _print_lonely(out, found)
+    broken = [each for each in found.changes if each.non_finite_b]
+    if broken:
+        out.print(
+            f"NaN or Inf in b: {_listed([each.pair.b for each in broken])}",
+            style="bold red",
+            soft_wrap=True,
+        )
+    total = len(found.changes)
+    text = "equal, bit for bit" if found.is_same else "not equal"
+    out.print(f"{text}: {len(changed)} of {total} changed, {len(same)} not", style="bold")
+
+
+def _changes(changed: Sequence[WeightChange]) -> Any:
+    shown = table(
+        "weight",
+        "shape",
+        ">relative change",
+        ">max abs",
+        ">mean abs",
+        ">cosine",
+        ">equal elements",
+        ">nan/inf a",
+        ">nan/inf b",
+    )
+    for each in sorted(changed, key=_by_change):
+        found = each.distances
+        name = each.pair.a if each.pair.a == each.pair.b else f"{each.pair.a} -> {each.pair.b}"
+        types = "" if each.a.dtype == each.b.dtype else f" {each.a.dtype} -> {each.b.dtype}"
+        fit = "" if each.pair.fit.is_plain else f" {each.pair.fit}"
+        shown.add_row(
+            cell(name),
+            f"{shape_text(each.a.shape)}{fit}{types}",
+            "not compared" if found is None else number(each.relative),
+            number(None if found is None else found.max_abs_error),
+            number(None if found is None else found.mean_abs_error),
+            number(None if found is None else found.cosine),
+            "" if found is None or not found.count else f"{found.equal_count / found.count:.1%}",
+            cell(str(each.non_finite_a or ""), "bold red"),
+            cell(str(each.non_finite_b or ""), "bold red"),
+        )
+    return shown
+
+
+def _by_change(change: WeightChange) -> tuple[bool, float]:
+    """Broken ones first, then by how much they changed."""
+    relative = change.relative
+    return change.non_finite_b == 0, -relative if relative == relative else float("-inf")
+
+
+def _print_lonely(out: Console, found: CheckpointDiff) -> None:
+    pairing = found.pairing
+    for each in pairing.misshaped:
+        text = (
+            f"other shape: {each.a} {shape_text(each.shape_a)} against "
+            f"{each.b} {shape_text(each.shape_b)}"
+        )
+        out.print(cell(text, "bold red"), soft_wrap=True)
+    for label, names in (
+        ("only in a", pairing.only_a),
+        ("only in b", pairing.only_b),
+        ("of the optimizer, only in a", pairing.state_a),
+        ("of the optimizer, only in b", pairing.state_b),
+        ("counted on one side only", pairing.counters),
+    ):
+        if names:
+            out.print(f"{label}: {_listed(names)}", soft_wrap=True)
+    for flat in pairing.flat:
+        out.print(
+            f"{safe(flat.flat)} is flat, its parts are {_listed(flat.parts)}: not compared here",
+            soft_wrap=True,
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(safe(name) for name in names[:_LISTED])
+    return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+
+
+def diff_json(a: Checkpoint, b: Checkpoint, found: CheckpointDiff) -> dict[str, Any]:
+    pairing = found.pairing
+    return {
+        "a": str(a.path),
+        "b": str(b.path),
+        "equal": found.is_same,
+        "changed": sum(not each.is_same for each in found.changes),
+        "unchanged": [each.pair.a for each in found.changes if each.is_same],
+        "stuck": [each.pair.a for each in found.stuck],
+        "weights": [
+            {
+                "a": each.pair.a,
+                "b": each.pair.b,
+                "how": each.pair.how,
+                "role": each.role,
+                "equal": each.is_same,
+                "dtype_a": each.a.dtype,
+                "dtype_b": each.b.dtype,
+                "shape": list(each.a.shape),
+                "non_finite_a": each.non_finite_a,
+                "non_finite_b": each.non_finite_b,
+                "distances": None if each.distances is None else asdict(each.distances),
+            }
+            for each in found.changes
+        ],
+        "misshaped": [asdict(each) for each in pairing.misshaped],
+        "only_a": list(pairing.only_a),
+        "only_b": list(pairing.only_b),
+        "state_a": list(pairing.state_a),
+        "state_b": list(pairing.state_b),
+        "counters": list(pairing.counters),
+    }
+
+
+def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding]) -> None:
+    shown = table("", "rule", "finding", "advice")
+    for finding in findings:
+        shown.add_row(
+            cell(finding.severity, _STYLES[finding.severity]),
+            finding.rule,
+            cell(finding.message),
+            cell(finding.advice, "dim"),
+        )
+    if findings:
+        out.print(shown)
+    counts = {kind: sum(each.severity == kind for each in findings) for kind in _STYLES}
+    out.print(
+        f"{safe(str(checkpoint.path))}: {len(checkpoint.weights)} weights, "
+        f"{checkpoint.count:,} elements; {counts['error']} errors, {counts['warning']} warnings",
+        style="bold",
+        soft_wrap=True,
+    )
+
+
+def check_json(checkpoint: Checkpoint, findings: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "weights": len(checkpoint.weights),
+        "elements": checkpoint.count,
+        "findings": [
+            {
+                "rule": finding.rule,
+                "severity": finding.severity,
+                "message": finding.message,
+                "advice": finding.advice,
+                **finding.evidence,
+            }
+            for finding in findings
+        ],
+    }
+
+
+def print_conversion(out: Console, a: Path, b: Path, done: Conversion) -> None:
+    if done.renamed:
+        shown = table("was", "is")
+        for old, new in done.renamed.items():
+            shown.add_row(cell(old), cell(new))
+        out.print(shown)
+    if done.dropped:
+        out.print(f"left out, no counterpart there: {_listed(done.dropped)}", soft_wrap=True)
+    out.print(
+        f"{safe(str(b))}: {done.count} weights of {safe(str(a))}, {len(done.renamed)} renamed; "
+        "read back and found equal bit for bit",
+        style="bold",
+        soft_wrap=True,
+    )
+
+
+def conversion_json(a: Path, b: Path, target: str, done: Conversion) -> dict[str, Any]:
+    return {
+        "a": str(a),
+        "b": str(b),
+        "to": target,
+        "weights": done.count,
+        "names": dict(done.names),
+        "dropped": list(done.dropped),
+    }

@@ -1,0 +1,280 @@
+"""``sonde params``: the parameters of one network, or of two side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from sonde.cli.ckpt_files import (
+    cell,
+    console,
+    load,
+    number,
+    safe,
+    shape_text,
+    table,
+    write_json,
+)
+from sonde.compare.checkpoint import Checkpoint
+from sonde.compare.parameter_table import (
+    PairRow,
+    ParameterComparison,
+    ParameterRow,
+    compare_parameters,
+    list_parameters,
+)
+from sonde.kernels import Distances
+
+_TRAINED = {True: "yes", False: "no", None: "?"}
+
+EPILOG = """\b
+Examples:
+  sonde params model.safetensors              every parameter, its shape and statistics
+  sonde params mindspore.ckpt torch.pt        which belong together, which are missing
+  sonde params sonde_dump mindspore_dump      the same, from dumps
+  sonde params a.pt b.ckpt --json - | jq .only_a
+
+\b
+A and B: .ckpt of MindSpore, .safetensors, .pt/.pth/.bin of PyTorch, .npz, or a dump.
+Exit codes: 0 all paired, 1 some are missing, extra or of another shape, 2 a mistake.
+"""
+
+
+@click.command(
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path), required=False)
+@click.option("--step", type=int, metavar="N", help="The step of dumps to look at; the first.")
+@click.option("--state", is_flag=True, help="Also show what belongs to the optimizer.")
+@click.option("--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here.")
+def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: str | None) -> int:
+    """Show all parameters of A: trainable or not, shape, count, statistics; or pair A with B.
+
+    Names of MindSpore and PyTorch for the same thing (gamma and weight, moving_mean and
+    running_mean, embedding_table and weight, ...) are paired, and by shape and order what has
+    names of its own. Missing, extra and mis-shaped parameters are listed.
+    """
+    first = load(a, step=step)
+    if b is None:
+        rows = list_parameters(first)
+        if json_file is not None:
+            write_json(json_file, _list_json(first, rows))
+        if json_file != "-":
+            _print_list(console(), first, rows, with_state=state)
+        return 0
+    second = load(b, step=step)
+    compared = compare_parameters(first, second)
+    if json_file is not None:
+        write_json(json_file, _comparison_json(first, second, compared))
+    if json_file != "-":
+        _print_comparison(console(), first, second, compared)
+    return 0 if compared.pairing.is_complete else 1
+
+
+def _print_list(
+    out: Console, checkpoint: Checkpoint, rows: dict[str, ParameterRow], *, with_state: bool
+) -> None:
+    shown = table(
+        "parameter", "dtype", "shape", ">count", "trained", ">min", ">max", ">mean", ">std", ""
+    )
+    for name, row in rows.items():
+        if row.role == "state" and not with_state:
+            continue
+        found = row.numbers
+        shown.add_row(
+            cell(name),
+            row.weight.dtype,
+            shape_text(row.weight.shape),
+            f"{row.weight.count:,}",
+            _TRAINED[row.trainable],
+            *(number(found.get(key)) for key in ("min", "max", "avg", "std")),
+            cell(_oddities(row), "bold red"),
+        )
+    out.print(shown)
+    out.print(_totals(checkpoint, rows), style="bold", soft_wrap=True)
+    state = sum(row.role == "state" for row in rows.values())
+    if state and not with_state:
+        out.print(f"and {state} of the optimizer; --state shows them", style="dim")
+
+
+def _oddities(row: ParameterRow) -> str:
+    found = row.numbers
+    notes = [
+        f"{found[key]:,} {label}"
+        for key, label in (("nan count", "nan"), ("inf count", "inf"))
+        if found.get(key)
+    ]
+    return " ".join(notes)
+
+
+def _totals(checkpoint: Checkpoint, rows: dict[str, ParameterRow]) -> str:
+    own = [row for row in rows.values() if row.role != "state"]
+    trained = [row for row in own if row.trainable]
+    elements = sum(row.weight.count for row in own)
+    trained_elements = sum(row.weight.count for row in trained)
+    return (
+        f"{safe(str(checkpoint.path))}: {len(own)} parameters with {elements:,} elements, "
+        f"{len(trained)} of them trainable with {trained_elements:,}"
+    )
+
+
+def _print_comparison(
+    out: Console, a: Checkpoint, b: Checkpoint, compared: ParameterComparison
+) -> None:
+    shown = table("a", "b", "paired by", "shape", "values", ">max abs", ">std a", ">std b", "")
+    for row in compared.rows:
+        pair = row.pair
+        shown.add_row(
+            cell(pair.a),
+            cell(pair.b if pair.b != pair.a else "="),
+            pair.how,
+            shape_text(row.a.weight.shape) + (f" {pair.fit}" if not pair.fit.is_plain else ""),
+            cell(_values_text(row)),
+            number(None if row.distances is None else row.distances.max_abs_error),
+            number(row.a.numbers.get("std")),
+            number(row.b.numbers.get("std")),
+            cell("; ".join(row.notes), "yellow"),
+        )
+    if compared.rows:
+        out.print(shown)
+    for flat, distances in compared.flat:
+        where = "a" if flat.flat_is_a else "b"
+        out.print(
+            f"{safe(flat.flat)} (in {where}) is flat: {', '.join(map(safe, flat.parts))}"
+            f"{_flat_text(distances)}",
+            soft_wrap=True,
+        )
+    _print_unpaired(out, compared)
+    for side, checkpoint, rows in (("a", a, compared.a), ("b", b, compared.b)):
+        out.print(f"{side}: {_totals(checkpoint, dict(rows))}", soft_wrap=True)
+    pairing = compared.pairing
+    same = sum(row.is_same is True for row in compared.rows)
+    out.print(
+        f"{len(compared.rows)} paired, {same} of them with equal values; "
+        f"{len(pairing.only_a)} only in a, {len(pairing.only_b)} only in b, "
+        f"{len(pairing.misshaped)} of another shape",
+        style="bold",
+        soft_wrap=True,
+    )
+
+
+def _values_text(row: PairRow) -> str:
+    if row.hidden is not None:
+        return f"equal, {row.hidden}"
+    if row.distances is None:
+        return "not compared"
+    if row.distances.is_equal:
+        return "equal" if row.is_same else f"equal, {row.a.weight.dtype}/{row.b.weight.dtype}"
+    return "differ"
+
+
+def _flat_text(distances: Distances | None) -> str:
+    if distances is None:
+        return ""
+    return ", equal" if distances.is_equal else f", max abs error {distances.max_abs_error:.3g}"
+
+
+def _print_unpaired(out: Console, compared: ParameterComparison) -> None:
+    pairing = compared.pairing
+    for each in pairing.misshaped:
+        out.print(
+            cell(
+                f"other shape: {each.a} {shape_text(each.shape_a)} "
+                f"against {each.b} {shape_text(each.shape_b)}",
+                "bold red",
+            ),
+            soft_wrap=True,
+        )
+    for side, names, rows in (
+        ("a", pairing.only_a, compared.a),
+        ("b", pairing.only_b, compared.b),
+    ):
+        for name in names:
+            text = f"only in {side}: {name} {shape_text(rows[name].weight.shape)}"
+            out.print(cell(text, "bold red"), soft_wrap=True)
+    if pairing.counters:
+        out.print(
+            f"left out: {len(pairing.counters)} num_batches_tracked, which MindSpore has not",
+            style="dim",
+        )
+    for side, names in (("a", pairing.state_a), ("b", pairing.state_b)):
+        if names:
+            out.print(f"left out: {len(names)} of the optimizer, only in {side}", style="dim")
+
+
+def _list_json(checkpoint: Checkpoint, rows: dict[str, ParameterRow]) -> dict[str, Any]:
+    own = [row for row in rows.values() if row.role != "state"]
+    return {
+        "path": str(checkpoint.path),
+        "format": checkpoint.format,
+        "parameters": [_row_json(row) for row in rows.values()],
+        "count": len(own),
+        "trainable": sum(row.trainable is True for row in own),
+        "elements": sum(row.weight.count for row in own),
+        "trainable_elements": sum(row.weight.count for row in own if row.trainable),
+    }
+
+
+def _row_json(row: ParameterRow) -> dict[str, Any]:
+    return {
+        "name": row.weight.name,
+        "dtype": row.weight.dtype,
+        "shape": list(row.weight.shape),
+        "count": row.weight.count,
+        "role": row.role,
+        "trainable": row.trainable,
+        "statistics": dict(row.numbers),
+    }
+
+
+def _comparison_json(a: Checkpoint, b: Checkpoint, compared: ParameterComparison) -> dict[str, Any]:
+    pairing = compared.pairing
+    return {
+        "a": _list_json(a, dict(compared.a)),
+        "b": _list_json(b, dict(compared.b)),
+        "complete": pairing.is_complete,
+        "pairs": [_pair_json(row) for row in compared.rows],
+        "flat": [
+            {
+                "flat": each.flat,
+                "parts": list(each.parts),
+                "flat_in": "a" if each.flat_is_a else "b",
+            }
+            for each in pairing.flat
+        ],
+        "misshaped": [
+            {
+                "a": each.a,
+                "b": each.b,
+                "shape_a": list(each.shape_a),
+                "shape_b": list(each.shape_b),
+            }
+            for each in pairing.misshaped
+        ],
+        "only_a": list(pairing.only_a),
+        "only_b": list(pairing.only_b),
+        "counters": list(pairing.counters),
+        "state_a": list(pairing.state_a),
+        "state_b": list(pairing.state_b),
+    }
+
+
+def _pair_json(row: PairRow) -> dict[str, Any]:
+    distances = row.distances
+    return {
+        "a": row.pair.a,
+        "b": row.pair.b,
+        "how": row.pair.how,
+        "axes": None if row.pair.fit.axes is None else list(row.pair.fit.axes),
+        "reshaped": row.pair.fit.reshaped,
+        "equal": None if distances is None else distances.is_equal,
+        "equal_when_transposed": None if row.hidden is None else list(row.hidden.axes or ()),
+        "max_abs_error": None if distances is None else distances.max_abs_error,
+        "relative_l2": None if distances is None else distances.relative_l2,
+        "notes": list(row.notes),
+    }

@@ -1,0 +1,78 @@
+"""From a path to its weights: which format a file has is told by its first bytes and its name."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from sonde.compare.checkpoint import Checkpoint, Format
+from sonde.compare.checkpoint_dump import read_dump
+from sonde.compare.checkpoint_mindspore import read_mindspore
+from sonde.compare.checkpoint_npz import read_npz
+from sonde.compare.checkpoint_safetensors import read_safetensors
+from sonde.core.mindspore_ckpt import CheckpointError
+
+TorchReader = Callable[[Path], Checkpoint]
+
+SUFFIXES: dict[str, Format] = {
+    ".ckpt": "mindspore",
+    ".safetensors": "safetensors",
+    ".npz": "numpy",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".bin": "torch",
+}
+
+
+def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = None) -> Checkpoint:
+    """The weights of a checkpoint file, or the parameters of the dump in a directory.
+
+    ``read_torch`` reads torch's own files, which needs torch. ``step`` is for dumps: the first
+    by default. A CheckpointError or DumpError names the file and the place of what is wrong.
+    """
+    if path.is_dir():
+        return read_dump(path, step=step)
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist", slug="checkpoint-missing")
+    try:
+        found = detect(path)
+        if found == "torch":
+            return read_torch(path)
+        if found == "safetensors":
+            return read_safetensors(path)
+        return read_npz(path) if found == "numpy" else read_mindspore(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error.strerror or error}", slug="checkpoint-missing"
+        ) from None
+
+
+def detect(path: Path) -> Format:
+    """The format of a file. Lightning, too, writes ``.ckpt``, but torch's."""
+    with path.open("rb") as stream:
+        start = stream.read(9)
+    if start.startswith(b"PK\x03\x04"):
+        return "numpy" if _holds_arrays(path) else "torch"
+    if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return "torch"  # torch's format before version 1.6: pickles
+    by_name = SUFFIXES.get(path.suffix.lower())
+    if by_name in (None, "torch") and start[8:9] == b"{":
+        return "safetensors"
+    if by_name is None:
+        raise CheckpointError(
+            f"{path} is no checkpoint known here: neither its name ({', '.join(SUFFIXES)}) nor its "
+            "first bytes tell a format",
+            slug="checkpoint-format",
+        )
+    return by_name
+
+
+def _holds_arrays(path: Path) -> bool:
+    if path.suffix.lower() == ".npz":
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return all(name.endswith(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
