@@ -149,7 +149,7 @@ def light_options() -> dict[str, Any]:
 
     An op is not tied to the kernels it launches, a fifth of an event's cost.
     """
-    experimental = getattr(torch._C._profiler, "_ExperimentalConfig", None)
+    experimental: Any = getattr(torch._C._profiler, "_ExperimentalConfig", None)
     try:
         return {"experimental_config": experimental(disable_external_correlation=True)}
     except TypeError:  # a torch without it
