@@ -9,15 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sonde import ops as ops
     from sonde.api import capture, set_dump, statistics, step
     from sonde.dump.reader import Dump
+    from sonde.ops import print as print
+    from sonde.ops import print_grad
 
 __version__ = "0.1.0"
 
-__all__ = ["Dump", "__version__", "capture", "set_dump", "statistics", "step"]
+# Not ``print``: a star import should leave Python's own alone.
+__all__ = ["Dump", "__version__", "capture", "print_grad", "set_dump", "statistics", "step"]
 
 _HOMES = {
     "Dump": "sonde.dump.reader",
+    "print": "sonde.ops",
+    "print_grad": "sonde.ops",
     "set_dump": "sonde.api",
     "statistics": "sonde.api",
     "step": "sonde.api",
@@ -25,7 +31,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("capture", "train", "summary", "logs", "tune"):
+    if name in ("capture", "train", "summary", "logs", "ops", "tune"):
         # A package; ``sonde.capture(...)`` works because that package can be called.
         return import_module(f"sonde.{name}")
     home = _HOMES.get(name)
