@@ -19,6 +19,7 @@ COMMANDS = {
     "show": "Show what is in a dump.",
     "params": "List the parameters of a network, or pair those of two.",
     "ckpt": "Compare, check and convert checkpoints.",
+    "loss": "Compare two loss curves and say where and why they part.",
     "profile": "Say where the time of a script goes, and what would make it faster.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }
