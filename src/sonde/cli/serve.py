@@ -1,0 +1,78 @@
+"""``sonde serve``: the debugger's server, for trainings that connect to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from sonde.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from sonde.server.state_file import ServerState
+
+
+@click.command(short_help="Serve the debugger's page.")
+@click.option("--port", default=8080, show_default=True, help="Of the page; 0 takes a free one.")
+@click.option(
+    "--debugger-port",
+    default=50051,
+    show_default=True,
+    help="Where trainings connect; 0 takes a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen at. Any but this machine's own asks everybody for the token.",
+)
+@click.option(
+    "--token",
+    default="",
+    envvar="SONDE_DEBUGGER_TOKEN",
+    help="What browsers and trainings must know; made up if others can connect.",
+)
+@click.option(
+    "--pause/--no-pause",
+    default=True,
+    show_default=True,
+    help="Let a training wait before its first step.",
+)
+def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> int:
+    """Wait for trainings, and show them in a browser.
+
+    \b
+    Then, in the shell of the training:
+      SONDE_DEBUGGER_HOST=127.0.0.1 SONDE_DEBUGGER_PORT=50051 sonde run train.py
+
+    Drive it from a terminal with sonde ctl. Ctrl-C ends the server; trainings go on.
+    """
+    need_server()
+    from sonde.server.serving import ServerOptions
+    from sonde.server.serving import serve as serve_until_told
+
+    options = ServerOptions(host, port, debugger_port, token, pause)
+    serve_until_told(options, _say)
+    return 0
+
+
+def need_server() -> None:
+    """UsageError unless the packages of the server are installed."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+        import websockets  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"the debugger needs the package {error.name}: pip install 'sonde[debugger]'",
+            slug="extra-missing",
+        ) from None
+
+
+def _say(state: ServerState) -> None:
+    click.echo(f"sonde: the page is at {state.address}")
+    token = f" SONDE_DEBUGGER_TOKEN={state.token}" if state.token else ""
+    click.echo(
+        f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={state.host} "
+        f"SONDE_DEBUGGER_PORT={state.rank_port}{token} sonde run train.py"
+    )

@@ -1,0 +1,170 @@
+"""The web application: the endpoints, the event socket, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from sonde.core.errors import SondeError, UsageError
+from sonde.server import condition_routes, graph_routes, run_routes, tensor_routes
+from sonde.server.endpoint import Call, Context, Endpoint
+from sonde.server.page import page
+from sonde.server.source import NpyFile
+from sonde.wire.api import Problem
+from sonde.wire.shapes import Plain
+
+PREFIX: Final = "/api/v1"
+MOST_BODY_BYTES: Final = 8 << 20
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *run_routes.ENDPOINTS,
+    *condition_routes.ENDPOINTS,
+    *graph_routes.ENDPOINTS,
+    *tensor_routes.ENDPOINTS,
+)
+_log = logging.getLogger("sonde.server")
+_STATUS: Final = {
+    "server-failed": 500,
+    "no-such-run": 404,
+    "no-such-rank": 404,
+    "no-such-graph": 404,
+    "no-such-scope": 404,
+    "no-such-op": 404,
+    "no-such-tensor": 404,
+    "no-such-file": 404,
+    "no-such-watchpoint": 404,
+    "no-values": 404,
+    "run-ended": 409,
+    "run-connected": 409,
+    "not-a-dump": 409,
+    "not-live": 409,
+    "rank-gone": 409,
+    "too-large": 413,
+    "rank-unreadable": 502,
+    "rank-busy": 504,
+}
+
+
+def build_app(context: Context) -> Starlette:
+    """The app without its guard (``server.security``)."""
+    routes: list[BaseRoute] = [_route(context, endpoint) for endpoint in ENDPOINTS]
+    routes.append(WebSocketRoute(f"{PREFIX}/events", _events(context)))
+    routes.append(Route(f"{PREFIX}/{{rest:path}}", _unknown))
+    routes.append(Route("/{path:path}", page, methods=["GET"]))
+    return Starlette(routes=routes)
+
+
+def _route(context: Context, endpoint: Endpoint) -> Route:
+    async def serve(request: Request) -> Response:
+        try:
+            answer = await endpoint.handler(await _call(context, endpoint, request))
+        except SondeError as error:
+            return problem(error)
+        except Exception as error:  # A fault of ours is told and logged; the server goes on.
+            _log.exception("%s %s failed", endpoint.method, endpoint.path)
+            text = f"the server failed at this: {type(error).__name__}: {error}"
+            return problem(SondeError(text, slug="server-failed"))
+        if isinstance(answer, NpyFile):
+            return _download(answer, request)
+        if answer is None:
+            return Response(status_code=204)
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    return Route(PREFIX + endpoint.path, serve, methods=[endpoint.method])
+
+
+async def _call(context: Context, endpoint: Endpoint, request: Request) -> Call:
+    given = {name: value for name, value in request.query_params.items() if value}
+    query = _parsed(given, endpoint.query, "the address")
+    run = request.path_params.get("run")
+    number = request.path_params.get("number", "0")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        raise UsageError(f"{number[:40]!r} is not a number", slug="bad-request")
+    found = context.runs.find(run) if run is not None else None
+    body = await _body(request, endpoint.body) if endpoint.body is not None else None
+    return Call(context, query, body, found, int(number))
+
+
+def _parsed(given: dict[str, str], kind: type[Plain], where: str) -> Plain:
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{where}: {error}", slug="bad-request") from None
+
+
+async def _body(request: Request, kind: type[Plain]) -> Plain:
+    data = bytearray()
+    async for piece in request.stream():
+        data += piece
+        if len(data) > MOST_BODY_BYTES:
+            raise UsageError("the body is too large", slug="too-large")
+    try:
+        return msgspec.json.decode(bytes(data), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the body: {error}", slug="bad-request") from None
+
+
+def problem(error: SondeError) -> Response:
+    body = msgspec.json.encode(Problem(error.message, error.slug))
+    return Response(body, _STATUS.get(error.slug, 400), media_type="application/json")
+
+
+def _download(file: NpyFile, request: Request) -> Response:
+    op = request.query_params.get("op", "tensor").rpartition("/")[2]
+    name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in op)
+    slot = f"{request.query_params.get('io', 'output')}.{request.query_params.get('slot', '0')}"
+    safe = f"{name}.{slot}".encode("ascii", "replace").decode().replace("?", "_")[:200]
+    headers = {
+        "content-length": str(file.size),
+        "content-disposition": f'attachment; filename="{safe}.npy"',
+    }
+    return StreamingResponse(file.chunks, headers=headers, media_type="application/octet-stream")
+
+
+async def _unknown(request: Request) -> Response:
+    return problem(UsageError("there is no such route", slug="no-such-file"))
+
+
+def _events(context: Context) -> Callable[[WebSocket], Awaitable[None]]:
+    async def serve(socket: WebSocket) -> None:
+        if context.board.is_full:
+            await socket.close(1013)
+            return
+        await socket.accept()
+        listener = context.board.join()
+        gone = asyncio.ensure_future(_until_gone(socket))
+        tell = asyncio.ensure_future(_tell(socket, listener.events()))
+        try:
+            await asyncio.wait({gone, tell}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            context.board.leave(listener)
+            for task in (gone, tell):
+                task.cancel()
+            await asyncio.gather(gone, tell, return_exceptions=True)
+
+    return serve
+
+
+async def _tell(socket: WebSocket, events: Any) -> None:
+    async for event in events:
+        await socket.send_text(msgspec.json.encode(event).decode())
+
+
+async def _until_gone(socket: WebSocket) -> None:
+    """What a browser sends is not read, but it tells when the browser leaves."""
+    try:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+    except (WebSocketDisconnect, RuntimeError):
+        return

@@ -1,0 +1,106 @@
+"""Watch conditions: the catalogue, and the watchpoints a newcomer should start with."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sonde.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
+from sonde.core.errors import UsageError
+from sonde.core.selection import OpPattern
+from sonde.server.endpoint import Call, Endpoint
+from sonde.server.graph_index import GraphIndex
+from sonde.server.run_routes import WATCHPOINTS
+from sonde.server.source import RunSource
+from sonde.wire.api import (
+    Catalogue,
+    ConditionInfo,
+    ParameterInfo,
+    WatchpointDraft,
+    WatchpointList,
+)
+from sonde.wire.numbers import to_wire
+from sonde.wire.shapes import ConditionSpec
+
+
+def _info(kind: Kind) -> ConditionInfo:
+    return ConditionInfo(
+        kind.id,
+        kind.title,
+        kind.abbreviation,
+        kind.target,
+        kind.formula,
+        kind.description,
+        kind.advice,
+        tuple(
+            ParameterInfo(
+                each.name,
+                each.check,
+                each.default,
+                to_wire(each.lowest),
+                to_wire(each.highest),
+                each.description,
+            )
+            for each in kind.parameters
+        ),
+    )
+
+
+_CATALOGUE: Final = Catalogue(tuple(map(_info, CATALOGUE.values())), tuple(EXPRESSION_NAMES))
+
+
+async def list_conditions(call: Call) -> Catalogue:
+    return _CATALOGUE
+
+
+async def add_recommended(call: Call) -> WatchpointList:
+    """Those that have something to look at in this run's graph; all if there is none yet. One that
+    is there already is not added again."""
+    index = await _graph(call.run)
+    there = [(spec.name, spec.conditions) for spec in call.run.watchpoints]
+    for recommended in RECOMMENDED:
+        draft = draft_of(recommended)
+        if (draft.name, draft.conditions) in there:
+            continue
+        if index is None or _has_target(index, recommended, draft):
+            call.run.watchpoints.add(draft)
+    call.run.watchpoints_changed()
+    return WatchpointList(call.run.watchpoints.all)
+
+
+async def _graph(run: RunSource) -> GraphIndex | None:
+    try:
+        return await run.graph(None, None)
+    except UsageError:
+        return None
+
+
+def draft_of(recommended: Recommended) -> WatchpointDraft:
+    """The watchpoint as it would be set by hand."""
+    condition = ConditionSpec(recommended.condition, dict(recommended.parameters))
+    ops: tuple[str, ...] = ()
+    if recommended.functions:
+        names = "|".join(map(re.escape, recommended.functions))
+        ops = (rf"name-regex((?i)(.*/)?({names})_?(-op\d+)?|.*-({names})/[^/]+)",)
+    return WatchpointDraft(recommended.name, (condition,), ops)
+
+
+def _has_target(index: GraphIndex, recommended: Recommended, draft: WatchpointDraft) -> bool:
+    patterns = [OpPattern.parse(op) for op in draft.ops]
+    return any(
+        recommended.target in node.categories
+        and (not patterns or any(p.matches(node.name, node.type) for p in patterns))
+        for node in index.nodes
+    )
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/conditions", "Every watch condition", list_conditions, Catalogue),
+    Endpoint(
+        "POST",
+        f"{WATCHPOINTS}/recommended",
+        "Add the recommended watchpoints",
+        add_recommended,
+        WatchpointList,
+    ),
+)

@@ -1,0 +1,76 @@
+"""Graphs: levels, the tree, searches, ops and their code."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sonde.server.code import read_code
+from sonde.server.endpoint import Call, Endpoint
+from sonde.server.levels import Marks, level
+from sonde.server.listing import Query, Window, op_view, search, sources, tree
+from sonde.server.run_routes import RUN
+from sonde.wire import queries
+from sonde.wire.api import CodeText, Level, NodePage, OpView, SourceList, TreePage
+
+
+async def graph_level(call: Call) -> Level:
+    query: queries.LevelQuery = call.query
+    index = await call.run.graph(query.rank, query.graph)
+    marks = Marks(call.run.hits.counts, call.run.hits.origins())
+    return await asyncio.to_thread(level, index, query.scope, query.group, marks)
+
+
+async def graph_tree(call: Call) -> TreePage:
+    query: queries.TreeQuery = call.query
+    index = await call.run.graph(query.rank, query.graph)
+    return tree(index, query.scope, Window(query.offset, query.limit), call.run.hits.counts)
+
+
+async def find_nodes(call: Call) -> NodePage:
+    query: queries.NodesQuery = call.query
+    index = await call.run.graph(query.rank, query.graph)
+    wanted = Query(query.query, query.category, query.phase, query.file, query.line, query.hits)
+    window = Window(query.offset, query.limit)
+    return await asyncio.to_thread(search, index, wanted, window, call.run.hits.counts)
+
+
+async def show_op(call: Call) -> OpView:
+    index = await call.run.graph(call.query.rank, call.query.graph)
+    return op_view(index, call.query.name, call.run.hits.in_order())
+
+
+async def list_sources(call: Call) -> SourceList:
+    index = await call.run.graph(call.query.rank, call.query.graph)
+    return await asyncio.to_thread(sources, index, call.query.query)
+
+
+async def show_code(call: Call) -> CodeText:
+    query: queries.CodeQuery = call.query
+    index = await call.run.graph(query.rank, query.graph)
+    return await asyncio.to_thread(read_code, index, query.file, query.line, query.around)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        f"{RUN}/graph/level",
+        "What is directly inside a scope",
+        graph_level,
+        Level,
+        queries.LevelQuery,
+    ),
+    Endpoint("GET", f"{RUN}/graph/tree", "The scope tree", graph_tree, TreePage, queries.TreeQuery),
+    Endpoint("GET", f"{RUN}/nodes", "Find ops", find_nodes, NodePage, queries.NodesQuery),
+    Endpoint("GET", f"{RUN}/op", "Everything about one op", show_op, OpView, queries.OpQuery),
+    Endpoint(
+        "GET", f"{RUN}/sources", "Lines of code", list_sources, SourceList, queries.SourcesQuery
+    ),
+    Endpoint(
+        "GET",
+        f"{RUN}/code",
+        "Code around a line that an op names",
+        show_code,
+        CodeText,
+        queries.CodeQuery,
+    ),
+)

@@ -1,0 +1,135 @@
+"""What the server knows of one training process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from sonde.server.frames import BadFrameError
+from sonde.server.graph_index import GraphIndex
+from sonde.server.rank_link import RankLink
+from sonde.wire.api import GraphInfo, RankView
+from sonde.wire.rank import Goodbye, GraphPart, Status
+from sonde.wire.shapes import LossPoint, Metadata, Node, State
+
+MOST_GRAPHS: Final = 200
+MOST_NODES: Final = 2_000_000
+"""Of all graphs of a rank together."""
+MOST_POINTS: Final = 200_000
+_RECENT: Final = 50
+
+
+@dataclass(slots=True)
+class GrowingGraph:
+    """A graph as its parts arrive; ``index`` is made when it is looked at."""
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    total: int | None = None
+    index: GraphIndex | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.total is not None and len(self.nodes) == self.total
+
+
+class LiveRank:
+    """Everything one rank said, and its connection while there is one."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+        self.link: RankLink | None = None
+        self.status: Status | None = None
+        self.goodbye: Goodbye | None = None
+        self.generation = 0
+        self.graphs: dict[int, GrowingGraph] = {}
+        self.leaves: set[str] = set()
+        self.points: list[LossPoint] = []
+        self._bare: deque[float] = deque(maxlen=_RECENT)
+        self._observed: deque[float] = deque(maxlen=_RECENT)
+
+    @property
+    def number(self) -> int:
+        return self.metadata.rank
+
+    @property
+    def state(self) -> State:
+        if self.goodbye is not None:
+            return "ended"
+        if self.link is None:
+            return "lost"
+        return "waiting" if self.status is None else self.status.state
+
+    @property
+    def has_settled(self) -> bool:
+        """It obeyed the last control and waits for the next, or will never obey another."""
+        if self.state in ("ended", "lost"):
+            return True
+        status = self.status
+        return status is not None and (
+            status.state == "paused" and status.generation >= self.generation
+        )
+
+    def add_part(self, part: GraphPart) -> bool:
+        """False if there is no room for it; BadFrameError for a part that does not fit."""
+        graph = self.graphs.get(part.graph)
+        if graph is None or part.first == 0:
+            if graph is None and len(self.graphs) >= MOST_GRAPHS:
+                return False
+            graph = self.graphs[part.graph] = GrowingGraph(part.name)
+        if not 0 <= part.first <= len(graph.nodes):
+            raise BadFrameError(f"nodes of graph {part.graph} from {part.first} on, out of order")
+        if sum(len(each.nodes) for each in self.graphs.values()) + len(part.nodes) > MOST_NODES:
+            return False
+        del graph.nodes[part.first :]
+        graph.nodes.extend(part.nodes)
+        graph.total = part.total
+        graph.index = None
+        self.leaves.update(node.name for node in part.nodes if node.kind != "op")
+        return True
+
+    def add_point(self, point: LossPoint) -> None:
+        """Steps that came before are not entered twice; of very many every second is dropped."""
+        if self.points and point.step <= self.points[-1].step:
+            return
+        self.points.append(point)
+        (self._observed if point.observed else self._bare).append(point.seconds)
+        if len(self.points) > MOST_POINTS:
+            self.points = self.points[::2]
+
+    def view(self, hits: int) -> RankView:
+        status = self.status
+        return RankView(
+            rank=self.number,
+            state=self.state,
+            step=status.step if status is not None else 0,
+            graph=status.graph if status is not None else None,
+            op=status.op if status is not None else None,
+            order=status.order if status is not None else None,
+            reason=status.reason if status is not None and self.state == "paused" else None,
+            message=self._message(),
+            hits=hits,
+            graphs=tuple(
+                GraphInfo(number, graph.name, len(graph.nodes), graph.is_whole)
+                for number, graph in self.graphs.items()
+            ),
+            steps=(),
+            metadata=self.metadata,
+            seconds_bare=_middle(self._bare),
+            seconds_observed=_middle(self._observed),
+        )
+
+    def _message(self) -> str:
+        if self.goodbye is not None:
+            return self.goodbye.error or f"ended with exit code {self.goodbye.exit_code}"
+        if self.link is None:
+            return "the connection was lost; what was known is shown"
+        return self.status.message if self.status is not None else "connected"
+
+
+def _middle(seconds: Iterable[float]) -> float | None:
+    found = list(seconds)
+    return median(found) if found else None

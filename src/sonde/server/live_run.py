@@ -1,0 +1,328 @@
+"""A run whose ranks are, or were, connected."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sonde.core.errors import UsageError
+from sonde.debugger.answers import Values
+from sonde.server import live_values
+from sonde.server.events import EventBoard, Topic
+from sonde.server.graph_index import GraphIndex
+from sonde.server.hit_book import HitBook
+from sonde.server.listing import find_op
+from sonde.server.live_rank import LiveRank
+from sonde.server.rank_link import RankLink, gone
+from sonde.server.source import NpyFile, Question
+from sonde.server.watchpoint_set import WatchpointSet
+from sonde.wire.api import (
+    ControlRequest,
+    KeepRequest,
+    LossCurve,
+    RunView,
+    StatisticCurve,
+)
+from sonde.wire.questions import AnyAnswer
+from sonde.wire.rank import (
+    Answer,
+    Command,
+    Control,
+    FromRank,
+    Goodbye,
+    GraphPart,
+    Hello,
+    Hits,
+    Keep,
+    Notice,
+    SetWatchpoints,
+    Status,
+    StepDone,
+    Welcome,
+)
+from sonde.wire.shapes import Hit, TensorName
+
+RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MOST_WAIT_SECONDS: Final = 3600.0
+MOST_NOTICES: Final = 200
+
+
+class LiveRun:
+    """The ranks of one training. Kept when they are gone; used in the event loop's thread only."""
+
+    def __init__(self, run: str, board: EventBoard, *, paused: bool) -> None:
+        self._id = run
+        self._board = board
+        self._paused = paused
+        self._revision = 0
+        self._generation = 0
+        self._changed = asyncio.Event()
+        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+        self._watchpoints = WatchpointSet()
+        self._hits = HitBook(self._is_leaf)
+        self.ranks: dict[int, LiveRank] = {}
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def watchpoints(self) -> WatchpointSet:
+        return self._watchpoints
+
+    @property
+    def hits(self) -> HitBook:
+        return self._hits
+
+    @property
+    def may_be_forgotten(self) -> bool:
+        return all(rank.link is None for rank in self.ranks.values())
+
+    def view(self) -> RunView:
+        ranks = sorted(self.ranks.items())
+        return RunView(
+            id=self._id,
+            kind="live",
+            title=self._title(),
+            revision=self._revision,
+            ranks=tuple(rank.view(self._hits.count(number)) for number, rank in ranks),
+            watchpoints=self._watchpoints.all,
+            controls=self._controls(),
+            notices=tuple(self._notices),
+        )
+
+    def _title(self) -> str:
+        for rank in self.ranks.values():
+            words = [Path(rank.metadata.script).name, *rank.metadata.arguments]
+            return " ".join(words)[:200]
+        return self._id
+
+    def _controls(self) -> tuple[Command, ...]:
+        states = {rank.state for rank in self.ranks.values()} - {"ended", "lost"}
+        if not states:
+            return ()
+        stopped: tuple[Command, ...] = ("continue", "step", "next", "to")
+        going: tuple[Command, ...] = ("pause",)
+        return (
+            *(stopped if "paused" in states else ()),
+            *(going if states - {"paused"} else ()),
+            "terminate",
+        )
+
+    # ------------------------------------------------------------ what ranks say
+
+    def join(self, hello: Hello, link: RankLink) -> tuple[LiveRank, Welcome]:
+        """A rank connected, for the first time or again; what it is answered."""
+        number = hello.metadata.rank
+        is_new_run = not self.ranks
+        known = self.ranks.get(number)
+        knows = known is not None and hello.resumes and known.goodbye is None
+        if known is not None and known.link is not None:
+            known.link.close()
+        if known is None or not knows:
+            known = self.ranks[number] = LiveRank(hello.metadata)
+            self._hits.clear(number)
+        if is_new_run and hello.watchpoints:
+            self._watchpoints.adopt(hello.watchpoints)
+        known.metadata = hello.metadata
+        known.link = link
+        self._generation = max(self._generation, hello.generation)
+        self.touch("status", "watchpoints", "hits")
+        is_paused = self._paused and not hello.resumes
+        return known, Welcome(self._watchpoints.all, is_paused, self._generation, knows)
+
+    def leave(self, rank: LiveRank, link: RankLink, why: str) -> None:
+        """A connection is over; ``why`` is told to people unless it is empty."""
+        link.close()
+        if rank.link is not link:
+            return
+        rank.link = None
+        if why:
+            self._notice(f"rank {rank.number}: {why} [rank-unreadable]")
+        self.touch("status", "notices")
+
+    def take(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
+        """A rank said something; BadFrameError if it makes no sense."""
+        match message:
+            case Answer():
+                link.answered(message)
+            case Status():
+                self._generation = max(self._generation, message.generation)
+                rank.status = message
+                self.touch("status")
+            case StepDone():
+                rank.add_point(message.point)
+                self.touch("loss")
+            case Hits():
+                self._take_hits(rank, message)
+            case GraphPart():
+                self._take_part(rank, message)
+            case Notice():
+                self._notice(f"rank {rank.number}: {message.text[:2000]} [{message.slug[:100]}]")
+                self.touch("notices")
+            case Goodbye():
+                rank.goodbye = message
+                self.touch("status")
+            case Hello():
+                self._notice(f"rank {rank.number} said hello twice [rank-unreadable]")
+
+    def _take_hits(self, rank: LiveRank, message: Hits) -> None:
+        dropped = self._hits.dropped
+        own = (msgspec.structs.replace(hit, rank=rank.number) for hit in message.hits)
+        self._hits.add(own)
+        if self._hits.dropped and not dropped:
+            self._notice("there are so many hits that further ones are not kept [many-hits]")
+        self.touch("hits")
+
+    def _take_part(self, rank: LiveRank, part: GraphPart) -> None:
+        if not rank.add_part(part):
+            self._notice(
+                f"rank {rank.number} has so many graphs that more are not kept [many-graphs]"
+            )
+        self.touch("graph")
+
+    def _is_leaf(self, hit: Hit) -> bool:
+        rank = self.ranks.get(hit.rank)
+        return rank is not None and hit.op in rank.leaves
+
+    def _notice(self, text: str) -> None:
+        if not self._notices or self._notices[-1] != text:
+            self._notices.append(text)
+
+    def touch(self, *topics: Topic) -> None:
+        """Something changed."""
+        self._revision += 1
+        self._board.announce(self._id, self._revision, *topics)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    # ------------------------------------------------------------ what people want
+
+    async def control(self, request: ControlRequest) -> None:
+        """UsageError if no rank is there to obey."""
+        if not 1 <= request.steps < 2**31:
+            raise UsageError(f"{request.steps} steps cannot be run", slug="bad-request")
+        ranks = [
+            rank
+            for number, rank in self.ranks.items()
+            if rank.link is not None and request.rank in (None, number)
+        ]
+        if not ranks:
+            raise UsageError(
+                f"run {self._id!r} has no connected training process to obey", slug="run-ended"
+            )
+        op = await self._op(request) if request.command == "to" else ""
+        self._generation += 1
+        message = Control(self._generation, request.command, request.steps, op)
+        for rank in ranks:
+            rank.generation = self._generation
+            if rank.link is not None:
+                rank.link.send(message)
+        await self._settled(ranks, min(request.wait_seconds, MOST_WAIT_SECONDS))
+
+    async def _op(self, request: ControlRequest) -> str:
+        if not request.op:
+            raise UsageError("say which op to run to", slug="bad-request")
+        if not any(rank.graphs for rank in self.ranks.values()):
+            return request.op
+        return find_op(await self.graph(request.rank, None), request.op)
+
+    async def _settled(self, ranks: list[LiveRank], seconds: float) -> None:
+        """Until one of the ranks stands still again, or all are gone, or time is up."""
+        if not seconds > 0:
+            return
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not (
+            any(rank.has_settled and rank.state == "paused" for rank in ranks)
+            or all(rank.has_settled for rank in ranks)
+        ):
+            rest = deadline - asyncio.get_running_loop().time()
+            if rest <= 0:
+                return
+            try:
+                await asyncio.wait_for(self._changed.wait(), rest)
+            except asyncio.TimeoutError:
+                return
+
+    async def keep(self, request: KeepRequest) -> None:
+        if not 1 <= request.steps <= 1000:
+            raise UsageError(f"{request.steps} steps cannot be kept", slug="bad-request")
+        for number, rank in self.ranks.items():
+            if rank.link is not None and request.rank in (None, number):
+                rank.link.send(Keep(request.ops, request.steps))
+
+    async def recheck(self, wait_seconds: float) -> None:
+        raise UsageError(
+            "a live run checks its watchpoints as it goes; recheck is for dumps", slug="not-a-dump"
+        )
+
+    def watchpoints_changed(self) -> None:
+        for rank in self.ranks.values():
+            if rank.link is not None:
+                rank.link.send(SetWatchpoints(self._watchpoints.all))
+        self.touch("watchpoints")
+
+    def rank(self, number: int | None) -> LiveRank:
+        if number is None:
+            number = min(self.ranks, default=0)
+        found = self.ranks.get(number)
+        if found is None:
+            raise UsageError(
+                f"run {self._id!r} has no rank {number}; it has {sorted(self.ranks)}",
+                slug="no-such-rank",
+            )
+        return found
+
+    async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
+        known = self.rank(rank)
+        if graph is None:
+            running = known.status.graph if known.status is not None else None
+            graph = running if running in known.graphs else max(known.graphs, default=None)
+        growing = known.graphs.get(graph) if graph is not None else None
+        if growing is None or graph is None:
+            raise UsageError(
+                f"rank {known.number} has no graph {'yet' if graph is None else graph}; it has "
+                f"{sorted(known.graphs)}",
+                slug="no-such-graph",
+            )
+        if growing.index is None:
+            nodes, whole = tuple(growing.nodes), growing.is_whole
+            index = await asyncio.to_thread(GraphIndex, graph, growing.name, nodes, whole=whole)
+            if len(growing.nodes) != len(nodes):
+                return index
+            growing.index = index
+        return growing.index
+
+    def loss(self, rank: int | None, after: int) -> LossCurve:
+        known = self.rank(rank)
+        return LossCurve(known.number, tuple(p for p in known.points if p.step > after))
+
+    def _link(self, rank: int | None) -> RankLink:
+        known = self.rank(rank)
+        if known.link is None:
+            raise gone(f"rank {known.number}")
+        return known.link
+
+    async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
+        return await live_values.ask(self._link(rank), tensor, question)
+
+    async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
+        return await live_values.download(self._link(rank), tensor)
+
+    async def values(self, rank: int | None, tensor: TensorName) -> Values:
+        array = await live_values.fetch(self._link(rank), tensor)
+        index = await self.graph(rank, None)
+        return Values(tensor, array, index.dtype(tensor) or array.dtype.name)
+
+    async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
+        return await live_values.curve(self._link(rank), tensor)
+
+    def close(self) -> None:
+        for rank in self.ranks.values():
+            if rank.link is not None:
+                rank.link.close()

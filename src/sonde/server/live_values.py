@@ -1,0 +1,98 @@
+"""Values of tensors, fetched from the training process that has them."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+from numpy.typing import NDArray
+
+from sonde.core.errors import UsageError
+from sonde.dump.npy import read_header
+from sonde.server.rank_link import RankLink
+from sonde.server.source import NpyFile, Question
+from sonde.wire.api import StatisticCurve, StatisticPoint
+from sonde.wire.questions import (
+    AnyAnswer,
+    AskCompare,
+    AskFile,
+    AskHeat,
+    AskOp,
+    AskSummary,
+    AskTable,
+    Compared,
+    Heat,
+    OpTensors,
+    Summary,
+    Table,
+)
+from sonde.wire.rank import encoder
+from sonde.wire.shapes import TensorName
+
+_CURVE_STEPS: Final = 64
+_READ_BYTES: Final = 1 << 20
+_FILE: Final = encoder.encode(AskFile())
+_ANSWERS: Final[dict[type[Question], type[AnyAnswer]]] = {
+    AskSummary: Summary,
+    AskTable: Table,
+    AskHeat: Heat,
+    AskCompare: Compared,
+    AskOp: OpTensors,
+}
+
+
+async def ask(link: RankLink, tensor: TensorName, question: Question) -> AnyAnswer:
+    """The rank's answer; UsageError if it cannot be read."""
+    body = await link.ask(tensor, encoder.encode(question))
+    try:
+        return msgspec.msgpack.decode(body, type=_ANSWERS[type(question)])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"the rank's answer cannot be read: {error}", slug="rank-unreadable"
+        ) from None
+
+
+async def download(link: RankLink, tensor: TensorName) -> NpyFile:
+    """The whole tensor, fetched before the first byte is handed on."""
+    spool: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed by who reads it
+    try:
+        size = await link.download(tensor, _FILE, spool)
+    except BaseException:
+        spool.close()
+        raise
+    return NpyFile(size, _pieces(spool))
+
+
+def _pieces(spool: IO[bytes]) -> Iterator[bytes]:
+    with spool:
+        spool.seek(0)
+        while piece := spool.read(_READ_BYTES):
+            yield piece
+
+
+async def fetch(link: RankLink, tensor: TensorName) -> NDArray[Any]:
+    """The values as an array."""
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        await link.download(tensor, _FILE, file)
+        file.flush()
+        return await asyncio.to_thread(lambda: read_header(Path(file.name)).array())
+
+
+async def curve(link: RankLink, tensor: TensorName) -> StatisticCurve:
+    """Statistics over the steps whose values the rank has kept."""
+    tensors = await ask(link, tensor, AskOp())
+    assert isinstance(tensors, OpTensors)
+    own = [each for each in tensors.tensors if (each.io, each.slot) == (tensor.io, tensor.slot)]
+    if not own:
+        raise UsageError(f"{tensor.op} has no {tensor.io} {tensor.slot}", slug="no-such-tensor")
+    points: list[StatisticPoint] = []
+    for step in own[0].steps[-_CURVE_STEPS:]:
+        name = TensorName(tensor.op, tensor.io, tensor.slot, step)
+        summary = await ask(link, name, AskSummary(bins=1))
+        if isinstance(summary, Summary) and summary.statistics is not None:
+            points.append(StatisticPoint(step, summary.statistics))
+    return StatisticCurve(tensor.op, tensor.io, tensor.slot, own[0].type, tuple(points))

@@ -1,0 +1,138 @@
+"""Runs: their state, control, watchpoints, hits and losses."""
+
+from __future__ import annotations
+
+from sonde.server.endpoint import Call, Endpoint
+from sonde.server.hit_book import HitFilter
+from sonde.server.listing import Window
+from sonde.wire import queries
+from sonde.wire.api import (
+    ControlRequest,
+    HitPage,
+    KeepRequest,
+    LossCurve,
+    RunList,
+    RunView,
+    WatchpointDraft,
+    WatchpointFile,
+    WatchpointList,
+)
+from sonde.wire.shapes import WatchpointSpec
+
+
+async def list_runs(call: Call) -> RunList:
+    return RunList(tuple(run.view() for run in call.context.runs))
+
+
+async def show_run(call: Call) -> RunView:
+    return call.run.view()
+
+
+async def forget_run(call: Call) -> None:
+    run = call.run
+    call.context.runs.forget(run.id)
+    call.context.board.announce(run.id, run.view().revision + 1, "status")
+
+
+async def control(call: Call) -> RunView:
+    await call.run.control(call.body)
+    return call.run.view()
+
+
+async def keep(call: Call) -> None:
+    await call.run.keep(call.body)
+
+
+async def recheck(call: Call) -> RunView:
+    await call.run.recheck(call.query.wait_seconds)
+    return call.run.view()
+
+
+async def list_watchpoints(call: Call) -> WatchpointList:
+    return WatchpointList(call.run.watchpoints.all)
+
+
+async def add_watchpoint(call: Call) -> WatchpointSpec:
+    spec = call.run.watchpoints.add(call.body)
+    call.run.watchpoints_changed()
+    return spec
+
+
+async def change_watchpoint(call: Call) -> WatchpointSpec:
+    spec = call.run.watchpoints.change(call.number, call.body)
+    call.run.watchpoints_changed()
+    return spec
+
+
+async def remove_watchpoint(call: Call) -> None:
+    call.run.watchpoints.remove(call.number)
+    call.run.watchpoints_changed()
+
+
+async def save_watchpoints(call: Call) -> WatchpointFile:
+    return call.run.watchpoints.save()
+
+
+async def load_watchpoints(call: Call) -> WatchpointList:
+    call.run.watchpoints.load(call.body)
+    call.run.watchpoints_changed()
+    return WatchpointList(call.run.watchpoints.all)
+
+
+async def list_hits(call: Call) -> HitPage:
+    query: queries.HitsQuery = call.query
+    ops = None
+    if query.graph is not None:
+        ops = (await call.run.graph(query.rank, query.graph)).numbers
+    wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, ops)
+    return call.run.hits.page(wanted, Window(query.offset, query.limit))
+
+
+async def losses(call: Call) -> LossCurve:
+    return call.run.loss(call.query.rank, call.query.after)
+
+
+RUN = "/runs/{run}"
+WATCHPOINTS = f"{RUN}/watchpoints"
+
+ENDPOINTS = (
+    Endpoint("GET", "/runs", "All runs", list_runs, RunList),
+    Endpoint("GET", RUN, "One run", show_run, RunView),
+    Endpoint("DELETE", RUN, "Forget a run that ended", forget_run, None),
+    Endpoint(
+        "POST", f"{RUN}/control", "Control the training", control, RunView, body=ControlRequest
+    ),
+    Endpoint("POST", f"{RUN}/keep", "Keep values of ops", keep, None, body=KeepRequest),
+    Endpoint(
+        "POST",
+        f"{RUN}/recheck",
+        "Check the watchpoints over all steps and ranks of a dump",
+        recheck,
+        RunView,
+        queries.RecheckQuery,
+    ),
+    Endpoint("GET", WATCHPOINTS, "The watchpoints", list_watchpoints, WatchpointList),
+    Endpoint("POST", WATCHPOINTS, "Add one", add_watchpoint, WatchpointSpec, body=WatchpointDraft),
+    Endpoint("GET", f"{WATCHPOINTS}/file", "Save them", save_watchpoints, WatchpointFile),
+    Endpoint(
+        "PUT",
+        f"{WATCHPOINTS}/file",
+        "Load them, instead of those there are",
+        load_watchpoints,
+        WatchpointList,
+        body=WatchpointFile,
+    ),
+    Endpoint(
+        "PUT",
+        f"{WATCHPOINTS}/{{number}}",
+        "Change one",
+        change_watchpoint,
+        WatchpointSpec,
+        body=WatchpointDraft,
+    ),
+    Endpoint("DELETE", f"{WATCHPOINTS}/{{number}}", "Remove one", remove_watchpoint, None),
+    Endpoint(
+        "GET", f"{RUN}/hits", "Hits in execution order", list_hits, HitPage, queries.HitsQuery
+    ),
+    Endpoint("GET", f"{RUN}/loss", "The losses so far", losses, LossCurve, queries.LossQuery),
+)

@@ -1,0 +1,156 @@
+"""The server process: the port of the page and the port of the ranks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+
+from sonde.core.errors import UsageError
+from sonde.server.app import build_app
+from sonde.server.endpoint import Context
+from sonde.server.events import EventBoard
+from sonde.server.hub import Hub
+from sonde.server.security import Guard, is_loopback, new_token
+from sonde.server.source import Runs, RunSource
+from sonde.server.state_file import ServerState, announce_server
+
+DEFAULT_PORT: Final = 8080
+DEFAULT_RANK_PORT: Final = 50051
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """``port`` and ``rank_port`` 0: any that is free; ``rank_port`` None: no ranks (a dump).
+
+    ``token`` empty: none, or a new one where others than this machine can connect.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    rank_port: int | None = DEFAULT_RANK_PORT
+    token: str = ""
+    paused: bool = True
+
+
+def serve(
+    options: ServerOptions,
+    ready: Callable[[ServerState], None],
+    sources: Callable[[EventBoard], Sequence[RunSource]] | None = None,
+) -> None:
+    """Serve until the process is told to end (SIGINT or SIGTERM). ``ready`` is called once both
+    ports are open; UsageError if one cannot be had."""
+    token = options.token or ("" if is_loopback(options.host) else new_token())
+    with _bound(options.host, options.port, "--port") as sock:
+        asyncio.run(_serve(options, token, sock, ready, sources))
+
+
+async def _serve(
+    options: ServerOptions,
+    token: str,
+    sock: socket.socket,
+    ready: Callable[[ServerState], None],
+    sources: Callable[[EventBoard], Sequence[RunSource]] | None,
+) -> None:
+    runs, board = Runs(), EventBoard()
+    for source in sources(board) if sources is not None else ():
+        runs.add(source)
+    port: int = sock.getsockname()[1]
+    hub = Hub(runs, board, token=token, paused=options.paused)
+    rank_port = await _rank_port(hub, options)
+    state = ServerState.of(options.host, port, rank_port, token)
+    app = Guard(build_app(Context(runs, board)), host=options.host, port=port, token=token)
+    server = _Server(_config(app))
+    with announce_server(state):
+        async with _closing(hub, runs):
+            serving = asyncio.ensure_future(server.serve(sockets=[sock]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.005)
+            if not serving.done():
+                ready(state)
+            await serving
+
+
+class _Server(uvicorn.Server):
+    """Ends on a signal and returns, where uvicorn would raise the signal again and so end the
+    process before files are tidied up."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _end(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def _config(app: Guard) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="websockets-sansio",
+        ws_max_size=64 << 10,
+        limit_concurrency=1000,
+        timeout_graceful_shutdown=2,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _closing(hub: Hub, runs: Runs) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await hub.stop()
+        for run in runs:
+            run.close()
+
+
+async def _rank_port(hub: Hub, options: ServerOptions) -> int | None:
+    if options.rank_port is None:
+        return None
+    try:
+        return await hub.start(options.host, options.rank_port)
+    except OSError as error:
+        raise _taken(options.host, options.rank_port, "--debugger-port", error) from None
+
+
+def _bound(host: str, port: int, option: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(512)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        raise _taken(host, port, option, error) from None
+    return sock
+
+
+def _taken(host: str, port: int, option: str, error: Exception) -> UsageError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return UsageError(
+        f"cannot listen at {host}:{port}: {reason}; choose another port with {option}", slug="port"
+    )

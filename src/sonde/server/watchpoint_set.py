@@ -1,0 +1,115 @@
+"""The watchpoints of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from sonde.conditions import parse_condition
+from sonde.core.errors import UsageError
+from sonde.core.selection import OpPattern
+from sonde.wire.api import WatchpointDraft, WatchpointFile
+from sonde.wire.shapes import WatchpointSpec
+
+MOST_WATCHPOINTS: Final = 500
+MOST_CONDITIONS: Final = 20
+MOST_PATTERNS: Final = 20_000
+MOST_TEXT: Final = 10_000
+
+
+class WatchpointSet:
+    """Watchpoints with numbers from 1 on, none given twice."""
+
+    def __init__(self) -> None:
+        self._specs: dict[int, WatchpointSpec] = {}
+        self._last = 0
+
+    def __iter__(self) -> Iterator[WatchpointSpec]:
+        return iter(self._specs.values())
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    @property
+    def all(self) -> tuple[WatchpointSpec, ...]:
+        return tuple(self._specs.values())
+
+    def adopt(self, specs: Iterable[WatchpointSpec]) -> None:
+        """Take over watchpoints with their numbers, from a rank that knows them."""
+        self._specs = {spec.id: spec for spec in specs}
+        self._last = max(self._specs, default=0)
+
+    def add(self, draft: WatchpointDraft) -> WatchpointSpec:
+        """UsageError if it cannot be."""
+        if len(self._specs) >= MOST_WATCHPOINTS:
+            raise _error(f"there are {MOST_WATCHPOINTS} watchpoints already; remove some")
+        spec = _numbered(self._last + 1, check_draft(draft))
+        self._last = spec.id
+        self._specs[spec.id] = spec
+        return spec
+
+    def change(self, number: int, draft: WatchpointDraft) -> WatchpointSpec:
+        self.find(number)
+        self._specs[number] = _numbered(number, check_draft(draft))
+        return self._specs[number]
+
+    def remove(self, number: int) -> None:
+        self.find(number)
+        del self._specs[number]
+
+    def find(self, number: int) -> WatchpointSpec:
+        found = self._specs.get(number)
+        if found is None:
+            raise UsageError(f"there is no watchpoint {number}", slug="no-such-watchpoint")
+        return found
+
+    def save(self) -> WatchpointFile:
+        return WatchpointFile(tuple(_draft(spec) for spec in self))
+
+    def load(self, file: WatchpointFile) -> None:
+        """Have those of the file instead of what is there; nothing changes if one cannot be."""
+        fresh = WatchpointSet()
+        fresh._last = self._last
+        for draft in file.watchpoints:
+            fresh.add(draft)
+        self._specs, self._last = fresh._specs, fresh._last
+
+
+def check_draft(draft: WatchpointDraft) -> WatchpointDraft:
+    """The draft, if every part of it can be used; else SondeError."""
+    if not 1 <= len(draft.conditions) <= MOST_CONDITIONS:
+        raise _error(f"it needs a condition, at most {MOST_CONDITIONS}")
+    if len(draft.ops) > MOST_PATTERNS or sum(map(len, draft.ops)) > 100 * MOST_TEXT:
+        raise _error(f"it names more than {MOST_PATTERNS} ops; name a scope instead")
+    if len(draft.name) > 200 or len(draft.ranks) > MOST_TEXT:
+        raise _error("its name or list of ranks is too long")
+    if not 0 <= draft.break_after < 2**31:
+        raise _error(f"break_after is {draft.break_after}; 1 stops at every hit, 0 never")
+    for condition in draft.conditions:
+        parse_condition(condition.id, condition.parameters, condition.expression)
+    for op in draft.ops:
+        OpPattern.parse(op)
+    return draft
+
+
+def _numbered(number: int, draft: WatchpointDraft) -> WatchpointSpec:
+    return WatchpointSpec(
+        number,
+        draft.name,
+        draft.conditions,
+        draft.ops,
+        draft.join,
+        draft.enabled,
+        draft.break_after,
+        draft.ranks,
+    )
+
+
+def _draft(spec: WatchpointSpec) -> WatchpointDraft:
+    return WatchpointDraft(
+        spec.name, spec.conditions, spec.ops, spec.join, spec.enabled, spec.break_after, spec.ranks
+    )
+
+
+def _error(message: str) -> UsageError:
+    return UsageError(f"this watchpoint cannot be set: {message}", slug="watchpoint")

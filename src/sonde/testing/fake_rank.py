@@ -1,0 +1,426 @@
+"""A training process that is none: it speaks the rank's side of the protocol, as it is told.
+
+``python -m sonde.testing.fake_rank --port 50051`` is one to look at in a browser: it obeys all
+controls, has a tensor for every op, and its ``log`` makes NaN from step 5 on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde.core.errors import SondeError
+from sonde.debugger import answers
+from sonde.testing.sample_graph import sample_graph
+from sonde.wire.convert import statistic_numbers
+from sonde.wire.questions import (
+    AskCompare,
+    AskFile,
+    AskOp,
+    OpTensor,
+    OpTensors,
+    question_decoder,
+)
+from sonde.wire.rank import (
+    GRAPH_PART_NODES,
+    PROTOCOL,
+    Answer,
+    Ask,
+    Control,
+    FromRank,
+    FromServer,
+    Goodbye,
+    GraphPart,
+    Hello,
+    Hits,
+    SetWatchpoints,
+    Status,
+    StepDone,
+    Welcome,
+    encoder,
+    from_server,
+)
+from sonde.wire.shapes import (
+    Hit,
+    LossPoint,
+    Metadata,
+    Node,
+    ParameterValue,
+    PauseReason,
+    State,
+    TensorName,
+    TensorType,
+    WatchpointSpec,
+)
+
+NAN_FROM_STEP = 5
+KEPT_STEPS = 3
+
+
+class RankSocket:
+    """The plain connection: frames out, frames in."""
+
+    def __init__(self, host: str, port: int, timeout_seconds: float = 30.0) -> None:
+        self.raw = socket.create_connection((host, port), timeout_seconds)
+
+    def send(self, message: FromRank) -> None:
+        data = encoder.encode(message)
+        self.raw.sendall(len(data).to_bytes(4, "big") + data)
+
+    def receive(self) -> FromServer | None:
+        """The next message; None when the server closed the connection."""
+        prefix = self._read(4)
+        data = self._read(int.from_bytes(prefix, "big")) if prefix else b""
+        message: FromServer | None = from_server.decode(data) if data else None
+        return message
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            try:
+                piece = self.raw.recv(size - len(data))
+            except ConnectionResetError:
+                return b""
+            if not piece:
+                return b""
+            data += piece
+        return data
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+def sample_metadata(rank: int = 0, world_size: int = 1) -> Metadata:
+    return Metadata(
+        host="here",
+        pid=os.getpid(),
+        rank=rank,
+        world_size=world_size,
+        device="cpu",
+        framework="torch",
+        framework_version="2.13.0",
+        sonde_version="0.1.0",
+        python_version="3.11.0",
+        script="/home/me/train.py",
+        arguments=("--lr", "0.1"),
+        working_directory="/home/me",
+        started=time.time(),
+        extra={"batch": "32"},
+    )
+
+
+class FakeRank:
+    """Obeys the server as a training would: one step is a walk over ``nodes``.
+
+    ``start`` connects and serves in a thread of its own until the server, ``terminate`` or
+    ``close`` ends it. ``steps`` is how many there are; ``step_seconds`` how long each takes.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        run: str = "run-1",
+        rank: int = 0,
+        world_size: int = 1,
+        token: str = "",
+        nodes: Sequence[Node] | None = None,
+        steps: int = 20,
+        step_seconds: float = 0.0,
+        resumes: bool = False,
+    ) -> None:
+        self.nodes = tuple(sample_graph() if nodes is None else nodes)
+        self.step = 0
+        self.welcome: Welcome | None = None
+        self.watchpoints: tuple[WatchpointSpec, ...] = ()
+        self._places = {node.name: place for place, node in enumerate(self.nodes)}
+        self._address = (host, port)
+        self._steps = steps
+        self._step_seconds = step_seconds
+        self._hello = Hello(PROTOCOL, token, run, sample_metadata(rank, world_size), resumes)
+        self._rank = rank
+        self._place = 0
+        self._generation = 0
+        self._hits = 0
+        self._hit_step = -1
+        self._stop_at: tuple[int, int, PauseReason] | None = None
+        self._state: State = "paused"
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self.socket: RankSocket | None = None
+
+    def start(self) -> FakeRank:
+        """Connect, and return when the graph was sent and the rank waits."""
+        self.socket = RankSocket(*self._address)
+        self.socket.send(self._hello)
+        answer = self.socket.receive()
+        if not isinstance(answer, Welcome):
+            raise ConnectionRefusedError(f"the server answered {answer}")
+        self.welcome, self.watchpoints = answer, answer.watchpoints
+        self._generation = answer.generation
+        for first in range(0, max(len(self.nodes), 1), GRAPH_PART_NODES):
+            part = self.nodes[first : first + GRAPH_PART_NODES]
+            self.socket.send(GraphPart(0, "train", first, part, len(self.nodes)))
+        if answer.paused:
+            self._pause("start")
+        else:
+            self._state = "running"
+            self._tell("")
+        self._thread.start()
+        return self
+
+    def join(self, timeout_seconds: float = 30.0) -> None:
+        self._thread.join(timeout_seconds)
+
+    def close(self) -> None:
+        """Vanish without a goodbye, as a killed process does."""
+        if self.socket is not None:
+            self.socket.raw.close()
+
+    def array(self, tensor: TensorName) -> NDArray[Any]:
+        """The values of a tensor: the same for the same name and step, some NaN in bad ones."""
+        node = self.nodes[self._places[tensor.op]]
+        types = node.outputs if tensor.io == "output" else [edge.type for edge in node.inputs]
+        step = self.step if tensor.step is None else tensor.step
+        seed = zlib.crc32(f"{tensor.op}{tensor.io}{tensor.slot}{step}{self._rank}".encode())
+        made = np.random.default_rng(seed).normal(size=types[tensor.slot].shape)
+        values: NDArray[Any] = np.asarray(made, np.float32)
+        if node.type in ("log", "mean") and step >= NAN_FROM_STEP and tensor.io == "output":
+            values.reshape(-1)[:: max(values.size // 5, 1)] = np.nan
+        return values
+
+    # ------------------------------------------------------------ the thread
+
+    def _serve(self) -> None:
+        assert self.socket is not None
+        try:
+            while self._state != "ended":
+                if self._state == "running":
+                    self._run_on()
+                message = self._next_message()
+                if message is not None:
+                    self._take(message)
+                elif self._state != "running":
+                    return
+        except OSError:
+            return
+        finally:
+            self.socket.close()
+
+    def _next_message(self) -> FromServer | None:
+        """What the server said; while running only if it said something already."""
+        assert self.socket is not None
+        if self._state == "running":
+            self.socket.raw.settimeout(0.001)
+            try:
+                if not self.socket.raw.recv(1, socket.MSG_PEEK):
+                    raise ConnectionResetError("the server is gone")
+            except TimeoutError:
+                return None
+            finally:
+                self.socket.raw.settimeout(30.0)
+        self.socket.raw.settimeout(None)
+        return self.socket.receive()
+
+    def _take(self, message: FromServer) -> None:
+        match message:
+            case Control():
+                self._obey(message)
+            case SetWatchpoints():
+                self.watchpoints = message.watchpoints
+            case Ask():
+                self._answer(message)
+
+    def _obey(self, control: Control) -> None:
+        self._generation = control.generation
+        self._stop_at = None
+        match control.command:
+            case "terminate":
+                self._say(Goodbye(1, "sonde.Terminated: terminated from the debugger"))
+                self._state = "ended"
+                return
+            case "pause":
+                self._pause("pause")
+                return
+            case "step":
+                self._stop_at = (self.step + control.steps, 0, "step")
+            case "next":
+                following = self._place + 1
+                wraps = following >= len(self.nodes)
+                self._stop_at = (self.step + wraps, 0 if wraps else following, "op")
+            case "to":
+                place = self._places.get(control.op, 0)
+                self._stop_at = (self.step + (place <= self._place), place, "op")
+        self._state = "running"
+        self._tell("")
+
+    def _run_on(self) -> None:
+        """The rest of the current step, or up to where it shall stop."""
+        if self._stop_at is not None and self._stop_at[0] == self.step and self._stop_at[1]:
+            self._place = self._stop_at[1]
+            self._pause(self._stop_at[2])
+            return
+        if self._step_seconds:
+            time.sleep(self._step_seconds)
+        if self.step >= NAN_FROM_STEP and self.step != self._hit_step and self._find_hits():
+            self._hit_step = self.step
+            self._pause("hit")
+            return
+        self._end_step()
+        if self.step >= self._steps:
+            self._say(Goodbye(0, ""))
+            self._state = "ended"
+        elif self._stop_at is not None and self._stop_at[:2] == (self.step, 0):
+            self._pause(self._stop_at[2])
+        else:
+            self._tell("")
+
+    def _end_step(self) -> None:
+        loss = 2.0 / (1 + self.step) if self.step < NAN_FROM_STEP else "nan"
+        self._say(StepDone(LossPoint(self.step, loss, 0.01, True), 0))
+        self.step += 1
+        self._place = 0
+
+    def _find_hits(self) -> bool:
+        hits: list[Hit] = []
+        bad = [node for node in self.nodes if node.type in ("log", "mean")]
+        for watchpoint in self.watchpoints:
+            ids = {condition.id for condition in watchpoint.conditions}
+            if watchpoint.enabled and "tensor_overflow" in ids:
+                hits.extend(self._hit(watchpoint.id, node, bad[0]) for node in bad)
+        if hits:
+            self._say(Hits(tuple(hits)))
+            self._place = hits[0].order
+        return bool(hits)
+
+    def _hit(self, watchpoint: int, node: Node, origin: Node) -> Hit:
+        self._hits += 1
+        return Hit(
+            number=self._hits - 1,
+            watchpoint=watchpoint,
+            condition="tensor_overflow",
+            rank=self._rank,
+            step=self.step,
+            order=node.order,
+            op=node.name,
+            io="output",
+            slot=0,
+            type=node.outputs[0],
+            verdict="hit",
+            why="",
+            values=(ParameterValue("nan_count", 0, 5),),
+            part="producer" if node is origin else "carrier",
+            origin=origin.name,
+            chain=tuple(dict.fromkeys((origin.name, node.name))),
+            source=node.sources[0],
+        )
+
+    def _answer(self, ask: Ask) -> None:
+        try:
+            bodies = self._bodies(ask)
+        except (SondeError, KeyError, IndexError) as error:
+            self._say(Answer(ask.request, error=str(error), slug="no-values"))
+            return
+        for number, body in enumerate(bodies, 1):
+            self._say(Answer(ask.request, body, more=number < len(bodies)))
+
+    def _bodies(self, ask: Ask) -> list[bytes]:
+        question = question_decoder.decode(ask.question)
+        if isinstance(question, AskOp):
+            return [encoder.encode(self._tensors(ask.tensor))]
+        values = self._values(ask.tensor)
+        if isinstance(question, AskFile):
+            return list(answers.npy_chunks(values))
+        other = self._values(question.other) if isinstance(question, AskCompare) else None
+        return [encoder.encode(answers.answer(question, values, other))]
+
+    def _values(self, tensor: TensorName) -> answers.Values:
+        return answers.Values(tensor, self.array(tensor), "float32")
+
+    def _tensors(self, tensor: TensorName) -> OpTensors:
+        node = self.nodes[self._places[tensor.op]]
+        steps = tuple(range(max(self.step - KEPT_STEPS + 1, 0), self.step + 1))
+        found = [
+            self._tensor(node, TensorName(node.name, "input", slot, tensor.step), edge.type, steps)
+            for slot, edge in enumerate(node.inputs)
+        ]
+        found += [
+            self._tensor(node, TensorName(node.name, "output", slot, tensor.step), type_, steps)
+            for slot, type_ in enumerate(node.outputs)
+        ]
+        return OpTensors(node.name, tensor.step, tuple(found), node.sources)
+
+    def _tensor(
+        self, node: Node, name: TensorName, type_: TensorType, steps: tuple[int, ...]
+    ) -> OpTensor:
+        statistics = answers.statistics_of(self.array(name))
+        numbers = statistic_numbers(statistics) if statistics is not None else None
+        return OpTensor(name.io, name.slot, type_, numbers, True, steps)
+
+    def _pause(self, reason: PauseReason) -> None:
+        self._state = "paused"
+        self._stop_at = None
+        self._tell("", reason)
+
+    def _tell(self, message: str, reason: PauseReason | None = None) -> None:
+        node = self.nodes[self._place] if self.nodes else None
+        self._say(
+            Status(
+                self._state,
+                self.step,
+                0,
+                node.name if node is not None else None,
+                node.order if node is not None else None,
+                reason,
+                message,
+                self._generation,
+            )
+        )
+
+    def _say(self, message: FromRank) -> None:
+        assert self.socket is not None
+        self.socket.send(message)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description="A training process that is none.")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=50051)
+    parser.add_argument("--token", default="")
+    parser.add_argument("--run", default="run-1")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--blocks", type=int, default=4, help="about 9 nodes each")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--step-seconds", type=float, default=0.2)
+    given = parser.parse_args(arguments)
+    nodes = sample_graph(given.blocks)
+    ranks = [
+        FakeRank(
+            given.port,
+            host=given.host,
+            run=given.run,
+            rank=rank,
+            world_size=given.ranks,
+            token=given.token,
+            nodes=nodes,
+            steps=given.steps,
+            step_seconds=given.step_seconds,
+        ).start()
+        for rank in range(given.ranks)
+    ]
+    for rank in ranks:
+        rank.join(10**9)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
