@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sonde import ops as ops
-    from sonde.api import capture, set_dump, statistics, step
+    from sonde.api import capture, set_dump, set_seed, statistics, step
     from sonde.dump.reader import Dump
     from sonde.ops import print as print
     from sonde.ops import print_grad
@@ -18,13 +18,23 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Not ``print``: a star import should leave Python's own alone.
-__all__ = ["Dump", "__version__", "capture", "print_grad", "set_dump", "statistics", "step"]
+__all__ = [
+    "Dump",
+    "__version__",
+    "capture",
+    "print_grad",
+    "set_dump",
+    "set_seed",
+    "statistics",
+    "step",
+]
 
 _HOMES = {
     "Dump": "sonde.dump.reader",
     "print": "sonde.ops",
     "print_grad": "sonde.ops",
     "set_dump": "sonde.api",
+    "set_seed": "sonde.api",
     "statistics": "sonde.api",
     "step": "sonde.api",
 }

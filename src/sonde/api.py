@@ -58,6 +58,17 @@ def step() -> None:
     attach.end_step()
 
 
+def set_seed(seed: int) -> None:
+    """Seed Python's, numpy's and torch's generators; DataLoader workers follow torch's.
+
+    ``seed`` is a whole number from 0 to 2**32 - 1. ``sonde run --deterministic`` removes more
+    randomness than that, and says what is left.
+    """
+    from sonde.adapters.torch import determinism
+
+    determinism.set_seed(seed)
+
+
 def statistics(tensor: Any) -> Statistics:
     """Print a line about a torch tensor or a numpy array, and return its summary numbers.
 

@@ -17,7 +17,7 @@ _TABLE_ROWS = 500
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 980px; color: #222;
   background: #fff; padding: 0 1em }
-h1 { font-size: 1.3em } .out { color: #c8102e } .dim { color: #666 }
+h1 { font-size: 1.3em } h2 { font-size: 1.1em } .out { color: #c8102e } .dim { color: #666 }
 svg { width: 100%; height: auto; border: 1px solid #ddd; border-radius: 6px }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums }
 td, th { padding: 2px 14px 2px 0; text-align: right } tr.out td { color: #c8102e }

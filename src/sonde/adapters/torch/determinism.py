@@ -1,0 +1,168 @@
+"""Remove the randomness of a torch program, as far as that goes, and say what is left.
+
+What is removed: the seeds of Python, numpy, torch and, through torch's, of DataLoader workers;
+algorithms that may add in another order; generators the program leaves unseeded or seeds from the
+clock; on request, shuffling and dropout. What cannot be removed is watched for and told at the
+end: operators without a deterministic version, the operating system's random numbers, hash order.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from sonde.adapters.torch.random_sources import watch_sources
+from sonde.adapters.torch.random_training import stop_dropout, stop_shuffling
+from sonde.adapters.torch.sources import is_user_file
+from sonde.core.errors import UsageError
+
+MAX_SEED = 2**32 - 1
+_WARNING = "does not have a deterministic implementation"
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to remove besides what is always removed."""
+
+    seed: int = 0
+    no_shuffle: bool = False
+    no_dropout: bool = False
+
+
+@dataclass(slots=True)
+class Randomness:
+    """What was removed, and what was seen that could not be; each with where and how often."""
+
+    removed: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+
+    def note_removed(self, what: str) -> None:
+        self.removed[what] = self.removed.get(what, 0) + 1
+
+    def note_left(self, what: str) -> None:
+        self.left[what] = self.left.get(what, 0) + 1
+
+
+def set_seed(seed: int) -> None:
+    """Seed Python's, numpy's and torch's generators; DataLoader workers follow torch's.
+
+    ``seed`` is a whole number from 0 to 2**32 - 1. Generators made by the program itself
+    (``numpy.random.default_rng()``, ``torch.Generator()``) are seeded where they are made.
+    """
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
+        raise UsageError(
+            f"a seed is a whole number from 0 to {MAX_SEED}, not {seed!r}", slug="seed"
+        )
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+@contextmanager
+def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Randomness]:
+    """Run what is in the block without randomness; at its end ``say`` gets what was done and left.
+
+    Everything is put back as it was, but for the states of the generators.
+    """
+    found = Randomness()
+    with ExitStack() as undo:
+        _use_deterministic_algorithms(undo)
+        _collect_warnings(found, undo)
+        set_seed(wanted.seed)
+        watch_sources(wanted.seed, found.note_removed, found.note_left, place_of_caller, undo)
+        if wanted.no_shuffle:
+            stop_shuffling(found.note_removed, found.note_left, place_of_caller, undo)
+        if wanted.no_dropout:
+            stop_dropout(found.note_removed, place_of_caller, undo)
+        try:
+            yield found
+        finally:
+            for line in report(wanted, found):
+                say(line)
+
+
+def report(wanted: Wanted, found: Randomness) -> list[str]:
+    """What was removed and what is left, a line each."""
+    done = [f"seed {wanted.seed} for Python, numpy, torch and DataLoader workers"]
+    done.append("deterministic algorithms")
+    done += ["no shuffling"] if wanted.no_shuffle else []
+    done += ["no dropout"] if wanted.no_dropout else []
+    lines = [f"deterministic: {', '.join(done)}"]
+    lines += [f"removed: {_counted(what, count)}" for what, count in found.removed.items()]
+    left = dict(found.left)
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        left["the order of sets of texts (set PYTHONHASHSEED=0 before Python starts)"] = 1
+    lines += [f"not removed: {_counted(what, count)}" for what, count in left.items()]
+    if not left:
+        lines.append("nothing random was seen that is not removed")
+    threads = torch.get_num_threads()
+    if threads > 1:
+        lines.append(f"sums over {threads} threads repeat only with as many: keep OMP_NUM_THREADS")
+    return lines
+
+
+def place_of_caller() -> str | None:
+    """The nearest line outside torch, numpy, Sonde and the standard library; None without one."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if is_user_file(name) and not name.startswith(_NUMPY):
+            return f"{_shown(name)}:{frame.f_lineno}"
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+
+
+def _shown(name: str) -> str:
+    relative = os.path.relpath(name) if os.path.isabs(name) else name
+    return name if relative.startswith("..") else relative
+
+
+def _counted(what: str, count: int) -> str:
+    return what if count == 1 else f"{what}, {count:,} times"
+
+
+def _use_deterministic_algorithms(undo: ExitStack) -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    undo.callback(torch.use_deterministic_algorithms, before, warn_only=warns)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    cudnn: Any = torch.backends.cudnn
+    for name, value in (("benchmark", False), ("deterministic", True)):
+        undo.callback(setattr, cudnn, name, getattr(cudnn, name))
+        setattr(cudnn, name, value)
+    if _CUBLAS not in os.environ:
+        os.environ[_CUBLAS] = ":4096:8"
+        undo.callback(os.environ.pop, _CUBLAS, None)
+
+
+def _collect_warnings(found: Randomness, undo: ExitStack) -> None:
+    """Keep torch's warnings about operators for the end; all others go their way."""
+    undo.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("always", message=f".*{_WARNING}.*")
+    show = warnings.showwarning
+
+    def collect(message: Any, category: Any, *place: Any, **more: Any) -> None:
+        text = str(message)
+        if _WARNING not in text:
+            show(message, category, *place, **more)
+            return
+        where = place_of_caller()
+        name = text.partition(" ")[0]
+        found.note_left(f"{name} has no deterministic version{f', at {where}' if where else ''}")
+
+    warnings.showwarning = collect

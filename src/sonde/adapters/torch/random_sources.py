@@ -1,0 +1,169 @@
+"""Sources of random numbers that a seed set at the start does not reach.
+
+Generators made without a seed, or seeded again from nothing or from the clock, get a seed that
+depends on the order of the calls alone. The operating system's numbers are only noted: programs
+use them for secrets and names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+Note = Callable[[str], None]
+Place = Callable[[], str | None]
+
+_CLOCK_SECONDS = 3600.0
+
+
+def watch_sources(
+    seed: int, note_removed: Note, note_left: Note, place: Place, undo: ExitStack
+) -> None:
+    """Replace the functions of the random modules until ``undo`` is closed."""
+    watch = _Watch(seed, note_removed, note_left, place)
+    for owner, name, make in (
+        (random.Random, "seed", watch.python_method),
+        (random, "seed", watch.python_seed),
+        (np.random, "seed", watch.numpy_seed),
+        (np.random, "default_rng", watch.numpy_generator),
+        (torch, "manual_seed", watch.torch_seed),
+        (torch, "seed", watch.torch_unseeded),
+        (os, "urandom", watch.operating_system),
+        (random, "_urandom", watch.operating_system),
+    ):
+        replace(owner, name, make, undo)
+
+
+def replace(
+    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], undo: ExitStack
+) -> None:
+    """Put what ``make`` makes of ``owner.name`` in its place; nothing if there is no such name."""
+    original = getattr(owner, name, None)
+    if original is None:
+        return
+    setattr(owner, name, make(original))
+    undo.callback(setattr, owner, name, original)
+
+
+def is_clock(value: object) -> bool:
+    """Whether a seed is the time of day, in any unit, whole or cut to 32 bits; or the process."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer):
+        return False
+    if value == os.getpid():
+        return True
+    now = time.time()
+    for scale in (1.0, 1e3, 1e6, 1e9):
+        exact = int(now * scale)
+        span = _CLOCK_SECONDS * scale
+        if abs(float(value) - exact) < span:
+            return True
+        if scale == 1e3 and abs(float(value) - exact % 2**32) < span:
+            return True
+    return False
+
+
+class _Watch:
+    def __init__(self, seed: int, note_removed: Note, note_left: Note, place: Place) -> None:
+        self._seed = seed
+        self._count = 0
+        self._removed, self._left, self._place = note_removed, note_left, place
+
+    def _next(self) -> int:
+        """A seed for the next generator without one; other in every call, the same in every run."""
+        self._count += 1
+        return (self._seed + 0x9E3779B1 * self._count) % 2**32
+
+    def _is_foreign(self, what: str, value: object) -> bool:
+        """Whether a call seeds with nothing or the clock, in code that is not the library's."""
+        if value is not None and not is_clock(value):
+            return False
+        where = self._place()
+        if where is None:
+            return False
+        how = "without a seed" if value is None else "seeded from the clock"
+        self._removed(f"{what} {how} at {where}")
+        return True
+
+    def python_method(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(generator: random.Random, a: Any = None, *more: Any, **named: Any) -> Any:
+            foreign = not isinstance(generator, random.SystemRandom) and not _in_tempfile()
+            if foreign and self._is_foreign("random.Random", a):
+                a = self._next()
+            return original(generator, a, *more, **named)
+
+        return seed
+
+    def python_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(a: Any = None, *more: Any, **named: Any) -> Any:
+            if self._is_foreign("random", a):
+                a = self._next()
+            return original(a, *more, **named)
+
+        return seed
+
+    def numpy_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(seed: Any = None) -> Any:
+            if self._is_foreign("numpy.random", seed):
+                seed = self._next()
+            return original(seed)
+
+        return seed
+
+    def numpy_generator(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def default_rng(seed: Any = None) -> Any:
+            if self._is_foreign("numpy.random.default_rng", seed):
+                seed = self._next()
+            return original(seed)
+
+        return default_rng
+
+    def torch_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def manual_seed(seed: Any) -> Any:
+            if self._is_foreign("torch", seed if seed is not None else 0):
+                seed = self._next()
+            return original(seed)
+
+        return manual_seed
+
+    def torch_unseeded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed() -> int:
+            if self._is_foreign("torch", None):
+                chosen = self._next()
+                torch.manual_seed(chosen)
+                return chosen
+            return int(original())
+
+        return seed
+
+    def operating_system(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def urandom(size: int) -> Any:
+            where = self._place()
+            if where is not None and "site-packages" not in where:
+                self._left(
+                    f"random numbers of the operating system at {where} (os.urandom, uuid, "
+                    "secrets, or a numpy generator without a seed)"
+                )
+            return original(size)
+
+        return urandom
+
+
+def _in_tempfile() -> bool:
+    """Names of temporary files must stay random, or two programs would meet."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(4):
+        if frame is None:
+            return False
+        if frame.f_globals.get("__name__") == "tempfile":
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,124 @@
+"""``--deterministic`` of ``sonde run`` and ``sonde repeat``: a program without its randomness."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from sonde.core.errors import CaptureError, UsageError
+
+T = TypeVar("T", bound=Callable[..., Any])
+Start = Callable[[], AbstractContextManager[object]]
+
+_MAX_SEED = 2**32 - 1
+_HASH_SEED = "PYTHONHASHSEED"
+_OUR_PROGRAMS = ("sonde", "__main__.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Determinism:
+    """What is to be removed: see ``adapters.torch.determinism``."""
+
+    seed: int = 0
+    no_shuffle: bool = False
+    no_dropout: bool = False
+
+    def words(self) -> tuple[str, ...]:
+        """The options that ask for this."""
+        words = ["--deterministic", "--seed", str(self.seed)]
+        words += ["--no-shuffle"] if self.no_shuffle else []
+        words += ["--no-dropout"] if self.no_dropout else []
+        return tuple(words)
+
+
+def determinism_options(command: T) -> T:
+    """The four options, in this order in the help."""
+    for option in reversed(
+        (
+            click.option(
+                "--deterministic",
+                is_flag=True,
+                help="Remove randomness: seeds, deterministic algorithms, unseeded generators; and "
+                "say at the end what could not be removed.",
+            ),
+            click.option(
+                "--seed",
+                type=click.IntRange(0, _MAX_SEED),
+                metavar="N",
+                help="With --deterministic: the seed. Default: 0.",
+            ),
+            click.option(
+                "--no-shuffle",
+                is_flag=True,
+                help="With --deterministic: DataLoaders give their data in order.",
+            ),
+            click.option("--no-dropout", is_flag=True, help="With --deterministic: no dropout."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def requested(
+    deterministic: bool, seed: int | None, no_shuffle: bool, no_dropout: bool
+) -> Determinism | None:
+    """What the options ask for; a UsageError for those that need ``--deterministic``."""
+    given = {"--seed": seed is not None, "--no-shuffle": no_shuffle, "--no-dropout": no_dropout}
+    if not deterministic:
+        for name, is_given in given.items():
+            if is_given:
+                raise UsageError(f"{name} needs --deterministic", slug="usage")
+        return None
+    return Determinism(seed or 0, no_shuffle, no_dropout)
+
+
+def without_randomness(determinism: Determinism | None, start: Start) -> Start:
+    """``start`` inside a context that removes randomness; ``start`` itself for None."""
+    if determinism is None:
+        return start
+    _restart_with_fixed_hashes()
+    wanted = determinism
+
+    @contextmanager
+    def both() -> Iterator[object]:
+        try:
+            from sonde.adapters.torch.determinism import Wanted, deterministic
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise CaptureError(
+                "--deterministic needs PyTorch, which is not installed; pip install torch",
+                slug="torch-missing",
+            ) from None
+        request = Wanted(wanted.seed, wanted.no_shuffle, wanted.no_dropout)
+        with deterministic(request, _say), start() as inner:
+            yield inner
+
+    return both
+
+
+def _say(line: str) -> None:
+    if os.environ.get("RANK", "0") == "0":  # one rank says it
+        print(f"sonde: {line}", file=sys.stderr, flush=True)
+
+
+def _restart_with_fixed_hashes() -> None:
+    """Begin this process again with a fixed order of hashes, which only a new start can have.
+
+    Not where Sonde is a guest in another program: that one is not ours to begin again.
+    """
+    ours = sys.orig_argv[-len(sys.argv[1:]) :] == sys.argv[1:]
+    if os.environ.get(_HASH_SEED, "random") != "random" or not ours:
+        return
+    if os.path.basename(sys.argv[0]) not in _OUR_PROGRAMS or not sys.executable:
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    environ = {**os.environ, _HASH_SEED: "0"}
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
