@@ -21,6 +21,7 @@ COMMANDS = {
     "ckpt": "Compare, check and convert checkpoints.",
     "loss": "Compare two loss curves and say where and why they part.",
     "profile": "Say where the time of a script goes, and what would make it faster.",
+    "serve": "Serve the debugger's page, for trainings that connect to it.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }
 """Each is the click command of that name in the module ``sonde.cli.<name>``.
