@@ -11,8 +11,17 @@ from sonde.core.errors import UsageError
 if TYPE_CHECKING:
     from sonde.server.state_file import ServerState
 
+EPILOG = """\b
+Examples:
+  sonde serve                              the page at http://127.0.0.1:8080
+  sonde serve --host 0.0.0.0               for other machines, with a token
+\b
+Then, in the shell of the training:
+  SONDE_DEBUGGER_HOST=127.0.0.1 SONDE_DEBUGGER_PORT=50051 sonde run train.py
+"""
 
-@click.command(short_help="Serve the debugger's page.")
+
+@click.command(short_help="Serve the debugger's page.", epilog=EPILOG)
 @click.option("--port", default=8080, show_default=True, help="Of the page; 0 takes a free one.")
 @click.option(
     "--debugger-port",
@@ -41,11 +50,8 @@ if TYPE_CHECKING:
 def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> int:
     """Wait for trainings, and show them in a browser.
 
-    \b
-    Then, in the shell of the training:
-      SONDE_DEBUGGER_HOST=127.0.0.1 SONDE_DEBUGGER_PORT=50051 sonde run train.py
-
-    Drive it from a terminal with sonde ctl. Ctrl-C ends the server; trainings go on.
+    Trainings connect to the debugger port. Drive them from a terminal with sonde ctl, too. Ctrl-C
+    ends the server; trainings go on.
     """
     need_server()
     from sonde.server.serving import ServerOptions
