@@ -1,0 +1,120 @@
+import type { JSX } from "preact";
+import { GraphView } from "./graph/GraphView";
+import { dialog } from "./panels/dialogs";
+import { Help } from "./panels/Help";
+import { Hits } from "./panels/Hits";
+import { LossPanel } from "./panels/LossPanel";
+import { Messages } from "./panels/Messages";
+import { NodeList } from "./panels/NodeList";
+import { OpDetails } from "./panels/OpDetails";
+import { RunPanel } from "./panels/RunPanel";
+import { TopBar } from "./panels/TopBar";
+import { WatchpointDialog } from "./panels/WatchpointDialog";
+import { Watchpoints } from "./panels/Watchpoints";
+import { Welcome } from "./panels/Welcome";
+import { Splitter } from "./parts/Splitter";
+import type { Side, Tab } from "./state/place";
+import { leftWidth, lowerHeight, rightWidth } from "./state/preferences";
+import { go, loaded, place, rank, run } from "./state/store";
+import { TensorView } from "./tensor/TensorView";
+
+export function App(): JSX.Element {
+  return (
+    <>
+      <TopBar />
+      <Messages />
+      {run.value === null ? <Welcome isLoaded={loaded.value} /> : <Workplace />}
+      <OpenDialog />
+    </>
+  );
+}
+
+function Workplace(): JSX.Element {
+  return (
+    <main
+      class="workplace"
+      style={{
+        gridTemplateColumns: `${leftWidth.value}px 5px minmax(320px, 1fr) 5px ${rightWidth.value}px`,
+      }}
+    >
+      <NodeList />
+      <Splitter value={leftWidth} direction="column" sign={1} least={180} most={520} label="Width of the list" />
+      <Centre />
+      <Splitter value={rightWidth} direction="column" sign={-1} least={260} most={640} label="Width of the details" />
+      <div class="right" style={{ gridTemplateRows: `minmax(120px, 1fr) 5px ${lowerHeight.value}px` }}>
+        <OpDetails />
+        <Splitter value={lowerHeight} direction="row" sign={-1} least={120} most={560} label="Height of hits and watchpoints" />
+        <Lower />
+      </div>
+    </main>
+  );
+}
+
+const TABS: readonly (readonly [Tab, string, string])[] = [
+  ["graph", "Graph", "g"],
+  ["tensor", "Tensor", "t"],
+  ["loss", "Loss", "l"],
+  ["run", "Run", "i"],
+];
+
+function Centre(): JSX.Element {
+  const { tab } = place.value;
+  return (
+    <section class="pane centre">
+      <div class="tabs" role="tablist" aria-label="View">
+        {TABS.map(([value, text, key]) => (
+          <button key={value} type="button" role="tab" aria-selected={tab === value} title={`${text} (${key})`} onClick={() => go({ tab: value })}>
+            {text}
+          </button>
+        ))}
+      </div>
+      <Tabbed tab={tab} />
+    </section>
+  );
+}
+
+function Tabbed({ tab }: { tab: Tab }): JSX.Element {
+  switch (tab) {
+    case "graph":
+      return <GraphView />;
+    case "tensor":
+      return <TensorView />;
+    case "loss":
+      return <LossPanel />;
+    case "run":
+      return <RunPanel />;
+  }
+}
+
+function Lower(): JSX.Element {
+  const { side } = place.value;
+  const hits = rank.value?.hits ?? 0;
+  const watched = run.value?.watchpoints.length ?? 0;
+  const tabs: readonly (readonly [Side, string, number])[] = [
+    ["hits", "Hits", hits],
+    ["watchpoints", "Watchpoints", watched],
+  ];
+  return (
+    <section class="pane lower">
+      <div class="tabs" role="tablist" aria-label="Hits and watchpoints">
+        {tabs.map(([value, text, count]) => (
+          <button key={value} type="button" role="tab" aria-selected={side === value} onClick={() => go({ side: value })}>
+            {text} {count > 0 && <span class={value === "hits" ? "hit-count" : "count"}>{count}</span>}
+          </button>
+        ))}
+      </div>
+      {side === "hits" ? <Hits /> : <Watchpoints />}
+    </section>
+  );
+}
+
+function OpenDialog(): JSX.Element | null {
+  const open = dialog.value;
+  if (open === null) return null;
+  switch (open.kind) {
+    case "help":
+      return <Help />;
+    case "watchpoint":
+      return <WatchpointDialog key={open.id ?? "new"} id={open.id} draft={open.draft} />;
+  }
+}

@@ -1,0 +1,174 @@
+import type { JSX } from "preact";
+import { isAmong } from "../state/names";
+import type { Box, Line, Scene } from "./scene";
+import { edgeText, lineMeets, meets, middleOf, pathOf, type Rectangle } from "./view";
+
+/** What is marked in the graph. */
+export interface Marks {
+  readonly selected: string;
+  readonly current: string | null;
+  readonly isPaused: boolean;
+}
+
+export interface BoxesProps {
+  readonly scene: Scene;
+  readonly area: Rectangle;
+  readonly marks: Marks;
+  readonly onBox: (box: Box) => void;
+  readonly onToggle: (box: Box) => void;
+}
+
+// Beyond this many on the screen they are too small to read, and one path draws them all.
+const MOST_DRAWN = 1500;
+const MOST_LABELS = 260;
+
+function holds(box: Box, op: string | null): boolean {
+  if (op === null || op === "" || box.node.what === "outside") return false;
+  return isAmong([box.path], op) || isAmong(box.node.members, op);
+}
+
+export function Boxes({ scene, area, marks, onBox, onToggle }: BoxesProps): JSX.Element {
+  const boxes = scene.boxes.filter((box) => meets(box, area));
+  const lines = scene.lines.filter((line) => lineMeets(line, area));
+  if (boxes.length > MOST_DRAWN) return <FarAway boxes={boxes} lines={lines} marks={marks} />;
+  const draw = (box: Box): JSX.Element => (
+    <BoxShape key={box.path} box={box} marks={marks} onBox={onBox} onToggle={onToggle} />
+  );
+  const hasLabels = lines.length <= MOST_LABELS;
+  return (
+    <>
+      <g>{boxes.filter((box) => box.isOpen).map(draw)}</g>
+      <g class="edges">
+        {lines.map((line) => (
+          <EdgeShape
+            key={`${line.source}>${line.target}`}
+            line={line}
+            hasLabel={hasLabels}
+            isNear={marks.selected !== "" && (line.source === marks.selected || line.target === marks.selected)}
+          />
+        ))}
+      </g>
+      <g>{boxes.filter((box) => !box.isOpen).map(draw)}</g>
+    </>
+  );
+}
+
+function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: Marks }): JSX.Element {
+  const shape = (each: readonly Box[]): string =>
+    each.map((box) => `M${box.x} ${box.y}h${box.width}v${box.height}h${-box.width}z`).join("");
+  const marked = boxes.filter((box) => !box.isOpen && box.node.hits > 0);
+  const here = boxes.filter((box) => !box.isOpen && holds(box, marks.current));
+  return (
+    <>
+      <path class="far-open" d={shape(boxes.filter((box) => box.isOpen))} />
+      <path class="edge" d={lines.map((line) => pathOf(line.points)).join("")} />
+      <path class="far-boxes" d={shape(boxes.filter((box) => !box.isOpen))} />
+      <path class="far-hits" d={shape(marked)} />
+      <path class="far-current" d={shape(here)} />
+    </>
+  );
+}
+
+function EdgeShape({ line, hasLabel, isNear }: { line: Line; hasLabel: boolean; isNear: boolean }): JSX.Element {
+  const text = hasLabel || isNear ? edgeText(line.label, line.tensors) : "";
+  const middle = middleOf(line.points);
+  return (
+    <g class={isNear ? "edge-group near" : "edge-group"}>
+      <path class="edge" d={pathOf(line.points)} marker-end={isNear ? "url(#tip-near)" : "url(#tip)"} />
+      {text !== "" && (
+        <text class="edge-label" x={middle.x} y={middle.y}>
+          {text}
+        </text>
+      )}
+    </g>
+  );
+}
+
+interface ShapeProps {
+  readonly box: Box;
+  readonly marks: Marks;
+  readonly onBox: (box: Box) => void;
+  readonly onToggle: (box: Box) => void;
+}
+
+function classesOf(box: Box, marks: Marks): string {
+  const { node } = box;
+  const classes = ["box", `is-${node.what}`, `kind-${node.kind}`, `phase-${node.phase}`];
+  if (box.isOpen) classes.push("open");
+  if (box.path === marks.selected) classes.push("selected");
+  else if (holds(box, marks.selected)) classes.push("around-selected");
+  if (holds(box, marks.current)) classes.push(marks.isPaused ? "current" : "current moving");
+  if (node.hits > 0) classes.push("hit");
+  if (node.has_origin) classes.push("origin");
+  return classes.join(" ");
+}
+
+function describe(box: Box): string {
+  const { node } = box;
+  const parts = [node.what === "op" ? `${node.type} ${node.kind === "op" ? "op" : node.kind}` : node.what, box.path];
+  if (node.what !== "op") parts.push(`${node.ops} ops`);
+  if (node.hits > 0) parts.push(`${node.hits} hits`);
+  if (node.has_origin) parts.push("origin of non-finite values");
+  return parts.join(", ");
+}
+
+const HEAD_MIDDLE = 14;
+
+function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
+  const { node, x, y, width, height } = box;
+  const canOpen = node.what === "scope" || node.what === "group";
+  const middle = box.isOpen ? HEAD_MIDDLE : height / 2;
+  const round = node.what === "outside" || (node.what === "op" && node.kind !== "op") ? height / 2 : 4;
+  const room = Math.floor((width - 16 - (canOpen ? 44 : 0)) / 6.2);
+  const label = node.label.length > room + 1 ? `${node.label.slice(0, Math.max(room - 1, 3))}…` : node.label;
+  return (
+    <g
+      class={classesOf(box, marks)}
+      transform={`translate(${x.toFixed(1)} ${y.toFixed(1)})`}
+      data-path={box.path}
+      role="button"
+      aria-label={describe(box)}
+      aria-expanded={canOpen ? box.isOpen : undefined}
+      onClick={(event) => {
+        event.stopPropagation();
+        onBox(box);
+      }}
+      onDblClick={(event) => {
+        event.stopPropagation();
+        if (canOpen) onToggle(box);
+      }}
+    >
+      <title>{describe(box)}</title>
+      {node.what === "group" && !box.isOpen && <rect class="shadow" x="3" y="3" width={width} height={height} rx="4" />}
+      <rect class="body" width={width} height={height} rx={round} />
+      {node.what !== "outside" && <rect class="stripe" width="3" height={box.isOpen ? 26 : height} rx="1.5" />}
+      {canOpen && (
+        <g
+          class="opener"
+          onClick={(event) => {
+            event.stopPropagation();
+            onToggle(box);
+          }}
+        >
+          <rect class="opener-area" width="24" height={box.isOpen ? 26 : height} />
+          <path d={box.isOpen ? "M9 11l4 5 4-5z" : `M10 ${middle - 4}l5 4-5 4z`} />
+        </g>
+      )}
+      <text class="label" x={canOpen ? 22 : box.isOpen ? 12 : width / 2} y={middle} text-anchor={canOpen ? "start" : "middle"}>
+        {label}
+      </text>
+      {canOpen && (
+        <text class="count" x={width - 8} y={middle} text-anchor="end">
+          {node.stands_for > 1 ? `×${node.stands_for}` : node.ops}
+        </text>
+      )}
+      {node.hits > 0 && (
+        <g class="badge" transform={`translate(${width - 4} -2)`}>
+          <circle r="7" />
+          <text text-anchor="middle">{node.hits > 99 ? "99" : node.hits}</text>
+        </g>
+      )}
+      {holds(box, marks.current) && !box.isOpen && <path class="here" d={`M-9 ${middle - 5}l7 5-7 5z`} />}
+    </g>
+  );
+}

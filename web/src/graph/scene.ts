@@ -1,0 +1,273 @@
+import { Graph, layout } from "@dagrejs/dagre";
+import type { Level, LevelNode } from "../wire";
+
+/**
+ * Where everything that is open stands: levels laid out one by one, inner ones first, each then a
+ * box of the level round it. Pure; runs in a worker.
+ */
+export interface Box {
+  readonly path: string;
+  readonly node: LevelNode;
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+  readonly depth: number;
+  readonly isOpen: boolean;
+}
+
+export interface Line {
+  readonly source: string;
+  readonly target: string;
+  readonly label: string;
+  readonly tensors: number;
+  readonly points: readonly Point[];
+}
+
+export interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+export interface Scene {
+  readonly boxes: readonly Box[];
+  readonly lines: readonly Line[];
+  readonly width: number;
+  readonly height: number;
+}
+
+/** A level that is on the screen; `key` changes when its content does. */
+export interface OpenLevel {
+  readonly path: string;
+  readonly key: string;
+  readonly level: Level;
+}
+
+const LETTER = 6.5;
+const HEAD = 26;
+const MARGIN = 12;
+const GAP = 16;
+const LAYER_GAP = 34;
+// Above these dagre takes longer than a reader waits; layers in execution order come at once.
+const MOST_NODES = 260;
+const MOST_EDGES = 700;
+const MOST_PROXIES = 8;
+const ROW_WIDTH = 2400;
+
+interface Plan {
+  readonly nodes: readonly LevelNode[];
+  readonly edges: readonly Level["edges"][number][];
+}
+
+export function boxSize(node: LevelNode): { readonly width: number; readonly height: number } {
+  const text = node.label.length + (node.what === "op" ? 0 : String(node.ops).length + 3);
+  const width = Math.min(Math.max(text * LETTER + 22, 62), 250);
+  if (node.what === "outside") return { width: Math.min(width, 150), height: 18 };
+  if (node.what === "op") return { width, height: node.kind === "op" ? 26 : 20 };
+  return { width: width + 10, height: 32 };
+}
+
+/** Lays out levels; remembers those whose content and open boxes are as before. */
+export class SceneMaker {
+  private readonly known = new Map<string, Scene>();
+
+  make(levels: readonly OpenLevel[], root: string): Scene {
+    const byPath = new Map(levels.map((each) => [each.path, each]));
+    const keys = new Map<string, string>();
+    return this.scene(root, byPath, keys);
+  }
+
+  private scene(path: string, levels: ReadonlyMap<string, OpenLevel>, keys: Map<string, string>): Scene {
+    const open = levels.get(path);
+    if (open === undefined) return { boxes: [], lines: [], width: 0, height: 0 };
+    const inner = new Map<string, Scene>();
+    for (const node of open.level.nodes) {
+      if (node.path !== path && node.what !== "outside" && levels.has(node.path)) {
+        inner.set(node.path, this.scene(node.path, levels, keys));
+      }
+    }
+    const key = `${open.key}|${[...inner.keys()].map((each) => keys.get(each) ?? "").join("|")}`;
+    keys.set(path, key);
+    const before = this.known.get(key);
+    if (before !== undefined) return before;
+    const made = arrange(plan(open.level, path), inner);
+    if (this.known.size > 400) this.known.clear();
+    this.known.set(key, made);
+    return made;
+  }
+}
+
+/** The level as it is drawn: what lies outside stands at its rim, many of those as one. */
+export function plan(level: Level, path: string): Plan {
+  const outside = new Map(level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]));
+  if (outside.size === 0) return level;
+  const sources = level.edges.filter((edge) => outside.has(edge.source));
+  const targets = level.edges.filter((edge) => outside.has(edge.target));
+  const within = level.edges.filter((edge) => !outside.has(edge.source) && !outside.has(edge.target));
+  const nodes = level.nodes.filter((node) => node.what !== "outside");
+  const edges = [...within];
+  for (const [side, crossing] of [["in", sources], ["out", targets]] as const) {
+    const end = side === "in" ? "source" : "target";
+    const names = [...new Set(crossing.map((edge) => edge[end]))];
+    const many = names.length > MOST_PROXIES;
+    const proxies = new Map<string, LevelNode>();
+    for (const edge of crossing) {
+      const node = outside.get(edge[end]);
+      if (node === undefined) continue;
+      const name = many ? `${path}#${side}` : `${path}#${side}#${node.path}`;
+      const label = many ? `${names.length} ${side === "in" ? "sources" : "users"} outside` : node.label;
+      proxies.set(name, { ...node, path: name, label, members: many ? names : [node.path] });
+      edges.push({ ...edge, [end]: name });
+    }
+    nodes.push(...proxies.values());
+  }
+  return { nodes, edges: merged(edges) };
+}
+
+function merged(edges: Plan["edges"]): Plan["edges"] {
+  const found = new Map<string, Plan["edges"][number]>();
+  for (const edge of edges) {
+    const key = `${edge.source}\n${edge.target}`;
+    const before = found.get(key);
+    if (before === undefined) found.set(key, edge);
+    else {
+      const label = before.label === edge.label ? edge.label : "";
+      found.set(key, { ...edge, tensors: before.tensors + edge.tensors, label });
+    }
+  }
+  return [...found.values()];
+}
+
+interface Sized {
+  readonly node: LevelNode;
+  readonly width: number;
+  readonly height: number;
+}
+
+interface Placed {
+  readonly at: ReadonlyMap<string, Point>;
+  readonly lines: readonly Line[];
+  readonly width: number;
+  readonly height: number;
+}
+
+function arrange(what: Plan, inner: ReadonlyMap<string, Scene>): Scene {
+  const sized = what.nodes.map((node): Sized => {
+    const scene = inner.get(node.path);
+    if (scene === undefined) return { node, ...boxSize(node) };
+    return {
+      node,
+      width: Math.max(scene.width + 2 * MARGIN, boxSize(node).width + 40),
+      height: scene.height + HEAD + MARGIN,
+    };
+  });
+  const isSmall = what.nodes.length <= MOST_NODES && what.edges.length <= MOST_EDGES;
+  const placed = isSmall ? byDagre(sized, what.edges) : byLayers(sized, what.edges);
+  return assemble(sized, placed, inner);
+}
+
+/** The whole of a level: its boxes, and those inside the open ones moved to their place. */
+function assemble(sized: readonly Sized[], placed: Placed, inner: ReadonlyMap<string, Scene>): Scene {
+  const boxes: Box[] = [];
+  const lines: Line[] = [...placed.lines];
+  for (const { node, width, height } of sized) {
+    const at = placed.at.get(node.path);
+    if (at === undefined) continue;
+    const scene = inner.get(node.path);
+    boxes.push({ path: node.path, node, x: at.x, y: at.y, width, height, depth: 0, isOpen: scene !== undefined });
+    if (scene === undefined) continue;
+    const right = at.x + Math.max((width - scene.width) / 2, MARGIN);
+    const down = at.y + HEAD;
+    for (const box of scene.boxes) boxes.push({ ...box, x: box.x + right, y: box.y + down, depth: box.depth + 1 });
+    for (const line of scene.lines) {
+      lines.push({ ...line, points: line.points.map((point) => ({ x: point.x + right, y: point.y + down })) });
+    }
+  }
+  return { boxes, lines, width: placed.width, height: placed.height };
+}
+
+function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+  const graph = new Graph({ multigraph: false, compound: false });
+  graph.setGraph({ rankdir: "TB", nodesep: GAP, ranksep: LAYER_GAP, edgesep: 8, marginx: MARGIN, marginy: MARGIN });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const { node, width, height } of sized) graph.setNode(node.path, { width, height });
+  for (const edge of edges) {
+    if (edge.source !== edge.target && graph.hasNode(edge.source) && graph.hasNode(edge.target)) {
+      graph.setEdge(edge.source, edge.target, {});
+    }
+  }
+  layout(graph);
+  const at = new Map<string, Point>();
+  for (const { node, width, height } of sized) {
+    const found = graph.node(node.path);
+    at.set(node.path, { x: found.x - width / 2, y: found.y - height / 2 });
+  }
+  const lines = edges.flatMap((edge): Line[] => {
+    if (!graph.hasEdge(edge.source, edge.target)) return [];
+    const points = graph.edge(edge.source, edge.target).points ?? [];
+    return [{ ...edge, points: points.map((point: Point) => ({ x: point.x, y: point.y })) }];
+  });
+  const size = graph.graph();
+  return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
+}
+
+/** Layers by the longest way from a source, each in execution order, wrapped to a readable width. */
+export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+  const ordered = [...sized].sort((a, b) => a.node.first_order - b.node.first_order);
+  const position = new Map(ordered.map((each, place) => [each.node.path, place]));
+  const sources = new Map<string, string[]>();
+  for (const edge of edges) {
+    const from = position.get(edge.source);
+    const to = position.get(edge.target);
+    // An edge against the order (a value of the step before) takes no part in the layering.
+    if (from !== undefined && to !== undefined && from < to) {
+      const known = sources.get(edge.target);
+      if (known === undefined) sources.set(edge.target, [edge.source]);
+      else known.push(edge.source);
+    }
+  }
+  const layer = new Map<string, number>();
+  const layers: Sized[][] = [];
+  for (const each of ordered) {
+    const depth = Math.max(-1, ...(sources.get(each.node.path) ?? []).map((name) => layer.get(name) ?? -1)) + 1;
+    layer.set(each.node.path, depth);
+    (layers[depth] ??= []).push(each);
+  }
+  const at = new Map<string, Point>();
+  let y = MARGIN;
+  let width = 0;
+  for (const row of layers) {
+    let x = MARGIN;
+    let tallest = 0;
+    for (const { node, width: w, height: h } of row) {
+      if (x > MARGIN && x + w > ROW_WIDTH) {
+        y += tallest + GAP;
+        x = MARGIN;
+        tallest = 0;
+      }
+      at.set(node.path, { x, y });
+      x += w + GAP;
+      tallest = Math.max(tallest, h);
+      width = Math.max(width, x);
+    }
+    y += tallest + LAYER_GAP;
+  }
+  return { at, lines: straight(edges, at, new Map(sized.map((each) => [each.node.path, each]))), width, height: y };
+}
+
+function straight(
+  edges: Plan["edges"],
+  at: ReadonlyMap<string, Point>,
+  sizes: ReadonlyMap<string, Sized>,
+): readonly Line[] {
+  return edges.flatMap((edge): Line[] => {
+    const [from, to] = [at.get(edge.source), at.get(edge.target)];
+    const [a, b] = [sizes.get(edge.source), sizes.get(edge.target)];
+    if (from === undefined || to === undefined || a === undefined || b === undefined) return [];
+    const points = [
+      { x: from.x + a.width / 2, y: from.y + a.height },
+      { x: to.x + b.width / 2, y: to.y },
+    ];
+    return [{ ...edge, points }];
+  });
+}

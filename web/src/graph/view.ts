@@ -1,0 +1,104 @@
+import type { Box, Line, Point, Scene } from "./scene";
+
+/** What part of a scene is on the screen: scene point times `scale`, plus the offset. Pure. */
+export interface View {
+  readonly x: number;
+  readonly y: number;
+  readonly scale: number;
+}
+
+export interface Rectangle {
+  readonly left: number;
+  readonly top: number;
+  readonly right: number;
+  readonly bottom: number;
+}
+
+export const LEAST_SCALE = 0.02;
+export const MOST_SCALE = 2.5;
+const ROOM = 24;
+
+export function fitted(scene: Scene, width: number, height: number): View {
+  if (scene.width === 0 || width === 0) return { x: 0, y: 0, scale: 1 };
+  const scale = Math.min((width - 2 * ROOM) / scene.width, (height - 2 * ROOM) / scene.height, 1.1);
+  const readable = Math.max(scale, LEAST_SCALE);
+  return {
+    scale: readable,
+    x: (width - scene.width * readable) / 2,
+    y: Math.max((height - scene.height * readable) / 2, ROOM),
+  };
+}
+
+export function zoomed(view: View, factor: number, around: Point): View {
+  const scale = Math.min(Math.max(view.scale * factor, LEAST_SCALE), MOST_SCALE);
+  const change = scale / view.scale;
+  return { scale, x: around.x - (around.x - view.x) * change, y: around.y - (around.y - view.y) * change };
+}
+
+export function centredOn(box: Box, width: number, height: number, scale: number): View {
+  const top = box.isOpen ? box.y + Math.min(box.height, height / scale) / 2 : box.y + box.height / 2;
+  return { scale, x: width / 2 - (box.x + box.width / 2) * scale, y: height / 2 - top * scale };
+}
+
+/** The part of the scene that is visible, with a margin of `share` of the screen on each side. */
+export function visible(view: View, width: number, height: number, share: number): Rectangle {
+  const [w, h] = [width / view.scale, height / view.scale];
+  const [left, top] = [-view.x / view.scale, -view.y / view.scale];
+  return { left: left - w * share, top: top - h * share, right: left + w * (1 + share), bottom: top + h * (1 + share) };
+}
+
+export function contains(outer: Rectangle, inner: Rectangle): boolean {
+  return (
+    outer.left <= inner.left && outer.top <= inner.top && outer.right >= inner.right && outer.bottom >= inner.bottom
+  );
+}
+
+export function meets(box: Box, area: Rectangle): boolean {
+  return box.x < area.right && box.x + box.width > area.left && box.y < area.bottom && box.y + box.height > area.top;
+}
+
+export function lineMeets(line: Line, area: Rectangle): boolean {
+  let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+  for (const point of line.points) {
+    left = Math.min(left, point.x);
+    right = Math.max(right, point.x);
+    top = Math.min(top, point.y);
+    bottom = Math.max(bottom, point.y);
+  }
+  return left < area.right && right > area.left && top < area.bottom && bottom > area.top;
+}
+
+/** A smooth way through the points: corners become curves between the middles of the pieces. */
+export function pathOf(points: readonly Point[]): string {
+  const [first, ...rest] = points;
+  if (first === undefined) return "";
+  const text = (value: number): string => value.toFixed(1);
+  let path = `M${text(first.x)} ${text(first.y)}`;
+  rest.forEach((point, place) => {
+    const next = rest[place + 1];
+    if (next === undefined) path += `L${text(point.x)} ${text(point.y)}`;
+    else {
+      const middle = { x: (point.x + next.x) / 2, y: (point.y + next.y) / 2 };
+      path += `Q${text(point.x)} ${text(point.y)} ${text(middle.x)} ${text(middle.y)}`;
+    }
+  });
+  return path;
+}
+
+export function middleOf(points: readonly Point[]): Point {
+  const at = points[Math.floor(points.length / 2)];
+  if (points.length % 2 === 1 || points.length < 2) return at ?? { x: 0, y: 0 };
+  const before = points[points.length / 2 - 1];
+  if (at === undefined || before === undefined) return { x: 0, y: 0 };
+  return { x: (at.x + before.x) / 2, y: (at.y + before.y) / 2 };
+}
+
+/** float32[8,128] as 8×128: the common type goes without saying, others are named. */
+export function edgeText(label: string, tensors: number): string {
+  const found = /^(\w+)\[([\d, ]*)\]$/.exec(label);
+  if (found === null) return label !== "" ? label : tensors > 1 ? `${tensors} tensors` : "";
+  const shape = (found[2] ?? "").split(",").map((size) => size.trim()).join("×");
+  const type = found[1] === "float32" ? "" : `${found[1] ?? ""} `;
+  const text = type + (shape === "" ? "scalar" : shape);
+  return tensors > 1 ? `${tensors} × ${text}` : text;
+}

@@ -1,0 +1,43 @@
+import type { JSX } from "preact";
+import { Dialog } from "../parts/Dialog";
+import { dialog } from "./dialogs";
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ["space, F8", "continue, or pause"],
+  ["s", "run one step"],
+  ["n", "run the next op"],
+  ["o", "run to the selected op"],
+  ["/", "search ops"],
+  ["j, k", "next and previous op in the list"],
+  ["c", "go to the current op"],
+  ["w", "new watchpoint"],
+  ["g, t, l, i", "graph, tensor, loss, run information"],
+  ["h, p", "hits, watchpoints"],
+  ["arrows, +, −, 0", "in the graph: move, zoom, show everything"],
+  ["Esc", "leave a field, close a dialog"],
+  ["?", "this list"],
+];
+
+export function Help(): JSX.Element {
+  return (
+    <Dialog title="Keyboard" onClose={() => (dialog.value = null)}>
+      <table class="keys">
+        <tbody>
+          {KEYS.map(([key, meaning]) => (
+            <tr key={key}>
+              <th scope="row">
+                {key.split(", ").map((each) => (
+                  <kbd key={each}>{each}</kbd>
+                ))}
+              </th>
+              <td>{meaning}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="quiet">
+        The same from a terminal: <code>sonde ctl</code>. The server's interface: <a href="api/v1/docs">description</a>.
+      </p>
+    </Dialog>
+  );
+}

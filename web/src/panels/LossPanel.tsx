@@ -1,0 +1,42 @@
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { useLoss } from "../state/loss";
+import { toNumber } from "../state/numbers";
+import { Chart, type Series } from "../parts/Chart";
+import { Empty } from "../parts/Empty";
+
+/** The loss of the run so far, and what its steps took. */
+export function LossPanel(): JSX.Element {
+  const points = useLoss();
+  const { steps, loss, seconds, bad, hasLoss } = useMemo(() => {
+    const values = points.map((point) => (point.loss === null ? null : toNumber(point.loss)));
+    const finite = values.map((value) => (value !== null && Number.isFinite(value) ? value : null));
+    const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite }];
+    const secondSeries: readonly Series[] = [
+      { label: "bare", colour: "two", values: points.map((point) => (point.observed ? null : point.seconds * 1e3)) },
+      { label: "observed", colour: "three", values: points.map((point) => (point.observed ? point.seconds * 1e3 : null)) },
+    ];
+    return {
+      steps: points.map((point) => point.step),
+      loss: lossSeries,
+      seconds: secondSeries,
+      bad: points.filter((_, at) => values[at] !== null && finite[at] === null).map((point) => point.step),
+      hasLoss: values.some((value) => value !== null),
+    };
+  }, [points]);
+  if (points.length === 0) return <Empty title="No step has ended yet">The curve grows with each step.</Empty>;
+  return (
+    <section class="scroll charts" aria-label="Loss">
+      {hasLoss ? (
+        <>
+          <h4>Loss{bad.length > 0 && <span class="bad-text"> · not finite in {bad.length} steps, first in step {bad[0]}</span>}</h4>
+          <Chart steps={steps} series={loss} bad={bad} height={300} label="Loss by step" />
+        </>
+      ) : (
+        <p class="quiet">No loss was seen: Sonde takes the scalar whose backward() is called.</p>
+      )}
+      <h4>Milliseconds of a step</h4>
+      <Chart steps={steps} series={seconds} bad={[]} height={180} label="Milliseconds by step" />
+    </section>
+  );
+}

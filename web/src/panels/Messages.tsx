@@ -1,0 +1,60 @@
+import type { JSX } from "preact";
+import { connection, rank, run } from "../state/store";
+import { dismiss, toasts } from "../state/toasts";
+import { Icon } from "../parts/Icon";
+
+/** What the reader has to know now: banners above everything, notes in a corner. */
+export function Messages(): JSX.Element {
+  return (
+    <>
+      <Banner />
+      <div class="toasts" aria-live="polite">
+        {toasts.value.map((each) => (
+          <div key={each.id} class={`toast ${each.kind}`} role={each.kind === "error" ? "alert" : "status"}>
+            <span>
+              {each.text}
+              {each.slug !== "" && <span class="slug"> [{each.slug}]</span>}
+            </span>
+            <button type="button" class="icon" aria-label="Dismiss" onClick={() => dismiss(each.id)}>
+              <Icon name="close" />
+            </button>
+          </div>
+        ))}
+      </div>
+    </>
+  );
+}
+
+function Banner(): JSX.Element | null {
+  if (connection.value === "lost") {
+    return (
+      <div class="banner warning" role="alert">
+        The connection to the server is lost; what you see may be old. Trying again…
+      </div>
+    );
+  }
+  const current = rank.value;
+  if (current === null || run.value?.kind !== "live") return null;
+  if (current.state === "lost") {
+    return (
+      <div class="banner warning" role="alert">
+        The training process of rank {current.rank} is gone{current.message === "" ? "" : `: ${current.message}`}. What was known of it is still here; its tensors are not.
+      </div>
+    );
+  }
+  if (current.state === "ended" && current.message !== "") {
+    return (
+      <div class="banner" role="status">
+        The training ended: {current.message}
+      </div>
+    );
+  }
+  if (current.state === "paused" && current.message !== "") {
+    return (
+      <div class="banner" role="status">
+        {current.message}
+      </div>
+    );
+  }
+  return null;
+}

@@ -1,0 +1,150 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import type { TreeEntry } from "../wire";
+import { api } from "../state/api";
+import { scopesOf } from "../state/names";
+import { grouped } from "../state/numbers";
+import { go, graph, place, rank, run, selectOp, tick } from "../state/store";
+import { isAborted, messageOf } from "../state/toasts";
+import { Icon } from "../parts/Icon";
+import { Rows } from "../parts/Rows";
+import { TickBox } from "./NodeList";
+
+const PAGE = 200;
+const ROW_HEIGHT = 22;
+
+interface Branch {
+  readonly total: number;
+  readonly entries: readonly TreeEntry[];
+}
+
+interface TreeRow {
+  readonly entry: TreeEntry | null;
+  readonly depth: number;
+  readonly scope: string;
+  readonly missing: number;
+}
+
+/** The lines on the screen: branches in place of the scopes that are open. */
+export function visibleRows(branches: ReadonlyMap<string, Branch>, open: ReadonlySet<string>): TreeRow[] {
+  const rows: TreeRow[] = [];
+  const add = (scope: string, depth: number): void => {
+    const branch = branches.get(scope);
+    if (branch === undefined) return;
+    for (const entry of branch.entries) {
+      rows.push({ entry, depth, scope, missing: 0 });
+      if (entry.is_scope && open.has(entry.path)) add(entry.path, depth + 1);
+    }
+    const missing = branch.total - branch.entries.length;
+    if (missing > 0) rows.push({ entry: null, depth, scope, missing });
+  };
+  add("", 0);
+  return rows;
+}
+
+export function NodeTree(): JSX.Element {
+  const branches = useSignal<ReadonlyMap<string, Branch>>(new Map());
+  const problem = useSignal<string | null>(null);
+  const asked = useRef(new Set<string>());
+  const open = new Set(place.value.tree);
+  const subject = `${run.value?.id ?? ""} ${rank.value?.rank ?? ""} ${graph.value?.id ?? ""}`;
+  const version = `${subject} ${graph.value?.nodes ?? 0} ${tick("hits")}`;
+
+  const load = (scope: string, offset: number, signal: AbortSignal): void => {
+    const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
+    if (currentRun === null || currentRank === null || currentGraph === null) return;
+    const key = `${version} ${scope} ${offset}`;
+    if (asked.current.has(key)) return;
+    asked.current.add(key);
+    api
+      .tree(currentRun.id, currentRank.rank, currentGraph.id, scope, offset, PAGE, signal)
+      .then((page) => {
+        const before = offset === 0 ? [] : (branches.value.get(scope)?.entries ?? []).slice(0, offset);
+        branches.value = new Map(branches.value).set(scope, { total: page.total, entries: [...before, ...page.entries] });
+        problem.value = null;
+      })
+      .catch((error: unknown) => {
+        asked.current.delete(key);
+        if (!isAborted(error) && scope === "") problem.value = messageOf(error);
+      });
+  };
+
+  const aborting = useRef(new AbortController());
+  useEffect(() => {
+    branches.value = new Map();
+  }, [subject]);
+  useEffect(() => {
+    aborting.current = new AbortController();
+    asked.current = new Set();
+    for (const scope of ["", ...place.value.tree]) load(scope, 0, aborting.current.signal);
+    return () => aborting.current.abort();
+  }, [version]);
+  useEffect(() => {
+    for (const scope of place.value.tree) if (!branches.value.has(scope)) load(scope, 0, aborting.current.signal);
+  }, [place.value.tree.join("\n")]);
+  useEffect(() => {
+    const missing = scopesOf(place.value.op).filter((scope) => !open.has(scope));
+    if (missing.length > 0) go({ tree: [...place.value.tree, ...missing] });
+  }, [place.value.op]);
+
+  const rows = visibleRows(branches.value, open);
+  const selected = rows.findIndex((row) => row.entry?.path === place.value.op && place.value.op !== "");
+  if (problem.value !== null) return <p class="error-line">{problem.value}</p>;
+  return (
+    <Rows
+      count={rows.length}
+      height={ROW_HEIGHT}
+      label="Scopes and ops"
+      role="tree"
+      show={selected}
+      row={(at) => {
+        const row = rows[at];
+        if (row === undefined) return <span />;
+        if (row.entry === null) {
+          return <More row={row} onLoad={() => load(row.scope, branches.value.get(row.scope)?.entries.length ?? 0, aborting.current.signal)} />;
+        }
+        return <TreeLine entry={row.entry} depth={row.depth} isOpen={open.has(row.entry.path)} />;
+      }}
+    />
+  );
+}
+
+function More({ row, onLoad }: { row: TreeRow; onLoad: () => void }): JSX.Element {
+  useEffect(onLoad, [row.scope, row.missing]);
+  return (
+    <div class="tree-line quiet" style={{ paddingLeft: `${row.depth * 14 + 26}px` }}>
+      {grouped(row.missing)} more…
+    </div>
+  );
+}
+
+export function toggleTree(path: string): void {
+  const now = place.value.tree;
+  const closes = now.includes(path);
+  go({ tree: closes ? now.filter((each) => each !== path && !each.startsWith(path)) : [...now, path] });
+}
+
+function TreeLine({ entry, depth, isOpen }: { entry: TreeEntry; depth: number; isOpen: boolean }): JSX.Element {
+  const isSelected = entry.path === place.value.op;
+  const isCurrent = rank.value?.op === entry.path;
+  return (
+    <div
+      class={`tree-line line ${isSelected ? "selected" : ""}`}
+      style={{ paddingLeft: `${depth * 14 + 4}px` }}
+      role="treeitem"
+      aria-selected={isSelected}
+      aria-expanded={entry.is_scope ? isOpen : undefined}
+      aria-level={depth + 1}
+      title={entry.path}
+      onClick={() => (entry.is_scope ? toggleTree(entry.path) : selectOp(entry.path))}
+    >
+      <span class={`twist ${isOpen ? "open" : ""}`}>{entry.is_scope ? "›" : ""}</span>
+      <TickBox path={entry.path} />
+      <span class={`name ${entry.is_scope ? "scope" : `kind-${entry.kind}`}`}>{entry.label}</span>
+      {isCurrent && <Icon name="here" />}
+      {entry.is_scope && <span class="count">{grouped(entry.ops)}</span>}
+      {entry.hits > 0 && <span class="hit-count">{grouped(entry.hits)}</span>}
+    </div>
+  );
+}

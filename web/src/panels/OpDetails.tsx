@@ -1,0 +1,214 @@
+import type { JSX } from "preact";
+import type { InputEdge, Node, OpTensor, OpView, TensorType } from "../wire";
+import { api } from "../state/api";
+import { lastPart, shortName } from "../state/names";
+import { grouped, typeText } from "../state/numbers";
+import { useResource } from "../state/resource";
+import { command, graph, openTensor, place, rank, run, selectOp, tick } from "../state/store";
+import { attempt, toast } from "../state/toasts";
+import { Empty } from "../parts/Empty";
+import { Icon } from "../parts/Icon";
+import { newWatchpoint } from "./dialogs";
+import { SourceStack } from "./SourceStack";
+import { StatisticLine } from "./Statistics";
+
+/** Everything about the selected op. */
+export function OpDetails(): JSX.Element {
+  const { op } = place.value;
+  const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
+  const isReady = op !== "" && currentRun !== null && currentRank !== null && currentGraph !== null;
+  const subject = isReady ? `${currentRun.id} ${currentRank.rank} ${currentGraph.id} ${op}` : null;
+  const where = `${currentRank?.state ?? ""} ${currentRank?.step ?? 0} ${currentRank?.order ?? 0}`;
+  const view = useResource(subject, `${currentGraph?.nodes ?? 0} ${tick("hits")}`, (signal) =>
+    api.op(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, op, signal),
+  );
+  const tensors = useResource(subject, currentRank?.state === "running" ? "running" : where, (signal) =>
+    api.opTensors(currentRun?.id ?? "", currentRank?.rank ?? 0, op, place.value.step, signal),
+  );
+  if (op === "") {
+    return (
+      <section class="pane op-details" aria-label="Op">
+        <Empty title="No op selected">Click an op in the graph or in the list, or search with /.</Empty>
+      </section>
+    );
+  }
+  return (
+    <section class="pane op-details" aria-label="Op">
+      {view.error !== null && (
+        <Empty title={lastPart(op)}>
+          <p class="error-line">{view.error}</p>
+        </Empty>
+      )}
+      {view.data !== null && <Details view={view.data} tensors={tensors.data?.tensors ?? null} problem={tensors.error} />}
+    </section>
+  );
+}
+
+interface DetailsProps {
+  readonly view: OpView;
+  readonly tensors: readonly OpTensor[] | null;
+  readonly problem: string | null;
+}
+
+function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
+  const { node } = view;
+  const find = (io: "input" | "output", slot: number): OpTensor | null =>
+    tensors?.find((each) => each.io === io && each.slot === slot) ?? null;
+  return (
+    <div class="scroll">
+      <Head node={node} />
+      {problem !== null && <p class="error-line">{problem}</p>}
+      {node.inputs.length > 0 && <h4>Inputs</h4>}
+      {node.inputs.map((edge, slot) => (
+        <TensorRow key={slot} op={node.name} io="input" slot={slot} type={edge.type} tensor={find("input", slot)}>
+          <Producer edge={edge} />
+        </TensorRow>
+      ))}
+      {node.outputs.length > 0 && <h4>{node.kind === "op" ? "Outputs" : "Value"}</h4>}
+      {node.outputs.map((type, slot) => (
+        <TensorRow key={slot} op={node.name} io="output" slot={slot} type={type} tensor={find("output", slot)}>
+          <Consumers view={view} slot={slot} />
+        </TensorRow>
+      ))}
+      {node.attributes.length > 0 && <h4>Attributes</h4>}
+      {node.attributes.length > 0 && (
+        <table class="attributes">
+          <tbody>
+            {node.attributes.map(([name, value]) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td>{value}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {node.sources.length > 0 && <SourceStack sources={node.sources} />}
+    </div>
+  );
+}
+
+function Head({ node }: { node: Node }): JSX.Element {
+  const current = run.value;
+  const canRunTo = current?.controls.includes("to") === true && node.kind === "op";
+  return (
+    <header class="op-head">
+      <div class="op-title">
+        <h3 title={node.name}>{lastPart(node.name)}</h3>
+        <span class="spacer" />
+        <button
+          type="button"
+          class="icon"
+          aria-label="Copy the full name"
+          title="Copy the full name"
+          onClick={() => void attempt(() => navigator.clipboard.writeText(node.name).then(() => toast("Name copied")))}
+        >
+          <Icon name="copy" />
+        </button>
+      </div>
+      <p class="path" title={node.name}>
+        {node.scope}
+      </p>
+      <p class="tags">
+        <span class="tag">{node.type}</span>
+        <span class={`phase ${node.phase}`}>{node.phase}</span>
+        {node.kind !== "op" && <span class="tag">{node.kind}</span>}
+        {node.categories
+          .filter((each) => each !== "tensor")
+          .map((each) => (
+            <span key={each} class="tag">
+              {each}
+            </span>
+          ))}
+        <span class="quiet">#{node.order} in the step</span>
+      </p>
+      <p class="actions">
+        {canRunTo && (
+          <button type="button" class="small" onClick={() => command({ command: "to", op: node.name })}>
+            <Icon name="to" /> run to here
+          </button>
+        )}
+        <button type="button" class="small" onClick={() => newWatchpoint([node.name])}>
+          <Icon name="eye" /> watch
+        </button>
+        {current?.kind === "live" && (
+          <button
+            type="button"
+            class="small"
+            title="Keep this op's values of the last steps, to compare and to look at while training runs"
+            onClick={() =>
+              void attempt(async () => {
+                await api.keep(current.id, [node.name], 2);
+                toast("Its values are kept from now on, two steps back");
+              })
+            }
+          >
+            keep values
+          </button>
+        )}
+      </p>
+    </header>
+  );
+}
+
+interface TensorRowProps {
+  readonly op: string;
+  readonly io: "input" | "output";
+  readonly slot: number;
+  readonly type: TensorType;
+  readonly tensor: OpTensor | null;
+  readonly children: JSX.Element | null;
+}
+
+function TensorRow({ op, io, slot, type, tensor, children }: TensorRowProps): JSX.Element {
+  const now = place.value;
+  const isOpen = now.tab === "tensor" && now.op === op && now.io === io && now.slot === slot;
+  return (
+    <div class={`tensor-row ${isOpen ? "selected" : ""}`}>
+      <button type="button" class="tensor-open" title={tensor?.kept === false ? tensor.why : `Open ${io} ${slot}`} onClick={() => openTensor(op, io, slot, now.step)}>
+        <span class="slot">{slot}</span>
+        <code>{typeText(tensor?.type ?? type)}</code>
+        <Icon name="grid" />
+      </button>
+      {children}
+      <div class="under">
+        {tensor === null ? <span class="quiet">no values at hand</span> : tensor.statistics === null && tensor.why !== "" ? <span class="quiet">{tensor.why}</span> : <StatisticLine of={tensor.statistics} />}
+      </div>
+    </div>
+  );
+}
+
+function Producer({ edge }: { edge: InputEdge }): JSX.Element {
+  const { producer } = edge;
+  if (producer === null) return <span class="quiet from">from outside the graph</span>;
+  return (
+    <span class="from">
+      from{" "}
+      <button type="button" class="link" title={producer} onClick={() => selectOp(producer)}>
+        {shortName(producer)}
+      </button>
+      {edge.slot > 0 && <span class="quiet"> output {edge.slot}</span>}
+    </span>
+  );
+}
+
+const MOST_CONSUMERS = 4;
+
+function Consumers({ view, slot }: { view: OpView; slot: number }): JSX.Element | null {
+  const names = [...new Set(view.consumers.filter(([output]) => output === slot).map(([, name]) => name))];
+  if (names.length === 0) return null;
+  return (
+    <span class="from">
+      to{" "}
+      {names.slice(0, MOST_CONSUMERS).map((name, at) => (
+        <span key={name}>
+          {at > 0 && ", "}
+          <button type="button" class="link" title={name} onClick={() => selectOp(name)}>
+            {lastPart(name)}
+          </button>
+        </span>
+      ))}
+      {names.length > MOST_CONSUMERS && <span class="quiet"> and {grouped(names.length - MOST_CONSUMERS)} more</span>}
+    </span>
+  );
+}

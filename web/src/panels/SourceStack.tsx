@@ -1,0 +1,58 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import type { SourceLine } from "../wire";
+import { api } from "../state/api";
+import { fileName } from "../state/names";
+import { useResource } from "../state/resource";
+import { go, rank, run } from "../state/store";
+
+const AROUND = 4;
+
+/** The user's lines that made the op, innermost first, with the code round the chosen one. */
+export function SourceStack({ sources }: { readonly sources: readonly SourceLine[] }): JSX.Element {
+  const chosen = useSignal(0);
+  const identity = sources.map((line) => `${line.file}:${line.line}`).join(" ");
+  useEffect(() => {
+    chosen.value = 0;
+  }, [identity]);
+  return (
+    <>
+      <h4>Source</h4>
+      <ol class="stack">
+        {sources.map((line, at) => (
+          <li key={`${line.file}:${line.line}:${at}`} class={at === chosen.value ? "selected" : ""}>
+            <button type="button" class="frame" aria-expanded={at === chosen.value} title={`${line.file}:${line.line}`} onClick={() => (chosen.value = at)}>
+              <span class="file">
+                {fileName(line.file)}:{line.line}
+              </span>
+              <span class="quiet">{line.function}</span>
+            </button>
+            <button type="button" class="link quiet" title="Find every op this line made" onClick={() => go({ file: line.file, line: line.line, query: "", category: "", phase: "", onlyHits: false })}>
+              its ops
+            </button>
+            {at === chosen.value && <Code line={line} />}
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function Code({ line }: { line: SourceLine }): JSX.Element {
+  const [currentRun, currentRank] = [run.value, rank.value];
+  const subject = currentRun === null || currentRank === null ? null : `${currentRun.id} ${currentRank.rank} ${line.file}:${line.line}`;
+  const { data } = useResource(subject, 0, (signal) => api.code(currentRun?.id ?? "", currentRank?.rank ?? 0, line.file, line.line, AROUND, signal));
+  // The file may not be on the server's machine; the line itself came with the graph.
+  const text = data ?? { first: line.line, lines: [line.code] };
+  return (
+    <pre class="code" aria-label={`Code of ${line.file}`}>
+      {text.lines.map((each, at) => (
+        <div key={at} class={text.first + at === line.line ? "this-line" : ""}>
+          <span class="line-number">{text.first + at}</span>
+          <code>{each === "" ? " " : each}</code>
+        </div>
+      ))}
+    </pre>
+  );
+}

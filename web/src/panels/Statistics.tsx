@@ -1,0 +1,83 @@
+import type { JSX } from "preact";
+import type { StatisticNumbers } from "../wire";
+import { brief, grouped, toNumber, type WireNumber } from "../state/numbers";
+
+/** One line: what a reader looks for first, and what is bad in colour. */
+export function StatisticLine({ of }: { readonly of: StatisticNumbers | null }): JSX.Element {
+  if (of === null) return <span class="quiet">no statistics</span>;
+  if (of.count === 0) return <span class="quiet">empty</span>;
+  const infinite = of.positive_inf_count + of.negative_inf_count;
+  const isFinite = of.nan_count === 0 && infinite === 0;
+  return (
+    <span class="statistics-line">
+      <span>
+        <i>min</i> {brief(isFinite ? of.min : of.finite_min)}
+      </span>
+      <span>
+        <i>max</i> {brief(isFinite ? of.max : of.finite_max)}
+      </span>
+      <span>
+        <i>mean</i> <Value of={of.avg} />
+      </span>
+      {of.nan_count > 0 && <b class="mark-nan">{grouped(of.nan_count)} nan</b>}
+      {infinite > 0 && <b class="mark-inf">{grouped(infinite)} inf</b>}
+    </span>
+  );
+}
+
+function Value({ of }: { of: WireNumber }): JSX.Element {
+  return <span class={Number.isFinite(toNumber(of)) ? "" : "bad-text"}>{brief(of)}</span>;
+}
+
+function share(part: number, whole: number): string {
+  return whole === 0 ? "" : ` (${brief((100 * part) / whole)} %)`;
+}
+
+/** Every number there is, for the tensor view. */
+export function StatisticTable({ of }: { readonly of: StatisticNumbers }): JSX.Element {
+  const values: readonly (readonly [string, WireNumber])[] = [
+    ["min", of.min],
+    ["max", of.max],
+    ["mean", of.avg],
+    ["std", of.std],
+    ["mean |x|", of.abs_mean],
+    ["L2 norm", of.l2norm],
+    ["finite min", of.finite_min],
+    ["finite max", of.finite_max],
+  ];
+  const counts: readonly (readonly [string, number, string])[] = [
+    ["nan", of.nan_count, "mark-nan"],
+    ["+inf", of.positive_inf_count, "mark-inf"],
+    ["−inf", of.negative_inf_count, "mark-inf"],
+    ["zero", of.zero_count, ""],
+    ["negative", of.negative_count, ""],
+    ["positive", of.positive_count, ""],
+  ];
+  return (
+    <table class="statistics">
+      <tbody>
+        {values.map(([name, value]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td>
+              <Value of={value} />
+            </td>
+          </tr>
+        ))}
+        <tr>
+          <th scope="row">elements</th>
+          <td>{grouped(of.count)}</td>
+        </tr>
+        {counts.map(([name, count, style]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            <td class={count > 0 ? style : "quiet"}>
+              {grouped(count)}
+              {count > 0 && <span class="quiet">{share(count, of.count)}</span>}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

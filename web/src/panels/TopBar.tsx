@@ -1,0 +1,252 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { Command, RankView, RunView } from "../wire";
+import { useLoss } from "../state/loss";
+import { lastPart } from "../state/names";
+import { brief, toNumber } from "../state/numbers";
+import { theme, type Theme } from "../state/preferences";
+import { chooseRank, chooseRun, command, go, place, rank, run, runs, scopeOfControl } from "../state/store";
+import { Dialog } from "../parts/Dialog";
+import { Icon, type IconName } from "../parts/Icon";
+import { Sparkline } from "../parts/Sparkline";
+import { dialog } from "./dialogs";
+
+const MOST_TABS = 8;
+
+/** Run, rank, state, controls and the loss: visible whatever else is. */
+export function TopBar(): JSX.Element {
+  const current = run.value;
+  return (
+    <header class="topbar">
+      <a class="brand" href="./" title="All runs of this server">
+        <img src="./sonde.svg" width="18" height="18" alt="" /> Sonde
+      </a>
+      {current !== null && <RunChoice current={current} />}
+      {current !== null && <RankChoice current={current} />}
+      {rank.value !== null && <StatePill rank={rank.value} />}
+      {current !== null && current.kind === "live" && <Controls current={current} />}
+      <span class="spacer" />
+      {current !== null && <LossHint />}
+      <ThemeButton />
+      <button type="button" class="icon" aria-label="Keyboard shortcuts (?)" title="Keyboard shortcuts (?)" onClick={() => (dialog.value = { kind: "help" })}>
+        ?
+      </button>
+    </header>
+  );
+}
+
+function RunChoice({ current }: { current: RunView }): JSX.Element {
+  return (
+    <select class="run-choice" aria-label="Run" value={current.id} title={current.title} onChange={(event) => chooseRun(event.currentTarget.value)}>
+      {runs.value.map((each) => (
+        <option key={each.id} value={each.id}>
+          {each.title}
+          {each.kind === "dump" ? " (dump)" : ""}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function RankChoice({ current }: { current: RunView }): JSX.Element | null {
+  const chosen = rank.value;
+  if (current.ranks.length < 2 || chosen === null) return null;
+  if (current.ranks.length > MOST_TABS) {
+    return (
+      <select aria-label="Rank" value={String(chosen.rank)} onChange={(event) => chooseRank(Number(event.currentTarget.value))}>
+        {current.ranks.map((each) => (
+          <option key={each.rank} value={String(each.rank)}>
+            rank {each.rank}: {each.state}
+          </option>
+        ))}
+      </select>
+    );
+  }
+  return (
+    <div class="segments" role="tablist" aria-label="Rank">
+      {current.ranks.map((each) => (
+        <button
+          type="button"
+          role="tab"
+          key={each.rank}
+          aria-selected={each.rank === chosen.rank}
+          title={`rank ${each.rank}: ${each.state}, step ${each.step}`}
+          onClick={() => chooseRank(each.rank)}
+        >
+          <span class={`dot ${each.state}`} /> {each.rank}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+const REASONS: Readonly<Record<NonNullable<RankView["reason"]>, string>> = {
+  start: "before the first step",
+  pause: "as asked",
+  step: "after a step",
+  op: "at an op",
+  hit: "at a hit",
+  breakpoint: "at a breakpoint",
+};
+
+function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
+  const reason = one.state === "paused" && one.reason !== null ? ` ${REASONS[one.reason]}` : "";
+  return (
+    <div class="state" role="status" aria-label="State of the training">
+      <span class={`pill ${one.state}`} title={one.message}>
+        {one.state}
+        {reason}
+      </span>
+      <span class="where">
+        step <b>{one.step}</b>
+        {one.graph !== null && <span class="quiet"> · graph {one.graph}</span>}
+        {one.op !== null && (
+          <button type="button" class="link where-op" title={`The current op: ${one.op}`} onClick={() => goTo(one.op ?? "")}>
+            {lastPart(one.op)}
+          </button>
+        )}
+      </span>
+    </div>
+  );
+}
+
+function goTo(op: string): void {
+  go({ op, tab: "graph" });
+}
+
+interface Button {
+  readonly command: Command;
+  readonly icon: IconName;
+  readonly label: string;
+  readonly title: string;
+}
+
+const CONTINUE: Button = { command: "continue", icon: "play", label: "Continue", title: "Continue (space or F8)" };
+const PAUSE: Button = { command: "pause", icon: "pause", label: "Pause", title: "Pause (space or F8)" };
+const NEXT: Button = { command: "next", icon: "next", label: "Next op", title: "Run the next op (n)" };
+
+function Controls({ current }: { current: RunView }): JSX.Element {
+  const steps = useSignal(1);
+  const isAsking = useSignal(false);
+  const can = (name: Command): boolean => current.controls.includes(name);
+  const isRunning = rank.value?.state === "running";
+  const first = isRunning ? PAUSE : CONTINUE;
+  const op = place.value.op;
+  return (
+    <div class="controls" role="toolbar" aria-label="Training control">
+      <ControlButton {...first} isPrimary enabled={can(first.command)} onClick={() => command({ command: first.command })} />
+      <span class="step-control">
+        <button type="button" title="Run so many steps (s)" aria-label="Run steps" disabled={!can("step")} onClick={() => command({ command: "step", steps: steps.value })}>
+          <Icon name="step" />
+        </button>
+        <input
+          type="number"
+          aria-label="Steps to run"
+          min="1"
+          value={steps.value}
+          onInput={(event) => {
+            const count = Number(event.currentTarget.value);
+            if (Number.isInteger(count) && count > 0) steps.value = count;
+          }}
+        />
+      </span>
+      <ControlButton {...NEXT} enabled={can("next")} onClick={() => command({ command: "next" })} />
+      <ControlButton
+        command="to"
+        icon="to"
+        label="Run to op"
+        title={op === "" ? "Select an op to run to" : `Run to ${op}`}
+        enabled={can("to") && op !== ""}
+        onClick={() => command({ command: "to", op })}
+      />
+      <ControlButton
+        command="terminate"
+        icon="stop"
+        label="Terminate"
+        title="End the training through a clean exception"
+        enabled={can("terminate")}
+        onClick={() => (isAsking.value = true)}
+      />
+      {current.ranks.length > 1 && <WhichRanks />}
+      {isAsking.value && <TerminateDialog onClose={() => (isAsking.value = false)} />}
+    </div>
+  );
+}
+
+function WhichRanks(): JSX.Element {
+  const chosen = rank.value?.rank ?? 0;
+  return (
+    <select
+      aria-label="Ranks the controls act on"
+      title="Ranks the controls act on"
+      value={scopeOfControl.value === null ? "all" : "one"}
+      onChange={(event) => (scopeOfControl.value = event.currentTarget.value === "all" ? null : chosen)}
+    >
+      <option value="all">all ranks</option>
+      <option value="one">rank {scopeOfControl.value ?? chosen}</option>
+    </select>
+  );
+}
+
+interface ControlButtonProps extends Button {
+  readonly enabled: boolean;
+  readonly isPrimary?: boolean;
+  readonly onClick: () => void;
+}
+
+function ControlButton({ icon, label, title, enabled, isPrimary = false, onClick }: ControlButtonProps): JSX.Element {
+  return (
+    <button type="button" class={isPrimary ? "primary" : ""} aria-label={label} title={title} disabled={!enabled} onClick={onClick}>
+      <Icon name={icon} />
+      {isPrimary && <span>{label}</span>}
+    </button>
+  );
+}
+
+function TerminateDialog({ onClose }: { onClose: () => void }): JSX.Element {
+  return (
+    <Dialog title="End the training?" onClose={onClose}>
+      <p>The training ends through an exception, so that its own cleaning up and its checkpoint callbacks run. It cannot be continued.</p>
+      <footer>
+        <button type="button" onClick={onClose}>
+          Keep it
+        </button>
+        <button
+          type="button"
+          class="danger"
+          onClick={() => {
+            command({ command: "terminate" });
+            onClose();
+          }}
+        >
+          Terminate
+        </button>
+      </footer>
+    </Dialog>
+  );
+}
+
+function LossHint(): JSX.Element | null {
+  const points = useLoss();
+  const last = points.findLast((point) => point.loss !== null);
+  if (last === undefined || last.loss === null) return null;
+  const values = points.slice(-400).map((point) => (point.loss === null ? null : toNumber(point.loss)));
+  const text = brief(last.loss);
+  return (
+    <button type="button" class="loss-hint" title={`loss ${text} at step ${last.step}; open the curve`} onClick={() => go({ tab: "loss" })}>
+      <span class="quiet">loss</span> <b class={Number.isFinite(toNumber(last.loss)) ? "" : "bad-text"}>{text}</b>
+      <Sparkline values={values} label={`Loss of the last ${values.length} steps`} />
+    </button>
+  );
+}
+
+const NEXT_THEME: Readonly<Record<Theme, Theme>> = { system: "dark", dark: "light", light: "system" };
+
+function ThemeButton(): JSX.Element {
+  const text = `Colours: ${theme.value}`;
+  return (
+    <button type="button" class="icon" aria-label={text} title={text} onClick={() => (theme.value = NEXT_THEME[theme.value])}>
+      <Icon name="sun" />
+    </button>
+  );
+}

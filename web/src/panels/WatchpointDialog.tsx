@@ -1,0 +1,319 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../wire";
+import { api } from "../state/api";
+import { tickedPaths } from "../state/preferences";
+import { useResource } from "../state/resource";
+import { go, run } from "../state/store";
+import { messageOf } from "../state/toasts";
+import { Dialog } from "../parts/Dialog";
+import { Icon } from "../parts/Icon";
+import { dialog, type Draft } from "./dialogs";
+
+export const EXPRESSION = "expression";
+
+interface WatchpointDialogProps {
+  readonly id: number | null;
+  readonly draft: Draft;
+}
+
+type OpsChoice = "all" | "chosen";
+
+/** Makes or changes a watchpoint; what the server finds wrong is said beside the button. */
+export function WatchpointDialog({ id, draft: start }: WatchpointDialogProps): JSX.Element {
+  const catalogue = useResource("conditions", 0, api.conditions);
+  const draft = useSignal<Draft>(start);
+  const ops = useSignal<OpsChoice>(start.ops.length > 0 ? "chosen" : "all");
+  const problem = useSignal<string | null>(null);
+  const close = (): void => {
+    dialog.value = null;
+  };
+  const change = (part: Partial<Draft>): void => {
+    draft.value = { ...draft.value, ...part };
+    problem.value = null;
+  };
+  const save = async (): Promise<void> => {
+    const current = run.value;
+    if (current === null) return;
+    const name = draft.value.name.trim();
+    const whole: Draft = {
+      ...draft.value,
+      name: name === "" ? suggestedName(draft.value, catalogue.data) : name,
+      ops: ops.value === "all" ? [] : draft.value.ops,
+    };
+    try {
+      if (id === null) await api.addWatchpoint(current.id, whole);
+      else await api.editWatchpoint(current.id, id, whole);
+    } catch (error) {
+      problem.value = messageOf(error);
+      return;
+    }
+    if (id === null && ops.value === "chosen") tickedPaths.value = [];
+    go({ side: "watchpoints" });
+    close();
+  };
+  const title = id === null ? "New watchpoint" : `Watchpoint ${id}`;
+  return (
+    <Dialog title={title} onClose={close} wide>
+      {catalogue.error !== null && <p class="error-line">{catalogue.error}</p>}
+      <form
+        class="watchpoint-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save();
+        }}
+      >
+        <label class="field">
+          <span>Name</span>
+          <input type="text" value={draft.value.name} placeholder={suggestedName(draft.value, catalogue.data)} onInput={(event) => change({ name: event.currentTarget.value })} />
+        </label>
+        {catalogue.data !== null && <Conditions catalogue={catalogue.data} draft={draft.value} onChange={change} />}
+        <OpsField choice={ops.value} draft={draft.value} onChoice={(value) => (ops.value = value)} onChange={change} />
+        <Stopping draft={draft.value} onChange={change} />
+        {problem.value !== null && (
+          <p class="error-line" role="alert">
+            {problem.value}
+          </p>
+        )}
+        <footer>
+          <button type="button" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="primary" disabled={catalogue.data === null}>
+            {id === null ? "Add watchpoint" : "Save"}
+          </button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
+
+function suggestedName(draft: Draft, catalogue: Catalogue | null): string {
+  const titles = draft.conditions.map((condition) => {
+    if (condition.id === EXPRESSION) return condition.expression.trim() === "" ? "Expression" : condition.expression.trim();
+    return catalogue?.conditions.find((each) => each.id === condition.id)?.title ?? condition.id;
+  });
+  return titles.join(draft.join === "all" ? " and " : " or ").slice(0, 80);
+}
+
+interface ConditionsProps {
+  readonly catalogue: Catalogue;
+  readonly draft: Draft;
+  readonly onChange: (part: Partial<Draft>) => void;
+}
+
+function Conditions({ catalogue, draft, onChange }: ConditionsProps): JSX.Element {
+  const put = (at: number, condition: ConditionSpec): void =>
+    onChange({ conditions: draft.conditions.map((each, place) => (place === at ? condition : each)) });
+  return (
+    <fieldset>
+      <legend>Condition</legend>
+      {draft.conditions.map((condition, at) => (
+        <div key={at} class="condition">
+          {at > 0 && <JoinChoice draft={draft} onChange={onChange} />}
+          <ConditionField
+            catalogue={catalogue}
+            condition={condition}
+            onChange={(changed) => put(at, changed)}
+            onRemove={draft.conditions.length > 1 ? () => onChange({ conditions: draft.conditions.filter((_, place) => place !== at) }) : null}
+          />
+        </div>
+      ))}
+      <button type="button" class="small" onClick={() => onChange({ conditions: [...draft.conditions, { id: "tensor_all_zero", parameters: {}, expression: "" }] })}>
+        <Icon name="plus" /> another condition
+      </button>
+    </fieldset>
+  );
+}
+
+function JoinChoice({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange">): JSX.Element {
+  return (
+    <div class="segments join" role="radiogroup" aria-label="How conditions are joined">
+      {(["any", "all"] as const).map((join) => (
+        <button key={join} type="button" role="radio" aria-checked={draft.join === join} onClick={() => onChange({ join })}>
+          {join === "any" ? "or" : "and"}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+const TARGETS: readonly (readonly [ConditionInfo["target"], string])[] = [
+  ["tensor", "Any tensor"],
+  ["weight", "Weights"],
+  ["gradient", "Gradients"],
+  ["activation", "Activations"],
+];
+
+interface ConditionFieldProps {
+  readonly catalogue: Catalogue;
+  readonly condition: ConditionSpec;
+  readonly onChange: (condition: ConditionSpec) => void;
+  readonly onRemove: (() => void) | null;
+}
+
+function ConditionField({ catalogue, condition, onChange, onRemove }: ConditionFieldProps): JSX.Element {
+  const listed = catalogue.conditions.filter((each) => each.id !== EXPRESSION);
+  const info = catalogue.conditions.find((each) => each.id === condition.id);
+  return (
+    <>
+      <div class="condition-head">
+        <select aria-label="Condition" value={condition.id} onChange={(event) => onChange({ id: event.currentTarget.value, parameters: {}, expression: "" })}>
+          {TARGETS.map(([target, title]) => (
+            <optgroup key={target} label={title}>
+              {listed
+                .filter((each) => each.target === target)
+                .map((each) => (
+                  <option key={each.id} value={each.id}>
+                    {each.title} ({each.abbreviation})
+                  </option>
+                ))}
+            </optgroup>
+          ))}
+          <optgroup label="Your own">
+            <option value={EXPRESSION}>Expression</option>
+          </optgroup>
+        </select>
+        {onRemove !== null && (
+          <button type="button" class="icon" aria-label="Remove this condition" onClick={onRemove}>
+            <Icon name="bin" />
+          </button>
+        )}
+      </div>
+      {condition.id === EXPRESSION ? (
+        <ExpressionField names={catalogue.expression_names} condition={condition} onChange={onChange} />
+      ) : (
+        info !== undefined && (
+          <>
+            <p class="formula">
+              <code>{info.formula}</code>
+            </p>
+            <p class="quiet">{info.description}</p>
+            {info.parameters.map((parameter) => (
+              <ParameterField key={parameter.name} parameter={parameter} condition={condition} onChange={onChange} />
+            ))}
+          </>
+        )
+      )}
+    </>
+  );
+}
+
+interface ParameterFieldProps {
+  readonly parameter: ParameterInfo;
+  readonly condition: ConditionSpec;
+  readonly onChange: (condition: ConditionSpec) => void;
+}
+
+function ParameterField({ parameter, condition, onChange }: ParameterFieldProps): JSX.Element {
+  const value = condition.parameters[parameter.name];
+  const put = (text: string): void => {
+    const parameters = { ...condition.parameters };
+    if (text.trim() === "") delete parameters[parameter.name];
+    else if (Number.isFinite(Number(text))) parameters[parameter.name] = Number(text);
+    onChange({ ...condition, parameters });
+  };
+  return (
+    <label class="field parameter">
+      <code>{parameter.name}</code>
+      <input type="text" inputMode="decimal" value={value ?? ""} placeholder={parameter.default === null ? "not set" : String(parameter.default)} onChange={(event) => put(event.currentTarget.value)} />
+      <span class="quiet">{parameter.description}</span>
+    </label>
+  );
+}
+
+interface ExpressionFieldProps {
+  readonly names: readonly string[];
+  readonly condition: ConditionSpec;
+  readonly onChange: (condition: ConditionSpec) => void;
+}
+
+function ExpressionField({ names, condition, onChange }: ExpressionFieldProps): JSX.Element {
+  const put = (expression: string): void => onChange({ ...condition, parameters: {}, expression });
+  return (
+    <div class="expression">
+      <textarea
+        aria-label="Expression"
+        rows={2}
+        spellcheck={false}
+        placeholder="nan_count > 0 or abs_max > 10 * prev.abs_max"
+        value={condition.expression}
+        onInput={(event) => put(event.currentTarget.value)}
+      />
+      <p class="quiet">
+        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, join with and, or, not; + − * / and numbers; <code>prev.</code> is the step before.
+      </p>
+      <p class="names">
+        {names.map((name) => (
+          <button key={name} type="button" class="chip" onClick={() => put(`${condition.expression}${condition.expression === "" || condition.expression.endsWith(" ") ? "" : " "}${name}`)}>
+            {name}
+          </button>
+        ))}
+      </p>
+    </div>
+  );
+}
+
+interface OpsFieldProps {
+  readonly choice: OpsChoice;
+  readonly draft: Draft;
+  readonly onChoice: (choice: OpsChoice) => void;
+  readonly onChange: (part: Partial<Draft>) => void;
+}
+
+function OpsField({ choice, draft, onChoice, onChange }: OpsFieldProps): JSX.Element {
+  return (
+    <fieldset>
+      <legend>Where</legend>
+      <label class="check">
+        <input type="radio" name="ops" checked={choice === "all"} onChange={() => onChoice("all")} />
+        every tensor the condition aims at
+      </label>
+      <label class="check">
+        <input type="radio" name="ops" checked={choice === "chosen"} onChange={() => onChoice("chosen")} />
+        only these: full names, scopes that end with /, or patterns
+      </label>
+      {choice === "chosen" && (
+        <textarea
+          aria-label="Ops to watch, one a line"
+          rows={Math.min(Math.max(draft.ops.length, 2), 6)}
+          spellcheck={false}
+          placeholder={"one a line, such as\nDefault/network-Net/encoder/"}
+          value={draft.ops.join("\n")}
+          onInput={(event) => onChange({ ops: event.currentTarget.value.split("\n").map((line) => line.trim()).filter((line) => line !== "") })}
+        />
+      )}
+    </fieldset>
+  );
+}
+
+function Stopping({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange">): JSX.Element {
+  const ranks = run.value?.ranks ?? [];
+  const toggleRank = (rank: number): void => {
+    const now = draft.ranks.length === 0 ? ranks.map((each) => each.rank) : draft.ranks;
+    const next = now.includes(rank) ? now.filter((each) => each !== rank) : [...now, rank].sort((a, b) => a - b);
+    onChange({ ranks: next.length === ranks.length ? [] : next });
+  };
+  return (
+    <fieldset>
+      <legend>Stop</legend>
+      <label class="field">
+        <span>at every</span>
+        <input type="number" class="short" min="0" aria-label="Break after so many hits" value={draft.break_after} onInput={(event) => onChange({ break_after: Math.max(0, Math.trunc(Number(event.currentTarget.value))) })} />
+        <span class="quiet">{draft.break_after === 0 ? "never: hits are only listed" : draft.break_after === 1 ? "hit" : "hits"}</span>
+      </label>
+      <label class="check">
+        <input type="checkbox" checked={draft.enabled} onChange={(event) => onChange({ enabled: event.currentTarget.checked })} /> enabled
+      </label>
+      {ranks.length > 1 && (
+        <div class="ranks">
+          {ranks.map((each) => (
+            <label key={each.rank} class="check">
+              <input type="checkbox" checked={draft.ranks.length === 0 || draft.ranks.includes(each.rank)} onChange={() => toggleRank(each.rank)} /> rank {each.rank}
+            </label>
+          ))}
+        </div>
+      )}
+    </fieldset>
+  );
+}

@@ -1,0 +1,138 @@
+import type { JSX } from "preact";
+import type { WatchpointSpec } from "../wire";
+import { api } from "../state/api";
+import { grouped } from "../state/numbers";
+import { tickedPaths } from "../state/preferences";
+import { go, run } from "../state/store";
+import { attempt, toast } from "../state/toasts";
+import { Empty } from "../parts/Empty";
+import { Icon } from "../parts/Icon";
+import { dialog, newWatchpoint, type Draft } from "./dialogs";
+
+export function draftOf(spec: WatchpointSpec): Draft {
+  const { id: _, ...draft } = spec;
+  return draft;
+}
+
+/** The watchpoints of the run, and everything that is done with the set of them. */
+export function Watchpoints(): JSX.Element {
+  const current = run.value;
+  if (current === null) return <div />;
+  return (
+    <div class="watchpoints">
+      <div class="filters">
+        <button type="button" class="small primary" title="New watchpoint (w)" onClick={() => newWatchpoint(tickedPaths.value)}>
+          <Icon name="plus" /> new
+        </button>
+        <button type="button" class="small" title="Add the recommended set for this network" onClick={() => void attempt(() => api.recommend(current.id))}>
+          recommended
+        </button>
+        <span class="spacer" />
+        <a class="button small" href={api.watchpointFileAddress(current.id)} download="watchpoints.json">
+          save
+        </a>
+        <label class="button small" title="Load a saved set">
+          load
+          <input type="file" accept=".json,application/json" class="hidden-file" aria-label="Load watchpoints from a file" onChange={(event) => void loadFile(current.id, event.currentTarget)} />
+        </label>
+      </div>
+      {current.kind === "dump" && <Recheck />}
+      {current.watchpoints.length === 0 && (
+        <Empty title="No watchpoints">
+          A watchpoint stops the training where a tensor meets a condition. Tick ops in the list first to watch only those, or start with the recommended set.
+        </Empty>
+      )}
+      <ul aria-label="Watchpoints">
+        {current.watchpoints.map((each) => (
+          <WatchpointRow key={each.id} run={current.id} spec={each} />
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
+  const file = input.files?.[0];
+  input.value = "";
+  if (file === undefined) return;
+  await attempt(async () => {
+    const text = await file.text();
+    let content: unknown;
+    try {
+      content = JSON.parse(text);
+    } catch {
+      throw new Error(`${file.name} is not a file of watchpoints: it is not JSON`);
+    }
+    await api.loadWatchpointFile(id, content);
+    toast(`Watchpoints of ${file.name} loaded`);
+  });
+}
+
+function Recheck(): JSX.Element {
+  const current = run.value;
+  const progress = current?.recheck ?? null;
+  const isRunning = progress?.running === true;
+  return (
+    <div class="recheck">
+      <button type="button" class="small" disabled={current === null || current.watchpoints.length === 0 || isRunning} onClick={() => void attempt(() => api.recheck(current?.id ?? ""))}>
+        check all steps
+      </button>
+      {progress !== null && (
+        <>
+          <progress max={Math.max(progress.total, 1)} value={progress.done} aria-label="Checked" />
+          <span class="quiet">
+            {grouped(progress.done)} of {grouped(progress.total)}, {grouped(progress.hits)} hits
+          </span>
+        </>
+      )}
+    </div>
+  );
+}
+
+export function conditionText(spec: WatchpointSpec): string {
+  return spec.conditions
+    .map((condition) => {
+      if (condition.expression !== "") return condition.expression;
+      const values = Object.entries(condition.parameters).map(([name, value]) => `${name} ${value}`);
+      return values.length === 0 ? condition.id : `${condition.id} (${values.join(", ")})`;
+    })
+    .join(spec.join === "all" ? " and " : " or ");
+}
+
+function scopeText(spec: WatchpointSpec): string {
+  if (spec.ops.length === 0) return "every tensor it aims at";
+  return spec.ops.length === 1 ? (spec.ops[0] ?? "") : `${grouped(spec.ops.length)} ops or scopes`;
+}
+
+function WatchpointRow({ run: id, spec }: { run: string; spec: WatchpointSpec }): JSX.Element {
+  const save = (change: Partial<Draft>): void => {
+    void attempt(() => api.editWatchpoint(id, spec.id, { ...draftOf(spec), ...change }));
+  };
+  return (
+    <li class={spec.enabled ? "watchpoint" : "watchpoint off"}>
+      <input type="checkbox" aria-label={`Enable ${spec.name}`} checked={spec.enabled} onChange={(event) => save({ enabled: event.currentTarget.checked })} />
+      <div class="two-lines">
+        <button type="button" class="link name" title="Edit" onClick={() => (dialog.value = { kind: "watchpoint", id: spec.id, draft: draftOf(spec) })}>
+          {spec.name === "" ? `watchpoint ${spec.id}` : spec.name}
+        </button>
+        <span class="under" title={conditionText(spec)}>
+          {conditionText(spec)}
+        </span>
+        <span class="under" title={spec.ops.join("\n")}>
+          {scopeText(spec)}
+          {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}
+          {spec.break_after === 0 ? " · never stops" : spec.break_after > 1 ? ` · stops at every ${spec.break_after}. hit` : ""}
+        </span>
+      </div>
+      <button type="button" class="icon" aria-label={`Hits of ${spec.name}`} title="Its hits" onClick={() => go({ side: "hits", hitWatchpoint: spec.id })}>
+        <Icon name="eye" />
+      </button>
+      <button type="button" class="icon" aria-label={`Edit ${spec.name}`} title="Edit" onClick={() => (dialog.value = { kind: "watchpoint", id: spec.id, draft: draftOf(spec) })}>
+        <Icon name="edit" />
+      </button>
+      <button type="button" class="icon" aria-label={`Delete ${spec.name}`} title="Delete" onClick={() => void attempt(() => api.removeWatchpoint(id, spec.id))}>
+        <Icon name="bin" />
+      </button>
+    </li>
+  );
+}

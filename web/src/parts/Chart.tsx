@@ -1,0 +1,88 @@
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { isDark } from "../state/preferences";
+
+export interface Series {
+  readonly label: string;
+  readonly colour: "one" | "two" | "three" | "four";
+  /** null where there is no finite value. */
+  readonly values: readonly (number | null)[];
+}
+
+interface ChartProps {
+  readonly steps: readonly number[];
+  readonly series: readonly Series[];
+  /** Steps to mark as bad: a NaN or Inf there. */
+  readonly bad: readonly number[];
+  readonly height: number;
+  readonly label: string;
+  readonly onStep?: (step: number) => void;
+}
+
+function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Lines over steps, drawn by uPlot; steps with non-finite values stand as marks at the foot. */
+export function Chart({ steps, series, bad, height, label, onStep }: ChartProps): JSX.Element {
+  const host = useRef<HTMLDivElement>(null);
+  const dark = isDark.value;
+  useEffect(() => {
+    const element = host.current;
+    if (element === null) return undefined;
+    const axis: uPlot.Axis = {
+      stroke: colour("--quiet"),
+      grid: { stroke: colour("--line-soft"), width: 1 },
+      ticks: { stroke: colour("--line-soft"), width: 1 },
+      font: "11px system-ui",
+    };
+    const options: uPlot.Options = {
+      width: Math.max(element.clientWidth, 80),
+      height,
+      scales: { x: { time: false } },
+      legend: { live: true },
+      axes: [{ ...axis, label: "step", labelSize: 18, labelFont: "11px system-ui" }, { ...axis, size: 64 }],
+      series: [
+        { label: "step" },
+        ...series.map((each) => ({
+          label: each.label,
+          stroke: colour(`--series-${each.colour}`),
+          width: 1.5,
+          points: { show: steps.length < 60 },
+          spanGaps: false,
+        })),
+      ],
+      hooks: { draw: [(plot) => drawBad(plot, bad)] },
+    };
+    const data: uPlot.AlignedData = [[...steps], ...series.map((each) => [...each.values])];
+    const plot = new uPlot(options, data, element);
+    const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(element.clientWidth, 80), height }));
+    observer.observe(element);
+    const click = (): void => {
+      const at = plot.cursor.idx;
+      const step = at == null ? undefined : steps[at];
+      if (step !== undefined) onStep?.(step);
+    };
+    plot.over.addEventListener("click", click);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [steps, series, bad, height, dark]);
+  return <div ref={host} class="chart" role="img" aria-label={label} />;
+}
+
+function drawBad(plot: uPlot, bad: readonly number[]): void {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  ctx.fillStyle = colour("--bad");
+  for (const step of bad) {
+    const x = plot.valToPos(step, "x", true);
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.fillRect(x - 1.5, bbox.top, 3, bbox.height * 0.06);
+    ctx.fillRect(x - 1.5, bbox.top + bbox.height * 0.92, 3, bbox.height * 0.08);
+  }
+  ctx.restore();
+}

@@ -1,0 +1,46 @@
+/** Names of ops and scopes: parts joined by "/", a scope ends with "/". */
+
+/** Every scope round `path`, outermost first, itself included when it is one. */
+export function scopesOf(path: string): string[] {
+  const scopes: string[] = [];
+  for (let at = path.indexOf("/"); at !== -1; at = path.indexOf("/", at + 1)) {
+    scopes.push(path.slice(0, at + 1));
+  }
+  return scopes;
+}
+
+/** The last part of a name. */
+export function lastPart(path: string): string {
+  const inside = path.endsWith("/") ? path.slice(0, -1) : path;
+  return inside.slice(inside.lastIndexOf("/") + 1);
+}
+
+/** The last two parts, for places with room for a hint of where. */
+export function shortName(path: string): string {
+  const parts = path.replace(/\/$/, "").split("/");
+  return parts.slice(-2).join("/");
+}
+
+/** The last part of a file's path. */
+export function fileName(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+/** Whether ticking `ticked` (ops and scopes) covers `path`; "some" when only parts of a scope are. */
+export function coverage(ticked: ReadonlySet<string>, path: string): "all" | "some" | "none" {
+  if (ticked.has(path) || scopesOf(path).some((scope) => ticked.has(scope))) return "all";
+  if (!path.endsWith("/")) return "none";
+  for (const each of ticked) if (each.startsWith(path)) return "some";
+  return "none";
+}
+
+/** The scope a group is in (a group is `scope/*word`), or null for what is no group. */
+export function groupScope(path: string): string | null {
+  const star = path.lastIndexOf("*");
+  return star === -1 ? null : path.slice(0, star);
+}
+
+/** Whether one of `members`, ops and scopes, is or holds `op`. */
+export function isAmong(members: readonly string[], op: string): boolean {
+  return members.some((member) => member === op || (member.endsWith("/") && op.startsWith(member)));
+}

@@ -1,0 +1,184 @@
+/**
+ * Where the reader is: everything that decides what the page shows, and that the address holds, so
+ * that a reload, or a colleague with the link, sees the same screen. Pure.
+ */
+export type Tab = "graph" | "tensor" | "loss" | "run";
+export type Side = "hits" | "watchpoints";
+export type TensorMode = "table" | "heat" | "curve";
+export type Io = "input" | "output";
+
+/** What a tensor is compared with; every part that is null is the same as the tensor's own. */
+export interface Against {
+  readonly step: number | null;
+  readonly op: string | null;
+  readonly io: Io | null;
+  readonly slot: number | null;
+  readonly rank: number | null;
+  readonly run: string | null;
+}
+
+export interface Place {
+  readonly run: string;
+  readonly rank: number | null;
+  readonly graph: number | null;
+  readonly tab: Tab;
+  readonly side: Side;
+  readonly op: string;
+  /** Scopes and groups open in the graph, and scopes open in the list. */
+  readonly open: readonly string[];
+  readonly tree: readonly string[];
+  readonly io: Io;
+  readonly slot: number;
+  readonly step: number | null;
+  readonly index: string;
+  readonly mode: TensorMode;
+  readonly against: Against | null;
+  readonly tolerance: number;
+  readonly query: string;
+  readonly category: string;
+  readonly phase: string;
+  readonly file: string;
+  readonly line: number | null;
+  readonly onlyHits: boolean;
+  readonly hitWatchpoint: number | null;
+  readonly hitVerdict: string;
+  readonly hitStep: number | null;
+  readonly hitOp: boolean;
+}
+
+export const START: Place = {
+  run: "",
+  rank: null,
+  graph: null,
+  tab: "graph",
+  side: "hits",
+  op: "",
+  open: [],
+  tree: [],
+  io: "output",
+  slot: 0,
+  step: null,
+  index: "",
+  mode: "table",
+  against: null,
+  tolerance: 0,
+  query: "",
+  category: "",
+  phase: "",
+  file: "",
+  line: null,
+  onlyHits: false,
+  hitWatchpoint: null,
+  hitVerdict: "",
+  hitStep: null,
+  hitOp: false,
+};
+
+function oneOf<T extends string>(text: string | null, choices: readonly T[], otherwise: T): T {
+  return choices.find((choice) => choice === text) ?? otherwise;
+}
+
+function whole(text: string | null): number | null {
+  return text !== null && /^-?\d+$/.test(text) ? Number(text) : null;
+}
+
+/** The place an address names; parts that make no sense are as at the start. */
+export function parsePlace(search: string): Place {
+  const given = new URLSearchParams(search);
+  const text = (name: string): string => given.get(name) ?? "";
+  return {
+    run: text("run"),
+    rank: whole(given.get("rank")),
+    graph: whole(given.get("graph")),
+    tab: oneOf(given.get("tab"), ["graph", "tensor", "loss", "run"], "graph"),
+    side: oneOf(given.get("side"), ["hits", "watchpoints"], "hits"),
+    op: text("op"),
+    open: given.getAll("open"),
+    tree: given.getAll("tree"),
+    io: oneOf(given.get("io"), ["output", "input"], "output"),
+    slot: whole(given.get("slot")) ?? 0,
+    step: whole(given.get("step")),
+    index: text("index"),
+    mode: oneOf(given.get("mode"), ["table", "heat", "curve"], "table"),
+    against: parseAgainst(given),
+    tolerance: Math.min(Math.max(Number(given.get("tolerance") ?? 0) || 0, 0), 1),
+    query: text("query"),
+    category: text("category"),
+    phase: text("phase"),
+    file: text("file"),
+    line: whole(given.get("line")),
+    onlyHits: given.get("only") === "hits",
+    hitWatchpoint: whole(given.get("hit_watchpoint")),
+    hitVerdict: text("hit_verdict"),
+    hitStep: whole(given.get("hit_step")),
+    hitOp: given.get("hit_op") === "1",
+  };
+}
+
+function parseAgainst(given: URLSearchParams): Against | null {
+  if (given.get("compare") === null) return null;
+  const io = given.get("with_io");
+  return {
+    step: whole(given.get("with_step")),
+    op: given.get("with_op"),
+    io: io === "input" || io === "output" ? io : null,
+    slot: whole(given.get("with_slot")),
+    rank: whole(given.get("with_rank")),
+    run: given.get("with_run"),
+  };
+}
+
+/** The inverse of `parsePlace`: an address without what is as at the start. */
+export function formatPlace(place: Place): string {
+  const out = new URLSearchParams();
+  const put = (name: string, value: string | number | null, start: string | number | null): void => {
+    if (value !== start && value !== null) out.append(name, String(value));
+  };
+  put("run", place.run, START.run);
+  put("rank", place.rank, START.rank);
+  put("graph", place.graph, START.graph);
+  put("tab", place.tab, START.tab);
+  put("side", place.side, START.side);
+  put("op", place.op, START.op);
+  for (const scope of place.open) out.append("open", scope);
+  for (const scope of place.tree) out.append("tree", scope);
+  put("io", place.io, START.io);
+  put("slot", place.slot, START.slot);
+  put("step", place.step, START.step);
+  put("index", place.index, START.index);
+  put("mode", place.mode, START.mode);
+  if (place.against !== null) {
+    out.append("compare", "1");
+    put("with_step", place.against.step, null);
+    put("with_op", place.against.op, null);
+    put("with_io", place.against.io, null);
+    put("with_slot", place.against.slot, null);
+    put("with_rank", place.against.rank, null);
+    put("with_run", place.against.run, null);
+  }
+  put("tolerance", place.tolerance, START.tolerance);
+  put("query", place.query, START.query);
+  put("category", place.category, START.category);
+  put("phase", place.phase, START.phase);
+  put("file", place.file, START.file);
+  put("line", place.line, START.line);
+  if (place.onlyHits) out.append("only", "hits");
+  put("hit_watchpoint", place.hitWatchpoint, START.hitWatchpoint);
+  put("hit_verdict", place.hitVerdict, START.hitVerdict);
+  put("hit_step", place.hitStep, START.hitStep);
+  if (place.hitOp) out.append("hit_op", "1");
+  const text = out.toString();
+  return text === "" ? "" : `?${text}`;
+}
+
+/** Whether going from one to the other deserves an entry of its own in the browser's history. */
+export function isNewPage(before: Place, after: Place): boolean {
+  return (
+    before.run !== after.run ||
+    before.rank !== after.rank ||
+    before.tab !== after.tab ||
+    before.op !== after.op ||
+    before.io !== after.io ||
+    before.slot !== after.slot
+  );
+}

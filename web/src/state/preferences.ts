@@ -1,0 +1,55 @@
+import { effect, signal, type Signal } from "@preact/signals";
+import type { Notation } from "./numbers";
+
+/** What belongs to the reader, not to a run; kept in this browser. */
+export type Theme = "system" | "dark" | "light";
+
+function stored<T>(storage: Storage, name: string, start: T, isValid: (value: unknown) => value is T): Signal<T> {
+  let first = start;
+  try {
+    const found: unknown = JSON.parse(storage.getItem(name) ?? "null");
+    if (isValid(found)) first = found;
+  } catch {
+    storage.removeItem(name);
+  }
+  const value = signal(first);
+  effect(() => {
+    const text = JSON.stringify(value.value);
+    try {
+      storage.setItem(name, text);
+    } catch {
+      // A full or forbidden store costs the memory of a preference, nothing else.
+    }
+  });
+  return value;
+}
+
+const isTheme = (value: unknown): value is Theme => value === "system" || value === "dark" || value === "light";
+const isNotation = (value: unknown): value is Notation =>
+  value === "fixed" || value === "scientific" || value === "short";
+const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
+const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((each) => typeof each === "string");
+
+export const theme = stored<Theme>(localStorage, "sonde.theme", "system", isTheme);
+export const notation = stored<Notation>(localStorage, "sonde.notation", "short", isNotation);
+export const digits = stored(localStorage, "sonde.digits", 5, isNumber);
+export const leftWidth = stored(localStorage, "sonde.left", 292, isNumber);
+export const rightWidth = stored(localStorage, "sonde.right", 372, isNumber);
+export const lowerHeight = stored(localStorage, "sonde.lower", 300, isNumber);
+export const follow = stored(localStorage, "sonde.follow", true, isBoolean);
+/** Ops and scopes ticked for a watchpoint; survives a reload of the tab, not its end. */
+export const tickedPaths = stored<string[]>(sessionStorage, "sonde.ticked", [], isTexts);
+
+const systemIsDark = window.matchMedia("(prefers-color-scheme: dark)");
+const systemDark = signal(systemIsDark.matches);
+systemIsDark.addEventListener("change", (event) => {
+  systemDark.value = event.matches;
+});
+
+export const isDark = signal(true);
+effect(() => {
+  isDark.value = theme.value === "system" ? systemDark.value : theme.value === "dark";
+  document.documentElement.dataset["theme"] = isDark.value ? "dark" : "light";
+});

@@ -1,0 +1,119 @@
+import { batch, computed, signal } from "@preact/signals";
+import type { ControlRequest, GraphInfo, RankView, RunView } from "../wire";
+import { api } from "./api";
+import { scopesOf } from "./names";
+import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
+import { tickedPaths } from "./preferences";
+import { attempt } from "./toasts";
+
+/** The state every part of the page reads; changed by the functions below and by `events.ts`. */
+export const runs = signal<readonly RunView[]>([]);
+export const loaded = signal(false);
+export const connection = signal<"connecting" | "open" | "lost">("connecting");
+export const place = signal<Place>(parsePlace(location.search));
+export const scopeOfControl = signal<number | null>(null);
+
+export type Topic = "status" | "graph" | "hits" | "watchpoints" | "loss" | "notices";
+/** Grows when the server announces a change of that topic: `run topic` to a count. */
+export const ticks = signal<Readonly<Record<string, number>>>({});
+
+export const run = computed<RunView | null>(() => {
+  const wanted = place.value.run;
+  return runs.value.find((each) => each.id === wanted) ?? (wanted === "" ? (newest(runs.value) ?? null) : null);
+});
+export const rank = computed<RankView | null>(() => {
+  const ranks = run.value?.ranks ?? [];
+  return ranks.find((each) => each.rank === place.value.rank) ?? ranks[0] ?? null;
+});
+export const graph = computed<GraphInfo | null>(() => {
+  const graphs = rank.value?.graphs ?? [];
+  const wanted = place.value.graph ?? rank.value?.graph;
+  return graphs.find((each) => each.id === wanted) ?? graphs.findLast((each) => each.whole) ?? graphs.at(-1) ?? null;
+});
+export const ticked = computed<ReadonlySet<string>>(() => new Set(tickedPaths.value));
+
+/** The run that most likely matters: one that lives before one that ended, then the latest. */
+function newest(all: readonly RunView[]): RunView | undefined {
+  const lives = (each: RunView): boolean =>
+    each.ranks.some((one) => one.state === "running" || one.state === "paused" || one.state === "waiting");
+  return all.findLast(lives) ?? all.at(-1);
+}
+
+export function tick(topic: Topic): number {
+  return ticks.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
+}
+
+/** Goes to another place; only what is named changes. */
+export function go(change: Partial<Place>): void {
+  const before = place.value;
+  const after = { ...before, ...change };
+  const text = formatPlace(after);
+  if (text === formatPlace(before)) return;
+  const target = text === "" ? location.pathname : text;
+  if (isNewPage(before, after)) history.pushState(null, "", target);
+  else history.replaceState(null, "", target);
+  place.value = after;
+}
+
+window.addEventListener("popstate", () => {
+  place.value = parsePlace(location.search);
+});
+
+export function chooseRun(id: string): void {
+  go({ ...START, run: id, tab: place.value.tab === "tensor" ? "graph" : place.value.tab });
+}
+
+/** Another rank of the run; the op stays selected, ranks run the same program. */
+export function chooseRank(number: number): void {
+  go({ rank: number, graph: null });
+}
+
+/** Selects an op everywhere: list, graph, details. Its scopes open in the graph. */
+export function selectOp(name: string, more: Partial<Place> = {}): void {
+  const now = place.value;
+  const open = new Set([...now.open, ...scopesOf(name)]);
+  const fresh = name === now.op ? {} : { io: "output" as Io, slot: 0, step: null, index: "", against: null };
+  go({ ...fresh, op: name, open: [...open], ...more });
+}
+
+export function openTensor(op: string, io: Io, slot: number, step: number | null, against: Against | null = null): void {
+  const same = op === place.value.op && io === place.value.io && slot === place.value.slot;
+  selectOp(op, { tab: "tensor", io, slot, step, against, index: same ? place.value.index : "" });
+}
+
+export function toggleTick(path: string): void {
+  const now = tickedPaths.value;
+  if (now.includes(path)) {
+    tickedPaths.value = now.filter((each) => each !== path);
+    return;
+  }
+  const inside = path.endsWith("/") ? now.filter((each) => !each.startsWith(path)) : now;
+  tickedPaths.value = [...inside, path];
+}
+
+export function replaceRun(changed: RunView): void {
+  const known = runs.value.find((each) => each.id === changed.id);
+  if (known !== undefined && known.revision > changed.revision) return;
+  runs.value = known === undefined ? [...runs.value, changed] : runs.value.map((each) => (each === known ? changed : each));
+}
+
+export function command(request: Partial<ControlRequest> & Pick<ControlRequest, "command">): void {
+  const current = run.value;
+  if (current === null) return;
+  const whole: ControlRequest = { steps: 1, op: "", rank: scopeOfControl.value, wait_seconds: 0, ...request };
+  void attempt(async () => replaceRun(await api.control(current.id, whole)));
+}
+
+/** Announced changes, many at once when a training runs fast. */
+export function announce(changes: readonly { readonly run: string; readonly topics: readonly Topic[] }[]): void {
+  batch(() => {
+    const next = { ...ticks.value };
+    for (const change of changes) {
+      for (const topic of change.topics) {
+        const key = `${change.run} ${topic}`;
+        next[key] = (next[key] ?? 0) + 1;
+      }
+    }
+    ticks.value = next;
+  });
+}

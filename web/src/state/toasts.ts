@@ -1,0 +1,47 @@
+import { signal } from "@preact/signals";
+import { ApiError } from "./api";
+
+export interface Toast {
+  readonly id: number;
+  readonly kind: "error" | "note";
+  readonly text: string;
+  readonly slug: string;
+}
+
+const STAYS_MILLISECONDS = 9000;
+const MOST = 4;
+
+export const toasts = signal<readonly Toast[]>([]);
+let last = 0;
+
+export function toast(text: string, kind: Toast["kind"] = "note", slug = ""): void {
+  const same = toasts.value.find((each) => each.text === text);
+  if (same !== undefined) return;
+  last += 1;
+  const id = last;
+  toasts.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug }];
+  setTimeout(() => dismiss(id), STAYS_MILLISECONDS);
+}
+
+export function dismiss(id: number): void {
+  toasts.value = toasts.value.filter((each) => each.id !== id);
+}
+
+export function isAborted(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Runs something a click asked for; what goes wrong is shown, never lost. */
+export async function attempt(work: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (!isAborted(error)) toast(messageOf(error), "error", error instanceof ApiError ? error.slug : "");
+    return false;
+  }
+}

@@ -1,0 +1,170 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+import type { Compared, DistanceNumbers, Table } from "../wire";
+import { api, type TensorAt } from "../state/api";
+import { lastPart } from "../state/names";
+import { brief, grouped, toNumber, typeText, type NumberFormat } from "../state/numbers";
+import type { Against } from "../state/place";
+import { useResource } from "../state/resource";
+import { go, place, rank } from "../state/store";
+import { Empty } from "../parts/Empty";
+import { Grid } from "./Grid";
+import { HeatMap } from "./HeatMap";
+import { windowIndex, type Plane } from "./slices";
+
+const MOST_COLUMNS = 1000;
+const MOST_CELLS = 100_000;
+
+interface ComparePaneProps {
+  readonly run: string;
+  readonly at: TensorAt;
+  readonly against: Against;
+  readonly plane: Plane;
+  readonly format: NumberFormat;
+}
+
+type Shown = "difference" | "a" | "b";
+
+/** This tensor and another, and their difference, over one plane; numbers over the whole. */
+export function ComparePane({ run, at, against, plane, format }: ComparePaneProps): JSX.Element {
+  const shown = useSignal<Shown>("difference");
+  const top = useSignal(0);
+  const columns = Math.min(plane.columns, MOST_COLUMNS);
+  const rows = Math.max(Math.min(plane.rows, Math.floor(MOST_CELLS / Math.max(columns, 1))), 1);
+  const first = Math.min(top.value, Math.max(plane.rows - rows, 0));
+  const index = windowIndex(plane, first, rows, 0, columns);
+  const { tolerance, mode } = place.value;
+  const subject = JSON.stringify([run, at, against]);
+  const { data, error, loading } = useResource(subject, `${index} ${tolerance} ${rank.value?.state ?? ""} ${rank.value?.step ?? ""}`, (signal) =>
+    api.compare(run, at, against, index, tolerance, signal),
+  );
+  if (error !== null) {
+    return (
+      <Empty title="These two cannot be compared">
+        <p class="error-line">{error}</p>
+        <button type="button" onClick={() => go({ against: null })}>
+          Stop comparing
+        </button>
+      </Empty>
+    );
+  }
+  if (data === null) return <Empty title={loading ? "Comparing…" : "Nothing to compare"} />;
+  return (
+    <div class="compare">
+      <div class="toolbar">
+        <Choice data={data} shown={shown.value} onShown={(value) => (shown.value = value)} />
+        {plane.rows > rows && (
+          <span class="pager">
+            <button type="button" class="small" disabled={first === 0} onClick={() => (top.value = Math.max(first - rows, 0))}>
+              ‹
+            </button>
+            rows {grouped(first)}–{grouped(first + rows - 1)} of {grouped(plane.rows)}
+            <button type="button" class="small" disabled={first + rows >= plane.rows} onClick={() => (top.value = first + rows)}>
+              ›
+            </button>
+          </span>
+        )}
+        <span class="spacer" />
+        <ToleranceField boundary={data.boundary} />
+      </div>
+      <Distances of={data.distances} />
+      {mode === "heat" ? <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" /> : <Side table={data[shown.value]} boundary={shown.value === "difference" ? data.boundary : 0} isDifference={shown.value === "difference"} format={format} />}
+    </div>
+  );
+}
+
+function name(table: Table): string {
+  const { op, io, slot, step } = table.tensor;
+  return `${lastPart(op)} ${io} ${slot}${step === null ? "" : `, step ${step}`}`;
+}
+
+function Choice({ data, shown, onShown }: { data: Compared; shown: Shown; onShown: (value: Shown) => void }): JSX.Element {
+  const texts: readonly (readonly [Shown, string, string])[] = [
+    ["difference", "difference", "This minus the other"],
+    ["a", "this", `${name(data.a)} ${typeText(data.a.type)}`],
+    ["b", "other", `${name(data.b)} ${typeText(data.b.type)}`],
+  ];
+  return (
+    <>
+      <div class="segments" role="tablist" aria-label="What the table shows">
+        {texts.map(([value, text, title]) => (
+          <button key={value} type="button" role="tab" aria-selected={shown === value} title={title} onClick={() => onShown(value)}>
+            {text}
+          </button>
+        ))}
+      </div>
+      <span class="quiet versus">
+        {name(data.a)} − {name(data.b)}
+      </span>
+    </>
+  );
+}
+
+function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
+  return (
+    <label class="tolerance" title="Differences up to this share of the largest count as none">
+      tolerance
+      <input
+        type="range"
+        min="0"
+        max="100"
+        step="1"
+        aria-label="Tolerance in per cent of the largest difference"
+        value={Math.round(place.value.tolerance * 100)}
+        onChange={(event) => go({ tolerance: Number(event.currentTarget.value) / 100 })}
+      />
+      <span class="fixed">{Math.round(place.value.tolerance * 100)} %</span>
+      <span class="quiet">|d| ≤ {brief(boundary)}</span>
+    </label>
+  );
+}
+
+function Distances({ of }: { of: DistanceNumbers }): JSX.Element {
+  const isEqual = of.equal_count === of.count;
+  return (
+    <p class="distances" role="status">
+      {isEqual ? <b>bit for bit the same</b> : <b>{grouped(of.count - of.equal_count)} of {grouped(of.count)} differ</b>}
+      <span>
+        <i>max |d|</i> {brief(of.max_abs_error)}
+      </span>
+      <span>
+        <i>mean |d|</i> {brief(of.mean_abs_error)}
+      </span>
+      <span>
+        <i>max relative</i> {brief(of.max_relative_error)}
+      </span>
+      <span>
+        <i>cosine</i> {brief(of.cosine)}
+      </span>
+      <span>
+        <i>max ulp</i> {brief(of.max_ulp)}
+      </span>
+      {of.non_finite_disagreed > 0 && <b class="mark-nan">{grouped(of.non_finite_disagreed)} finite in one only</b>}
+    </p>
+  );
+}
+
+interface SideProps {
+  readonly table: Table;
+  readonly boundary: number;
+  readonly isDifference: boolean;
+  readonly format: NumberFormat;
+}
+
+function Side({ table, boundary, isDifference, format }: SideProps): JSX.Element {
+  const largest = isDifference ? Math.max(0, ...table.values.map((value) => Math.abs(toNumber(value))).filter(Number.isFinite)) : 0;
+  const weight = (value: number): number => (largest === 0 || Math.abs(value) <= boundary ? 0 : value / largest);
+  return (
+    <Grid
+      rows={table.rows}
+      columns={table.columns}
+      rowLabel={(row) => String(table.row_start + row * table.row_step)}
+      columnLabel={(column) => String(table.column_start + column * table.column_step)}
+      at={(row, column) => table.values[row * table.columns + column] ?? null}
+      onVisible={() => undefined}
+      format={format}
+      label={isDifference ? "Difference" : name(table)}
+      {...(isDifference ? { weight } : {})}
+    />
+  );
+}

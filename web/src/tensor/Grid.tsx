@@ -1,0 +1,100 @@
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { formatNumber, mark, toNumber, type NumberFormat, type WireNumber } from "../state/numbers";
+import { useVirtual } from "../parts/virtual";
+
+export interface GridProps {
+  readonly rows: number;
+  readonly columns: number;
+  readonly rowLabel: (row: number) => string;
+  readonly columnLabel: (column: number) => string;
+  readonly at: (row: number, column: number) => WireNumber | null;
+  /** Cells that are on the screen. */
+  readonly onVisible: (rows: readonly number[], columns: readonly number[]) => void;
+  readonly format: NumberFormat;
+  readonly label: string;
+  /** How strong a cell's ground is coloured, from -1 to 1. */
+  readonly weight?: (value: number) => number;
+}
+
+const ROW_HEIGHT = 20;
+const HEAD_WIDTH = 64;
+// A browser's longest scrollable element is a little above 16 million pixels.
+export const MOST_ROWS = 700_000;
+
+function columnWidth(format: NumberFormat): number {
+  switch (format.notation) {
+    case "scientific":
+      return 62 + format.digits * 7;
+    case "fixed":
+      return 56 + format.digits * 7;
+    case "short":
+      return 56 + Math.max(format.digits - 1, 2) * 7;
+  }
+}
+
+/** A table of numbers of any size: only the cells on the screen exist. */
+export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, weight }: GridProps): JSX.Element {
+  const scroller = useRef<HTMLDivElement>(null);
+  const width = columnWidth(format);
+  const down = useVirtual({ count: Math.min(rows, MOST_ROWS), size: ROW_HEIGHT, scroller, overscan: 6 });
+  const across = useVirtual({ count: columns, size: width, scroller, horizontal: true, overscan: 3 });
+  const shownRows = down.getVirtualItems();
+  const shownColumns = across.getVirtualItems();
+  const key = `${shownRows[0]?.index} ${shownRows.at(-1)?.index} ${shownColumns[0]?.index} ${shownColumns.at(-1)?.index}`;
+  useEffect(() => {
+    onVisible(shownRows.map((item) => item.index), shownColumns.map((item) => item.index));
+  });
+  return (
+    <div ref={scroller} class="grid" role="table" aria-label={label} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} data-window={key}>
+      <div class="grid-inner" style={{ width: `${HEAD_WIDTH + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>
+        <div class="grid-head" role="row">
+          <span class="grid-corner" />
+          {shownColumns.map((item) => (
+            <span key={item.index} class="grid-column" role="columnheader" style={{ left: `${HEAD_WIDTH + item.start}px`, width: `${width}px` }}>
+              {columnLabel(item.index)}
+            </span>
+          ))}
+        </div>
+        {shownRows.map((row) => (
+          <div key={row.index} class="grid-row" role="row" style={{ top: `${ROW_HEIGHT + row.start}px` }}>
+            <span class="grid-name" role="rowheader">
+              {rowLabel(row.index)}
+            </span>
+            {shownColumns.map((column) => {
+              const value = at(row.index, column.index);
+              return <Cell key={column.index} value={value} left={HEAD_WIDTH + column.start} width={width} format={format} weight={weight} />;
+            })}
+          </div>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface CellProps {
+  readonly value: WireNumber | null;
+  readonly left: number;
+  readonly width: number;
+  readonly format: NumberFormat;
+  readonly weight: ((value: number) => number) | undefined;
+}
+
+const CLASSES = { nan: "nan", inf: "inf", "-inf": "inf", finite: "" } as const;
+
+function Cell({ value, left, width, format, weight }: CellProps): JSX.Element {
+  const style: Record<string, string> = { left: `${left}px`, width: `${width}px` };
+  if (weight !== undefined && value !== null && mark(value) === "finite") {
+    const strength = weight(toNumber(value));
+    if (strength !== 0) {
+      const share = Math.round(Math.min(Math.abs(strength), 1) * 55);
+      style["background"] = `color-mix(in srgb, var(${strength > 0 ? "--positive" : "--negative"}) ${share}%, transparent)`;
+    }
+  }
+  const zero = value === 0 ? " zero" : "";
+  return (
+    <span class={`cell ${CLASSES[mark(value)]}${zero}`} role="cell" style={style} title={value === null ? "" : String(value)}>
+      {value === null ? "·" : formatNumber(value, format)}
+    </span>
+  );
+}

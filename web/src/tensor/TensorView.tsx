@@ -1,0 +1,190 @@
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+import type { OpTensor, RankView, RunView, Summary, TensorType } from "../wire";
+import { api, type TensorAt } from "../state/api";
+import { elementCount, grouped, type NumberFormat } from "../state/numbers";
+import { digits, notation } from "../state/preferences";
+import { useResource } from "../state/resource";
+import { go, place, rank, run } from "../state/store";
+import { attempt, messageOf, toast } from "../state/toasts";
+import { Empty } from "../parts/Empty";
+import { StatisticTable } from "../panels/Statistics";
+import { ComparePane } from "./ComparePane";
+import { CurvePane } from "./CurvePane";
+import { Grid, MOST_ROWS } from "./Grid";
+import { HeatMap } from "./HeatMap";
+import { HistogramChart } from "./HistogramChart";
+import { parseIndex, placeOf, windowIndex, type Plane } from "./slices";
+import { TensorTools } from "./TensorTools";
+import { useTiles } from "./tiles";
+
+const TILE = { rows: 64, columns: 64 };
+// A vector is wrapped into lines; 40 lines of 16 are one request.
+const WRAP = 16;
+const WRAPPED_TILE = { rows: 40, columns: WRAP };
+const HEAT_CELLS = 320;
+
+export function TensorView(): JSX.Element {
+  const [currentRun, currentRank] = [run.value, rank.value];
+  if (place.value.op === "" || currentRun === null || currentRank === null) {
+    return <Empty title="No tensor open">Select an op, then open one of its inputs or outputs.</Empty>;
+  }
+  return <OneTensor run={currentRun} rank={currentRank} />;
+}
+
+/** What decides whether the values on the screen are still those of the tensor. */
+function freshness(rankView: RankView, step: number | null): string {
+  if (step !== null) return String(step);
+  return rankView.state === "running" ? `${rankView.step}` : `${rankView.state} ${rankView.step} ${rankView.order ?? ""}`;
+}
+
+function OneTensor({ run: currentRun, rank: currentRank }: { run: RunView; rank: RankView }): JSX.Element {
+  const { op, io, slot, step } = place.value;
+  const at: TensorAt = { rank: currentRank.rank, op, io, slot, step };
+  const subject = JSON.stringify([currentRun.id, at]);
+  const version = freshness(currentRank, step);
+  const tensors = useResource(`${currentRun.id} ${currentRank.rank} ${op}`, version, (signal) =>
+    api.opTensors(currentRun.id, currentRank.rank, op, null, signal),
+  );
+  const summary = useResource(subject, version, (signal) => api.summary(currentRun.id, at, signal));
+  const listed = tensors.data?.tensors.find((each) => each.io === io && each.slot === slot) ?? null;
+  const type = summary.data?.type ?? null;
+  const { plane, problem } = usePlane(type);
+  return (
+    <section class="tensor" aria-label="Tensor">
+      <TensorTools at={at} type={type} tensors={tensors.data?.tensors ?? []} steps={listed?.steps ?? []} plane={plane} indexProblem={problem} />
+      {place.value.mode === "curve" ? (
+        <CurvePane run={currentRun.id} at={at} />
+      ) : summary.error !== null ? (
+        <Unavailable error={summary.error} tensor={listed} run={currentRun} />
+      ) : (
+        <Body run={currentRun.id} at={at} summary={summary.data} plane={plane} version={version} />
+      )}
+    </section>
+  );
+}
+
+/** The plane the address names; while the reader types nonsense, the last one that made sense. */
+function usePlane(type: TensorType | null): { readonly plane: Plane | null; readonly problem: string | null } {
+  const last = useRef<{ readonly shape: string; readonly plane: Plane } | null>(null);
+  if (type === null || elementCount(type.shape) === 0) return { plane: null, problem: null };
+  const shape = type.shape.join(",");
+  try {
+    const plane = parseIndex(place.value.index, type.shape);
+    last.current = { shape, plane };
+    return { plane, problem: null };
+  } catch (error) {
+    const before = last.current?.shape === shape ? last.current.plane : parseIndex("", type.shape);
+    return { plane: before, problem: messageOf(error) };
+  }
+}
+
+function Unavailable({ error, tensor, run: current }: { error: string; tensor: OpTensor | null; run: RunView }): JSX.Element {
+  const { op } = place.value;
+  return (
+    <Empty title="The values are not at hand">
+      <p class="error-line">{error}</p>
+      {tensor !== null && tensor.why !== "" && tensor.why !== error && <p>{tensor.why}</p>}
+      {current.kind === "live" && (
+        <p>
+          <button
+            type="button"
+            onClick={() =>
+              void attempt(async () => {
+                await api.keep(current.id, [op], 2);
+                toast("Kept from now on; run a step, then look again");
+              })
+            }
+          >
+            Keep its values from now on
+          </button>
+        </p>
+      )}
+    </Empty>
+  );
+}
+
+interface BodyProps {
+  readonly run: string;
+  readonly at: TensorAt;
+  readonly summary: Summary | null;
+  readonly plane: Plane | null;
+  readonly version: string;
+}
+
+function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element {
+  const format: NumberFormat = { notation: notation.value, digits: digits.value };
+  if (summary === null) return <Empty title="Loading…" />;
+  if (plane === null) return <Empty title="The tensor is empty">It has no elements.</Empty>;
+  const { against, mode } = place.value;
+  return (
+    <div class="tensor-body">
+      <div class="tensor-main">
+        {against !== null ? (
+          <ComparePane run={id} at={at} against={against} plane={plane} format={format} />
+        ) : mode === "heat" ? (
+          <HeatPane run={id} at={at} plane={plane} version={version} />
+        ) : (
+          <TablePane run={id} at={at} plane={plane} version={version} format={format} />
+        )}
+      </div>
+      <aside class="tensor-side" aria-label="Statistics">
+        {summary.statistics !== null && <StatisticTable of={summary.statistics} />}
+        {summary.histogram !== null && <HistogramChart of={summary.histogram} />}
+      </aside>
+    </div>
+  );
+}
+
+interface PaneProps {
+  readonly run: string;
+  readonly at: TensorAt;
+  readonly plane: Plane;
+  readonly version: string;
+}
+
+function TablePane({ run: id, at, plane, version, format }: PaneProps & { format: NumberFormat }): JSX.Element {
+  const isWrapped = plane.sliced.length === 1 && plane.columns > WRAP;
+  const rows = isWrapped ? Math.ceil(plane.columns / WRAP) : plane.rows;
+  const columns = isWrapped ? WRAP : plane.columns;
+  const subject = JSON.stringify([id, at, version, plane.axes]);
+  const cells = useTiles(subject, { rows, columns }, isWrapped ? WRAPPED_TILE : TILE, async (tile, signal) => {
+    const index = isWrapped
+      ? windowIndex(plane, 0, 1, tile.row * WRAP, tile.rows * WRAP)
+      : windowIndex(plane, tile.row, tile.rows, tile.column, tile.columns);
+    return (await api.table(id, at, index, signal)).values;
+  });
+  return (
+    <>
+      {cells.error !== null && <p class="error-line">{cells.error}</p>}
+      <Grid
+        rows={rows}
+        columns={columns}
+        rowLabel={(row) => String(isWrapped ? placeOf(plane, "column", row * WRAP) : plane.sliced.length === 2 ? placeOf(plane, "row", row) : "")}
+        columnLabel={(column) => (isWrapped ? `+${column}` : plane.sliced.length === 0 ? "value" : String(placeOf(plane, "column", column)))}
+        at={cells.at}
+        onVisible={cells.want}
+        format={format}
+        label="Values"
+      />
+      {rows > MOST_ROWS && <p class="quiet">The first {grouped(MOST_ROWS)} rows; name others in the index.</p>}
+    </>
+  );
+}
+
+function HeatPane({ run: id, at, plane, version }: PaneProps): JSX.Element {
+  const index = windowIndex(plane, 0, plane.rows, 0, plane.columns);
+  const { data, error, loading } = useResource(JSON.stringify([id, at, index]), version, (signal) =>
+    api.heat(id, at, index, HEAT_CELLS, HEAT_CELLS, signal),
+  );
+  if (error !== null) return <Empty title="No picture">{error}</Empty>;
+  if (data === null) return <Empty title={loading ? "Loading…" : "No picture"} />;
+  return (
+    <HeatMap
+      heat={data}
+      plane={plane}
+      label="Values as a picture"
+      onArea={(row, rows, column, columns) => go({ index: windowIndex(plane, Math.max(row - 8, 0), rows + 16, Math.max(column - 4, 0), columns + 8), mode: "table" })}
+    />
+  );
+}

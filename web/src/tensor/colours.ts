@@ -1,0 +1,50 @@
+/** Colours of heat maps: blue below, orange above, told apart by all readers; pure. */
+export type Colour = readonly [number, number, number];
+
+export interface Scale {
+  readonly low: number;
+  readonly high: number;
+  readonly isDiverging: boolean;
+}
+
+const NEGATIVE: Colour = [48, 120, 208];
+const POSITIVE: Colour = [226, 118, 28];
+const MIDDLE_DARK: Colour = [30, 34, 40];
+const MIDDLE_LIGHT: Colour = [248, 248, 246];
+export const NAN_COLOUR: Colour = [214, 39, 180];
+export const POSITIVE_INF_COLOUR: Colour = [245, 214, 40];
+export const NEGATIVE_INF_COLOUR: Colour = [20, 165, 90];
+const ABSENT_SHARE = 0.5;
+
+/** Zero in the middle when there are values on both sides of it, else from one end to the other. */
+export function scaleFor(low: number | null, high: number | null): Scale {
+  if (low === null || high === null) return { low: 0, high: 1, isDiverging: false };
+  if (low < 0 && high > 0) {
+    const size = Math.max(-low, high);
+    return { low: -size, high: size, isDiverging: true };
+  }
+  return { low, high: high === low ? low + 1 : high, isDiverging: false };
+}
+
+function mixed(from: Colour, to: Colour, share: number): Colour {
+  const part = Math.min(Math.max(share, 0), 1);
+  return [0, 1, 2].map((at) => Math.round((from[at] ?? 0) + ((to[at] ?? 0) - (from[at] ?? 0)) * part)) as unknown as Colour;
+}
+
+/** The colour of a cell: of its marks (1 NaN, 2 +Inf, 4 -Inf) first, then of its mean. */
+export function colourOf(value: number | null, marks: number, scale: Scale, isDark: boolean): Colour {
+  if ((marks & 1) !== 0) return NAN_COLOUR;
+  if ((marks & 2) !== 0) return POSITIVE_INF_COLOUR;
+  if ((marks & 4) !== 0) return NEGATIVE_INF_COLOUR;
+  const middle = isDark ? MIDDLE_DARK : MIDDLE_LIGHT;
+  if (value === null) return mixed(middle, [128, 128, 128], ABSENT_SHARE);
+  if (scale.isDiverging) {
+    return value < 0 ? mixed(middle, NEGATIVE, value / scale.low) : mixed(middle, POSITIVE, value / scale.high);
+  }
+  const share = (value - scale.low) / (scale.high - scale.low);
+  return scale.high <= 0 ? mixed(NEGATIVE, middle, share) : mixed(middle, POSITIVE, share);
+}
+
+export function cssColour(colour: Colour): string {
+  return `rgb(${colour.join(" ")})`;
+}

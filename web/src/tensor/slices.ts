@@ -1,0 +1,121 @@
+/**
+ * The index of a tensor's plane, `[0, :, 3:5]`: dimensions not named are whole, at most two are sliced.
+ * Parsed against the shape once; tables and pictures then ask for windows of it.
+ */
+export interface Range {
+  readonly start: number;
+  readonly stop: number;
+  readonly step: number;
+}
+
+export type Axis = number | Range;
+
+export interface Plane {
+  readonly axes: readonly Axis[];
+  /** Dimensions that are sliced: none, one or two, rows before columns. */
+  readonly sliced: readonly number[];
+  readonly rows: number;
+  readonly columns: number;
+}
+
+export class IndexError extends Error {}
+
+const LEAST_STEP = 1;
+
+export function rangeLength(range: Range): number {
+  return Math.max(0, Math.ceil((range.stop - range.start) / range.step));
+}
+
+/** The last two dimensions at the first place of the others. */
+export function defaultIndex(shape: readonly number[]): string {
+  return `[${shape.map((_, axis) => (axis >= shape.length - 2 ? ":" : "0")).join(", ")}]`;
+}
+
+/** The plane `text` names in a tensor of `shape`; empty text: the default. IndexError says why not. */
+export function parseIndex(text: string, shape: readonly number[]): Plane {
+  const trimmed = text.trim();
+  const body = (trimmed === "" ? defaultIndex(shape) : trimmed).replace(/^\[/, "").replace(/\]$/, "").trim();
+  const named = body === "" ? [] : body.split(",").map((part) => part.trim());
+  const parts = shape.map((_, axis) => named[axis] ?? ":");
+  if (named.length > shape.length) {
+    throw new IndexError(
+      `The tensor has ${shape.length} dimensions, the index names ${named.length}; an example: ${defaultIndex(shape)}`,
+    );
+  }
+  const axes = parts.map((part, axis) => parseAxis(part, axis, shape[axis] ?? 0));
+  const sliced = axes.flatMap((axis, place) => (typeof axis === "number" ? [] : [place]));
+  if (sliced.length > 2) {
+    throw new IndexError(`At most two dimensions can be sliced; an example: ${defaultIndex(shape)}`);
+  }
+  const lengths = sliced.map((place) => rangeLength(axes[place] as Range));
+  return {
+    axes,
+    sliced,
+    rows: sliced.length === 2 ? (lengths[0] ?? 1) : 1,
+    columns: lengths[sliced.length - 1] ?? 1,
+  };
+}
+
+function parseAxis(part: string, axis: number, size: number): Axis {
+  if (/^-?\d+$/.test(part)) {
+    const given = Number(part);
+    const place = given < 0 ? given + size : given;
+    if (place < 0 || place >= size) {
+      throw new IndexError(`Dimension ${axis} has ${size} places; ${given} is not one of them`);
+    }
+    return place;
+  }
+  const match = /^(-?\d+)?\s*:\s*(-?\d+)?\s*(?::\s*(\d+)?)?$/.exec(part);
+  if (match === null) {
+    throw new IndexError(`“${part}” is neither a number nor a slice such as 3:5 or ::2`);
+  }
+  const step = match[3] === undefined ? LEAST_STEP : Number(match[3]);
+  if (step < LEAST_STEP) throw new IndexError(`A slice's step is at least 1, in dimension ${axis}`);
+  const clip = (given: string | undefined, otherwise: number): number => {
+    if (given === undefined) return otherwise;
+    const place = Number(given) < 0 ? Number(given) + size : Number(given);
+    return Math.min(Math.max(place, 0), size);
+  };
+  const start = clip(match[1], 0);
+  return { start, stop: Math.max(start, clip(match[2], size)), step };
+}
+
+/** `plane` narrowed to rows [row, row + rows) and columns likewise, as the text of an index. */
+export function windowIndex(plane: Plane, row: number, rows: number, column: number, columns: number): string {
+  const [first, second] = plane.sliced;
+  const texts = plane.axes.map((axis, place) => {
+    if (typeof axis === "number") return String(axis);
+    const isRow = plane.sliced.length === 2 && place === first;
+    const isColumn = plane.sliced.length === 2 ? place === second : true;
+    if (isRow) return rangeText(axis, row, rows);
+    return isColumn ? rangeText(axis, column, columns) : ":";
+  });
+  return `[${texts.join(", ")}]`;
+}
+
+function rangeText(range: Range, from: number, count: number): string {
+  const start = range.start + from * range.step;
+  const stop = Math.min(range.start + (from + count) * range.step, range.stop);
+  return range.step === 1 ? `${start}:${stop}` : `${start}:${stop}:${range.step}`;
+}
+
+/** The place in the tensor of a row or column of the plane. */
+export function placeOf(plane: Plane, which: "row" | "column", at: number): number {
+  const dimension = which === "row" ? plane.sliced[0] : plane.sliced[plane.sliced.length - 1];
+  const axis = dimension === undefined ? undefined : plane.axes[dimension];
+  return axis === undefined || typeof axis === "number" ? at : axis.start + at * axis.step;
+}
+
+/** The index with dimension `axis`, now at one place, moved by `by`, kept inside. */
+export function movedIndex(plane: Plane, axis: number, by: number, shape: readonly number[]): string {
+  const texts = plane.axes.map((each, place) => {
+    if (typeof each !== "number") {
+      const size = shape[place] ?? 0;
+      if (each.step === 1 && each.start === 0 && each.stop === size) return ":";
+      return each.step === 1 ? `${each.start}:${each.stop}` : `${each.start}:${each.stop}:${each.step}`;
+    }
+    const moved = place === axis ? Math.min(Math.max(each + by, 0), (shape[place] ?? 1) - 1) : each;
+    return String(moved);
+  });
+  return `[${texts.join(", ")}]`;
+}
