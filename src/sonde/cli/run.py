@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import click
@@ -17,10 +17,14 @@ from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
 from sonde.cli.script import run_file, run_module
 from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
+from sonde.debugger.settings import DebuggerOptions, options_from_environment
+from sonde.debugger.terminated import Terminated
 
 StepBy = Literal["optimizer", "manual"]
 
 DEFAULT_DIRECTORY = "sonde_dump"
+TERMINATED = 130
+"""The exit code of a training that was ended from the debugger: that of Ctrl-C."""
 CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 
 
@@ -34,11 +38,16 @@ class ScriptRun:
     config: CaptureConfig | None
     step_by: StepBy
     note: str | None
+    debugger: DebuggerOptions | None = None
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; what it raised, if anything (see `cli.script`)."""
         run = run_module if self.is_module else run_file
-        return run(self.program, self.arguments, self._attach)
+        outcome = run(self.program, self.arguments, self._attach)
+        if isinstance(outcome, Terminated):
+            print("sonde: the training was ended from the debugger", file=sys.stderr, flush=True)
+            return SystemExit(TERMINATED)
+        return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
         if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank says it
@@ -48,13 +57,15 @@ class ScriptRun:
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            if self.config is None:
+            if self.config is None and self.debugger is None:
                 return nullcontext()
             raise CaptureError(
                 "PyTorch is not installed, so there is nothing to dump; pip install torch",
                 slug="torch-missing",
             ) from None
-        return attach(self.config, starts_at_once=False, step_by=self.step_by)
+        return attach(
+            self.config, starts_at_once=False, step_by=self.step_by, debugger=self.debugger
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +218,10 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
             "run needs a program: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
         )
     config, note = _config(options, environ, _net_name(name, options.module is not None))
+    debugger = options_from_environment(environ)
+    if debugger is not None:
+        note = note if config is not None else None
+        debugger = replace(debugger, script=name, arguments=tuple(arguments))
     return ScriptRun(
         program=name,
         is_module=options.module is not None,
@@ -214,6 +229,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         config=config,
         step_by=options.step_by,
         note=note,
+        debugger=debugger,
     )
 
 

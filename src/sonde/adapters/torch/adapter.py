@@ -20,6 +20,7 @@ from torch.nn.modules.module import (
 )
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.companion import Company
 from sonde.adapters.torch.eager import Observer
 from sonde.adapters.torch.lending import watch_exposure
 from sonde.adapters.torch.scopes import ScopeBook
@@ -38,7 +39,8 @@ class TorchAdapter:
 
     ``starts_at_once``: the first step begins right away; else with the first op that runs inside a
     module or on a tensor that requires a gradient, so that a script's preparations belong to no
-    step. Used from the thread that attaches it, which must be the one that trains.
+    step. Used from the thread that attaches it, which must be the one that trains. ``company`` is
+    told of steps and optimizers, whether ops are observed or not.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class TorchAdapter:
         self._thread = threading.get_ident()
         self._completed = 0
         self._at_close: list[Callable[[], None]] = []
+        self.company = Company(session.report)
 
     @contextmanager
     def attach(self) -> Iterator[TorchAdapter]:
@@ -100,6 +103,15 @@ class TorchAdapter:
         self._session.refresh()
         self._observer.refresh()
 
+    @property
+    def observer(self) -> Observer:
+        return self._observer
+
+    @property
+    def is_observing(self) -> bool:
+        """Whether the ops of the running step are observed."""
+        return self._is_active and not self._is_broken
+
     def at_close(self, action: Callable[[], None]) -> None:
         """Call ``action`` when the session has been closed."""
         self._at_close.append(action)
@@ -128,6 +140,8 @@ class TorchAdapter:
         if self._is_broken:
             if self._is_active:
                 self._deactivate()
+            if complete:
+                self.company.step_ended()
             return
         if self._is_active:
             last = observer.last
@@ -144,12 +158,14 @@ class TorchAdapter:
         if complete:
             observer.begin_at_once()
             self._completed += 1
+            self.company.step_ended()
             self._begin()
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_active:
             self._guard(lambda: self._observer.learner.leaves.know_optimizer(optimizer))
             self._guard(lambda: self._observer.scopes.enter_optimizer(optimizer))
+        self.company.optimizer_begins(optimizer)
 
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_active:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 from sonde import kernels
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.children import observed_children
+from sonde.adapters.torch.debugging import TorchDebugging
 from sonde.adapters.torch.scopes import plain_scope
 from sonde.adapters.torch.sinks import dump_sinks
 from sonde.capture.config import CaptureConfig
@@ -22,6 +24,7 @@ from sonde.capture.session import Session, print_to_stderr
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
 from sonde.core.selection import OpPattern
+from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
 from sonde.dump.steps import make_room
 from sonde.dump.writer import Writer
@@ -34,6 +37,12 @@ class Capture:
     adapter: TorchAdapter
     toggled: list[ToggledRequest] = field(default_factory=list)
     writer: Writer | None = None
+    debugging: TorchDebugging | None = None
+
+    def hand_over(self) -> None:
+        """Others will train, in processes of their own."""
+        if self.debugging is not None:
+            self.debugging.debugger.hand_over()
 
     def flush(self) -> None:
         """Wait until everything captured so far is on disk."""
@@ -50,6 +59,7 @@ class Capture:
             request.rules.append((covers, enabled))
 
 
+_NAME = "Net"
 _RUNNING: list[Capture] = []
 _SWITCHES: list[tuple[nn.Module | str, bool]] = []
 _LOCK = threading.Lock()
@@ -72,11 +82,12 @@ def attach(
     starts_at_once: bool,
     step_by: StepBy = "optimizer",
     rank: int | None = None,
+    debugger: DebuggerOptions | None = None,
 ) -> Iterator[Capture]:
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
-    ``rank`` is this process's; None: as far as it can be known. One capture at a time: a second
-    one inside the first is a UsageError.
+    ``rank`` is this process's; None: as far as it can be known. ``debugger``: let it be debugged.
+    One capture at a time: a second one inside the first is a UsageError.
     """
     with _LOCK:
         if _RUNNING:
@@ -85,14 +96,37 @@ def attach(
                 slug="capture-twice",
             )
         number = current_rank() if rank is None else rank
-        capture = _build(config, number, starts_at_once, step_by)
+        capture = _build(config, number, starts_at_once, step_by, debugger)
         _RUNNING.append(capture)
     try:
-        with capture.adapter.attach(), observed_children(config, step_by):
-            yield capture
+        with ExitStack() as undo:
+            _join(capture, undo)
+            with (
+                capture.adapter.attach(),
+                observed_children(config, step_by, debugger, capture.hand_over),
+            ):
+                yield capture
     finally:
         if capture in _RUNNING:
             _RUNNING.remove(capture)
+
+
+def _join(capture: Capture, undo: ExitStack) -> None:
+    """Let the debugger go along, if there is one, until ``undo`` is closed."""
+    debugging = capture.debugging
+    if debugging is None:
+        return
+
+    def leave(_: object, error: BaseException | None, __: object) -> None:
+        debugging.leave(error)
+
+    undo.push(leave)
+    debugging.join(capture.adapter, undo)
+
+
+def running_debugger() -> TorchDebugging | None:
+    """The debugger of the capture that runs, if it has one."""
+    return next((each.debugging for each in _RUNNING if each.debugging is not None), None)
 
 
 def end_step() -> None:
@@ -146,16 +180,29 @@ class _Named:
 
 
 def _build(
-    config: CaptureConfig | None, number: int, starts_at_once: bool, step_by: StepBy
+    config: CaptureConfig | None,
+    number: int,
+    starts_at_once: bool,
+    step_by: StepBy,
+    debugger: DebuggerOptions | None,
 ) -> Capture:
     if config is None or not config.selection.wants_rank(number):
-        nothing = TorchAdapter(Session([]), name="", starts_at_once=starts_at_once, step_by=step_by)
-        return Capture(nothing)
+        return _undumped(number, starts_at_once, step_by, debugger)
     rank = rank_layout(config.path, number)
     make_room(rank, print_to_stderr)
     kernels.thread_limit(torch.get_num_threads())
     sinks = dump_sinks(config, rank, print_to_stderr)
     sinks.files.write_metadata(config.text, _facts())
+    debugging = None
+    if debugger is not None:
+        debugging = TorchDebugging(
+            debugger,
+            number,
+            print_to_stderr,
+            name=config.net_name,
+            initial_step=config.initial_step,
+        )
+        sinks.subscriptions.extend(debugging.subscriptions())
     adapter = TorchAdapter(
         Session(sinks.subscriptions, initial_step=config.initial_step),
         name=config.net_name,
@@ -164,10 +211,28 @@ def _build(
     )
     for words in sinks.parting_words:
         adapter.at_close(words)
-    capture = Capture(adapter, sinks.toggled, sinks.writer)
+    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging)
     for target, enabled in _SWITCHES:
         capture.switch(target, enabled)
     return capture
+
+
+def _undumped(
+    number: int, starts_at_once: bool, step_by: StepBy, debugger: DebuggerOptions | None
+) -> Capture:
+    """A capture that writes nothing; debugged, if that is wanted."""
+    if debugger is None:
+        nothing = TorchAdapter(Session([]), name="", starts_at_once=starts_at_once, step_by=step_by)
+        return Capture(nothing)
+    debugging = TorchDebugging(debugger, number, print_to_stderr, name=_NAME)
+    kernels.thread_limit(torch.get_num_threads())
+    adapter = TorchAdapter(
+        Session(debugging.subscriptions()),
+        name=_NAME,
+        starts_at_once=starts_at_once,
+        step_by=step_by,
+    )
+    return Capture(adapter, debugging=debugging)
 
 
 def current_rank() -> int:

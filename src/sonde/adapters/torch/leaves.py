@@ -150,16 +150,25 @@ class LeafBook:
             return None
         return named
 
-    def _collect(self) -> None:
-        """Name everything the known modules and optimizers hold."""
+    def held(self) -> Iterator[tuple[str, str, torch.Tensor, Kind]]:
+        """Name, scope, tensor and kind of everything the known modules hold."""
         names: dict[str, int] = {}
         for root_scope, root in self._scopes.roots():
             for name, tensor, kind in _held_by(root):
                 key = storage_key(tensor)
                 if names.setdefault(name, key) != key:
                     name = f"{root_scope.rsplit('/', 1)[-1]}.{name}"
-                scope = self._scopes.scope_of_path(root, name.rpartition(".")[0]).name
-                self._add(tensor, kind, name, scope)
+                yield (
+                    name,
+                    self._scopes.scope_of_path(root, name.rpartition(".")[0]).name,
+                    tensor,
+                    kind,
+                )
+
+    def _collect(self) -> None:
+        """Name everything the known modules and optimizers hold."""
+        for name, scope, tensor, kind in self.held():
+            self._add(tensor, kind, name, scope)
         for optimizer in filter(None, [known() for known in self._optimizers]):
             scope = self._scopes.optimizer(optimizer).name
             for parameter, state in optimizer.state.items():

@@ -207,7 +207,7 @@ class TorchView:
             tensor = tensor.resolve_neg()
         return tensor if tensor.device.type == "cpu" else tensor.cpu()
 
-    def _on_host(self) -> tuple[torch.Tensor, int] | None:
+    def on_host(self) -> tuple[torch.Tensor, int] | None:
         """The tensor to be summarised and its kernel code; None where there are no statistics."""
         tensor = self.tensor
         code = kernel_code(tensor.dtype)
@@ -225,7 +225,7 @@ class TorchView:
         return (tensor, code) if code >= 0 else None
 
     def summarize_into(self, row_address: int, *, outline: bool = False) -> bool:
-        found = self._on_host()
+        found = self.on_host()
         if found is None:
             return False
         tensor, code = found
@@ -258,7 +258,7 @@ class TorchView:
             return 0
         if tensor.is_complex():
             return int((~torch.isfinite(tensor)).sum())
-        found = self._on_host()
+        found = self.on_host()
         if found is None:
             return 0
         tensor, code = found

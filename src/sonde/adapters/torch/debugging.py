@@ -1,0 +1,290 @@
+"""A torch training as the debugger sees it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.debugging_loss import LossWatch
+from sonde.adapters.torch.leaves import storage_key
+from sonde.adapters.torch.views import TorchView, name_of
+from sonde.capture.session import Subscription
+from sonde.conditions import Memory
+from sonde.core.graph import OpNode
+from sonde.core.sink import TensorView
+from sonde.debugger.debugger import Debugger
+from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.sinks import subscriptions_of
+from sonde.debugger.terminated import Terminated
+from sonde.wire.shapes import Metadata
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.adapter import TorchAdapter
+
+_COLLECT_EVERY = 50
+
+
+class TorchHeld:
+    """See ``debugger.trainee.Held``; holds the tensor weakly."""
+
+    __slots__ = ("_tensor", "gradient_maker", "name", "scope")
+
+    def __init__(self, name: str, scope: str, tensor: torch.Tensor) -> None:
+        self.name = name
+        self.scope = scope
+        self._tensor = weakref.ref(tensor)
+        self.gradient_maker: tuple[str, int] | None = None
+
+    @property
+    def tensor(self) -> torch.Tensor | None:
+        tensor = self._tensor()
+        if tensor is not None:
+            private.fix_weak(tensor)
+        return tensor
+
+    @property
+    def is_weight(self) -> bool:
+        tensor = self._tensor()
+        return tensor is not None and tensor.requires_grad
+
+    def value(self) -> TensorView:
+        tensor = self.tensor
+        return TorchView(_GONE if tensor is None else tensor, "output", 0, None, None)
+
+    def gradient(self) -> TensorView | None:
+        tensor = self.tensor
+        gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
+        return None if gradient is None else TorchView(gradient, "output", 0, None, None)
+
+
+_GONE = torch.empty(0)
+
+
+class TorchSnapshot:
+    """See ``debugger.trainee.Snapshot``."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._copy = tensor.detach().clone()
+
+    @property
+    def nbytes(self) -> int:
+        return self._copy.numel() * self._copy.element_size()
+
+    @property
+    def view(self) -> TensorView:
+        return TorchView(self._copy, "output", 0, None, None)
+
+    def renew(self, view: TensorView) -> bool:
+        assert isinstance(view, TorchView)
+        tensor = view.tensor.detach()
+        same = tensor.shape == self._copy.shape and tensor.dtype == self._copy.dtype
+        if same:
+            self._copy.copy_(tensor)
+        return same
+
+
+class TorchDebugging:
+    """Goes along with a training (``companion.Companion``) and shows it to a Debugger
+    (``debugger.trainee.Trainee``). Used from the training thread, but for ``refresh``."""
+
+    def __init__(
+        self,
+        options: DebuggerOptions,
+        rank: int,
+        report: Callable[[str], None],
+        *,
+        name: str,
+        initial_step: int = 0,
+    ) -> None:
+        self.debugger = Debugger(
+            options,
+            _metadata(options, rank),
+            self,
+            name=name,
+            report=report,
+            initial_step=initial_step,
+        )
+        self._adapter: TorchAdapter | None = None
+        self._loss = LossWatch()
+        self._held: list[TorchHeld] = []
+        self._by_id: dict[int, TorchHeld] = {}
+        self._steps = 0
+        self._is_stale = True
+        self._observed_before = False
+        self._pid = os.getpid()
+
+    def subscriptions(self) -> list[Subscription]:
+        return subscriptions_of(self.debugger)
+
+    def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
+        """Begin: connect to the server and go along with the training of ``adapter``."""
+        self._adapter = adapter
+        self.debugger.start()
+        self._loss.install(undo)
+        adapter.company.companion = self
+
+    def leave(self, error: BaseException | None) -> None:
+        """The program ends, with ``error`` if one ended it."""
+        if os.getpid() == self._pid:
+            self.debugger.close(*_ending(error))
+
+    # -------------------------------------------------------------- companion
+
+    def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.is_observed():
+            self._learn_gradients(optimizer)
+        if self.debugger.watching.needs_gradients:
+            parameters = [each for group in optimizer.param_groups for each in group["params"]]
+            held = (self._by_id.get(id(parameter)) for parameter in parameters)
+            self.debugger.gradients_ready([each.name for each in held if each is not None])
+
+    def step_ended(self) -> None:
+        self._steps += 1
+        if self._steps % _COLLECT_EVERY == 0:
+            self._is_stale = True
+        self.debugger.step_passed(self._loss.take())
+
+    def _learn_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Which op of this step made the gradient of which parameter, and what parameters that no
+        module holds are called."""
+        assert self._adapter is not None
+        tables = self._adapter.observer.tables
+        self._collect()
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                held = self._by_id.get(id(parameter))
+                if held is None:
+                    entry = tables.entry(storage_key(parameter))
+                    leaf = None if not entry else entry[0].leaf
+                    if leaf is None:
+                        continue
+                    held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
+                    self._held.append(held)
+                    self._by_id[id(parameter)] = held
+                if parameter.grad is not None:
+                    entry = tables.entry(storage_key(parameter.grad))
+                    if entry and entry[0].leaf is None:
+                        held.gradient_maker = (entry[0].producer.name, entry[0].slot)
+
+    # ---------------------------------------------------------------- trainee
+
+    def refresh(self) -> None:
+        if self._adapter is not None:
+            self._adapter.refresh()
+
+    def held(self) -> Sequence[TorchHeld]:
+        if self._is_stale:
+            self._collect()
+        return [each for each in self._held if each.tensor is not None]
+
+    def _collect(self) -> None:
+        """What the networks known now hold; others stay as they are known."""
+        if self._adapter is None:
+            return
+        known = {held.name: held for held in self._held}
+        fresh: dict[int, TorchHeld] = {}
+        for name, scope, tensor, kind in self._adapter.observer.learner.leaves.held():
+            held = known.pop(name, None)
+            if held is None or held.tensor is not tensor:
+                held = TorchHeld(name, scope, tensor)
+            if kind == "parameter":
+                fresh.setdefault(id(tensor), held)
+        for held in known.values():
+            tensor_left = held.tensor
+            if tensor_left is not None:
+                fresh.setdefault(id(tensor_left), held)
+        self._by_id = fresh
+        self._held = list(fresh.values())
+        # Modules become known as they run.
+        self._is_stale = self.is_observed() or not self._held
+
+    def nodes_so_far(self) -> tuple[OpNode, ...]:
+        if not self.is_observed():
+            return ()
+        assert self._adapter is not None
+        nodes: dict[str, OpNode] = {}
+        for record in self._adapter.observer.last.path():
+            for _, leaf, _ in record.leaves:
+                nodes.setdefault(leaf.node.name, leaf.node)
+            nodes.setdefault(record.node.name, record.node)
+        return tuple(nodes.values())
+
+    def is_observed(self) -> bool:
+        return self._adapter is not None and self._adapter.is_observing
+
+    def unobserved(self) -> AbstractContextManager[None]:
+        return private.unobserved()
+
+    def memory(self, view: TensorView) -> Memory | str:
+        assert isinstance(view, TorchView)
+        found = view.on_host()
+        if found is None:
+            return view.problem or f"{view.dtype} values have no order"
+        tensor, _ = found
+        strides = None if tensor.is_contiguous() else tuple(tensor.stride())
+        shape = tuple(tensor.shape)
+        return Memory(tensor.data_ptr(), name_of(tensor.dtype), shape, strides, tensor)
+
+    def snapshot(self, view: TensorView) -> TorchSnapshot:
+        assert isinstance(view, TorchView)
+        return TorchSnapshot(view.tensor)
+
+
+def _ending(error: BaseException | None) -> tuple[int, str]:
+    """The exit code a program that ends so has, and a line about it."""
+    if error is None:
+        return 0, ""
+    if isinstance(error, SystemExit):
+        code = error.code
+        if code is None or isinstance(code, int):
+            return code or 0, ""
+        return 1, str(code)
+    if isinstance(error, Terminated):
+        return 130, "ended from the debugger"
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return 130 if isinstance(error, KeyboardInterrupt) else 1, text.splitlines()[0]
+
+
+def world_size() -> int:
+    """How many processes train: as the process group knows, else the launcher, else 1."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_world_size()
+    text = os.environ.get("WORLD_SIZE", "")
+    return int(text) if text.isdigit() else 1
+
+
+def _metadata(options: DebuggerOptions, rank: int) -> Metadata:
+    import sonde
+
+    device = "cpu"
+    with suppress(RuntimeError):
+        if torch.cuda.is_available():
+            device = torch.cuda.get_device_name()
+    return Metadata(
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        rank=rank,
+        world_size=options.world_size or world_size(),
+        device=device,
+        framework="torch",
+        framework_version=str(torch.__version__),
+        sonde_version=sonde.__version__,
+        python_version=platform.python_version(),
+        script=options.script or sys.argv[0],
+        arguments=options.arguments if options.script else tuple(sys.argv[1:]),
+        working_directory=os.getcwd(),
+        started=time.time(),
+        extra={"threads": str(torch.get_num_threads())},
+    )

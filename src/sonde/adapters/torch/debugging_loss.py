@@ -1,0 +1,87 @@
+"""The loss of a step: what backward started from."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+
+
+class LossWatch:
+    """Adds up the scalars that ``backward`` is called on, in the thread that made it.
+
+    Several in one step are the parts of one loss (gradients are accumulated), so their sum is
+    taken. A loss that a GradScaler scaled counts as it was before.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._roots: list[torch.Tensor] = []
+        self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+
+    def install(self, undo: ExitStack) -> None:
+        """Watch until ``undo`` is closed."""
+        original = torch.autograd.backward
+
+        @functools.wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            self._note(tensors)
+            return original(tensors, *args, **kwargs)
+
+        private.hide_from_compiler(backward, LossWatch._note)
+        torch.autograd.backward = backward
+
+        def restore() -> None:
+            if torch.autograd.backward is backward:
+                torch.autograd.backward = original
+
+        undo.callback(restore)
+        self._watch_scaler(undo)
+
+    def take(self) -> float | None:
+        """The loss since the last call; None if there was none."""
+        roots, self._roots = self._roots, []
+        self._scaled.clear()
+        if not roots:
+            return None
+        with private.unobserved():
+            return sum(float(root) for root in roots)
+
+    def _note(self, tensors: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        found: Sequence[Any] = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
+        for tensor in found:
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not tensor.is_complex():
+                known = self._scaled.get(id(tensor))
+                plain = known[1] if known is not None and known[0]() is tensor else tensor
+                with private.unobserved():
+                    self._roots.append(plain.detach())
+
+    def _watch_scaler(self, undo: ExitStack) -> None:
+        scaler = torch.amp.GradScaler
+        original = scaler.scale
+
+        @functools.wraps(original)
+        def scale(this: Any, outputs: Any) -> Any:
+            result = original(this, outputs)
+            if isinstance(outputs, torch.Tensor) and isinstance(result, torch.Tensor):
+                with private.unobserved():
+                    self._scaled[id(result)] = (weakref.ref(result), outputs.detach())
+            return result
+
+        private.hide_from_compiler(scale)
+        setattr(scaler, "scale", scale)  # noqa: B010 (mypy refuses to assign a method)
+
+        def restore() -> None:
+            if scaler.scale is scale:
+                setattr(scaler, "scale", original)  # noqa: B010
+
+        undo.callback(restore)

@@ -1,0 +1,137 @@
+"""The graphs of a rank as the server is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sonde.core.graph import Edge, Graph, OpNode, TensorSpec
+from sonde.debugger.categories import categories_of
+from sonde.debugger.trainee import Held
+from sonde.wire.convert import wire_node
+from sonde.wire.rank import GRAPH_PART_NODES, GraphPart
+from sonde.wire.shapes import Category, Node
+
+GRADIENT_TYPE = "Gradient"
+
+
+class GraphBook:
+    """Every structure seen so far. Used from the training thread only.
+
+    Gradients of weights, which no op of torch stands for, are added to a graph as leaves behind
+    the ops that made them, so that they can be looked at and watched like weights.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._graphs: dict[int, tuple[Node, ...]] = {}
+        self._orders: dict[int, dict[str, int]] = {}
+        self._draft: list[OpNode] = []
+        self.current: int | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self._graphs)
+
+    def node(self, name: str) -> Node | None:
+        """The node of that name, in the graph that ran last, or any."""
+        number = self._graph_with(name)
+        return None if number is None else self._graphs[number][self._orders[number][name]]
+
+    def order_of(self, name: str) -> int | None:
+        """The place of a node in the execution, as far as it is known."""
+        number = self._graph_with(name)
+        return None if number is None else self._orders[number][name]
+
+    def graph_with(self, name: str) -> int | None:
+        """The number of a graph that has the op; of an unfinished one the number it will get."""
+        found = self._graph_with(name)
+        if found is None and any(node.name == name for node in self._draft):
+            return self._next_number()
+        return found
+
+    def learn(self, graph: Graph, held: Sequence[Held]) -> list[GraphPart]:
+        """A step with this graph ended; what is to be said about it."""
+        self.current = graph.id
+        self._draft = []
+        if graph.id in self._graphs:
+            return []
+        nodes = tuple(_wire_nodes(graph.nodes, held))
+        self._graphs[graph.id] = nodes
+        self._orders[graph.id] = {node.name: place for place, node in enumerate(nodes)}
+        return list(_parts(graph.id, graph.name, nodes, 0, len(nodes)))
+
+    def learn_draft(self, nodes: Sequence[OpNode], held: Sequence[Held]) -> list[GraphPart]:
+        """A step stands still in its middle; what is to be said if its structure is new."""
+        if not nodes or self._graph_with(nodes[-1].name) is not None:
+            return []
+        known = len(self._draft)
+        if [node.name for node in nodes[:known]] != [node.name for node in self._draft]:
+            known = 0
+        self._draft = list(nodes)
+        if known == len(nodes):
+            return []
+        weights, gradients = _names(held)
+        added = [
+            wire_node(node, place, categories_of(node, weights, gradients))
+            for place, node in enumerate(nodes[known:], known)
+        ]
+        return list(_parts(self._next_number(), self._name, added, known, None))
+
+    def all_parts(self) -> Iterator[GraphPart]:
+        """Everything known, for a server that knows nothing."""
+        for number, nodes in self._graphs.items():
+            yield from _parts(number, self._name, nodes, 0, len(nodes))
+
+    def _next_number(self) -> int:
+        return max(self._graphs, default=-1) + 1
+
+    def _graph_with(self, name: str) -> int | None:
+        if self.current is not None and name in self._orders[self.current]:
+            return self.current
+        return next((number for number, known in self._orders.items() if name in known), None)
+
+
+def _parts(
+    number: int, name: str, nodes: Sequence[Node], first: int, total: int | None
+) -> Iterator[GraphPart]:
+    """In pieces of a size that may be sent; at least one, also of nothing."""
+    for start in range(0, max(len(nodes), 1), GRAPH_PART_NODES):
+        part = tuple(nodes[start : start + GRAPH_PART_NODES])
+        yield GraphPart(number, name, first + start, part, total)
+
+
+def _names(held: Sequence[Held]) -> tuple[set[str], set[str]]:
+    weights = {each.name for each in held if each.is_weight}
+    return weights, {gradient_name(name) for name in weights}
+
+
+def gradient_name(weight: str) -> str:
+    return f"{weight}.grad"
+
+
+def _wire_nodes(nodes: Sequence[OpNode], held: Sequence[Held]) -> Iterator[Node]:
+    weights, gradients = _names(held)
+    place = 0
+    for place, node in enumerate(nodes):
+        yield wire_node(node, place, categories_of(node, weights, gradients))
+    present = {node.name for node in nodes}
+    for each in held:
+        if each.is_weight and each.name in present and gradient_name(each.name) not in present:
+            place += 1
+            categories: tuple[Category, ...] = ("gradient", "tensor")
+            yield wire_node(_gradient_node(each), place, categories)
+
+
+def _gradient_node(held: Held) -> OpNode:
+    view = held.value()
+    spec = TensorSpec(view.dtype, view.shape)
+    maker = held.gradient_maker
+    return OpNode(
+        name=gradient_name(held.name),
+        type=GRADIENT_TYPE,
+        scope=held.scope,
+        phase="backward",
+        kind="parameter",
+        inputs=() if maker is None else (Edge(maker[0], maker[1], spec),),
+        outputs=(spec,),
+    )

@@ -1,0 +1,77 @@
+"""The hits of a rank: numbered, bounded, remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from sonde.wire.shapes import Hit
+
+MOST_PER_STEP: Final = 1000
+"""Hits of one watchpoint in one step that are sent one by one; the others are counted."""
+MOST_REMEMBERED: Final = 10_000
+
+Key = tuple[int, str, str]
+"""Watchpoint, condition, reason."""
+
+
+class HitBook:
+    """Collects hits until they are sent. Used from the training thread only."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._waiting: list[Hit] = []
+        self._in_step: dict[int, int] = {}
+        self._surplus: dict[Key, Hit] = {}
+        self._undecided: dict[Key, Hit] = {}
+        self.remembered: list[Hit] = []
+        self.totals: dict[int, int] = {}
+
+    def add(self, hit: Hit) -> int:
+        """Take ``hit``, whose number is given here; how many its watchpoint has had so far.
+
+        What cannot be decided is told once a step for each reason, with a count.
+        """
+        if hit.verdict == "undecided":
+            self._count(self._undecided, (hit.watchpoint, hit.condition, hit.why), hit)
+            return self.totals.get(hit.watchpoint, 0)
+        total = self.totals[hit.watchpoint] = self.totals.get(hit.watchpoint, 0) + 1
+        here = self._in_step[hit.watchpoint] = self._in_step.get(hit.watchpoint, 0) + 1
+        if here > MOST_PER_STEP:
+            self._count(self._surplus, (hit.watchpoint, hit.condition, ""), hit)
+        else:
+            self._waiting.append(self._numbered(hit))
+        return total
+
+    def take(self) -> Sequence[Hit]:
+        """Those that were not taken yet, in order."""
+        taken, self._waiting = self._waiting, []
+        self.remembered += taken
+        del self.remembered[:-MOST_REMEMBERED]
+        return taken
+
+    def end_step(self) -> None:
+        """What was only counted becomes a hit of its own."""
+        for counted in (*self._undecided.values(), *self._surplus.values()):
+            self._waiting.append(self._numbered(counted))
+        self._undecided.clear()
+        self._surplus.clear()
+        self._in_step.clear()
+
+    def forget(self, watchpoint: int) -> None:
+        """The watchpoint was changed: its hits count from none."""
+        self.totals.pop(watchpoint, None)
+
+    def _numbered(self, hit: Hit) -> Hit:
+        self._next += 1
+        return msgspec.structs.replace(hit, number=self._next - 1)
+
+    @staticmethod
+    def _count(book: dict[Key, Hit], key: Key, hit: Hit) -> None:
+        known = book.get(key)
+        if known is None:
+            book[key] = hit
+        else:
+            book[key] = msgspec.structs.replace(known, count=known.count + 1)

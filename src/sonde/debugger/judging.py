@@ -1,0 +1,214 @@
+"""Asks the watches about tensors and says what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from sonde.conditions import Evidence, Former, Judgement, Memory, Needs, measure
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+from sonde.core.sink import OpCall, TensorView
+from sonde.core.statistics import Statistics
+from sonde.debugger.categories import GRADIENT, TENSOR, WEIGHT, categories_of
+from sonde.debugger.former import FormerValues
+from sonde.debugger.graphs import GRADIENT_TYPE, gradient_name
+from sonde.debugger.trainee import Held, Trainee
+from sonde.debugger.watches import Watch
+from sonde.wire.shapes import TensorType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A watch that was asked about a tensor, and did not say no."""
+
+    watch: Watch
+    op: str
+    io: Io
+    slot: int
+    type: TensorType
+    judgement: Judgement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Planned:
+    held: Held
+    name: str
+    watches: tuple[Watch, ...]
+    needs: Needs
+
+
+class HeldJudge:
+    """Judges parameters and gradients where they are, without looking at ops."""
+
+    def __init__(self, trainee: Trainee, former: FormerValues) -> None:
+        self._trainee = trainee
+        self._former = former
+        self._weights: list[_Planned] = []
+        self._gradients: dict[str, _Planned] = {}
+
+    def plan(self, watches: Sequence[Watch], held: Sequence[Held]) -> None:
+        """From now on these are asked, of these."""
+        planned = [
+            (each, _plan(each, each.name, "Parameter", watches, is_gradient=False)) for each in held
+        ]
+        self._weights = [plan for _, plan in planned if plan is not None]
+        self._gradients = {}
+        for each in held:
+            if each.is_weight:
+                name = gradient_name(each.name)
+                plan = _plan(each, name, GRADIENT_TYPE, watches, is_gradient=True)
+                if plan is not None:
+                    self._gradients[each.name] = plan
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._weights and not self._gradients
+
+    @property
+    def has_gradients(self) -> bool:
+        return bool(self._gradients)
+
+    def needing_former_values(self) -> Iterator[Held]:
+        return (plan.held for plan in self._weights if plan.needs.previous)
+
+    def weights(self, step: int) -> Iterator[Found]:
+        for plan in self._weights:
+            yield from self._judge(plan, plan.held.value(), step)
+
+    def gradients(self, names: Iterable[str], step: int) -> Iterator[Found]:
+        """Of the gradients of these weights."""
+        for name in names:
+            plan = self._gradients.get(name)
+            view = None if plan is None else plan.held.gradient()
+            if plan is not None and view is not None:
+                yield from self._judge(plan, view, step)
+
+    def _judge(self, plan: _Planned, view: TensorView, step: int) -> Iterator[Found]:
+        memory = self._trainee.memory(view)
+        if isinstance(memory, str):
+            evidence = Evidence(missing=memory, step=step)
+        else:
+            former = self._former_of(plan)
+            evidence = measure(memory, plan.needs, former=former, step=step)
+            if evidence.statistics is not None:
+                self._former.note(plan.name, step, evidence.statistics)
+        yield from _found(plan.watches, plan.name, view, evidence)
+
+    def _former_of(self, plan: _Planned) -> Former | None:
+        if not plan.needs.previous and not plan.needs.previous_statistics:
+            return None
+        copy = self._former.find(plan.name)
+        memory = None if copy is None else self._trainee.memory(copy[1])
+        return Former(
+            memory if isinstance(memory, Memory) else None,
+            self._former.statistics(plan.name),
+            self._former.why_missing(plan.name),
+        )
+
+
+def _plan(
+    held: Held, name: str, kind: str, watches: Sequence[Watch], *, is_gradient: bool
+) -> _Planned | None:
+    categories = GRADIENT if is_gradient else WEIGHT if held.is_weight else TENSOR
+    wanted = tuple(
+        watch
+        for watch in watches
+        if watch.aims_at(name, kind, held.scope, categories, is_leaf=True)
+    )
+    if not wanted:
+        return None
+    return _Planned(held, name, wanted, reduce(or_, (each.needs for each in wanted)))
+
+
+class OpJudge:
+    """Judges the outputs of ops and leaves as they come."""
+
+    def __init__(self, trainee: Trainee, former: FormerValues) -> None:
+        self._trainee = trainee
+        self._former = former
+        self._watches: Sequence[Watch] = ()
+        self._weights: set[str] = set()
+        self._gradients: set[str] = set()
+        # Statistics by contents, in this step: the same values are read once.
+        self._known: dict[object, Statistics] = {}
+
+    def plan(self, watches: Sequence[Watch], held: Sequence[Held]) -> None:
+        self._watches = watches
+        self._weights = {each.name for each in held if each.is_weight}
+        self._gradients = {gradient_name(name) for name in self._weights}
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._watches
+
+    def begin_step(self) -> None:
+        self._known.clear()
+
+    def wants(self, node: OpNode) -> bool:
+        return bool(self._watches_of(node))
+
+    def _watches_of(self, node: OpNode) -> list[Watch]:
+        categories = categories_of(node, self._weights, self._gradients)
+        return [
+            watch
+            for watch in self._watches
+            if watch.aims_at(
+                node.name, node.type, node.scope, categories, is_leaf=node.kind != "op"
+            )
+        ]
+
+    def judge(
+        self,
+        call: OpCall,
+        *,
+        inputs_finite: bool | None = None,
+        only: Sequence[TensorView] | None = None,
+    ) -> Iterator[Found]:
+        """Ask of the outputs, or of ``only`` these."""
+        wanted = self._watches_of(call.node)
+        if not wanted:
+            return
+        needs = reduce(or_, (watch.needs for watch in wanted))
+        for view in call.outputs if only is None else only:
+            if view.is_filled:
+                evidence = self._evidence(call, view, needs, inputs_finite)
+                yield from _found(wanted, call.node.name, view, evidence)
+
+    def _evidence(
+        self, call: OpCall, view: TensorView, needs: Needs, inputs_finite: bool | None
+    ) -> Evidence:
+        memory = self._trainee.memory(view)
+        if isinstance(memory, str):
+            return Evidence(missing=memory, inputs_finite=inputs_finite, step=call.step)
+        name = f"{call.node.name}:{view.slot}"
+        former = None
+        if needs.previous_statistics:
+            former = Former(None, self._former.statistics(name))
+        token = view.values_token
+        found = measure(
+            memory,
+            needs,
+            former=former,
+            statistics=None if token is None else self._known.get(token),
+            inputs_finite=inputs_finite,
+            step=call.step,
+        )
+        if found.statistics is not None:
+            if token is not None:
+                self._known[token] = found.statistics
+            if needs.previous_statistics:
+                self._former.note(name, call.step, found.statistics)
+        return found
+
+
+def _found(
+    watches: Iterable[Watch], op: str, view: TensorView, evidence: Evidence
+) -> Iterator[Found]:
+    for watch in watches:
+        judgement = watch.judge(evidence)
+        if judgement.verdict != "clear":
+            type_ = TensorType(view.dtype, view.shape)
+            yield Found(watch, op, view.io, view.slot, type_, judgement)

@@ -1,0 +1,216 @@
+"""Finds the tensor a question is about, while the training stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from sonde.core.errors import SondeError, UsageError
+from sonde.core.keys import Io
+from sonde.core.sink import OpCall, TensorView
+from sonde.debugger.answers import Values, answer, npy_chunks, statistics_of
+from sonde.debugger.graphs import GraphBook, gradient_name
+from sonde.debugger.kept import KeptValues
+from sonde.debugger.trainee import Held, Trainee
+from sonde.wire.convert import source_line, statistic_numbers
+from sonde.wire.questions import (
+    AnyQuestion,
+    AskCompare,
+    AskFile,
+    AskOp,
+    OpTensor,
+    OpTensors,
+    question_decoder,
+)
+from sonde.wire.rank import Answer, Ask, encoder
+from sonde.wire.shapes import TensorName, TensorType
+
+
+class Library:
+    """Every tensor at hand: of the op where the training stands, parameters and gradients as they
+    are, and what was kept. Used from the training thread only.
+
+    ``step`` is the one that runs, or is about to. A parameter's value belongs to the step that is
+    about to use it, a gradient to the step that made it.
+    """
+
+    def __init__(
+        self,
+        trainee: Trainee,
+        graphs: GraphBook,
+        kept: KeptValues,
+        former: Callable[[str], tuple[int, TensorView] | None],
+    ) -> None:
+        self._trainee = trainee
+        self._graphs = graphs
+        self._kept = kept
+        self._former = former
+        self.step = 0
+        self.call: OpCall | None = None
+        self.opened: set[str] = set()
+
+    def answers(self, ask: Ask) -> Iterator[Answer]:
+        """The answer, in pieces where it is a file; what cannot be answered is answered so."""
+        try:
+            question: AnyQuestion = question_decoder.decode(ask.question)
+            if isinstance(question, AskFile):
+                yield from self._file(ask)
+                return
+            if isinstance(question, AskOp):
+                body: object = self._op_tensors(ask.tensor)
+            else:
+                values = self.find(ask.tensor)
+                other = self.find(question.other) if isinstance(question, AskCompare) else None
+                body = answer(question, values, other)
+            yield Answer(ask.request, encoder.encode(body))
+        except SondeError as error:
+            yield Answer(ask.request, error=error.message, slug=error.slug)
+        except msgspec.DecodeError as error:
+            yield Answer(ask.request, error=f"no such question: {error}", slug="debugger-garbage")
+
+    def _file(self, ask: Ask) -> Iterator[Answer]:
+        for chunk in npy_chunks(self.find(ask.tensor)):
+            yield Answer(ask.request, chunk, more=True)
+        yield Answer(ask.request)
+
+    # --------------------------------------------------------------- finding
+
+    def find(self, name: TensorName) -> Values:
+        """The values; UsageError says why there are none, and what to do."""
+        found = self._look(name.op, name.io, name.slot, name.step)
+        if found is None and name.io == "input":
+            node = self._graphs.node(name.op)
+            if node is not None and name.slot < len(node.inputs):
+                edge = node.inputs[name.slot]
+                if edge.producer is not None:
+                    found = self._look(edge.producer, "output", edge.slot, name.step)
+        if found is None:
+            raise UsageError(self._why_not(name), slug="tensor-not-kept")
+        return Values(msgspec.structs.replace(name, step=found[0]), found[1].array, found[1].dtype)
+
+    def _look(self, op: str, io: Io, slot: int, step: int | None) -> tuple[int, Values] | None:
+        call = self.call
+        if call is not None and call.node.name == op and step in (None, call.step):
+            views = call.inputs if io == "input" else call.outputs
+            if slot < len(views):
+                return call.step, _values(op, views[slot])
+        if io == "output" and slot == 0:
+            live = self._live(op, step)
+            if live is not None:
+                return live[0], _values(op, live[1])
+        kept = self._kept.find((op, io, slot), step)
+        if kept is not None:
+            return kept.step, Values(TensorName(op, io, slot), kept.array, kept.dtype)
+        if io == "output":
+            return self._made_gradient(op, slot, step)
+        return None
+
+    def _live(self, name: str, step: int | None) -> tuple[int, TensorView] | None:
+        """A parameter or gradient that is there now, or as it was one step before."""
+        for held in self._trainee.held():
+            if held.name == name:
+                self.opened.add(name)
+                if step in (None, self.step):
+                    return self.step, held.value()
+                former = self._former(name)
+                return former if former is not None and former[0] == step else None
+            if gradient_name(held.name) == name:
+                made = self.step if self.call is not None else max(self.step - 1, 0)
+                gradient = held.gradient()
+                if gradient is not None and step in (None, made):
+                    return made, gradient
+                return None
+        return None
+
+    def _made_gradient(self, op: str, slot: int, step: int | None) -> tuple[int, Values] | None:
+        """What an op made that became the gradient of a weight is there as long as that is."""
+        made = self.step if self.call is not None else max(self.step - 1, 0)
+        for held in self._trainee.held() if step in (None, made) else ():
+            if held.gradient_maker == (op, slot):
+                gradient = held.gradient()
+                if gradient is not None:
+                    return made, _values(op, gradient)
+        return None
+
+    def _why_not(self, name: TensorName) -> str:
+        held = self._held(name.op)
+        if held is not None and name.step is not None:
+            return (
+                f"{name.op} as it was in step {name.step} was not kept; from now on its value of "
+                "the step before is"
+            )
+        if held is not None:
+            return f"{name.op} is not there: there is no gradient at this point of the step"
+        steps = self._kept.steps((name.op, name.io, name.slot))
+        if steps and name.step is not None:
+            kept = ", ".join(map(str, steps))
+            return f"{name.op} of step {name.step} was not kept; there are steps {kept}"
+        if self._graphs.node(name.op) is None and self._graphs.graph_with(name.op) is None:
+            return f"there is no op {name.op!r} in the steps seen so far"
+        return (
+            f"the values of {name.op} are not kept: run to this op to see them, or have them kept "
+            "from the next step on"
+        )
+
+    def _held(self, name: str) -> Held | None:
+        return next(
+            (
+                held
+                for held in self._trainee.held()
+                if name in (held.name, gradient_name(held.name))
+            ),
+            None,
+        )
+
+    # ------------------------------------------------------------------- ops
+
+    def _op_tensors(self, name: TensorName) -> OpTensors:
+        """All inputs and outputs of an op, with numbers of those at hand."""
+        node = self._graphs.node(name.op)
+        call = self.call if self.call is not None and self.call.node.name == name.op else None
+        if node is None and call is None:
+            raise UsageError(self._why_not(name), slug="tensor-not-kept")
+        if call is not None:
+            inputs = [TensorType(view.dtype, view.shape) for view in call.inputs]
+            outputs = [TensorType(view.dtype, view.shape) for view in call.outputs]
+        else:
+            assert node is not None
+            inputs = [edge.type for edge in node.inputs]
+            outputs = list(node.outputs)
+        tensors = [
+            self._op_tensor(TensorName(name.op, io, slot, name.step), type_)
+            for io, types in _by_io(inputs, outputs)
+            for slot, type_ in enumerate(types)
+        ]
+        if call is not None:
+            sources = tuple(source_line(source) for source in call.node.sources)
+        else:
+            sources = node.sources if node is not None else ()
+        return OpTensors(name.op, name.step, tuple(tensors), sources)
+
+    def _op_tensor(self, name: TensorName, type_: TensorType) -> OpTensor:
+        steps = self._kept.steps((name.op, name.io, name.slot))
+        try:
+            values = self.find(name)
+            statistics = statistics_of(values.array)
+        except SondeError as error:
+            return OpTensor(name.io, name.slot, type_, None, False, steps, error.message)
+        numbers = None if statistics is None else statistic_numbers(statistics)
+        step = values.name.step
+        all_steps = sorted({*steps, *(() if step is None else (step,))})
+        return OpTensor(name.io, name.slot, values.type, numbers, True, tuple(all_steps))
+
+
+def _by_io(
+    inputs: list[TensorType], outputs: list[TensorType]
+) -> tuple[tuple[Io, list[TensorType]], ...]:
+    return (("input", inputs), ("output", outputs))
+
+
+def _values(op: str, view: TensorView) -> Values:
+    if view.problem is not None:
+        raise UsageError(
+            f"the values of {op} cannot be shown: {view.problem}", slug="tensor-values"
+        )
+    return Values(TensorName(op, view.io, view.slot), view.numpy(), view.dtype)

@@ -1,0 +1,117 @@
+"""How a rank finds the server, and what it does when it does not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from sonde.capture.options import parse_size
+from sonde.core.errors import UsageError
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 50051
+DEFAULT_BUDGET: Final = 256 * 1024 * 1024
+DEFAULT_WAIT: Final = 5.0
+DEFAULT_LOST: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class DebuggerOptions:
+    """What a rank is told of the debugger; can be pickled, so that children get it too.
+
+    - ``pause``: wait before the first step; None leaves it to the server;
+    - ``wait_seconds``: how long to wait for a server that is not there when the program begins;
+    - ``lost_seconds``: how long a paused training stays paused without a server;
+    - ``budget_bytes``: memory for values that are kept;
+    - ``run``: the same for all ranks of one training;
+    - ``script``, ``arguments``: of the program, where ``sys.argv`` does not tell yet;
+    - ``world_size``: how many ranks there are, 0: as the framework or the launcher says.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    token: str = ""
+    pause: bool | None = None
+    wait_seconds: float = DEFAULT_WAIT
+    lost_seconds: float = DEFAULT_LOST
+    budget_bytes: int = DEFAULT_BUDGET
+    run: str = ""
+    script: str = ""
+    arguments: tuple[str, ...] = ()
+    world_size: int = 0
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions | None:
+    """What ``SONDE_DEBUGGER_*`` (or ``MS_DEBUGGER_*`` with ``ENABLE_MS_DEBUGGER=1``) ask for.
+
+    None if they ask for no debugger. UsageError names the variable that cannot be read.
+    """
+    is_asked = bool(environ.get("SONDE_DEBUGGER_HOST") or environ.get("SONDE_DEBUGGER_PORT"))
+    if not is_asked and environ.get("ENABLE_MS_DEBUGGER", "").strip().lower() not in ("1", "true"):
+        return None
+    return any_options_from_environment(environ)
+
+
+def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
+    """The same, with the defaults where the environment says nothing."""
+    host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
+    port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
+    budget = environ.get("SONDE_DEBUGGER_BUDGET")
+    return DebuggerOptions(
+        host=host,
+        port=_port(port, environ.get(port) or str(DEFAULT_PORT)),
+        token=environ.get("SONDE_DEBUGGER_TOKEN", ""),
+        pause=_flag("SONDE_DEBUGGER_PAUSE", environ.get("SONDE_DEBUGGER_PAUSE", "")),
+        wait_seconds=_seconds("SONDE_DEBUGGER_WAIT", environ, DEFAULT_WAIT),
+        lost_seconds=_seconds("SONDE_DEBUGGER_LOST", environ, DEFAULT_LOST),
+        budget_bytes=parse_size(budget) if budget else DEFAULT_BUDGET,
+        run=run_id(environ),
+    )
+
+
+def run_id(environ: Mapping[str, str]) -> str:
+    """The same in all ranks of a training that a launcher starts, else one of its own."""
+    given = environ.get("SONDE_RUN_ID") or environ.get("TORCHELASTIC_RUN_ID")
+    if given and given != "none":  # torchrun's default, the same for everybody
+        return given
+    if given and environ.get("MASTER_PORT"):
+        return f"{environ.get('MASTER_ADDR', 'localhost')}-{environ['MASTER_PORT']}-{os.getppid()}"
+    return f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+
+
+def _port(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
+        raise UsageError(f"{name} is {text!r}; it must be a port, 1 to 65535", slug="debugger-port")
+    return int(text)
+
+
+def _flag(name: str, text: str) -> bool | None:
+    if not text:
+        return None
+    if text.lower() not in ("0", "1", "false", "true"):
+        raise UsageError(f"{name} is {text!r}; write 0 or 1", slug="debugger-setting")
+    return text.lower() in ("1", "true")
+
+
+def _seconds(name: str, environ: Mapping[str, str], default: float) -> float:
+    text = environ.get(name)
+    if not text:
+        return default
+    try:
+        seconds = inf if text == "forever" else float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise UsageError(
+            f"{name} is {text!r}; write a number of seconds, or 'forever'", slug="debugger-setting"
+        )
+    return seconds

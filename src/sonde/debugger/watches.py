@@ -1,0 +1,144 @@
+"""Watchpoints, made ready to be asked: which tensors, when, and what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Final, Literal
+
+from sonde.conditions import Condition, Evidence, Judgement, Needs, join, parse_condition
+from sonde.core.selection import OpPattern
+from sonde.wire.shapes import Category, WatchpointSpec
+
+Level = Literal["initial", "step", "op", "overflow"]
+"""When it is judged: before the first step; of weights and gradients once a step, without looking
+at ops; at the op; at ops with NaN or Inf alone, which the native watch finds."""
+
+_OVERFLOWS: Final = ("tensor_overflow", "operator_overflow")
+_HELD: Final = ("weight", "gradient")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One entry of ``WatchpointSpec.ops``.
+
+    A scope that ends with ``/``; else as ``core.selection.OpPattern``, but that a text with a dot
+    is the whole name of a parameter, not a part of it.
+    """
+
+    text: str
+    op: OpPattern
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        return cls(text.strip(), OpPattern.parse(text))
+
+    @property
+    def is_leaf_name(self) -> bool:
+        return "." in self.text and not self.text.startswith("name-regex(")
+
+    def matches(self, name: str, op_type: str, scope: str, *, is_leaf: bool) -> bool:
+        if self.text == name:
+            return True
+        if self.text.endswith("/"):
+            return f"{scope}/".startswith(self.text) or name.startswith(self.text)
+        if is_leaf and self.is_leaf_name:
+            return False
+        return self.op.matches(name, op_type, is_leaf=is_leaf)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Watch:
+    """Conditions of one watchpoint that are judged together, of the same tensor."""
+
+    spec: WatchpointSpec
+    conditions: tuple[Condition, ...]
+    patterns: tuple[Pattern, ...]
+    level: Level
+    needs: Needs
+    _answers: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The ids of the conditions."""
+        return " and ".join(condition.id for condition in self.conditions)
+
+    def aims_at(
+        self,
+        name: str,
+        op_type: str,
+        scope: str,
+        categories: Collection[Category],
+        *,
+        is_leaf: bool,
+    ) -> bool:
+        """Whether it is asked of the tensors of this node."""
+        known = self._answers.get(name)
+        if known is None:
+            known = self._answers[name] = all(
+                condition.target in categories for condition in self.conditions
+            ) and (
+                not self.patterns
+                or any(
+                    pattern.matches(name, op_type, scope, is_leaf=is_leaf)
+                    for pattern in self.patterns
+                )
+            )
+        return known
+
+    def names(self, name: str) -> bool:
+        """Whether the person named this very op or leaf."""
+        return any(pattern.text == name for pattern in self.patterns)
+
+    def judge(self, evidence: Evidence) -> Judgement:
+        return join([each.judge(evidence) for each in self.conditions], "all")
+
+
+def make_watches(
+    specs: Sequence[WatchpointSpec], rank: int, held_names: Collection[str]
+) -> tuple[Watch, ...]:
+    """The watches of the enabled watchpoints of this rank; SondeError for one that is wrong.
+
+    ``held_names`` are those of parameters and gradients, which need no look at ops.
+    """
+    return tuple(
+        watch
+        for spec in specs
+        if spec.enabled and (not spec.ranks or rank in spec.ranks)
+        for watch in _watches(spec, held_names)
+    )
+
+
+def _watches(spec: WatchpointSpec, held_names: Collection[str]) -> list[Watch]:
+    conditions = [
+        parse_condition(each.id, each.parameters, each.expression) for each in spec.conditions
+    ]
+    patterns = tuple(Pattern.parse(text) for text in spec.ops)
+    groups = [(each,) for each in conditions] if spec.join == "any" else [tuple(conditions)]
+    return [
+        Watch(
+            spec,
+            group,
+            patterns,
+            _level(group, patterns, held_names),
+            reduce(or_, (condition.needs for condition in group)),
+        )
+        for group in groups
+        if group
+    ]
+
+
+def _level(
+    group: tuple[Condition, ...], patterns: tuple[Pattern, ...], held_names: Collection[str]
+) -> Level:
+    if any(condition.needs.initial_only for condition in group):
+        return "initial"
+    if any(condition.target in _HELD for condition in group):
+        return "step"
+    if patterns and all(pattern.text in held_names for pattern in patterns):
+        return "step"
+    if len(group) == 1 and group[0].id in _OVERFLOWS:
+        return "overflow"
+    return "op"

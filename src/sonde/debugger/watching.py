@@ -1,0 +1,235 @@
+"""The watchpoints of a rank at work: what is asked when, which hits there are, when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from sonde.conditions import Judgement, Value
+from sonde.core.errors import SondeError
+from sonde.core.graph import OpNode
+from sonde.core.sink import OpCall
+from sonde.debugger.former import FormerValues
+from sonde.debugger.graphs import GraphBook, gradient_name
+from sonde.debugger.hits import HitBook
+from sonde.debugger.judging import Found, HeldJudge, OpJudge
+from sonde.debugger.trainee import Trainee
+from sonde.debugger.watches import Watch, make_watches
+from sonde.dump.origin_tracker import OriginTracker, Spoiled
+from sonde.wire.convert import source_line
+from sonde.wire.numbers import to_wire
+from sonde.wire.shapes import Hit, ParameterValue, Part, WatchpointSpec
+
+MOST_IN_CHAIN: Final = 200
+
+
+class Watching:
+    """Used from the training thread only. What may stop the training returns why, or None."""
+
+    def __init__(
+        self,
+        rank: int,
+        trainee: Trainee,
+        former: FormerValues,
+        graphs: GraphBook,
+        complain: Callable[[SondeError], None],
+    ) -> None:
+        self._rank = rank
+        self._trainee = trainee
+        self._graphs = graphs
+        self._complain = complain
+        self._former = former
+        self._watches: tuple[Watch, ...] = ()
+        self._overflow: tuple[Watch, ...] = ()
+        self._held = HeldJudge(trainee, former)
+        self._initial = HeldJudge(trainee, former)
+        self._ops = OpJudge(trainee, former)
+        self._bad_ops = OpJudge(trainee, former)
+        self._tracker = OriginTracker()
+        self._stopped_for: set[tuple[int, int]] = set()
+        self.hits = HitBook()
+        self.specs: tuple[WatchpointSpec, ...] = ()
+
+    # ---------------------------------------------------------- what is asked
+
+    def set(self, specs: Sequence[WatchpointSpec]) -> None:
+        """These watchpoints and no others; one that is wrong is complained about and left out."""
+        before = {spec.id: spec for spec in self.specs}
+        for spec in specs:
+            if before.get(spec.id) != spec:
+                self.hits.forget(spec.id)
+        self.specs = tuple(specs)
+        self.plan()
+
+    def plan(self) -> None:
+        """Find out again what the watchpoints are about: parameters may have come or gone."""
+        held = self._trainee.held()
+        names = {each.name for each in held}
+        names |= {gradient_name(each.name) for each in held if each.is_weight}
+        watches: list[Watch] = []
+        for spec in self.specs:
+            try:
+                watches += make_watches([spec], self._rank, names)
+            except SondeError as error:
+                self._complain(error)
+        self._watches = tuple(watches)
+        self._overflow = tuple(watch for watch in watches if watch.level == "overflow")
+        self._initial.plan([watch for watch in watches if watch.level == "initial"], held)
+        self._held.plan([watch for watch in watches if watch.level == "step"], held)
+        self._ops.plan([watch for watch in watches if watch.level == "op"], held)
+        self._bad_ops.plan(self._overflow, held)
+
+    @property
+    def needs_ops(self) -> bool:
+        return not self._ops.is_idle
+
+    @property
+    def needs_overflow(self) -> bool:
+        return bool(self._overflow)
+
+    @property
+    def needs_gradients(self) -> bool:
+        return self._held.has_gradients
+
+    @property
+    def needs_parameters(self) -> bool:
+        return not self._held.is_idle
+
+    def wants_op(self, node: OpNode) -> bool:
+        return self._ops.wants(node)
+
+    def needing_former_values(self) -> Iterable[str]:
+        return (held.name for held in self._held.needing_former_values())
+
+    # -------------------------------------------------------------- occasions
+
+    def begin_step(self) -> None:
+        self._tracker.begin_step()
+        self._ops.begin_step()
+        self._bad_ops.begin_step()
+        self._stopped_for.clear()
+
+    def end_step(self) -> None:
+        self.hits.end_step()
+
+    def initial(self, step: int) -> str | None:
+        return self._take(self._initial.weights(step), step)
+
+    def weights(self, step: int) -> str | None:
+        return self._take(self._held.weights(step), step)
+
+    def gradients(self, names: Iterable[str], step: int) -> str | None:
+        return self._take(self._held.gradients(names, step), step)
+
+    def op(self, call: OpCall) -> str | None:
+        return self._take(self._ops.judge(call), call.step, call)
+
+    def overflow(self, call: OpCall) -> str | None:
+        """An op that may have NaN or Inf."""
+        spoiled = self._tracker.look(call)
+        if spoiled is None:
+            return None
+        found = [
+            _excused(each, spoiled)
+            for each in self._bad_ops.judge(
+                call, inputs_finite=spoiled.is_producer, only=spoiled.bad_outputs
+            )
+        ]
+        return self._take(found, call.step, call, spoiled)
+
+    # ------------------------------------------------------------------- hits
+
+    def _take(
+        self,
+        found: Iterable[Found],
+        step: int,
+        call: OpCall | None = None,
+        spoiled: Spoiled | None = None,
+    ) -> str | None:
+        """Make hits of what was found; the first sentence that says why to stop."""
+        stop = None
+        for each in found:
+            hit = self._hit(each, step, call, spoiled)
+            total = self.hits.add(hit)
+            if hit.verdict == "hit" and self._stops(each.watch, total, spoiled):
+                stop = stop or _sentence(each)
+        return stop
+
+    def _stops(self, watch: Watch, total: int, spoiled: Spoiled | None) -> bool:
+        every = watch.spec.break_after
+        if every <= 0 or total % every:
+            return False
+        if spoiled is not None:
+            # Once an origin: what only carries on what it made is listed, and stops nobody.
+            key = (watch.spec.id, spoiled.origin.number)
+            if key in self._stopped_for:
+                return False
+            self._stopped_for.add(key)
+        return True
+
+    def _hit(self, found: Found, step: int, call: OpCall | None, spoiled: Spoiled | None) -> Hit:
+        part: Part = "other"
+        origin: str | None = None
+        chain: tuple[str, ...] = ()
+        if spoiled is not None:
+            part = "producer" if spoiled.is_producer else "carrier"
+            origin = spoiled.origin.op
+            chain = _shortened(self._tracker.chain(found.op))
+        source = None if call is None else call.node.source
+        return Hit(
+            number=0,
+            watchpoint=found.watch.spec.id,
+            condition=found.watch.label,
+            rank=self._rank,
+            step=step,
+            order=self._order(found.op, call),
+            op=found.op,
+            io=found.io,
+            slot=found.slot,
+            type=found.type,
+            verdict="undecided" if found.judgement.verdict == "undecided" else "hit",
+            why=found.judgement.why,
+            values=tuple(_wire_value(value) for value in found.judgement.values),
+            part=part,
+            origin=origin,
+            chain=chain,
+            source=None if source is None else source_line(source),
+        )
+
+    def _order(self, name: str, call: OpCall | None) -> int:
+        known = self._graphs.order_of(name)
+        if known is not None:
+            return known
+        return 0 if call is None else call.order
+
+
+def _excused(found: Found, spoiled: Spoiled) -> Found:
+    """Infinities put in on purpose that did no harm are no hit, unless that op was asked for."""
+    origin = spoiled.origin
+    if origin.is_guilty or found.watch.names(found.op) or found.judgement.verdict != "hit":
+        return found
+    how = f" ({origin.asked})" if origin.asked is not None else ""
+    why = f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
+    judgement = Judgement("undecided", why, found.judgement.values)
+    return Found(found.watch, found.op, found.io, found.slot, found.type, judgement)
+
+
+def _shortened(chain: tuple[str, ...]) -> tuple[str, ...]:
+    """Both ends of a chain that is too long to be read."""
+    if len(chain) <= MOST_IN_CHAIN:
+        return chain
+    half = MOST_IN_CHAIN // 2
+    return (*chain[:half], *chain[-half:])
+
+
+def _sentence(found: Found) -> str:
+    name = found.watch.spec.name or f"watchpoint {found.watch.spec.id}"
+    return f"{name}: {found.watch.label} at {found.op}"
+
+
+def _wire_value(value: Value) -> ParameterValue:
+    return ParameterValue(
+        value.name,
+        None if value.preset is None else to_wire(value.preset),
+        None if value.actual is None else to_wire(value.actual),
+    )
