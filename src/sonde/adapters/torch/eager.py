@@ -63,9 +63,9 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.tables.started = starts_at_once
         self.scopes = ScopeStack(scopes, self.tables)
         self.loans = Loans(self.tables)
-        self._emitter = Emitter(session, self.tables, self.loans)
+        self.emitter = Emitter(session, self.tables, self.loans)
         if self._native is not None:
-            self._connect_native(self._emitter)
+            self._connect_native(self.emitter)
         self.learner = Learner(scopes, structures, self.tables, self.loans.foreign)
         self._stand(structures.begin())
 
@@ -104,7 +104,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._stand(self._structures.begin())
         self._session.begin_step()
         self.tables.generation = self._session.generation
-        self._emitter.begin_step()
+        self.emitter.begin_step()
         self.learner.begin_step()
 
     @property
@@ -116,7 +116,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     @property
     def raisers(self) -> list[Record]:
         """The wanted ops that raised in this step."""
-        return self._emitter.raisers
+        return self.emitter.raisers
+
+    def ran_graph(self, record: Record) -> None:
+        """A compiled graph ran: ``record`` stands for its ops."""
+        self.tables.note(record)
+        self._stand(record)
 
     def _stand(self, record: Record) -> None:
         """Make ``record`` the op that ran last."""
@@ -204,7 +209,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             result = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             if seen is not None:
-                self._emitter.raised(seen, args, kwargs, error)
+                self.emitter.raised(seen, args, kwargs, error)
             raise
         if seen is not None:
             try:
@@ -235,17 +240,16 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                 self.last, self.tables.scope, func, tensors, keys, args, kwargs, caller
             )
         if record.wants_generation != self._session.generation:
-            self._emitter.ask(record)
+            self.emitter.ask(record)
         if record.leaves:
-            self._emitter.leaves(record, tensors)
-        before = self._emitter.kept(record, tensors, keys) if record.writes else tensors
+            self.emitter.leaves(record, tensors)
+        before = self.emitter.kept(record, tensors, keys) if record.writes else tensors
         return record, tensors, keys, before
 
     def _recognise(
         self, func: Any, tensors: list[_Tensor], keys: list[int], caller: FrameType
     ) -> Record | None:
         """The known record this op is, or None."""
-        entry_of = self.tables.entry
         for record in self.last.next:
             if record.func is not func or len(record.in_refs) != len(keys):
                 continue
@@ -257,19 +261,23 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                     frame = frame and frame.f_back
                 if frame is None or frame.f_code is not record.code or frame.f_lasti != record.last:
                     continue
-            entries = [entry_of(key) for key in keys]
-            if any(
-                entry is not None and entry[0] is not expected
-                for entry, expected in zip(entries, record.in_refs, strict=True)
-            ):
-                continue
-            if self._is_doubtful(record, tensors, entries) and not self._is_exact(
-                record, tensors, keys
-            ):
-                continue
-            if None not in entries or self._bind(record, tensors, keys):
+            if self.takes(record, tensors, keys):
                 return record
         return None
+
+    def takes(self, record: Record, tensors: list[_Tensor], keys: list[int]) -> bool:
+        """Whether the memory of ``tensors`` holds what ``record`` expects of its inputs."""
+        entries = [self.tables.entry(key) for key in keys]
+        if any(
+            entry is not None and entry[0] is not expected
+            for entry, expected in zip(entries, record.in_refs, strict=True)
+        ):
+            return False
+        if self._is_doubtful(record, tensors, entries) and not self._is_exact(
+            record, tensors, keys
+        ):
+            return False
+        return None not in entries or self._bind(record, tensors, keys)
 
     def _is_doubtful(
         self, record: Record, tensors: list[_Tensor], entries: list[list[Ref] | None]
@@ -312,11 +320,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             self.tables.note(record)
             self._stand(record)
             if record.wants_generation != self._session.generation:
-                self._emitter.ask(record)
+                self.emitter.ask(record)
             if record.info.is_collective:
-                self._emitter.settle(record, result, keys)
+                self.emitter.settle(record, result, keys)
             if record.wants is not None:
-                self._emitter.emit(record, before, results, args, kwargs)
+                self.emitter.emit(record, before, results, args, kwargs)
 
     # ------------------------------------------------------------ cold corners
 
@@ -350,6 +358,14 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         for tensor, key in zip(tensors, keys, strict=True):
             if key in found:
                 self.learner.enter(found[key], key, tensor)
+        return True
+
+
+class CompiledAwareObserver(Observer):
+    """Lets compiled code run compiled: what it does is seen by others (``compiled``)."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
         return True
 
 

@@ -52,7 +52,7 @@ class Emitter:
         # Leaves handed over in this step; the op that met one may have raised.
         self._met: set[Ref] = set()
         self.raisers: list[Record] = []
-        self._lanes = Lanes(session, self._now, loans.foreign, self._met)
+        self._lanes = Lanes(session, self.now, loans.foreign, self._met)
         self._arena = Arena()
 
     def begin_step(self) -> None:
@@ -81,7 +81,7 @@ class Emitter:
                 self._met.add(leaf.ref)
                 tensor = tensors[slot]
                 view = TorchView(tensor, "output", 0, self._made(leaf.ref, tensor), None)
-                call = TorchCall(leaf.node, self._session.step, order, self._now(), (), (view,))
+                call = TorchCall(leaf.node, self._session.step, order, self.now(), (), (view,))
                 self._session.write(leaf.wants, call)
 
     def kept(
@@ -100,7 +100,7 @@ class Emitter:
             for slot, copy in zip(slots, copies, strict=True):
                 kept[slot] = copy
         else:
-            kept.tokens = self._tokens(record, tensors)
+            kept.tokens = self.tokens(record, tensors)
             for slot in slots:
                 is_known = self._is_known(record, slot, tensors[slot], kept.tokens[slot])
                 kept[slot] = (_alias if is_known else _copy)(tensors[slot])
@@ -113,7 +113,8 @@ class Emitter:
             return False
         return self._session.has(record.wants, TorchView(tensor, "input", slot, token, None))
 
-    def _tokens(self, record: Record, tensors: list[torch.Tensor]) -> list[Ref | None]:
+    def tokens(self, record: Record, tensors: list[torch.Tensor]) -> list[Ref | None]:
+        """What each input holds that was found before in this step, None where that is unknown."""
         return [
             self._found(ref, tensor)
             for ref, tensor in zip(record.sources, tensors)  # noqa: B905 (hot, equal lengths)
@@ -180,7 +181,7 @@ class Emitter:
             record.node,
             self._session.step,
             record.order,
-            self._now(),
+            self.now(),
             inputs,
             outputs,
             record,
@@ -190,9 +191,9 @@ class Emitter:
 
     def _inputs(self, record: Record, before: list[torch.Tensor]) -> list[TorchView]:
         if type(before) is _Kept:
-            tokens = before.tokens or self._tokens(record, before.originals)
+            tokens = before.tokens or self.tokens(record, before.originals)
         else:
-            tokens = self._tokens(record, before)
+            tokens = self.tokens(record, before)
         return [
             TorchView(
                 tensor,
@@ -207,7 +208,8 @@ class Emitter:
             )
         ]
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """A timestamp: microseconds since the epoch, later than the last."""
         self._timestamp = max(self._timestamp + 1, time.time_ns() // 1000)
         return self._timestamp
 

@@ -15,7 +15,13 @@ from sonde.adapters.torch.leaves import LeafBook, geometry, spec_of, storage_key
 from sonde.adapters.torch.memory import Tables
 from sonde.adapters.torch.schema import OpInfo, op_info
 from sonde.adapters.torch.scopes import GRADIENTS, RECOMPUTED, ROOT, Scope, ScopeBook
-from sonde.adapters.torch.sources import above_engine, find_place, runs_module, stack_of
+from sonde.adapters.torch.sources import (
+    above_engine,
+    find_place,
+    joined_sources,
+    runs_module,
+    stack_of,
+)
 from sonde.adapters.torch.structure import ALIAS, FRESH, WRITTEN, Leaf, Record, Ref, Structures
 from sonde.adapters.torch.views import attributes_of
 from sonde.core.graph import Edge, OpNode, Source
@@ -27,7 +33,8 @@ class Learner:
     """Makes records. Shares the tables of the running step with the Observer that owns it.
 
     ``foreign`` are the storages that may change without an op; ``bound`` the storages that stand
-    for the leaves of this step.
+    for the leaves of this step. ``traced`` are the lines that what runs was traced from, where the
+    frames do not show them.
     """
 
     def __init__(
@@ -38,6 +45,7 @@ class Learner:
         self._tables = tables
         self._foreign = foreign
         self.bound: dict[Ref, int] = {}
+        self.traced: tuple[Source, ...] = ()
         self._is_reshaped = False
         self._tip: Record | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -196,6 +204,41 @@ class Learner:
             self._tip = record
         return record
 
+    def counts_at(self, parent: Record) -> Counter[tuple[str, str]]:
+        """How many ops of each scope and type ran in this step up to ``parent``."""
+        self._catch_up(parent)
+        return Counter(self._counts)
+
+    def learn_graph(
+        self,
+        parent: Record,
+        scope: Scope,
+        graph: Any,
+        info: OpInfo,
+        tensors: list[torch.Tensor],
+        keys: list[int],
+        frame: FrameType,
+    ) -> Record:
+        """A record for the run of a compiled graph on ``tensors``; its ops are the caller's part.
+
+        ``add_graph`` makes it known.
+        """
+        self._catch_up(parent)
+        record = Record(parent, graph, info, scope)
+        self._wire(record, tensors, keys, frame)
+        return record
+
+    def add_graph(self, record: Record) -> None:
+        """The ops of a compiled graph are known: they may run in later steps, too."""
+        parent = record.parent
+        assert parent is not None
+        record.node = record.inner[-1].node
+        record.order = record.inner[-1].order
+        parent.next.append(record)
+        self._structures.grew()
+        self._count(record)
+        self._tip = record
+
     def _catch_up(self, parent: Record) -> None:
         """Count what ran in this step up to ``parent``, unless it was the last op learned."""
         if self._tip is parent:
@@ -207,7 +250,8 @@ class Learner:
         self._tip = parent
 
     def _count(self, record: Record) -> None:
-        self._counts[(record.node.scope, record.info.type)] += 1
+        for op in record.inner or (record,):
+            self._counts[(op.node.scope, op.info.type)] += 1
         self._used.update(leaf for _, leaf, _ in record.leaves)
 
     # ---------------------------------------------------------------- wiring
@@ -261,7 +305,7 @@ class Learner:
         """Scope, phase, sources, and in backward the forward op that caused this one."""
         node = private.current_autograd_node()
         if node is None:
-            return scope, scope.phase, stack_of(frame), None
+            return scope, scope.phase, joined_sources(self.traced, stack_of(frame)), None
         if scope is not self._scopes.default and runs_module(caller):
             # Activation checkpointing: a module's forward, run again inside backward.
             name = f"{RECOMPUTED}{scope.name}"

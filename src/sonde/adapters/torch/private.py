@@ -101,6 +101,20 @@ def version_of(tensor: torch.Tensor) -> int:
         return -1
 
 
+def module_hooks() -> tuple[dict[int, Any], ...]:
+    """The hooks on all modules, by the numbers of their handles."""
+    module = sys.modules["torch.nn.modules.module"]
+    return tuple(
+        getattr(module, name)
+        for name in (
+            "_global_forward_pre_hooks",
+            "_global_forward_hooks",
+            "_global_forward_hooks_always_called",
+            "_global_forward_hooks_with_kwargs",
+        )
+    )
+
+
 def keeps_modes() -> bool:
     """Whether modes entered or left here will be forgotten: what runs us puts its own back.
 

@@ -45,11 +45,15 @@ class ScopeStack:
     def is_inside_module(self) -> bool:
         return any(isinstance(runner, nn.Module) for runner, _ in self._entered)
 
-    def enter_module(self, module: nn.Module) -> None:
-        caller = next(
+    @property
+    def module(self) -> nn.Module | None:
+        """The innermost module that runs."""
+        return next(
             (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
         )
-        self._enter(module, self._book.of_module(module, caller))
+
+    def enter_module(self, module: nn.Module) -> None:
+        self._enter(module, self._book.of_module(module, self.module))
 
     def enter_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self._enter(optimizer, self._book.optimizer(optimizer))
@@ -64,7 +68,7 @@ class ScopeStack:
             if self._entered[position][0] is runner:
                 del self._entered[position:]
                 break
-        self._show_top()
+        self.show_top()
 
     def drop_stale(self, caller: FrameType) -> bool:
         """Leave what does not run any more, whose end an exception hid; True if there was any."""
@@ -75,7 +79,7 @@ class ScopeStack:
         is_changed = len(entered) != len(self._entered)
         if is_changed:
             self._entered = entered
-            self._show_top()
+            self.show_top()
         return is_changed
 
     def restart(self) -> None:
@@ -91,7 +95,8 @@ class ScopeStack:
             frame = frame.f_back
         for module in reversed(found):
             self.enter_module(module)
-        self._show_top()
+        self.show_top()
 
-    def _show_top(self) -> None:
+    def show_top(self) -> None:
+        """What runs now is the innermost of what was entered."""
         self._tables.scope = self._entered[-1][1] if self._entered else self._book.default

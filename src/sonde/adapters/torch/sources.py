@@ -114,3 +114,13 @@ def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
             found.append(Source(code.co_filename, line, code.co_name, text))
         frame = frame.f_back
     return tuple(found)
+
+
+def joined_sources(inner: tuple[Source, ...], outer: tuple[Source, ...]) -> tuple[Source, ...]:
+    """The frames of a trace and those around the compiled code, the frame they share once."""
+    if not inner:
+        return outer
+    shared = inner[-1]
+    if outer and (outer[0].file, outer[0].function) == (shared.file, shared.function):
+        return (*inner, *outer[1:])
+    return (*inner, *outer)

@@ -100,7 +100,8 @@ class Record:
     ``filled`` says of each input whether it holds what ops have put there, all of it.
     ``writes`` are the slots of inputs the op changes in place; ``returned`` those among them that
     the op does not return itself: they count as its last outputs. ``order`` stays -1 until the op
-    has run for the first time.
+    has run for the first time. ``inner`` are the ops of a compiled graph, for which the record
+    stands: they ran together, in this order.
     """
 
     __slots__ = (
@@ -111,6 +112,7 @@ class Record:
         "graph",
         "in_refs",
         "info",
+        "inner",
         "last",
         "leaves",
         "native",
@@ -144,6 +146,7 @@ class Record:
         self.writes: tuple[int, ...] = ()
         self.returned: tuple[int, ...] = ()
         self.node: OpNode = _NOWHERE
+        self.inner: tuple[Record, ...] = ()
         self.next: list[Record] = []
         self.graph: Graph | None = None
         self.native: Any = None
@@ -205,7 +208,8 @@ class Structures:
         for record in records:
             for _, leaf, _ in record.leaves:
                 nodes.setdefault(leaf.node.name, leaf.node)
-            nodes.setdefault(record.node.name, record.node)
+            for op in record.inner or (record,):
+                nodes.setdefault(op.node.name, op.node)
         draft = Graph(0, self._name, tuple(nodes.values()))
         number = self._ids.setdefault(draft.structure, len(self._ids))
         return Graph(number, self._name, draft.nodes)

@@ -362,10 +362,10 @@ def attributes_of(
     for position, value in enumerate(args):
         if not _holds_tensor(value):
             name = names[position] if position < len(names) else f"arg{position}"
-            found.append((name, _text(value)))
+            found.append((name, attribute_text(value)))
     for name, value in (kwargs or {}).items():
         if not _holds_tensor(value):
-            found.append((name, _text(value)))
+            found.append((name, attribute_text(value)))
     return tuple(found)
 
 
@@ -375,9 +375,9 @@ def _holds_tensor(value: Any) -> bool:
     return isinstance(value, torch.Tensor)
 
 
-def _text(value: Any) -> str:
+def attribute_text(value: Any) -> str:
+    """An argument as text, the same in every step and run."""
     text = repr(value)
     if _ADDRESS in text:
-        # The same in every step and run.
         text = type(value).__name__
     return text if len(text) <= 256 else text[:253] + "..."

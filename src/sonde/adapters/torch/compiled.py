@@ -1,0 +1,392 @@
+"""Compiled capture: graphs of torch.compile run with observers and are seen as ops.
+
+While a compiled graph runs, the dispatch mode is blind, for what runs are kernels; the graph's ops
+are known from the graph, and the values of those somebody wants come from observers inside it.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from sonde.adapters.torch import compiler, private
+from sonde.adapters.torch.aot_graph import AotGraph, Family, Operand, describe
+from sonde.adapters.torch.compile_gate import CompiledMode
+from sonde.adapters.torch.compiled_code import CompiledCode, Variant
+from sonde.adapters.torch.eager import Observer
+from sonde.adapters.torch.graph_learning import GraphLearner, Place, ref_of
+from sonde.adapters.torch.leaves import storage_key
+from sonde.adapters.torch.scopes import ScopeBook
+from sonde.adapters.torch.structure import ALIAS, WRITTEN, Record, Ref
+from sonde.adapters.torch.traced_graph import TracedGraph
+from sonde.adapters.torch.views import TorchView
+from sonde.capture.session import Session, Wants
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+
+Hidden = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(slots=True, eq=False)
+class Passage:
+    """One run of a compiled graph: its record, and its inputs."""
+
+    record: Record
+    variant: Variant
+    keys: list[int]
+    tokens: list[Ref | None]
+
+
+class CompiledCall:
+    """See ``core.sink.OpCall``: one run of an op inside compiled code."""
+
+    __slots__ = ("inputs", "node", "order", "outputs", "step", "timestamp")
+
+    def __init__(
+        self,
+        node: OpNode,
+        step: int,
+        order: int,
+        timestamp: int,
+        inputs: Sequence[TorchView],
+        outputs: Sequence[TorchView],
+    ) -> None:
+        self.node = node
+        self.step = step
+        self.order = order
+        self.timestamp = timestamp
+        self.inputs = inputs
+        self.outputs = outputs
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        return self.node.attributes
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was observed of compiled code in the whole run."""
+
+    graphs: int = 0
+    ops: int = 0
+    observed: int = 0
+    missing: list[str] = field(default_factory=list)
+    kernels: int = 0
+    plain_kernels: int = 0
+    has_both: bool = True
+
+
+class CompiledGraphs:
+    """Watches the compiled graphs of one capture. Used from the training thread only.
+
+    ``is_watching`` says whether the step that runs is wanted.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        observer: Observer,
+        book: ScopeBook,
+        failed: Callable[[Exception], None],
+        mode: CompiledMode,
+    ) -> None:
+        self._session = session
+        self._observer = observer
+        self._failed = failed
+        self._mode = mode
+        self._learner = GraphLearner(observer, book)
+        self._thread = threading.get_ident()
+        self._modules: dict[str, weakref.ref[nn.Module]] = {}
+        self._families: weakref.WeakKeyDictionary[Any, Family] = weakref.WeakKeyDictionary()
+        self._codes: list[weakref.ref[ObservedGraph]] = []
+        self._is_told = False
+        self.is_watching = False
+        self.passages: list[Passage] = []
+
+    def install(self, hidden: Hidden, undo: ExitStack) -> None:
+        """Watch what is compiled from here on; frames are traced inside ``hidden()``."""
+        compiler.hide_while_tracing(hidden, undo)
+        compiler.watch_backends(self._wrapped, undo)
+        compiler.watch_traced(self._traced, undo)
+        compiler.watch_modules(self._modules, undo)
+        _CURRENT.append(self)
+        undo.callback(_CURRENT.remove, self)
+
+    def begin_step(self, *, wanted: bool) -> None:
+        self._learner.begin_step()
+        self.is_watching = wanted
+
+    def say_tally(self) -> None:
+        """One line of what was observed."""
+
+    # ------------------------------------------------------------ compilation
+
+    def _wrapped(
+        self, backend: compiler.Compile, *, is_inductor: bool, is_backward: bool, key: Family
+    ) -> compiler.Compile:
+        def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            try:
+                graph = describe(module.graph, self._modules, is_backward=is_backward, family=key)
+                made = ObservedGraph(
+                    graph,
+                    module,
+                    inputs,
+                    backend,
+                    interprets=self._mode == "interpret" or not is_inductor,
+                )
+                wanted = self._draft_wanted(graph)
+            except Exception as error:
+                self._cannot(error)
+                return backend(module, inputs)
+            if not graph.ops:
+                return backend(module, inputs)
+            made.prepare(wanted, self._cannot)
+            self._codes.append(weakref.ref(made))
+            return made
+
+        return compile_graph
+
+    def _traced(self, module: fx.GraphModule, run: Callable[..., Any]) -> Callable[..., Any]:
+        """A graph that its backend runs as it is."""
+        try:
+            return TracedGraph(module, run, dict(self._modules), tell_place)
+        except Exception as error:
+            self._cannot(error)
+            return run
+
+    def tell(self, place: Place | None) -> None:
+        """The ops that run next were traced at ``place``; None: they were not traced."""
+        learner = self._observer.learner
+        if place is None:
+            learner.traced = ()
+            self._observer.scopes.show_top()
+        else:
+            learner.traced = place.sources
+            scope = self._learner.module_scope(place.modules)
+            if scope is None:
+                self._observer.scopes.show_top()
+            else:
+                self._observer.tables.scope = scope
+
+    def _draft_wanted(self, graph: AotGraph) -> frozenset[int]:
+        """The ops that will be wanted if the graph, which is being compiled, runs next."""
+        if not self.is_here():
+            return frozenset()
+        nodes = self._learner.draft(graph, sys._getframe(1))
+        return frozenset(
+            op.number
+            for op, node in zip(graph.ops, nodes, strict=True)
+            if self._wants(node, op.original) is not None
+        )
+
+    def _wants(self, node: OpNode, original: str | None) -> Wants | None:
+        """Who wants ``node``; naming the op it was decomposed from is enough."""
+        wants = self._session.wants(node)
+        if wants is None and original is not None:
+            wants = self._session.wants(
+                OpNode(name=node.name, type=original, scope=node.scope, phase=node.phase)
+            )
+        return wants
+
+    def is_here(self) -> bool:
+        """Whether compiled code that runs now is to be observed."""
+        return self.is_watching and threading.get_ident() == self._thread
+
+    def _cannot(self, error: Exception) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._session.report(
+                "sonde: a compiled graph cannot be observed and runs as it is: "
+                f"{type(error).__name__}: {error}; --compiled eager may show it "
+                "[compiled-unobserved]"
+            )
+
+    # ---------------------------------------------------------------- running
+
+    def run(self, code: ObservedGraph, args: list[Any], caller: FrameType) -> Any:
+        with self._blind():
+            try:
+                passage = self._enter(code, args, caller)
+            except Exception as error:
+                self._failed(error)
+                return code.plain(args)
+            self.passages.append(passage)
+            try:
+                outputs = passage.variant.run(args)
+            finally:
+                self.passages.pop()
+            try:
+                self._leave(passage, code.graph, outputs)
+            except Exception as error:
+                self._failed(error)
+            return outputs
+
+    @contextmanager
+    def _blind(self) -> Iterator[None]:
+        """The dispatch mode does not see what runs in this block."""
+        modes = private.mode_stack()
+        if len(modes) == 1 and modes[0] is self._observer:
+            with torch._C._DisableTorchDispatch():
+                yield
+            return
+        # The program's own modes, and torch's, are to see what they see without us.
+        self._observer.is_asleep = True
+        try:
+            yield
+        finally:
+            self._observer.is_asleep = False
+
+    def _enter(self, code: ObservedGraph, args: list[Any], caller: FrameType) -> Passage:
+        observer = self._observer
+        tensors = [value for value in args if isinstance(value, torch.Tensor)]
+        keys = [storage_key(tensor) for tensor in tensors]
+        record = self._learner.record_for(code.graph, tensors, keys, caller)
+        emitter = observer.emitter
+        if record.wants_generation != self._session.generation:
+            emitter.ask(record)
+            record.wants = None
+            for op, inner in zip(code.graph.ops, record.inner, strict=True):
+                inner.wants = self._wants(inner.node, op.original)
+        if record.leaves:
+            emitter.leaves(record, tensors)
+        tokens = emitter.tokens(record, tensors)
+        wanted = frozenset(
+            number for number, inner in enumerate(record.inner) if inner.wants is not None
+        )
+        return Passage(record, code.variant_for(wanted, self._cannot), keys, tokens)
+
+    def observed(self, number: int, values: Sequence[torch.Tensor]) -> None:
+        """An observer inside the code that runs has looked at ``values``."""
+        try:
+            self._emit(self.passages[-1], number, values)
+        except Exception as error:
+            self._failed(error)
+
+    def _emit(self, passage: Passage, number: int, values: Sequence[torch.Tensor]) -> None:
+        record = passage.record.inner[number]
+        if record.wants is None:
+            return
+        look = passage.variant.looks[number]
+        outputs = [
+            _view(tensor, "output", slot, record.outs[slot][1])
+            for slot, tensor in zip(look.outputs, values, strict=False)
+        ]
+        inputs = [
+            _view(tensor, "input", slot, self._content(passage, operand))
+            for (slot, operand), tensor in zip(look.inputs, values[len(outputs) :], strict=True)
+        ]
+        call = CompiledCall(
+            record.node,
+            self._session.step,
+            record.order,
+            self._observer.emitter.now(),
+            inputs,
+            outputs,
+        )
+        self._session.write(record.wants, call)
+
+    def _content(self, passage: Passage, operand: Operand) -> Ref | None:
+        if operand.op is None:
+            return passage.tokens[operand.slot]
+        return ref_of(operand, passage.record.inner, passage.record)
+
+    def _leave(self, passage: Passage, graph: AotGraph, outputs: Sequence[Any]) -> None:
+        """What the graph returned, and what it wrote to, is from now on what its ops made."""
+        tables = self._observer.tables
+        record = passage.record
+        seen = set(passage.keys)
+        for operand, tensor in zip(graph.results, outputs, strict=False):
+            if operand is None or operand.op is None or not isinstance(tensor, torch.Tensor):
+                continue
+            ref = ref_of(operand, record.inner, record)
+            key = storage_key(tensor)
+            if ref is None:
+                continue
+            if key >= 0:
+                tables.watch(key, tensor.untyped_storage())
+            tables.put(ALIAS if key in seen else WRITTEN, ref, key, tensor._cdata)
+            seen.add(key)
+        for op in graph.ops:
+            if op.written is not None:
+                key = passage.keys[op.written]
+                tables.put(WRITTEN, record.inner[op.number].outs[0][1], key, 0)
+        self._observer.ran_graph(record)
+
+
+def _view(tensor: torch.Tensor, io: Io, slot: int, content: Ref | None) -> TorchView:
+    """A view of memory that compiled code may use again at once: it is never lent."""
+    is_filled = content is None or not content.is_loose
+    return TorchView(tensor, io, slot, content if is_filled else None, None, is_filled=is_filled)
+
+
+_CURRENT: list[CompiledGraphs] = []
+
+
+class ObservedGraph:
+    """What a backend returns in place of its code: runs it, observed where somebody watches.
+
+    It outlives the capture it was compiled in, and serves later ones.
+    """
+
+    _boxed_call = True
+
+    def __init__(
+        self,
+        graph: AotGraph,
+        module: fx.GraphModule,
+        inputs: Sequence[Any],
+        backend: compiler.Compile,
+        *,
+        interprets: bool,
+    ) -> None:
+        self.graph = graph
+        self.code = CompiledCode(graph, module, inputs, backend, self, interprets=interprets)
+        self._is_unobservable = False
+
+    def prepare(self, wanted: frozenset[int], cannot: Callable[[Exception], None]) -> None:
+        """Compile what will run next."""
+        self.variant_for(wanted, cannot)
+
+    def variant_for(self, wanted: frozenset[int], cannot: Callable[[Exception], None]) -> Variant:
+        if wanted and not self._is_unobservable:
+            try:
+                return self.code.make_observed(wanted)
+            except Exception as error:
+                self._is_unobservable = True
+                cannot(error)
+        return self.code.make_plain()
+
+    def plain(self, args: list[Any]) -> Any:
+        return self.code.make_plain().run(args)
+
+    def observed(self, number: int, values: Sequence[torch.Tensor]) -> None:
+        for graphs in _CURRENT:
+            if graphs.passages:
+                graphs.observed(number, values)
+
+    def __call__(self, args: list[Any]) -> Any:
+        for graphs in _CURRENT:
+            if graphs.is_here():
+                return graphs.run(self, args, sys._getframe(1))
+        return self.plain(args)
+
+
+def tell_place(place: Place | None) -> bool:
+    """See ``TracedGraph``."""
+    for graphs in _CURRENT:
+        if graphs.is_here():
+            graphs.tell(place)
+            return True
+    return False
+
+
+private.hide_from_compiler(ObservedGraph.__call__, ObservedGraph.observed)

@@ -1,0 +1,216 @@
+"""The private parts of torch's compiler that observing compiled code stands on.
+
+Everything version-sensitive of it is named here and nowhere else. Importing this module imports
+the compiler, which takes a second or two: it is imported when a program first asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._dynamo.backends.common as _backends
+import torch._dynamo.compiled_autograd as _compiled_autograd
+import torch._dynamo.convert_frame as _convert_frame
+import torch._dynamo.output_graph as _output_graph
+import torch._dynamo.variables.nn_module as _nn_module
+import torch._guards
+import torch._inductor.config as _inductor_config
+import torch._inductor.metrics
+from torch import fx, nn
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.virtualized import V
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.graph import _BoxedCodeGen
+from torch.utils import _python_dispatch
+
+from sonde.adapters.torch.aot_graph import Family
+
+Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[[list[Any]], Any]]
+"""A backend: makes a function of a graph; the function takes a list and empties it."""
+
+
+def watch_backends(wrap: Callable[..., Compile], undo: ExitStack) -> None:
+    """From now on every backend that AOTAutograd hands graphs to is ``wrap(backend, ...)``."""
+    original: Any = vars(_backends)["aot_module_simplified"]
+
+    @functools.wraps(original)
+    def aot_module_simplified(mod: Any, args: Any, *rest: Any, **kwargs: Any) -> Any:
+        is_inductor = kwargs.get("compiler_config_extra") is not None
+        key = Family()
+        for name in ("fw_compiler", "bw_compiler", "inference_compiler"):
+            backend = kwargs.get(name)
+            if backend is not None:
+                kwargs[name] = wrap(
+                    backend, is_inductor=is_inductor, is_backward=name == "bw_compiler", key=key
+                )
+        return original(mod, args, *rest, **kwargs)
+
+    _replace(_backends, "aot_module_simplified", original, aot_module_simplified, undo)
+
+
+def watch_traced(
+    wrap: Callable[[fx.GraphModule, Callable[..., Any]], Callable[..., Any]], undo: ExitStack
+) -> None:
+    """What a backend returns is replaced by ``wrap(graph, it)`` if it is the graph unchanged."""
+    kind = _output_graph.OutputGraph
+    original = kind._call_user_compiler
+
+    @functools.wraps(original)
+    def call_user_compiler(self: Any, gm: fx.GraphModule, *args: Any) -> Any:
+        made = original(self, gm, *args)
+        is_graph = made is gm or getattr(made, "__self__", None) is gm
+        return wrap(gm, made) if is_graph else made
+
+    _replace(kind, "_call_user_compiler", original, call_user_compiler, undo)
+
+
+def watch_modules(met: dict[str, weakref.ref[nn.Module]], undo: ExitStack) -> None:
+    """Fill ``met`` with the modules that dynamo traces, by the key it gives them."""
+    original = _nn_module.record_nn_module_stack
+
+    @functools.wraps(original)
+    def record_nn_module_stack(key: str, source: Any, tx: Any, mod: nn.Module) -> Any:
+        met[key] = weakref.ref(mod)
+        return original(key, source, tx, mod)
+
+    _replace(_nn_module, "record_nn_module_stack", original, record_nn_module_stack, undo)
+
+
+def hide_while_tracing(
+    hidden: Callable[[], contextlib.AbstractContextManager[None]], undo: ExitStack
+) -> None:
+    """Trace every frame inside ``hidden()``."""
+    kind = _convert_frame.CatchErrorsWrapper
+    original = kind.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with hidden():
+            return original(self, *args, **kwargs)
+
+    _replace(kind, "__call__", original, call, undo)
+
+
+def _replace(owner: Any, name: str, original: Any, other: Any, undo: ExitStack) -> None:
+    def put_back() -> None:
+        if getattr(owner, name) is other:
+            setattr(owner, name, original)
+
+    setattr(owner, name, other)
+    undo.callback(put_back)
+
+
+class Circumstances:
+    """What must be as it was when a graph was first compiled, for compiling it once more."""
+
+    def __init__(self) -> None:
+        self._tracing = torch._guards.TracingContext.try_get()
+        self._compiling = torch._guards.CompileContext.try_get()
+        fake = V.fake_mode
+        self._fake = fake if isinstance(fake, torch._subclasses.FakeTensorMode) else None
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Compile in this block."""
+        with ExitStack() as stack:
+            stack.enter_context(_python_dispatch._disable_current_modes())
+            stack.enter_context(torch._guards.tracing(self._tracing))
+            stack.enter_context(torch._guards.compile_context(self._compiling))
+            stack.enter_context(_compiled_autograd._disable())
+            stack.enter_context(torch._C._DisableAutocast())
+            if self._fake is not None:
+                stack.enter_context(V.set_fake_mode(self._fake))
+            yield
+
+
+def told_strides() -> list[Any]:
+    """The strides of outputs that AOTAutograd has been told of in the compilation that runs."""
+    context = torch._guards.TracingContext.try_get()
+    return list(context.output_strides or ()) if context is not None else []
+
+
+def keep_strides_apart() -> contextlib.AbstractContextManager[Any]:
+    """What is compiled in this block tells AOTAutograd nothing."""
+    if torch._guards.TracingContext.try_get() is None:
+        return contextlib.nullcontext()
+    return torch._guards.TracingContext.report_output_strides()
+
+
+def copy_of(module: fx.GraphModule) -> fx.GraphModule:
+    """A backend owns what it is given, and changes it."""
+    with unset_fake_temporarily():
+        return copy.deepcopy(module)
+
+
+def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
+    """``module`` run op by op; as a function of a list, which it empties."""
+    module.graph.set_codegen(_BoxedCodeGen())
+    module.recompile()
+    _LazyGraphModule.force_recompile(module)
+    forward = module.forward
+
+    def run(args: list[Any]) -> Any:
+        return forward(args)
+
+    return run
+
+
+class _Pass(CustomGraphPass):
+    def __init__(self, change: Callable[[fx.Graph], None]) -> None:
+        self._change = change
+
+    def __call__(self, graph: fx.Graph) -> None:
+        self._change(graph)
+
+    def uuid(self) -> None:
+        """What it makes is for this very run: never in a cache."""
+
+
+@contextmanager
+def inductor_pass(change: Callable[[fx.Graph], None]) -> Iterator[None]:
+    """Inductor's graphs go through ``change`` last, and its caches are left alone.
+
+    Code that calls back into Python cannot be replayed by CUDA graphs or run from C++ alone.
+    """
+    users = _inductor_config.post_grad_custom_post_pass
+    passes = [*_as_list(users), _Pass(change)]
+    with _inductor_config.patch(
+        {
+            "post_grad_custom_post_pass": passes,
+            "fx_graph_cache": False,
+            "fx_graph_remote_cache": False,
+            "triton.cudagraphs": False,
+            "cpp_wrapper": False,
+        }
+    ):
+        yield
+
+
+def _as_list(passes: Any) -> list[Any]:
+    if passes is None:
+        return []
+    return list(passes) if isinstance(passes, (list, tuple)) else [passes]
+
+
+def kernels_of(code: Any) -> int | None:
+    """How many kernels Inductor generated for ``code``; None if it is not Inductor's."""
+    while code is not None:
+        deltas = getattr(code, "metrics_deltas", None)
+        if deltas is not None:
+            return int(deltas.generated_kernel_count)
+        code = getattr(code, "_torchdynamo_orig_callable", None)
+    return None
+
+
+def has_compiled() -> bool:
+    """Whether dynamo has compiled anything in this process so far."""
+    return bool(torch._dynamo.utils.counters["frames"].get("ok"))

@@ -1,0 +1,173 @@
+"""The op that looks at tensors inside compiled code, and where it is put into a graph.
+
+``sonde_compiled::observe`` does nothing but hand the tensors it is given to whoever put it there.
+A compiler takes it for an op like any other: it has side effects, so that it is neither removed
+nor moved before what it looks at, and it takes tensors in any layout, so that none is copied for
+its sake.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+
+from sonde.adapters.torch.aot_graph import (
+    NUMBER,
+    AotGraph,
+    Operand,
+    output_slot,
+    tensor_arguments,
+)
+
+_NAMESPACE = "sonde_compiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one observer is given: first outputs of its op, then inputs.
+
+    ``outputs`` are slots; ``inputs`` slots with what they are of the graph.
+    """
+
+    outputs: tuple[int, ...]
+    inputs: tuple[tuple[int, Operand], ...]
+
+
+Looks = Mapping[int, Look]
+"""The observers of a piece of code by the number of their op."""
+
+
+class Watcher(Protocol):
+    """Who is handed the tensors of one piece of compiled code."""
+
+    def observed(self, number: int, values: Sequence[torch.Tensor]) -> None: ...
+
+
+_WATCHERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_NUMBERS = itertools.count()
+
+
+def register(watcher: Watcher) -> int:
+    """A number under which observers find ``watcher`` as long as it lives."""
+    number = next(_NUMBERS)
+    _WATCHERS[number] = watcher
+    return number
+
+
+def observe(values: Sequence[torch.Tensor], watcher: int, number: int) -> None:
+    """Hand ``values``, as the ``Look`` of op ``number`` says, to the watcher."""
+    found = _WATCHERS.get(watcher)
+    if found is not None:
+        found.observed(number, values)
+
+
+def observing_op() -> Any:
+    """The op, for code that calls ops only; defined when it is first asked for."""
+    if not _DEFINED:
+        kind: Any = torch.library.Library
+        library = kind(_NAMESPACE, "DEF")
+        library.define(
+            "observe(Tensor[] values, int watcher, int number) -> ()",
+            tags=(torch.Tag.flexible_layout,),
+        )
+        library.impl("observe", observe, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{_NAMESPACE}::observe", lambda *_: None, lib=library)
+        op = torch.ops.sonde_compiled.observe.default
+        fx.node.has_side_effect(op)
+        _DEFINED.extend((op, library))
+    return _DEFINED[0]
+
+
+_DEFINED: list[Any] = []
+
+
+def insert(
+    graph: fx.Graph,
+    described: AotGraph,
+    wanted: Collection[int],
+    target: Callable[..., Any],
+    watcher: int,
+) -> dict[int, Look]:
+    """Put an observer behind each op of ``graph`` whose number is ``wanted``, if it is there.
+
+    ``graph`` is the one that was described, or what a compiler's passes have made of it: an op
+    that they replaced or removed has no observer. Inputs are looked at where they exist anyway:
+    inputs of the graph, and outputs that are observed.
+    """
+    order = {node: position for position, node in enumerate(graph.nodes)}
+    numbers = _numbered(graph, described)
+    inputs = [
+        node
+        for node in graph.nodes
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+    operands = {node: Operand(None, slot) for slot, node in enumerate(inputs)}
+    for node, number in numbers.items():
+        if number in wanted:
+            operands[node] = Operand(number, 0)
+            for item in _items(node):
+                operands[item] = Operand(number, output_slot(item))
+    looks: dict[int, Look] = {}
+    for node, number in numbers.items():
+        if number not in wanted:
+            continue
+        outputs = _outputs(node, is_copy=described.ops[number].written is not None)
+        if not outputs:
+            continue
+        looked = [
+            (slot, argument)
+            for slot, argument in enumerate(tensor_arguments(node))
+            if argument in operands
+        ]
+        nodes = [output for _, output in outputs] + [argument for _, argument in looked]
+        if described.ops[number].written is not None:
+            place = graph.inserting_before(node)
+        else:
+            place = graph.inserting_after(max((each for _, each in outputs), key=order.__getitem__))
+        with place:
+            made = graph.call_function(target, (nodes, watcher, number))
+        made.meta["val"] = None
+        looks[number] = Look(
+            tuple(slot for slot, _ in outputs),
+            tuple((slot, operands[argument]) for slot, argument in looked),
+        )
+    return looks
+
+
+def _numbered(graph: fx.Graph, described: AotGraph) -> dict[fx.Node, int]:
+    """The ops that are still what they were: passes copy ``meta`` to what replaces an op."""
+    found: dict[fx.Node, int] = {}
+    taken: set[int] = set()
+    for node in graph.nodes:
+        number = node.meta.get(NUMBER)
+        if number is None or node.op != "call_function" or node.target is operator.getitem:
+            continue
+        is_same = number < len(described.ops) and described.ops[number].target is node.target
+        if is_same and number not in taken:
+            taken.add(number)
+            found[node] = number
+    return found
+
+
+def _items(node: fx.Node) -> list[fx.Node]:
+    return [user for user in node.users if user.target is operator.getitem]
+
+
+def _outputs(node: fx.Node, *, is_copy: bool) -> list[tuple[int, fx.Node]]:
+    """The nodes of the op's output tensors, with their slots; those nobody uses do not exist.
+
+    What a copy leaves in the input it writes to is what it copies.
+    """
+    if is_copy:
+        value = node.args[1]
+        return [(0, value)] if isinstance(value, fx.Node) else []
+    if isinstance(node.meta.get("val"), torch.Tensor):
+        return [(0, node)]
+    return sorted(((output_slot(item), item) for item in _items(node)), key=lambda each: each[0])
