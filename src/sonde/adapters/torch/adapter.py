@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
@@ -18,16 +18,21 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from torch.utils.hooks import RemovableHandle
 
-from sonde.adapters.torch import private
+from sonde.adapters.torch import compile_gate, private
 from sonde.adapters.torch.companion import Company
-from sonde.adapters.torch.eager import Observer
+from sonde.adapters.torch.compile_gate import CompiledMode
+from sonde.adapters.torch.eager import CompiledAwareObserver, Observer
 from sonde.adapters.torch.lending import watch_exposure
 from sonde.adapters.torch.scopes import ScopeBook
 from sonde.adapters.torch.steps import StepHooks
 from sonde.adapters.torch.structure import Structures
 from sonde.capture.session import Session
 from sonde.core.sink import StepEnd
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.compiled import CompiledGraphs
 
 logger = logging.getLogger("sonde.capture")
 
@@ -50,12 +55,15 @@ class TorchAdapter:
         name: str,
         starts_at_once: bool,
         step_by: StepBy = "optimizer",
+        compiled: CompiledMode = "observe",
     ) -> None:
         self._session = session
+        self._mode = compile_gate.possible_mode(compiled, session)
         self._step_by = step_by
         self._scopes = ScopeBook()
         self._structures = Structures(name)
-        self._observer = Observer(
+        observer = Observer if self._mode == "eager" else CompiledAwareObserver
+        self._observer = observer(
             session, self._scopes, self._structures, self._failed, starts_at_once=starts_at_once
         )
         self._active = ExitStack()
@@ -68,6 +76,8 @@ class TorchAdapter:
         self._completed = 0
         self._at_close: list[Callable[[], None]] = []
         self.company = Company(session.report)
+        self._hooks: list[RemovableHandle] = []
+        self._compiled: CompiledGraphs | None = None
 
     @contextmanager
     def attach(self) -> Iterator[TorchAdapter]:
@@ -78,6 +88,8 @@ class TorchAdapter:
                 self._optimizer_begins, self._optimizer_left, self._step_ended, self._say_thread
             ).install(undo)
             _ignore_warning_about_hooks(undo)
+            if self._mode != "eager":
+                compile_gate.on_first_compile(lambda: self._watch_compiler(undo), undo)
             _LIVE.add(self)
             self._begin()
             try:
@@ -120,6 +132,34 @@ class TorchAdapter:
         """The scope of a module, or of the module at a path such as ``encoder.0``, once known."""
         return self._scopes.name_of(module)
 
+    # ----------------------------------------------------------- compiled code
+
+    def _watch_compiler(self, undo: ExitStack) -> None:
+        """The program is about to compile something."""
+        from sonde.adapters.torch.compiled import CompiledGraphs
+
+        graphs = CompiledGraphs(
+            self._session, self._observer, self._scopes, self._failed, self._mode
+        )
+        graphs.install(self._hidden_hooks, undo)
+        graphs.is_watching = self._is_active and not self._is_broken
+        self._compiled = graphs
+
+    @contextmanager
+    def _hidden_hooks(self) -> Iterator[None]:
+        """Our hooks on modules are not to be traced, and the program does not mean them."""
+        taken: list[tuple[dict[int, Any], dict[int, Any]]] = []
+        for hooks in private.module_hooks():
+            ours = {handle.id: hooks[handle.id] for handle in self._hooks if handle.id in hooks}
+            for number in ours:
+                del hooks[number]
+            taken.append((hooks, ours))
+        try:
+            yield
+        finally:
+            for hooks, ours in taken:
+                hooks.update(ours)
+
     # ------------------------------------------------------------------ steps
 
     def _begin(self) -> None:
@@ -132,6 +172,8 @@ class TorchAdapter:
         self._observer.is_asleep = not wanted
         if wanted:
             self._observer.begin_step()
+        if self._compiled is not None:
+            self._compiled.begin_step(wanted=wanted)
 
     def _end(self, *, complete: bool) -> None:
         if os.getpid() != self._pid:
@@ -181,6 +223,9 @@ class TorchAdapter:
         self._guard(self._end_tail)
         self._guard(self._active.close)
         self._is_active = False
+        if self._compiled is not None:
+            self._compiled.is_watching = False
+            self._guard(self._compiled.say_tally)
         self._guard(self._observer.close)
         self._session.close()
         for action in self._at_close:
@@ -210,10 +255,12 @@ class TorchAdapter:
         if self._is_switch_due:
             self._is_switch_due = False
         else:
-            self._active.callback(register_module_forward_pre_hook(self._module_begins).remove)
-            self._active.callback(
-                register_module_forward_hook(self._module_ended, always_call=True).remove
-            )
+            self._hooks = [
+                register_module_forward_pre_hook(self._module_begins),
+                register_module_forward_hook(self._module_ended, always_call=True),
+            ]
+            for handle in self._hooks:
+                self._active.callback(handle.remove)
             if private.keeps_modes():
                 self._is_switch_due = True
             else:
@@ -291,6 +338,8 @@ class TorchAdapter:
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
         self._observer.is_asleep = True
+        if self._compiled is not None:
+            self._compiled.is_watching = False
         # Nobody watches the memory any more that files are still to be written from.
         self._observer.loans.call_back_all()
 
@@ -299,6 +348,8 @@ class TorchAdapter:
         self._is_broken = True
         self._is_active = False
         self._observer.is_asleep = True
+        if self._compiled is not None:
+            self._compiled.is_watching = False
         self._active.close()
 
 
