@@ -15,6 +15,7 @@ from torch import nn
 from sonde import kernels
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.children import observed_children
+from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.adapters.torch.debugging import TorchDebugging
 from sonde.adapters.torch.scopes import plain_scope
 from sonde.adapters.torch.sinks import dump_sinks
@@ -83,11 +84,12 @@ def attach(
     step_by: StepBy = "optimizer",
     rank: int | None = None,
     debugger: DebuggerOptions | None = None,
+    compiled: CompiledMode = "observe",
 ) -> Iterator[Capture]:
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
     ``rank`` is this process's; None: as far as it can be known. ``debugger``: let it be debugged.
-    One capture at a time: a second one inside the first is a UsageError.
+    ``compiled`` says how code of torch.compile is observed, see ``compile_gate``. One capture at a time: a second one inside the first is a UsageError.
     """
     with _LOCK:
         if _RUNNING:
@@ -96,14 +98,14 @@ def attach(
                 slug="capture-twice",
             )
         number = current_rank() if rank is None else rank
-        capture = _build(config, number, starts_at_once, step_by, debugger)
+        capture = _build(config, number, starts_at_once, step_by, debugger, compiled)
         _RUNNING.append(capture)
     try:
         with ExitStack() as undo:
             _join(capture, undo)
             with (
                 capture.adapter.attach(),
-                observed_children(config, step_by, debugger, capture.hand_over),
+                observed_children(config, step_by, compiled, debugger, capture.hand_over),
             ):
                 yield capture
     finally:
@@ -185,9 +187,10 @@ def _build(
     starts_at_once: bool,
     step_by: StepBy,
     debugger: DebuggerOptions | None,
+    compiled: CompiledMode,
 ) -> Capture:
     if config is None or not config.selection.wants_rank(number):
-        return _undumped(number, starts_at_once, step_by, debugger)
+        return _undumped(number, starts_at_once, step_by, debugger, compiled)
     rank = rank_layout(config.path, number)
     make_room(rank, print_to_stderr)
     kernels.thread_limit(torch.get_num_threads())
@@ -208,6 +211,7 @@ def _build(
         name=config.net_name,
         starts_at_once=starts_at_once,
         step_by=step_by,
+        compiled=compiled,
     )
     for words in sinks.parting_words:
         adapter.at_close(words)
@@ -218,7 +222,11 @@ def _build(
 
 
 def _undumped(
-    number: int, starts_at_once: bool, step_by: StepBy, debugger: DebuggerOptions | None
+    number: int,
+    starts_at_once: bool,
+    step_by: StepBy,
+    debugger: DebuggerOptions | None,
+    compiled: CompiledMode,
 ) -> Capture:
     """A capture that writes nothing; debugged, if that is wanted."""
     if debugger is None:
@@ -231,6 +239,7 @@ def _undumped(
         name=_NAME,
         starts_at_once=starts_at_once,
         step_by=step_by,
+        compiled=compiled,
     )
     return Capture(adapter, debugging=debugging)
 

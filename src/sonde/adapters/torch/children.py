@@ -18,6 +18,7 @@ from typing import Any
 import torch.multiprocessing
 
 from sonde.adapters.torch.adapter import StepBy
+from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.capture.config import CaptureConfig
 from sonde.debugger.settings import DebuggerOptions
 
@@ -29,6 +30,7 @@ class ObservedFunction:
     function: Callable[..., Any]
     config: CaptureConfig | None
     step_by: StepBy
+    compiled: CompiledMode
     debugger: DebuggerOptions | None = None
 
     def __call__(self, number: int, *args: Any) -> Any:
@@ -41,6 +43,7 @@ class ObservedFunction:
             step_by=self.step_by,
             rank=int(rank) if rank.isdigit() else number,
             debugger=self.debugger,
+            compiled=self.compiled,
         ):
             return self.function(number, *args)
 
@@ -49,6 +52,7 @@ class ObservedFunction:
 def observed_children(
     config: CaptureConfig | None,
     step_by: StepBy,
+    compiled: CompiledMode,
     debugger: DebuggerOptions | None = None,
     hand_over: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
@@ -64,7 +68,9 @@ def observed_children(
     @functools.wraps(original)
     def start_processes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not isinstance(fn, ObservedFunction):
-            fn = ObservedFunction(fn, config, step_by, _for_children(debugger, args, kwargs))
+            fn = ObservedFunction(
+                fn, config, step_by, compiled, _for_children(debugger, args, kwargs)
+            )
             hand_over()
         return original(fn, *args, **kwargs)
 
