@@ -21,6 +21,7 @@ from sonde.debugger.settings import DebuggerOptions, options_from_environment
 from sonde.debugger.terminated import Terminated
 
 StepBy = Literal["optimizer", "manual"]
+Compiled = Literal["observe", "interpret", "eager"]
 
 DEFAULT_DIRECTORY = "sonde_dump"
 TERMINATED = 130
@@ -39,6 +40,7 @@ class ScriptRun:
     step_by: StepBy
     note: str | None
     debugger: DebuggerOptions | None = None
+    compiled: Compiled = "observe"
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; what it raised, if anything (see `cli.script`)."""
@@ -64,7 +66,11 @@ class ScriptRun:
                 slug="torch-missing",
             ) from None
         return attach(
-            self.config, starts_at_once=False, step_by=self.step_by, debugger=self.debugger
+            self.config,
+            starts_at_once=False,
+            step_by=self.step_by,
+            debugger=self.debugger,
+            compiled=self.compiled,
         )
 
 
@@ -81,6 +87,7 @@ class RunOptions:
     dump_memory: str | None = None
     net_name: str | None = None
     step_by: StepBy = "optimizer"
+    compiled: Compiled = "observe"
     module: str | None = None
     program: tuple[str, ...] = ()
 
@@ -195,6 +202,14 @@ Then look at it:
     default="optimizer",
     help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
 )
+@click.option(
+    "--compiled",
+    type=click.Choice(["observe", "interpret", "eager"]),
+    default="observe",
+    help="How code of torch.compile is observed (docs/compiled.md): its own kernels, with observers "
+    "where something is wanted (default); its graphs, op by op; or wanted steps run without being "
+    "compiled.",
+)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def run(**given: Any) -> Callable[[], BaseException | None]:
@@ -230,6 +245,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         step_by=options.step_by,
         note=note,
         debugger=debugger,
+        compiled=options.compiled,
     )
 
 
