@@ -89,7 +89,8 @@ def attach(
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
     ``rank`` is this process's; None: as far as it can be known. ``debugger``: let it be debugged.
-    ``compiled`` says how code of torch.compile is observed, see ``compile_gate``. One capture at a time: a second one inside the first is a UsageError.
+    ``compiled`` says how code of torch.compile is observed, see ``compile_gate``. One capture at a
+    time: a second one inside the first is a UsageError.
     """
     with _LOCK:
         if _RUNNING:
