@@ -206,9 +206,9 @@ Then look at it:
     "--compiled",
     type=click.Choice(["observe", "interpret", "eager"]),
     default="observe",
-    help="How code of torch.compile is observed (docs/compiled.md): its own kernels, with observers "
-    "where something is wanted (default); its graphs, op by op; or wanted steps run without being "
-    "compiled.",
+    help="How code of torch.compile is observed (docs/compiled.md): its own kernels, with "
+    "observers where something is wanted (default); its graphs, op by op; or wanted steps run "
+    "without being compiled.",
 )
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
