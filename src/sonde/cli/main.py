@@ -20,6 +20,7 @@ COMMANDS = {
     "params": "List the parameters of a network, or pair those of two.",
     "ckpt": "Compare, check and convert checkpoints.",
     "loss": "Compare two loss curves and say where and why they part.",
+    "repeat": "Run a script twice and say from which op on the runs differ.",
     "profile": "Say where the time of a script goes, and what would make it faster.",
     "serve": "Serve the debugger's page, for trainings that connect to it.",
     "tune": "Search for the best hyper-parameters of a training command.",

@@ -15,6 +15,12 @@ import click
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
+from sonde.cli.run_deterministic import (
+    Determinism,
+    determinism_options,
+    requested,
+    without_randomness,
+)
 from sonde.cli.script import run_file, run_module
 from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
@@ -39,13 +45,16 @@ class ScriptRun:
     config: CaptureConfig | None
     step_by: StepBy
     note: str | None
+    determinism: Determinism | None = None
     debugger: DebuggerOptions | None = None
     compiled: Compiled = "observe"
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; what it raised, if anything (see `cli.script`)."""
         run = run_module if self.is_module else run_file
-        outcome = run(self.program, self.arguments, self._attach)
+        outcome = run(
+            self.program, self.arguments, without_randomness(self.determinism, self._attach)
+        )
         if isinstance(outcome, Terminated):
             print("sonde: the training was ended from the debugger", file=sys.stderr, flush=True)
             return SystemExit(TERMINATED)
@@ -87,6 +96,10 @@ class RunOptions:
     dump_memory: str | None = None
     net_name: str | None = None
     step_by: StepBy = "optimizer"
+    deterministic: bool = False
+    seed: int | None = None
+    no_shuffle: bool = False
+    no_dropout: bool = False
     compiled: Compiled = "observe"
     module: str | None = None
     program: tuple[str, ...] = ()
@@ -202,6 +215,7 @@ Then look at it:
     default="optimizer",
     help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
 )
+@determinism_options
 @click.option(
     "--compiled",
     type=click.Choice(["observe", "interpret", "eager"]),
@@ -233,6 +247,11 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
             "run needs a program: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
         )
     config, note = _config(options, environ, _net_name(name, options.module is not None))
+    determinism = requested(
+        options.deterministic, options.seed, options.no_shuffle, options.no_dropout
+    )
+    if determinism is not None and config is None:
+        note = None
     debugger = options_from_environment(environ)
     if debugger is not None:
         note = note if config is not None else None
@@ -244,6 +263,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         config=config,
         step_by=options.step_by,
         note=note,
+        determinism=determinism,
         debugger=debugger,
         compiled=options.compiled,
     )

@@ -1,0 +1,231 @@
+"""``sonde repeat``: a program run twice, and whether and from which op on the runs differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sonde.cli.ckpt_files import write_json
+from sonde.cli.run import RunCommand
+from sonde.cli.run_deterministic import Determinism, determinism_options, requested
+from sonde.compare.repetition import HASH, Repetition, compare_repetition
+from sonde.core.errors import DumpError, UsageError
+from sonde.core.selection import parse_steps
+from sonde.dump.reader import Dump
+
+_CATEGORIES = ("max", "min", "l2norm", HASH)
+_NET = "repeat"
+_SHOWN_LINES = 15
+
+EPILOG = """\b
+Examples:
+  sonde repeat train.py --epochs 1                 are two runs the same, bit for bit?
+  sonde repeat --steps 0-9 train.py                look at ten steps only
+  sonde repeat --deterministic train.py            with randomness removed
+  sonde repeat --json - -m package.train | jq .first
+
+\b
+Exit codes: 0 the runs are equal, 1 they differ, 2 they could not be compared.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One finished run of the program."""
+
+    code: int
+    output: str
+    dump: Path
+
+
+@click.command(
+    cls=RunCommand,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--steps", metavar="STEPS", help="Only these steps, such as '0|5-8'. Default: all.")
+@click.option(
+    "--step-by",
+    type=click.Choice(["optimizer", "manual"]),
+    default="optimizer",
+    help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
+)
+@click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
+@determinism_options
+@click.option("--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def repeat(
+    steps: str | None,
+    step_by: str,
+    directory: str | None,
+    deterministic: bool,
+    seed: int | None,
+    no_shuffle: bool,
+    no_dropout: bool,
+    json_file: str | None,
+    module: str | None,
+    program: tuple[str, ...],
+) -> int:
+    """Run a script twice, unchanged, and say whether, and from which op on, the runs differ.
+
+    Of every input and output of every op a hash is kept, so a difference of one bit is found, and
+    named: the weights, the data, an op that draws random numbers, or one whose algorithm is not
+    deterministic, with its line in your code.
+    """
+    words = _words(module, program)
+    determinism = requested(deterministic, seed, no_shuffle, no_dropout)
+    parse_steps("all" if steps is None else steps)
+    with _workplace(directory) as place:
+        runs = []
+        for number in (1, 2):
+            print(f"sonde: run {number} of 2", file=sys.stderr, flush=True)
+            options = [*_options(determinism), "--step-by", step_by]
+            runs.append(_run(place / f"run_{number}", steps or "all", options, words))
+        found = compare_repetition(*(_dump(run) for run in runs))
+        if not found.tensors:
+            raise DumpError(
+                "neither run has a step to compare: is there an optimizer, and do the steps of "
+                "--steps come?",
+                slug="repeat-nothing",
+            )
+        document = _document(words, found, runs)
+    if json_file is not None:
+        write_json(json_file, document)
+    if json_file != "-":
+        _print(found, runs)
+    return 0 if found.first is None and runs[0].code == runs[1].code else 1
+
+
+def _words(module: str | None, program: tuple[str, ...]) -> list[str]:
+    if module is not None:
+        return ["-m", module, *program]
+    if not program:
+        raise UsageError(
+            "repeat needs a program: sonde repeat [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+            slug="usage",
+        )
+    if not os.path.exists(program[0]):
+        raise UsageError(f"can't find {program[0]!r}", slug="program-not-found")
+    return list(program)
+
+
+@contextmanager
+def _workplace(directory: str | None) -> Iterator[Path]:
+    """A directory for both runs: the one asked for, or a temporary one."""
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="sonde-repeat-") as temporary:
+            yield Path(temporary)
+        return
+    place = Path(os.path.abspath(directory))
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for name in ("run_1", "run_2"):  # what an earlier repetition left
+            if (place / name).exists():
+                shutil.rmtree(place / name)
+    except OSError as error:
+        raise UsageError(f"--keep {directory}: {error.strerror}", slug="usage") from None
+    yield place
+
+
+def _options(determinism: Determinism | None) -> tuple[str, ...]:
+    return () if determinism is None else determinism.words()
+
+
+def _run(place: Path, steps: str, options: list[str], words: list[str]) -> _Run:
+    """Run the program under Sonde, in a process of its own; its output is kept."""
+    place.mkdir(parents=True)
+    settings = place / "dump.json"
+    settings.write_text(json.dumps(_settings(place / "dump", steps)))
+    log = place / "output.log"
+    command = [sys.executable, "-m", "sonde", "run", "--dump", str(settings), *options, *words]
+    with log.open("wb") as stream:
+        code = subprocess.run(
+            command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        ).returncode
+    return _Run(code, log.read_text("utf-8", "replace"), place / "dump")
+
+
+def _settings(path: Path, steps: str) -> dict[str, Any]:
+    """The dump configuration: statistics with hashes, of every op's inputs and outputs."""
+    common = {
+        "op_debug_mode": 0,
+        "dump_mode": 0,
+        "path": str(path),
+        "net_name": _NET,
+        "iteration": steps,
+        "saved_data": "statistic",
+        "input_output": 0,
+        "kernels": [],
+        "support_device": list(range(64)),
+        "statistic_category": list(_CATEGORIES),
+    }
+    return {"common_dump_settings": common, "e2e_dump_settings": {"enable": False}}
+
+
+def _dump(run: _Run) -> Dump:
+    try:
+        return Dump(run.dump)
+    except DumpError:
+        last = "\n".join(run.output.splitlines()[-_SHOWN_LINES:])
+        raise DumpError(
+            f"the program ended with exit code {run.code} before a step was complete:\n{last}",
+            slug="repeat-nothing",
+        ) from None
+
+
+def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str, Any]:
+    first = found.first
+    source = None if first is None else first.source
+    return {
+        "program": words,
+        "equal": first is None,
+        "steps": list(found.steps),
+        "tensors": found.tensors,
+        "differing": found.differing,
+        "exit_codes": [run.code for run in runs],
+        "same_output": runs[0].output == runs[1].output,
+        "first": None
+        if first is None
+        else {
+            "kind": first.kind,
+            "step": first.step,
+            "op": first.op,
+            "type": first.op_type,
+            "phase": first.phase,
+            "slots": list(first.slots),
+            "source": None
+            if source is None
+            else {"file": source.file, "line": source.line, "code": source.code},
+            "told": first.told,
+        },
+    }
+
+
+def _print(found: Repetition, runs: list[_Run]) -> None:
+    if runs[0].code or runs[1].code:
+        print(f"the program ended with exit codes {runs[0].code} and {runs[1].code}")
+    first = found.first
+    if first is None:
+        print(
+            f"equal: {found.tensors:,} tensors in {len(found.steps)} steps are the same in both "
+            "runs, bit for bit"
+        )
+        return
+    where = f" of {first.op}" if first.op else ""
+    print(f"the runs differ from step {first.step} on: {', '.join(first.slots) or 'here'}{where}")
+    if first.source is not None:
+        print(f"    {first.source}  {first.source.code}")
+    print(first.told)
+    print(f"{found.differing:,} of {found.tensors:,} tensors differ in {len(found.steps)} steps")
