@@ -23,6 +23,7 @@ COMMANDS = {
     "repeat": "Run a script twice and say from which op on the runs differ.",
     "profile": "Say where the time of a script goes, and what would make it faster.",
     "serve": "Serve the debugger's page, for trainings that connect to it.",
+    "ctl": "Drive the debugger from a terminal or a script.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }
 """Each is the click command of that name in the module ``sonde.cli.<name>``.

@@ -1,0 +1,225 @@
+"""``sonde ctl``: drive the debugger from a terminal or a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from sonde.cli import ctl_text as text
+from sonde.cli.ctl_target import F, Target, json_option, rank_option, show
+from sonde.cli.ctl_watch import watch
+from sonde.core.errors import UsageError
+
+EPILOG = """\b
+Examples:
+  sonde ctl status
+  sonde ctl watch add tensor_overflow
+  sonde ctl watch add gradient_too_large abs_mean_gt=10
+  sonde ctl watch add 'nan_count > 0 or abs_max > 10 * prev.abs_max' --ops relu
+  sonde ctl continue --wait          until a watchpoint hits, or the end
+  sonde ctl hits --json
+  sonde ctl tensor log-op0 --index '[0, :10]'
+  sonde ctl terminate
+
+\b
+Exit codes: 0 fine; 1 a watchpoint was hit (continue --wait, step, next, to, hits);
+2 a mistake, or no server; 3 the training failed or was lost; 4 time was up.
+"""
+HIT, FAILED, LATE = 1, 3, 4
+_SHOWN: Final = 20
+
+
+@click.group(short_help="Drive the debugger from a terminal.", epilog=EPILOG)
+@click.option("--server", metavar="URL", help="Of the server; your newest one here if not given.")
+@click.option("--token", help="Of the server, if it asks for one.", envvar="SONDE_DEBUGGER_TOKEN")
+@click.option("--run", help="The run, if there are several.")
+@click.pass_context
+def ctl(ctx: click.Context, server: str | None, token: str | None, run: str | None) -> None:
+    """Control a training that is connected to the debugger, and ask about it.
+
+    Everything the page does goes through the same HTTP interface.
+    """
+    ctx.obj = Target(server, token, run)
+
+
+@ctl.command()
+@json_option
+@click.pass_obj
+def status(obj: Target, as_json: bool) -> int:
+    """The runs, and where they are."""
+    answer = obj.client.get("/runs")
+    lines = [line for run in answer["runs"] for line in text.run_lines(run)]
+    show(answer, as_json, lines or ["no training has connected yet"])
+    return 0
+
+
+def _control(
+    obj: Target, as_json: bool, wait: bool, timeout: float, command: str, **more: object
+) -> int:
+    seconds = timeout if wait else 0.0
+    body = {"command": command, "wait_seconds": seconds, **more}
+    run = obj.client.send("POST", obj.path("/control"), body, seconds)
+    show(run, as_json, text.run_lines(run))
+    return _outcome(run) if wait else 0
+
+
+def _outcome(run: Any) -> int:
+    states = [rank["state"] for rank in run["ranks"]]
+    if "paused" in states:
+        return HIT if any(rank["reason"] == "hit" for rank in run["ranks"]) else 0
+    if all(state in ("ended", "lost") for state in states):
+        return 0 if all(_is_fine(rank) for rank in run["ranks"]) else FAILED
+    click.echo("sonde: time is up, and the training still runs", err=True)
+    return LATE
+
+
+def _is_fine(rank: Any) -> bool:
+    return bool(rank["state"] == "ended" and rank["message"] == "ended with exit code 0")
+
+
+def _control_options(wait: bool) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for option in (
+            json_option,
+            rank_option,
+            click.option("--timeout", default=3600.0, help="Seconds to wait at most."),
+            click.option(
+                "--wait/--no-wait", default=wait, help="Return when the training stands again."
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+@ctl.command("continue")
+@_control_options(wait=False)
+@click.pass_obj
+def continue_(obj: Target, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+    """Go on, until a watchpoint is hit or the training ends."""
+    return _control(obj, as_json, wait, timeout, "continue", rank=rank)
+
+
+@ctl.command()
+@_control_options(wait=True)
+@click.pass_obj
+def pause(obj: Target, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+    """Stand still at the next op."""
+    return _control(obj, as_json, wait, timeout, "pause", rank=rank)
+
+
+@ctl.command()
+@click.argument("steps", type=click.IntRange(1), default=1)
+@_control_options(wait=True)
+@click.pass_obj
+def step(
+    obj: Target, steps: int, wait: bool, timeout: float, rank: int | None, as_json: bool
+) -> int:
+    """Run so many steps, 1 if not given."""
+    return _control(obj, as_json, wait, timeout, "step", steps=steps, rank=rank)
+
+
+@ctl.command("next")
+@_control_options(wait=True)
+@click.pass_obj
+def next_(obj: Target, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+    """Run one op."""
+    return _control(obj, as_json, wait, timeout, "next", rank=rank)
+
+
+@ctl.command()
+@click.argument("op")
+@_control_options(wait=True)
+@click.pass_obj
+def to(obj: Target, op: str, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+    """Run to an op: its full name, or as much of it as only one has."""
+    return _control(obj, as_json, wait, timeout, "to", op=op, rank=rank)
+
+
+@ctl.command()
+@json_option
+@click.pass_obj
+def terminate(obj: Target, as_json: bool) -> int:
+    """End the training, by an exception in it that lets it tidy up."""
+    _control(obj, as_json, True, 60.0, "terminate")
+    return 0
+
+
+@ctl.command()
+@click.option("--step", type=int, help="Of one step.")
+@click.option("--limit", default=_SHOWN, show_default=True, help="How many to print.")
+@rank_option
+@json_option
+@click.pass_obj
+def hits(obj: Target, step: int | None, limit: int, rank: int | None, as_json: bool) -> int:
+    """What watchpoints found, in execution order."""
+    answer = obj.client.get(obj.path("/hits"), step=step, rank=rank, limit=limit)
+    lines = [line for hit in answer["hits"] for line in text.hit_lines(hit)]
+    rest = answer["total"] - len(answer["hits"])
+    show(answer, as_json, [*(lines or ["no hits"]), *([f"and {rest} more"] if rest else [])])
+    return HIT if any(hit["verdict"] == "hit" for hit in answer["hits"]) else 0
+
+
+@ctl.command()
+@click.argument("op")
+@click.option("--index", default="", help="Which elements, such as '[0, :, 3:5]'.")
+@click.option("--io", type=click.Choice(["input", "output"]), default="output", show_default=True)
+@click.option("--slot", default=0, show_default=True)
+@click.option("--step", type=int, help="The latest if not given.")
+@rank_option
+@json_option
+@click.pass_obj
+def tensor(
+    obj: Target,
+    op: str,
+    index: str,
+    io: str,
+    slot: int,
+    step: int | None,
+    rank: int | None,
+    as_json: bool,
+) -> int:
+    """Statistics of a tensor, and with --index its elements."""
+    query = {"op": _op(obj, op, rank), "io": io, "slot": slot, "step": step, "rank": rank}
+    summary = obj.client.get(obj.path("/tensor/summary"), **query)
+    answer, lines = {"summary": summary}, list(text.summary_lines(summary))
+    if index:
+        answer["table"] = obj.client.get(obj.path("/tensor/table"), index=index, **query)
+        lines.extend(text.table_lines(answer["table"]))
+    show(answer, as_json, lines)
+    return 0
+
+
+def _op(obj: Target, words: str, rank: int | None) -> str:
+    """The full name of the op that is meant."""
+    found = obj.client.get(obj.path("/nodes"), query=words, rank=rank, limit=1000)["nodes"]
+    names = [str(node["name"]) for node in found]
+    exact = [name for name in names if name == words] or [
+        name for name in names if name.endswith(f"/{words}")
+    ]
+    if len(exact or names) == 1:
+        return (exact or names)[0]
+    what = (
+        f"{len(names)} ops match {words!r}: {', '.join(names[:5])}"
+        if names
+        else (f"no op matches {words!r}")
+    )
+    raise UsageError(f"{what}; give the full name", slug="no-such-op")
+
+
+@ctl.command()
+@click.option("--scope", default="", help="What is inside this one; the whole if not given.")
+@rank_option
+@json_option
+@click.pass_obj
+def graph(obj: Target, scope: str, rank: int | None, as_json: bool) -> int:
+    """The graph, level by level."""
+    answer = obj.client.get(obj.path("/graph/level"), scope=scope, rank=rank)
+    show(answer, as_json, text.level_lines(answer))
+    return 0
+
+
+ctl.add_command(watch)

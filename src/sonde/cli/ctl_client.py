@@ -1,0 +1,93 @@
+"""The HTTP side of ``sonde ctl``: the standard library and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+from sonde.core.errors import UsageError
+
+ANSWER_SECONDS: Final = 150.0
+
+
+class Client:
+    """One server. Every method gives the JSON of the answer; UsageError for any other."""
+
+    def __init__(self, url: str, token: str = "") -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        # The server is near; a proxy for the web is none for it.
+        self._opener = build_opener(ProxyHandler({}))
+
+    def get(self, path: str, **query: object) -> Any:
+        given = {name: value for name, value in query.items() if value not in (None, "")}
+        return self._open("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def send(self, method: str, path: str, body: object = None, wait_seconds: float = 0.0) -> Any:
+        return self._open(method, path, json.dumps(body).encode(), wait_seconds)
+
+    def _open(
+        self, method: str, path: str, body: bytes | None = None, wait_seconds: float = 0.0
+    ) -> Any:
+        request = Request(f"{self.url}/api/v1{path}", body, method=method)
+        request.add_header("Content-Type", "application/json")
+        if self._token:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        try:
+            with self._opener.open(request, timeout=wait_seconds + ANSWER_SECONDS) as answer:
+                data = answer.read()
+        except HTTPError as error:
+            raise _refused(error) from None
+        except (URLError, OSError, HTTPException, ValueError) as error:
+            raise no_server(self.url, str(getattr(error, "reason", error))) from None
+        return _json(self.url, data) if data else None
+
+
+def run_path(run: str) -> str:
+    return f"/runs/{quote(run, safe='')}"
+
+
+def find_server(url: str | None, token: str | None) -> Client:
+    """The server at ``url``, or the newest this user has started here."""
+    from sonde.server.state_file import running_servers
+
+    token = token or os.environ.get("SONDE_DEBUGGER_TOKEN", "")
+    servers = running_servers()
+    if url is None:
+        if not servers:
+            raise UsageError(
+                "no server of yours runs here; start one with 'sonde debug train.py' or "
+                "'sonde serve', or say where it is with --server",
+                slug="no-server",
+            )
+        return Client(servers[0].url, token or servers[0].token)
+    if "//" not in url:
+        url = f"http://{url}"
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise no_server(url, "it is not an address such as http://127.0.0.1:8080")
+    ours = next((server.token for server in servers if server.url == url.rstrip("/")), "")
+    return Client(url, token or ours)
+
+
+def no_server(url: str, reason: str) -> UsageError:
+    return UsageError(f"no server of Sonde answers at {url}: {reason}", slug="no-server")
+
+
+def _refused(error: HTTPError) -> UsageError:
+    try:
+        body = json.loads(error.read(1 << 20))
+        return UsageError(str(body["error"]), slug=str(body["slug"]))
+    except (ValueError, KeyError, TypeError, OSError):
+        return no_server(error.url or "the address", f"HTTP {error.code}")
+
+
+def _json(url: str, data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise no_server(url, "what answers there is something else") from None

@@ -1,0 +1,107 @@
+"""What ``sonde ctl`` prints for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+Json = Any
+
+
+def run_lines(run: Json) -> Iterator[str]:
+    """A run and its ranks."""
+    yield f"{run['id']}  {run['title']}" + ("" if run["kind"] == "live" else "  (dump)")
+    for rank in run["ranks"]:
+        yield f"  rank {rank['rank']}: {_state(rank)}"
+        if rank["message"]:
+            yield f"    {rank['message']}"
+    for notice in run["notices"][-3:]:
+        yield f"  {notice}"
+
+
+def _state(rank: Json) -> str:
+    words = [rank["state"]]
+    if rank["reason"]:
+        words.append(f"({rank['reason']})")
+    words.append(f"step {rank['step']}")
+    if rank["state"] == "paused" and rank["op"]:
+        words.append(f"at {rank['op']}")
+    if rank["hits"]:
+        words.append(f"· {rank['hits']} hits")
+    return " ".join(words)
+
+
+def watchpoint_line(spec: Json) -> str:
+    joined = " and " if spec["join"] == "all" else " or "
+    conditions = joined.join(_condition(each) for each in spec["conditions"])
+    name = f" {spec['name']!r}" if spec["name"] else ""
+    where = f" on {', '.join(spec['ops'][:5])}" if spec["ops"] else ""
+    more = " …" if len(spec["ops"]) > 5 else ""
+    off = "" if spec["enabled"] else " (off)"
+    return f"{spec['id']}:{name} {conditions}{where}{more}{off}"
+
+
+def _condition(condition: Json) -> str:
+    if condition["expression"]:
+        return str(condition["expression"])
+    parameters = " ".join(f"{name}={value:g}" for name, value in condition["parameters"].items())
+    return f"{condition['id']} {parameters}".strip()
+
+
+def hit_lines(hit: Json) -> Iterator[str]:
+    """A hit, where it happened, and what was found."""
+    mark = {"producer": "  <- makes it", "carrier": "  (passed on)"}.get(hit["part"], "")
+    undecided = "" if hit["verdict"] == "hit" else "undecided: "
+    yield (
+        f"step {hit['step']} rank {hit['rank']}  {undecided}{hit['condition']}  {hit['op']} "
+        f"{hit['io']}.{hit['slot']}{mark}"
+    )
+    values = [_value(each) for each in hit["values"]]
+    detail = ", ".join([*values, *([hit["why"]] if hit["why"] else [])])
+    if detail:
+        yield f"    {detail}"
+    if hit["source"]:
+        source = hit["source"]
+        yield f"    {source['file']}:{source['line']}  {source['code'].strip()}"
+    if hit["part"] == "carrier" and hit["origin"]:
+        yield f"    from {hit['origin']}"
+
+
+def _value(value: Json) -> str:
+    preset = "" if value["preset"] is None else f" (set: {number(value['preset'])})"
+    return f"{value['name']} = {number(value['actual'])}{preset}"
+
+
+def number(value: Json) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def level_lines(level: Json) -> Iterator[str]:
+    for node in level["nodes"]:
+        if node["what"] == "outside":
+            continue
+        count = f" x{node['stands_for']}" if node["stands_for"] > 1 else ""
+        ops = f"  {node['ops']} ops" if node["what"] == "scope" or count else ""
+        hits = f"  {node['hits']} hits" if node["hits"] else ""
+        yield f"{node['path']}{count}  {node['type']}{ops}{hits}"
+    if level["hidden"]:
+        yield f"and {level['hidden']} more"
+
+
+def summary_lines(summary: Json) -> Iterator[str]:
+    tensor, kind = summary["tensor"], summary["type"]
+    step = "latest step" if tensor["step"] is None else f"step {tensor['step']}"
+    yield f"{tensor['op']} {tensor['io']}.{tensor['slot']} ({step})"
+    yield f"{kind['dtype']} {kind['shape']}"
+    for name, value in (summary["statistics"] or {}).items():
+        yield f"  {name.replace('_', ' '):<20} {number(value)}"
+
+
+def table_lines(table: Json) -> Iterator[str]:
+    yield f"{table['index']}:"
+    columns = table["columns"]
+    for row in range(table["rows"]):
+        values = table["values"][row * columns : (row + 1) * columns]
+        yield "  " + "  ".join(f"{number(value):>12}" for value in values)

@@ -1,0 +1,127 @@
+"""``sonde ctl watch``: watchpoints."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from sonde.cli import ctl_text as text
+from sonde.cli.ctl_target import Target, json_option, show
+from sonde.core.errors import UsageError
+
+_ID = re.compile(r"[a-z_]+")
+_ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
+
+
+@click.group()
+def watch() -> None:
+    """Watchpoints: what to look at, and when to stop."""
+
+
+@watch.command("list")
+@json_option
+@click.pass_obj
+def watch_list(obj: Target, as_json: bool) -> int:
+    """The watchpoints there are."""
+    answer = obj.client.get(obj.path("/watchpoints"))
+    show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
+    return 0
+
+
+@watch.command("add")
+@click.argument("condition")
+@click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--ops", multiple=True, metavar="PATTERN", help="Of these ops only; may be repeated.")
+@click.option("--name", default="", help="What to call it.")
+@click.option("--break-after", default=1, help="Stop at every so manieth hit; 0: never.")
+@json_option
+@click.pass_obj
+def watch_add(
+    obj: Target,
+    condition: str,
+    parameters: tuple[str, ...],
+    ops: tuple[str, ...],
+    name: str,
+    break_after: int,
+    as_json: bool,
+) -> int:
+    """Add one: a condition with its parameters, or an expression."""
+    is_id = _ID.fullmatch(condition) is not None
+    spec = {
+        "id": condition if is_id else "expression",
+        "parameters": dict(map(_assignment, parameters)),
+        "expression": "" if is_id else condition,
+    }
+    body = {"name": name, "conditions": [spec], "ops": ops, "break_after": break_after}
+    answer = obj.client.send("POST", obj.path("/watchpoints"), body)
+    show(answer, as_json, [text.watchpoint_line(answer)])
+    return 0
+
+
+def _assignment(word: str) -> tuple[str, float]:
+    match = _ASSIGNMENT.fullmatch(word)
+    try:
+        if match is not None:
+            return match[1], float(match[2])
+    except ValueError:
+        pass
+    raise UsageError(f"{word!r} is not a parameter such as max_gt=10", slug="usage")
+
+
+@watch.command("remove")
+@click.argument("number", type=int)
+@json_option
+@click.pass_obj
+def watch_remove(obj: Target, number: int, as_json: bool) -> int:
+    """Remove the one with this number."""
+    obj.client.send("DELETE", obj.path(f"/watchpoints/{number}"))
+    show({"removed": number}, as_json, [f"removed {number}"])
+    return 0
+
+
+@watch.command("recommended")
+@json_option
+@click.pass_obj
+def watch_recommended(obj: Target, as_json: bool) -> int:
+    """Add the recommended ones."""
+    answer = obj.client.send("POST", obj.path("/watchpoints/recommended"))
+    show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
+    return 0
+
+
+@watch.command("save")
+@click.argument("file")
+@click.pass_obj
+def watch_save(obj: Target, file: str) -> int:
+    """Write them to a file; - is the terminal."""
+    saved = json.dumps(obj.client.get(obj.path("/watchpoints/file")), indent=2) + "\n"
+    if file == "-":
+        click.echo(saved, nl=False)
+        return 0
+    try:
+        Path(file).write_text(saved, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}", slug="usage") from None
+    click.echo(f"saved to {file}")
+    return 0
+
+
+@watch.command("load")
+@click.argument("file")
+@json_option
+@click.pass_obj
+def watch_load(obj: Target, file: str, as_json: bool) -> int:
+    """Have those of a file instead of what is there; - is standard input."""
+    try:
+        body = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}", slug="usage") from None
+    except ValueError as error:
+        raise UsageError(f"{file} is not a file of watchpoints: {error}", slug="usage") from None
+    answer = obj.client.send("PUT", obj.path("/watchpoints/file"), body)
+    show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
+    return 0
