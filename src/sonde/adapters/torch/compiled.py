@@ -6,8 +6,10 @@ are known from the graph, and the values of those somebody wants come from obser
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -32,6 +34,8 @@ from sonde.adapters.torch.views import TorchView
 from sonde.capture.session import Session, Wants
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
+
+logger = logging.getLogger("sonde.capture")
 
 Hidden = Callable[[], AbstractContextManager[None]]
 
@@ -204,21 +208,28 @@ class CompiledGraphs:
     def _cannot(self, error: Exception) -> None:
         if not self._is_told:
             self._is_told = True
+            text = next(iter(str(error).splitlines()), "")
             self._session.report(
                 "sonde: a compiled graph cannot be observed and runs as it is: "
-                f"{type(error).__name__}: {error}; --compiled eager may show it "
+                f"{type(error).__name__}: {text[:300]}; --compiled eager may show it "
                 "[compiled-unobserved]"
             )
+            logger.debug("%s", "".join(traceback.format_exception(error)))
 
     # ---------------------------------------------------------------- running
 
     def run(self, code: ObservedGraph, args: list[Any], caller: FrameType) -> Any:
+        try:
+            with self._blind():
+                record, keys, tokens = self._enter(code, args, caller)
+            wanted = frozenset(
+                number for number, inner in enumerate(record.inner) if inner.wants is not None
+            )
+        except Exception as error:
+            self._failed(error)
+            return code.plain(args)
+        passage = Passage(record, code.variant_for(wanted, self._cannot), keys, tokens)
         with self._blind():
-            try:
-                passage = self._enter(code, args, caller)
-            except Exception as error:
-                self._failed(error)
-                return code.plain(args)
             self.passages.append(passage)
             try:
                 outputs = passage.variant.run(args)
@@ -245,12 +256,14 @@ class CompiledGraphs:
         finally:
             self._observer.is_asleep = False
 
-    def _enter(self, code: ObservedGraph, args: list[Any], caller: FrameType) -> Passage:
-        observer = self._observer
+    def _enter(
+        self, code: ObservedGraph, args: list[Any], caller: FrameType
+    ) -> tuple[Record, list[int], list[Ref | None]]:
+        """Know the graph that is about to run, and hand over the leaves it meets."""
         tensors = [value for value in args if isinstance(value, torch.Tensor)]
         keys = [storage_key(tensor) for tensor in tensors]
         record = self._learner.record_for(code.graph, tensors, keys, caller)
-        emitter = observer.emitter
+        emitter = self._observer.emitter
         if record.wants_generation != self._session.generation:
             emitter.ask(record)
             record.wants = None
@@ -258,11 +271,7 @@ class CompiledGraphs:
                 inner.wants = self._wants(inner.node, op.original)
         if record.leaves:
             emitter.leaves(record, tensors)
-        tokens = emitter.tokens(record, tensors)
-        wanted = frozenset(
-            number for number, inner in enumerate(record.inner) if inner.wants is not None
-        )
-        return Passage(record, code.variant_for(wanted, self._cannot), keys, tokens)
+        return record, keys, emitter.tokens(record, tensors)
 
     def observed(self, number: int, values: Sequence[torch.Tensor]) -> None:
         """An observer inside the code that runs has looked at ``values``."""

@@ -190,6 +190,7 @@ def inductor_pass(change: Callable[[fx.Graph], None]) -> Iterator[None]:
             "fx_graph_remote_cache": False,
             "triton.cudagraphs": False,
             "cpp_wrapper": False,
+            "reorder_for_peak_memory": False,
         }
     ):
         yield
