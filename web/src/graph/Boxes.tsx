@@ -1,11 +1,13 @@
 import type { JSX } from "preact";
 import { isAmong } from "../state/names";
-import type { Box, Line, Scene } from "./scene";
+import { countText, type Box, type Line, type Scene } from "./scene";
 import { edgeText, lineMeets, meets, middleOf, pathOf, type Rectangle } from "./view";
 
 /** What is marked in the graph. */
 export interface Marks {
   readonly selected: string;
+  /** Names of parameters do not tell their scope. */
+  readonly selectedScope: string;
   readonly current: string | null;
   readonly isPaused: boolean;
 }
@@ -22,9 +24,10 @@ export interface BoxesProps {
 const MOST_DRAWN = 1500;
 const MOST_LABELS = 260;
 
-function holds(box: Box, op: string | null): boolean {
+function holds(box: Box, op: string | null, scope = ""): boolean {
   if (op === null || op === "" || box.node.what === "outside") return false;
-  return isAmong([box.path], op) || isAmong(box.node.members, op);
+  const paths = [box.path, ...box.node.members];
+  return isAmong(paths, op) || (scope !== "" && isAmong(paths, scope));
 }
 
 export function Boxes({ scene, area, marks, onBox, onToggle }: BoxesProps): JSX.Element {
@@ -34,23 +37,37 @@ export function Boxes({ scene, area, marks, onBox, onToggle }: BoxesProps): JSX.
   const draw = (box: Box): JSX.Element => (
     <BoxShape key={box.path} box={box} marks={marks} onBox={onBox} onToggle={onToggle} />
   );
+  const isNear = (line: Line): boolean =>
+    marks.selected !== "" && (line.source === marks.selected || line.target === marks.selected);
   const hasLabels = lines.length <= MOST_LABELS;
   return (
     <>
       <g>{boxes.filter((box) => box.isOpen).map(draw)}</g>
       <g class="edges">
         {lines.map((line) => (
-          <EdgeShape
+          <path
             key={`${line.source}>${line.target}`}
-            line={line}
-            hasLabel={hasLabels}
-            isNear={marks.selected !== "" && (line.source === marks.selected || line.target === marks.selected)}
+            class={`edge${isNear(line) ? " near" : ""}${isCrossing(line) ? " crossing" : ""}`}
+            d={pathOf(line.points)}
+            marker-end={isNear(line) ? "url(#tip-near)" : "url(#tip)"}
           />
         ))}
       </g>
       <g>{boxes.filter((box) => !box.isOpen).map(draw)}</g>
+      <g>
+        {lines
+          .filter((line) => hasLabels || isNear(line))
+          .map((line) => (
+            <EdgeLabel key={`${line.source}>${line.target}`} line={line} isNear={isNear(line)} />
+          ))}
+      </g>
     </>
   );
+}
+
+/** Whether it leads out of the level it is drawn in. */
+function isCrossing(line: Line): boolean {
+  return line.source.includes("#") || line.target.includes("#");
 }
 
 function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: Marks }): JSX.Element {
@@ -69,18 +86,14 @@ function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: 
   );
 }
 
-function EdgeShape({ line, hasLabel, isNear }: { line: Line; hasLabel: boolean; isNear: boolean }): JSX.Element {
-  const text = hasLabel || isNear ? edgeText(line.label, line.tensors) : "";
+function EdgeLabel({ line, isNear }: { line: Line; isNear: boolean }): JSX.Element | null {
+  const text = edgeText(line.label, line.tensors);
+  if (text === "") return null;
   const middle = middleOf(line.points);
   return (
-    <g class={isNear ? "edge-group near" : "edge-group"}>
-      <path class="edge" d={pathOf(line.points)} marker-end={isNear ? "url(#tip-near)" : "url(#tip)"} />
-      {text !== "" && (
-        <text class="edge-label" x={middle.x} y={middle.y}>
-          {text}
-        </text>
-      )}
-    </g>
+    <text class={isNear ? "edge-label near" : "edge-label"} x={middle.x} y={middle.y}>
+      {text}
+    </text>
   );
 }
 
@@ -96,7 +109,7 @@ function classesOf(box: Box, marks: Marks): string {
   const classes = ["box", `is-${node.what}`, `kind-${node.kind}`, `phase-${node.phase}`];
   if (box.isOpen) classes.push("open");
   if (box.path === marks.selected) classes.push("selected");
-  else if (holds(box, marks.selected)) classes.push("around-selected");
+  else if (holds(box, marks.selected, marks.selectedScope)) classes.push("around-selected");
   if (holds(box, marks.current)) classes.push(marks.isPaused ? "current" : "current moving");
   if (node.hits > 0) classes.push("hit");
   if (node.has_origin) classes.push("origin");
@@ -119,7 +132,7 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
   const canOpen = node.what === "scope" || node.what === "group";
   const middle = box.isOpen ? HEAD_MIDDLE : height / 2;
   const round = node.what === "outside" || (node.what === "op" && node.kind !== "op") ? height / 2 : 4;
-  const room = Math.floor((width - 16 - (canOpen ? 44 : 0)) / 6.2);
+  const room = Math.floor((width - 14 - (canOpen ? 14 + countText(node).length * 6.5 : 0)) / (canOpen ? 7 : 6.3));
   const label = node.label.length > room + 1 ? `${node.label.slice(0, Math.max(room - 1, 3))}…` : node.label;
   return (
     <g
@@ -159,7 +172,7 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
       </text>
       {canOpen && (
         <text class="count" x={width - 8} y={middle} text-anchor="end">
-          {node.stands_for > 1 ? `×${node.stands_for}` : node.ops}
+          {countText(node)}
         </text>
       )}
       {node.hits > 0 && (

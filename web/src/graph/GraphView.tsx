@@ -4,22 +4,23 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { follow } from "../state/preferences";
 import { grouped } from "../state/numbers";
 import { isAmong, lastPart } from "../state/names";
-import { go, graph, place, rank, run, selectOp, tick } from "../state/store";
+import { go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { Boxes } from "./Boxes";
 import { layoutScene } from "./layout";
 import { useLevels, type GraphKey } from "./levels";
 import type { Box, Scene } from "./scene";
-import { centredOn, contains, fitted, meets, visible, zoomed, type Rectangle, type View } from "./view";
+import { centredOn, contains, fitted, showing, visible, zoomed, type Rectangle, type View } from "./view";
 
 const EMPTY: Scene = { boxes: [], lines: [], width: 0, height: 0 };
 const NOWHERE: Rectangle = { left: 0, top: 0, right: 0, bottom: 0 };
 const MARGIN_SHARE = 0.6;
 const FAR_SCALE = 0.34;
 const PAN_PIXELS = 60;
+const MIDDLE_SCALE = 0.6;
+const CENTRED_SCALE = 0.95;
 const GROUP_OPENS_ITSELF = 60;
-const READABLE_SCALE = 0.75;
 
 /** How long what is open took from the click to the screen; the end-to-end tests print it. */
 export const drawnMilliseconds = signal(0);
@@ -48,7 +49,7 @@ export function GraphView(): JSX.Element {
   const area = useSignal<Rectangle>(NOWHERE);
   const size = useSignal({ width: 0, height: 0 });
   const transform = useComputed(() => `translate(${view.value.x} ${view.value.y}) scale(${view.value.scale})`);
-  const isFar = useComputed(() => view.value.scale < FAR_SCALE);
+  const distance = useComputed(() => (view.value.scale < FAR_SCALE ? "far" : view.value.scale < MIDDLE_SCALE ? "middle" : "near-by"));
   const anchor = useRef<Anchor | null>(null);
   const centred = useRef("");
   const shown = useRef("");
@@ -104,7 +105,8 @@ export function GraphView(): JSX.Element {
     const box = held === null ? undefined : made.boxes.find((each) => each.path === held.path);
     if (held !== null && box !== undefined) {
       const now = view.value;
-      return { scale: now.scale, x: held.x - box.x * now.scale, y: held.y - box.y * now.scale };
+      const still = { scale: now.scale, x: held.x - box.x * now.scale, y: held.y - box.y * now.scale };
+      return box.isOpen ? showing(still, box, width, height) : still;
     }
     return withSelected(made, view.value);
   }
@@ -115,8 +117,9 @@ export function GraphView(): JSX.Element {
     const box = made.boxes.find((each) => each.path === op && each.node.what !== "outside");
     if (box === undefined || centred.current === op) return otherwise;
     centred.current = op;
-    if (meets(box, visible(otherwise, width, height, -0.1)) && otherwise.scale >= FAR_SCALE) return otherwise;
-    return centredOn(box, width, height, Math.max(otherwise.scale, READABLE_SCALE));
+    const all = { left: box.x, top: box.y, right: box.x + box.width, bottom: box.y + box.height };
+    if (contains(visible(otherwise, width, height, -0.1), all) && otherwise.scale >= MIDDLE_SCALE) return otherwise;
+    return centredOn(box, width, height, Math.max(otherwise.scale, CENTRED_SCALE));
   }
 
   useEffect(() => {
@@ -200,7 +203,7 @@ export function GraphView(): JSX.Element {
       </div>
       <svg
         ref={frame}
-        class={isFar.value ? "far" : ""}
+        class={distance.value}
         tabIndex={0}
         role="application"
         aria-label="The executed graph. Arrow keys move, plus and minus zoom, 0 fits."
@@ -231,7 +234,7 @@ export function GraphView(): JSX.Element {
           <Boxes
             scene={scene.value}
             area={area.value}
-            marks={{ selected: op, current: currentRank?.op ?? null, isPaused: currentRank?.state === "paused" }}
+            marks={{ selected: op, selectedScope: opScope.value, current: currentRank?.op ?? null, isPaused: currentRank?.state === "paused" }}
             onBox={choose}
             onToggle={toggle}
           />
@@ -290,7 +293,7 @@ function drag(event: PointerEvent, view: { readonly value: View }, look: (next: 
 
 function Tip({ id }: { id: string }): JSX.Element {
   return (
-    <marker id={id} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+    <marker id={id} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto" markerUnits="userSpaceOnUse">
       <path d="M0 0L8 4L0 8z" class={id} />
     </marker>
   );
@@ -321,13 +324,13 @@ function GraphChoice(): JSX.Element {
 function Legend(): JSX.Element {
   return (
     <div class="legend" aria-hidden="true">
-      <span class="swatch forward" /> forward
-      <span class="swatch backward" /> backward
-      <span class="swatch optimizer" /> optimizer
-      <span class="swatch parameter" /> parameter
-      <span class="swatch hit" /> hit
-      <span class="swatch origin" /> origin
-      <span class="swatch current" /> here
+      <span class="swatch is-forward" /> forward
+      <span class="swatch is-backward" /> backward
+      <span class="swatch is-optimizer" /> optimizer
+      <span class="swatch is-parameter" /> parameter
+      <span class="swatch is-hit" /> hit
+      <span class="swatch is-origin" /> origin
+      <span class="swatch is-current" /> here
     </div>
   );
 }

@@ -44,6 +44,7 @@ export interface OpenLevel {
 }
 
 const LETTER = 6.5;
+const BOLD_LETTER = 7.1;
 const HEAD = 26;
 const MARGIN = 12;
 const GAP = 16;
@@ -51,6 +52,8 @@ const LAYER_GAP = 34;
 // Above these dagre takes longer than a reader waits; layers in execution order come at once.
 const MOST_NODES = 260;
 const MOST_EDGES = 700;
+const MOST_LABELLED = 150;
+const LABEL_LETTER = 4.6;
 const MOST_PROXIES = 8;
 const ROW_WIDTH = 2400;
 
@@ -60,11 +63,17 @@ interface Plan {
 }
 
 export function boxSize(node: LevelNode): { readonly width: number; readonly height: number } {
-  const text = node.label.length + (node.what === "op" ? 0 : String(node.ops).length + 3);
-  const width = Math.min(Math.max(text * LETTER + 22, 62), 250);
+  const text = node.label.length * (node.what === "op" ? LETTER : BOLD_LETTER) + countText(node).length * LETTER;
+  const width = Math.min(Math.max(text + 22, 62), 260);
   if (node.what === "outside") return { width: Math.min(width, 150), height: 18 };
   if (node.what === "op") return { width, height: node.kind === "op" ? 26 : 20 };
-  return { width: width + 10, height: 32 };
+  return { width: width + 22, height: 32 };
+}
+
+/** How much a box stands for: the ops of a scope, the members of a group. */
+export function countText(node: LevelNode): string {
+  if (node.what !== "scope" && node.what !== "group") return "";
+  return node.stands_for > 1 ? `×${node.stands_for}` : String(node.ops);
 }
 
 /** Lays out levels; remembers those whose content and open boxes are as before. */
@@ -193,7 +202,7 @@ function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   for (const { node, width, height } of sized) graph.setNode(node.path, { width, height });
   for (const edge of edges) {
     if (edge.source !== edge.target && graph.hasNode(edge.source) && graph.hasNode(edge.target)) {
-      graph.setEdge(edge.source, edge.target, {});
+      graph.setEdge(edge.source, edge.target, labelRoom(edge, edges.length));
     }
   }
   layout(graph);
@@ -209,6 +218,12 @@ function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   });
   const size = graph.graph();
   return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
+}
+
+/** Room for the shape beside an edge, where there are few enough to read them. */
+function labelRoom(edge: Plan["edges"][number], count: number): { width?: number; height?: number; labelpos?: string } {
+  if (count > MOST_LABELLED || edge.label === "") return {};
+  return { width: Math.min(edge.label.length * LABEL_LETTER, 90), height: 8, labelpos: "c" };
 }
 
 /** Layers by the longest way from a source, each in execution order, wrapped to a readable width. */

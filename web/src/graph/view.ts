@@ -17,6 +17,8 @@ export interface Rectangle {
 export const LEAST_SCALE = 0.02;
 export const MOST_SCALE = 2.5;
 const ROOM = 24;
+/** Text of this size can still be read. */
+export const READABLE_SCALE = 0.7;
 
 export function fitted(scene: Scene, width: number, height: number): View {
   if (scene.width === 0 || width === 0) return { x: 0, y: 0, scale: 1 };
@@ -38,6 +40,27 @@ export function zoomed(view: View, factor: number, around: Point): View {
 export function centredOn(box: Box, width: number, height: number, scale: number): View {
   const top = box.isOpen ? box.y + Math.min(box.height, height / scale) / 2 : box.y + box.height / 2;
   return { scale, x: width / 2 - (box.x + box.width / 2) * scale, y: height / 2 - top * scale };
+}
+
+/** `view`, moved and if need be zoomed out a little, so that `box` is seen, its top left first. */
+export function showing(view: View, box: Box, width: number, height: number): View {
+  const room = Math.min((width - 2 * ROOM) / box.width, (height - 2 * ROOM) / box.height);
+  const scale = Math.min(view.scale, Math.max(room, READABLE_SCALE));
+  const change = scale / view.scale;
+  const [left, top] = [box.x * scale, box.y * scale];
+  const place = (start: number, size: number, offset: number, all: number): number => {
+    const most = ROOM - start;
+    const least = all - ROOM - start - size;
+    return least > most ? Math.min(Math.max(offset, most), least) : Math.min(Math.max(offset, least), most);
+  };
+  const fits = (size: number, all: number): boolean => size <= all - 2 * ROOM;
+  const x = view.x + box.x * view.scale * (1 - change);
+  const y = view.y + box.y * view.scale * (1 - change);
+  return {
+    scale,
+    x: fits(box.width * scale, width) ? place(left, box.width * scale, x, width) : width / 2 - left - (box.width * scale) / 2,
+    y: fits(box.height * scale, height) ? place(top, box.height * scale, y, height) : ROOM - top,
+  };
 }
 
 /** The part of the scene that is visible, with a margin of `share` of the screen on each side. */
@@ -95,7 +118,7 @@ export function middleOf(points: readonly Point[]): Point {
 
 /** float32[8,128] as 8×128: the common type goes without saying, others are named. */
 export function edgeText(label: string, tensors: number): string {
-  const found = /^(\w+)\[([\d, ]*)\]$/.exec(label);
+  const found = /^(\w+) ?\[([\d, ]*)\]$/.exec(label);
   if (found === null) return label !== "" ? label : tensors > 1 ? `${tensors} tensors` : "";
   const shape = (found[2] ?? "").split(",").map((size) => size.trim()).join("×");
   const type = found[1] === "float32" ? "" : `${found[1] ?? ""} `;

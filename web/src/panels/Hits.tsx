@@ -96,7 +96,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
         ))}
       </select>
       <select aria-label="Verdict" value={now.hitVerdict} onChange={(event) => go({ hitVerdict: event.currentTarget.value })}>
-        <option value="">all</option>
+        <option value="">verdict</option>
         <option value="hit">hits</option>
         <option value="undecided">undecided</option>
       </select>

@@ -67,14 +67,14 @@ function Filters({ isByLine, onByLine }: { isByLine: boolean; onByLine: (value: 
   return (
     <div class="filters">
       <select aria-label="Kind" value={now.category} onChange={(event) => go({ category: event.currentTarget.value })}>
-        <option value="">all kinds</option>
+        <option value="">kind</option>
         <option value="weight">weights</option>
         <option value="gradient">gradients</option>
         <option value="activation">activations</option>
         <option value="tensor">tensors</option>
       </select>
       <select aria-label="Phase" value={now.phase} onChange={(event) => go({ phase: event.currentTarget.value })}>
-        <option value="">all phases</option>
+        <option value="">phase</option>
         <option value="forward">forward</option>
         <option value="backward">backward</option>
         <option value="optimizer">optimizer</option>
@@ -95,8 +95,8 @@ function Filters({ isByLine, onByLine }: { isByLine: boolean; onByLine: (value: 
 }
 
 /** A tick box of a node: what is ticked is what a new watchpoint looks at. */
-export function TickBox({ path }: { readonly path: string }): JSX.Element {
-  const covered = coverage(ticked.value, path);
+export function TickBox({ path, scope }: { readonly path: string; readonly scope: string }): JSX.Element {
+  const covered = coverage(ticked.value, path, scope);
   const isInside = covered === "all" && !ticked.value.has(path);
   return (
     <input

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import type { ListedNode } from "../wire";
 import { api } from "../state/api";
-import { fileName, lastPart } from "../state/names";
+import { asScope, fileName, lastPart } from "../state/names";
 import { grouped } from "../state/numbers";
 import { usePages } from "../state/pages";
 import { go, graph, place, rank, run, selectOp, tick } from "../state/store";
@@ -59,7 +59,7 @@ function Result({ node }: { node: ListedNode }): JSX.Element {
   const isSelected = node.name === place.value.op;
   return (
     <div class={`result line ${isSelected ? "selected" : ""}`} role="option" aria-selected={isSelected} title={node.name} onClick={() => selectOp(node.name)}>
-      <TickBox path={node.name} />
+      <TickBox path={node.name} scope={asScope(node.scope)} />
       <div class="two-lines">
         <span class={`name kind-${node.kind}`}>{lastPart(node.name)}</span>
         <span class="under">{node.scope.replace(/\/$/, "")}</span>

@@ -5,7 +5,7 @@ import type { TreeEntry } from "../wire";
 import { api } from "../state/api";
 import { scopesOf } from "../state/names";
 import { grouped } from "../state/numbers";
-import { go, graph, place, rank, run, selectOp, tick } from "../state/store";
+import { go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { isAborted, messageOf } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { Rows } from "../parts/Rows";
@@ -84,9 +84,11 @@ export function NodeTree(): JSX.Element {
     for (const scope of place.value.tree) if (!branches.value.has(scope)) load(scope, 0, aborting.current.signal);
   }, [place.value.tree.join("\n")]);
   useEffect(() => {
-    const missing = scopesOf(place.value.op).filter((scope) => !open.has(scope));
+    if (place.value.op === "") return;
+    const round = [...scopesOf(place.value.op), ...scopesOf(opScope.value)];
+    const missing = [...new Set(round)].filter((scope) => !open.has(scope));
     if (missing.length > 0) go({ tree: [...place.value.tree, ...missing] });
-  }, [place.value.op]);
+  }, [place.value.op, opScope.value]);
 
   const rows = visibleRows(branches.value, open);
   const selected = rows.findIndex((row) => row.entry?.path === place.value.op && place.value.op !== "");
@@ -104,7 +106,7 @@ export function NodeTree(): JSX.Element {
         if (row.entry === null) {
           return <More row={row} onLoad={() => load(row.scope, branches.value.get(row.scope)?.entries.length ?? 0, aborting.current.signal)} />;
         }
-        return <TreeLine entry={row.entry} depth={row.depth} isOpen={open.has(row.entry.path)} />;
+        return <TreeLine entry={row.entry} scope={row.scope} depth={row.depth} isOpen={open.has(row.entry.path)} />;
       }}
     />
   );
@@ -125,7 +127,7 @@ export function toggleTree(path: string): void {
   go({ tree: closes ? now.filter((each) => each !== path && !each.startsWith(path)) : [...now, path] });
 }
 
-function TreeLine({ entry, depth, isOpen }: { entry: TreeEntry; depth: number; isOpen: boolean }): JSX.Element {
+function TreeLine({ entry, scope, depth, isOpen }: { entry: TreeEntry; scope: string; depth: number; isOpen: boolean }): JSX.Element {
   const isSelected = entry.path === place.value.op;
   const isCurrent = rank.value?.op === entry.path;
   return (
@@ -140,7 +142,7 @@ function TreeLine({ entry, depth, isOpen }: { entry: TreeEntry; depth: number; i
       onClick={() => (entry.is_scope ? toggleTree(entry.path) : selectOp(entry.path))}
     >
       <span class={`twist ${isOpen ? "open" : ""}`}>{entry.is_scope ? "›" : ""}</span>
-      <TickBox path={entry.path} />
+      <TickBox path={entry.path} scope={scope} />
       <span class={`name ${entry.is_scope ? "scope" : `kind-${entry.kind}`}`}>{entry.label}</span>
       {isCurrent && <Icon name="here" />}
       {entry.is_scope && <span class="count">{grouped(entry.ops)}</span>}

@@ -1,10 +1,11 @@
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 import type { InputEdge, Node, OpTensor, OpView, TensorType } from "../wire";
 import { api } from "../state/api";
 import { lastPart, shortName } from "../state/names";
 import { grouped, typeText } from "../state/numbers";
 import { useResource } from "../state/resource";
-import { command, graph, openTensor, place, rank, run, selectOp, tick } from "../state/store";
+import { command, graph, openTensor, place, rank, revealScope, run, selectOp, tick } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -25,10 +26,14 @@ export function OpDetails(): JSX.Element {
   const tensors = useResource(subject, currentRank?.state === "running" ? "running" : where, (signal) =>
     api.opTensors(currentRun?.id ?? "", currentRank?.rank ?? 0, op, place.value.step, signal),
   );
+  const scope = view.data?.node.name === op ? view.data.node.scope : null;
+  useEffect(() => {
+    if (scope !== null) revealScope(scope);
+  }, [op, scope]);
   if (op === "") {
     return (
       <section class="pane op-details" aria-label="Op">
-        <Empty title="No op selected">Click an op in the graph or in the list, or search with /.</Empty>
+        <Empty title="No op selected">Click one in the graph or in the list, or press / to search.</Empty>
       </section>
     );
   }

@@ -70,12 +70,12 @@ export function WatchpointDialog({ id, draft: start }: WatchpointDialogProps): J
         {catalogue.data !== null && <Conditions catalogue={catalogue.data} draft={draft.value} onChange={change} />}
         <OpsField choice={ops.value} draft={draft.value} onChoice={(value) => (ops.value = value)} onChange={change} />
         <Stopping draft={draft.value} onChange={change} />
-        {problem.value !== null && (
-          <p class="error-line" role="alert">
-            {problem.value}
-          </p>
-        )}
         <footer>
+          {problem.value !== null && (
+            <p class="error-line" role="alert">
+              {problem.value}
+            </p>
+          )}
           <button type="button" onClick={close}>
             Cancel
           </button>
@@ -241,10 +241,10 @@ function ExpressionField({ names, condition, onChange }: ExpressionFieldProps): 
         onInput={(event) => put(event.currentTarget.value)}
       />
       <p class="quiet">
-        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, join with and, or, not; + − * / and numbers; <code>prev.</code> is the step before.
+        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, join with and, or, not; + − * / and numbers; <code>prev.max</code> and so on are those of the step before.
       </p>
       <p class="names">
-        {names.map((name) => (
+        {names.filter((name) => !name.startsWith("prev.")).map((name) => (
           <button key={name} type="button" class="chip" onClick={() => put(`${condition.expression}${condition.expression === "" || condition.expression.endsWith(" ") ? "" : " "}${name}`)}>
             {name}
           </button>

@@ -21,6 +21,9 @@ interface ChartProps {
   readonly onStep?: (step: number) => void;
 }
 
+/** Distances between marks of the axis: steps are whole. */
+const WHOLE_STEPS = [1, 2, 5].flatMap((first) => [0, 1, 2, 3, 4, 5, 6, 7, 8].map((power) => first * 10 ** power)).sort((a, b) => a - b);
+
 function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -43,7 +46,7 @@ export function Chart({ steps, series, bad, height, label, onStep }: ChartProps)
       height,
       scales: { x: { time: false } },
       legend: { live: true },
-      axes: [{ ...axis, label: "step", labelSize: 18, labelFont: "11px system-ui" }, { ...axis, size: 64 }],
+      axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
       series: [
         { label: "step" },
         ...series.map((each) => ({

@@ -1,5 +1,10 @@
 /** Names of ops and scopes: parts joined by "/", a scope ends with "/". */
 
+/** A scope as paths write it, with "/" at its end; the root is empty. */
+export function asScope(scope: string): string {
+  return scope === "" || scope.endsWith("/") ? scope : `${scope}/`;
+}
+
 /** Every scope round `path`, outermost first, itself included when it is one. */
 export function scopesOf(path: string): string[] {
   const scopes: string[] = [];
@@ -26,9 +31,9 @@ export function fileName(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** Whether ticking `ticked` (ops and scopes) covers `path`; "some" when only parts of a scope are. */
-export function coverage(ticked: ReadonlySet<string>, path: string): "all" | "some" | "none" {
-  if (ticked.has(path) || scopesOf(path).some((scope) => ticked.has(scope))) return "all";
+/** Whether ticking `ticked` (ops and scopes) covers `path` in `scope`; "some": parts of it only. */
+export function coverage(ticked: ReadonlySet<string>, path: string, scope: string): "all" | "some" | "none" {
+  if (ticked.has(path) || scopesOf(scope).some((each) => ticked.has(each))) return "all";
   if (!path.endsWith("/")) return "none";
   for (const each of ticked) if (each.startsWith(path)) return "some";
   return "none";

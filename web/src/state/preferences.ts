@@ -35,9 +35,9 @@ const isTexts = (value: unknown): value is string[] =>
 export const theme = stored<Theme>(localStorage, "sonde.theme", "system", isTheme);
 export const notation = stored<Notation>(localStorage, "sonde.notation", "short", isNotation);
 export const digits = stored(localStorage, "sonde.digits", 5, isNumber);
-export const leftWidth = stored(localStorage, "sonde.left", 292, isNumber);
-export const rightWidth = stored(localStorage, "sonde.right", 372, isNumber);
-export const lowerHeight = stored(localStorage, "sonde.lower", 300, isNumber);
+export const leftWidth = stored(localStorage, "sonde.left", 268, isNumber);
+export const rightWidth = stored(localStorage, "sonde.right", 356, isNumber);
+export const lowerHeight = stored(localStorage, "sonde.lower", 270, isNumber);
 export const follow = stored(localStorage, "sonde.follow", true, isBoolean);
 /** Ops and scopes ticked for a watchpoint; survives a reload of the tab, not its end. */
 export const tickedPaths = stored<string[]>(sessionStorage, "sonde.ticked", [], isTexts);

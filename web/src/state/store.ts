@@ -1,7 +1,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import type { ControlRequest, GraphInfo, RankView, RunView } from "../wire";
 import { api } from "./api";
-import { scopesOf } from "./names";
+import { asScope, scopesOf } from "./names";
 import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
 import { tickedPaths } from "./preferences";
 import { attempt } from "./toasts";
@@ -11,6 +11,8 @@ export const runs = signal<readonly RunView[]>([]);
 export const loaded = signal(false);
 export const connection = signal<"connecting" | "open" | "lost">("connecting");
 export const place = signal<Place>(parsePlace(location.search));
+/** The scope of the selected op, known once its details are here; ends with "/". */
+export const opScope = signal("");
 export const scopeOfControl = signal<number | null>(null);
 
 export type Topic = "status" | "graph" | "hits" | "watchpoints" | "loss" | "notices";
@@ -74,6 +76,15 @@ export function selectOp(name: string, more: Partial<Place> = {}): void {
   const open = new Set([...now.open, ...scopesOf(name)]);
   const fresh = name === now.op ? {} : { io: "output" as Io, slot: 0, step: null, index: "", against: null };
   go({ ...fresh, op: name, open: [...open], ...more });
+}
+
+/** Opens the scopes round the selected op; a parameter's name does not tell them, its details do. */
+export function revealScope(scope: string): void {
+  const path = asScope(scope);
+  opScope.value = path;
+  const now = place.value;
+  const missing = scopesOf(path).filter((each) => !now.open.includes(each));
+  if (missing.length > 0) go({ open: [...now.open, ...missing] });
 }
 
 export function openTensor(op: string, io: Io, slot: number, step: number | null, against: Against | null = null): void {

@@ -29,7 +29,7 @@ function columnWidth(format: NumberFormat): number {
     case "fixed":
       return 56 + format.digits * 7;
     case "short":
-      return 56 + Math.max(format.digits - 1, 2) * 7;
+      return 50 + Math.max(format.digits - 1, 2) * 7;
   }
 }
 
