@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.profile.made import node
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sonde.profile.places import Places
 from sonde.profile.replay.batches import replay_batch
@@ -130,6 +130,22 @@ def test_the_slow_line_of_a_dataset_is_found_in_a_child() -> None:
     hottest = max(lines, key=lambda source: lines[source])
     assert hottest.code == "time.sleep(0.004)"
     assert lines[hottest] > 0.5
+
+
+def _stacked_slowly(samples: list[Any]) -> torch.Tensor:
+    time.sleep(0.004)
+    return torch.stack([each[0] for each in samples])
+
+
+@pytest.mark.timeout(60)
+def test_the_slow_line_of_a_collate_function_is_found_and_none_of_the_program() -> None:
+    places = Places(lambda file: file == __file__)
+    data = TensorDataset(torch.ones(64, 2))
+    loader = DataLoader(data, batch_size=4, collate_fn=_stacked_slowly)
+    lines = slow_lines(loader, places, budget_seconds=0.2)
+    hottest = max(lines, key=lambda source: lines[source])
+    assert hottest.code == "time.sleep(0.004)"
+    assert {source.function for source in lines} <= {"_stacked_slowly", "<listcomp>"}
 
 
 def test_streams_are_not_replayed() -> None:

@@ -9,9 +9,9 @@ import contextlib
 import itertools
 import multiprocessing
 import os
+import threading
 import time
 import warnings
-from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -60,15 +60,15 @@ def replay_loader(
 def slow_lines(
     loader: DataLoader[Any], places: Places, *, budget_seconds: float = 1.0
 ) -> dict[Source, float]:
-    """The lines a worker is at while it makes samples, as shares of its time."""
+    """The lines a worker is at while it makes batches, as shares of its time."""
     if isinstance(loader.dataset, IterableDataset) or not _can_fork():
         return {}
-    indices = _some_indices(loader)
     receive, send = multiprocessing.Pipe(duplex=False)
     # The child of a fork sees the dataset as it is; it ends without the parent's clean-up.
     process = multiprocessing.get_context("fork").Process(
-        target=_look, args=(loader.dataset, indices, places, send, budget_seconds), daemon=True
+        target=_look, args=(loader, _some_requests(loader), places, send, budget_seconds)
     )
+    process.daemon = True
     process.start()
     send.close()
     lines: dict[Source, float] = {}
@@ -82,26 +82,45 @@ def slow_lines(
 
 
 def _look(
-    dataset: Any, indices: list[Any], places: Places, send: Connection, budget_seconds: float
+    loader: DataLoader[Any],
+    requests: list[Any],
+    places: Places,
+    send: Connection,
+    budget_seconds: float,
 ) -> None:
     torch.set_num_threads(1)
-    sampler = Sampler(places)
-    sampler.start()
-    begin = time.perf_counter()
-    for index in itertools.cycle(indices):
-        dataset[index]
-        if time.perf_counter() - begin > budget_seconds:
-            break
-    sampler.stop()
-    send.send(shares(sampler.samples, "loop"))
+
+    def work() -> None:
+        sampler = Sampler(places)
+        sampler.start()
+        begin = time.perf_counter()
+        for request in itertools.cycle(requests):
+            _make_batch(loader, request)
+            if time.perf_counter() - begin > budget_seconds:
+                break
+        sampler.stop()
+        send.send(shares(sampler.samples, "loop"))
+
+    # A thread of its own: the stack that was forked has lines of the program in it, too.
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
-def _some_indices(loader: DataLoader[Any]) -> list[Any]:
+def _make_batch(loader: DataLoader[Any], request: Any) -> Any:
+    """What a worker does with one item of the (batch) sampler."""
+    dataset: Any = loader.dataset
+    if loader.batch_sampler is None:
+        return loader.collate_fn(dataset[request])
+    many = getattr(dataset, "__getitems__", None)
+    return loader.collate_fn(many(request) if many else [dataset[index] for index in request])
+
+
+def _some_requests(loader: DataLoader[Any]) -> list[Any]:
     with torch.random.fork_rng(devices=[]):
         if loader.batch_sampler is None:
             return list(itertools.islice(iter(loader.sampler), 64))
-        batches: Iterable[Any] = itertools.islice(iter(loader.batch_sampler), 4)
-        return list(itertools.chain.from_iterable(batches))
+        return list(itertools.islice(iter(loader.batch_sampler), 4))
 
 
 def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any] | None:
