@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sonde import ops as ops
-    from sonde.api import capture, set_dump, set_seed, statistics, step
+    from sonde.api import breakpoint as breakpoint
+    from sonde.api import capture, debug, set_dump, set_seed, statistics, step
     from sonde.dump.reader import Dump
     from sonde.ops import print as print
     from sonde.ops import print_grad
 
 __version__ = "0.1.0"
 
-# Not ``print``: a star import should leave Python's own alone.
+# Not ``print`` and ``breakpoint``: a star import should leave Python's own alone.
 __all__ = [
     "Dump",
     "__version__",
     "capture",
+    "debug",
     "print_grad",
     "set_dump",
     "set_seed",
@@ -31,6 +33,8 @@ __all__ = [
 
 _HOMES = {
     "Dump": "sonde.dump.reader",
+    "breakpoint": "sonde.api",
+    "debug": "sonde.api",
     "print": "sonde.ops",
     "print_grad": "sonde.ops",
     "set_dump": "sonde.api",
@@ -41,7 +45,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("capture", "train", "summary", "logs", "ops", "tune"):
+    if name in ("capture", "debugger", "train", "summary", "logs", "ops", "tune"):
         # A package; ``sonde.capture(...)`` works because that package can be called.
         return import_module(f"sonde.{name}")
     home = _HOMES.get(name)

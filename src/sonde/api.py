@@ -36,6 +36,44 @@ def capture(
         yield
 
 
+@contextmanager
+def debug(
+    host: str | None = None,
+    port: int | None = None,
+    *,
+    pause: bool | None = None,
+    step_by: str = "optimizer",
+) -> Iterator[None]:
+    """Debug the part of a program run in this block, from the page or with ``sonde ctl``.
+
+    Connects to the server that ``SONDE_DEBUGGER_HOST`` and ``SONDE_DEBUGGER_PORT`` name, or
+    ``host`` and ``port``; without any of them to one on this machine, which is started if there is
+    none and ends with the program. ``pause``: wait before the first step; None: as the server says.
+    When somebody ends the training there, `sonde.debugger.Terminated`, a KeyboardInterrupt, is
+    raised in it.
+    """
+    from sonde import logs
+    from sonde.adapters.torch.attach import checked_step_by
+    from sonde.adapters.torch.debugging_calls import debugged
+
+    logs.configure()
+    with debugged(host, port, pause=pause, step_by=checked_step_by(step_by)):
+        yield
+
+
+def breakpoint() -> None:
+    """Stop here until somebody at the page, or ``sonde ctl``, lets the training go on.
+
+    A program that is not debugged yet is from here on, as in ``sonde.debug()``.
+    """
+    import sys
+
+    from sonde.adapters.torch.debugging_calls import stop_here
+
+    frame = sys._getframe(1)
+    stop_here(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
+
 def set_dump(target: nn.Module | str, enabled: bool = True) -> None:
     """Switch the dump of a module, or of ops by name, on or off; for ``dump_mode: 2``.
 

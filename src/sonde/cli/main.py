@@ -21,12 +21,14 @@ COMMANDS = {
     "ckpt": "Compare, check and convert checkpoints.",
     "loss": "Compare two loss curves and say where and why they part.",
     "repeat": "Run a script twice and say from which op on the runs differ.",
+    "compile-check": "Check that the compiled code of a script computes what it should.",
     "profile": "Say where the time of a script goes, and what would make it faster.",
+    "debug": "Run a script, unchanged, under the debugger, and drive it from a browser.",
     "serve": "Serve the debugger's page, for trainings that connect to it.",
     "ctl": "Drive the debugger from a terminal or a script.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }
-"""Each is the click command of that name in the module ``sonde.cli.<name>``.
+"""Each is the click command of that name in the module ``sonde.cli.<name>``, with ``_`` for ``-``.
 
 A command that returns a function wants it called outside click; the function returns what a
 user's program raised (see ``cli.script``).
@@ -34,6 +36,7 @@ user's program raised (see ``cli.script``).
 
 EPILOG = """\b
 Examples:
+  sonde debug train.py              look at it live, in a browser
   sonde run --overflow train.py     find the op where NaN or Inf first appear
   sonde run --stats train.py        statistics of every operator, every step
   sonde show sonde_dump             what was found
@@ -57,7 +60,8 @@ class CommandGroup(click.Group):
             close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
             raise UsageError(f"{cmd_name!r} is not a command; {hint}", slug="usage")
-        command: click.Command = getattr(importlib.import_module(f"sonde.cli.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(importlib.import_module(f"sonde.cli.{name}"), name)
         return command
 
 

@@ -42,6 +42,8 @@ from sonde.wire.shapes import LossPoint, Metadata, PauseReason, State
 LEARNED_STEPS: Final = 2
 """The ops of the first steps are observed, so that there is a graph to show: the first step
 differs from those that follow, whose optimizers have their state."""
+_SAID: Final = ("start", "hit", "breakpoint")
+"""Pauses that nobody at the page has just asked for are said at the terminal."""
 _MOST_POINTS: Final = 100_000
 _PLAN_EVERY: Final = 50
 
@@ -157,7 +159,7 @@ class Debugger:
         if stop is not None:
             self._pause("hit", stop)
         self._leave_step_end()
-        self._last_end = time.perf_counter()
+        self._last_end, self._stood_still = time.perf_counter(), 0.0
         self._tell(self._make_status(None, "", None))
 
     def begin_step(self) -> None:
@@ -231,7 +233,7 @@ class Debugger:
             self._tell(self._make_status(None, "", None), soon=True)
         self._end_if_asked()
         self._leave_step_end()
-        self._last_end = time.perf_counter()
+        self._last_end, self._stood_still = time.perf_counter(), 0.0
 
     def breakpoint(self, place: str) -> None:
         """The program asks to stop."""
@@ -284,6 +286,8 @@ class Debugger:
             for part in self.graphs.learn_draft(self._trainee.nodes_so_far(), self._trainee.held()):
                 self._link.send(part)
         self._tell(self._make_status(reason, message, call))
+        if reason in _SAID:
+            self._report(f"sonde: paused in step {self.step}: {message}")
         self._lost_since = None if self._link.is_connected else time.monotonic()
         try:
             while self.control.is_paused:
@@ -410,7 +414,7 @@ class Debugger:
             self._options.run,
             self._metadata,
             resumes,
-            self.watching.specs if resumes else (),
+            self.watching.specs if resumes else self._options.watchpoints,
             self.control.generation,
         )
 
@@ -423,7 +427,7 @@ class Debugger:
         return Status(
             state=self._state,
             step=self.step,
-            graph=graphs.current if op is None else graphs.graph_with(op),
+            graph=graphs.here if op is None else graphs.graph_with(op),
             op=op,
             order=order,
             reason=reason,

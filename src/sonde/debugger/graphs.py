@@ -32,6 +32,15 @@ class GraphBook:
     def count(self) -> int:
         return len(self._graphs)
 
+    @property
+    def here(self) -> int | None:
+        """The graph of the running step, as far as it is known."""
+        return self._next_number() if self._draft else self.current
+
+    def __iter__(self) -> Iterator[Node]:
+        """The nodes of all graphs."""
+        return (node for nodes in self._graphs.values() for node in nodes)
+
     def node(self, name: str) -> Node | None:
         """The node of that name, in the graph that ran last, or any."""
         number = self._graph_with(name)

@@ -17,7 +17,7 @@ from sonde.debugger.former import FormerValues
 from sonde.debugger.graphs import GRADIENT_TYPE, gradient_name
 from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.watches import Watch
-from sonde.wire.shapes import TensorType
+from sonde.wire.shapes import Node, TensorType
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,6 +30,7 @@ class Found:
     slot: int
     type: TensorType
     judgement: Judgement
+    view: TensorView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,6 +151,15 @@ class OpJudge:
     def wants(self, node: OpNode) -> bool:
         return bool(self._watches_of(node))
 
+    def aims_at(self, node: Node) -> bool:
+        """Whether anything is asked of a node that the server was told of."""
+        return any(
+            watch.aims_at(
+                node.name, node.type, node.scope, node.categories, is_leaf=node.kind != "op"
+            )
+            for watch in self._watches
+        )
+
     def _watches_of(self, node: OpNode) -> list[Watch]:
         categories = categories_of(node, self._weights, self._gradients)
         return [
@@ -211,4 +221,4 @@ def _found(
         judgement = watch.judge(evidence)
         if judgement.verdict != "clear":
             type_ = TensorType(view.dtype, view.shape)
-            yield Found(watch, op, view.io, view.slot, type_, judgement)
+            yield Found(watch, op, view.io, view.slot, type_, judgement, view)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Mapping
@@ -12,10 +13,13 @@ from typing import Final
 
 from sonde.capture.options import parse_size
 from sonde.core.errors import UsageError
+from sonde.debugger.starting_set import starting_set
+from sonde.wire.shapes import WatchpointSpec
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 50051
 DEFAULT_BUDGET: Final = 256 * 1024 * 1024
+_RECOMMENDED: Final = "SONDE_DEBUGGER_RECOMMENDED"
 DEFAULT_WAIT: Final = 5.0
 DEFAULT_LOST: Final = 60.0
 
@@ -30,7 +34,8 @@ class DebuggerOptions:
     - ``budget_bytes``: memory for values that are kept;
     - ``run``: the same for all ranks of one training;
     - ``script``, ``arguments``: of the program, where ``sys.argv`` does not tell yet;
-    - ``world_size``: how many ranks there are, 0: as the framework or the launcher says.
+    - ``world_size``: how many ranks there are, 0: as the framework or the launcher says;
+    - ``watchpoints``: those a run begins with.
     """
 
     host: str = DEFAULT_HOST
@@ -44,6 +49,7 @@ class DebuggerOptions:
     script: str = ""
     arguments: tuple[str, ...] = ()
     world_size: int = 0
+    watchpoints: tuple[WatchpointSpec, ...] = ()
 
     @property
     def address(self) -> str:
@@ -75,17 +81,21 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
         lost_seconds=_seconds("SONDE_DEBUGGER_LOST", environ, DEFAULT_LOST),
         budget_bytes=parse_size(budget) if budget else DEFAULT_BUDGET,
         run=run_id(environ),
+        watchpoints=starting_set(
+            tuple(filter(None, environ.get("SONDE_DEBUGGER_WATCH", "").split(os.pathsep))),
+            recommended=bool(_flag(_RECOMMENDED, environ.get(_RECOMMENDED, ""))),
+        ),
     )
 
 
 def run_id(environ: Mapping[str, str]) -> str:
     """The same in all ranks of a training that a launcher starts, else one of its own."""
     given = environ.get("SONDE_RUN_ID") or environ.get("TORCHELASTIC_RUN_ID")
-    if given and given != "none":  # torchrun's default, the same for everybody
-        return given
-    if given and environ.get("MASTER_PORT"):
-        return f"{environ.get('MASTER_ADDR', 'localhost')}-{environ['MASTER_PORT']}-{os.getppid()}"
-    return f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+    if given == "none" and environ.get("MASTER_PORT"):  # torchrun's default, the same for everybody
+        given = f"{environ.get('MASTER_ADDR', 'localhost')}-{environ['MASTER_PORT']}"
+    elif not given or given == "none":
+        given = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", given).lstrip("._-")[:100] or "run"
 
 
 def _port(name: str, text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from sonde.conditions import Judgement, Value
@@ -20,7 +21,7 @@ from sonde.wire.convert import source_line
 from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import Hit, ParameterValue, Part, WatchpointSpec
 
-MOST_IN_CHAIN: Final = 200
+MOST_IN_CHAIN: Final = 60
 
 
 class Watching:
@@ -39,7 +40,8 @@ class Watching:
         self._graphs = graphs
         self._complain = complain
         self._former = former
-        self._watches: tuple[Watch, ...] = ()
+        self._basis: object = None
+        self._needs_ops = False
         self._overflow: tuple[Watch, ...] = ()
         self._held = HeldJudge(trainee, former)
         self._initial = HeldJudge(trainee, former)
@@ -62,8 +64,12 @@ class Watching:
         self.plan()
 
     def plan(self) -> None:
-        """Find out again what the watchpoints are about: parameters may have come or gone."""
+        """Find out again what the watchpoints are about: parameters and graphs may be new."""
         held = self._trainee.held()
+        basis = (self.specs, self._graphs.count, [(each.name, each.is_weight) for each in held])
+        if basis == self._basis:
+            return
+        self._basis = basis
         names = {each.name for each in held}
         names |= {gradient_name(each.name) for each in held if each.is_weight}
         watches: list[Watch] = []
@@ -72,16 +78,17 @@ class Watching:
                 watches += make_watches([spec], self._rank, names)
             except SondeError as error:
                 self._complain(error)
-        self._watches = tuple(watches)
         self._overflow = tuple(watch for watch in watches if watch.level == "overflow")
         self._initial.plan([watch for watch in watches if watch.level == "initial"], held)
         self._held.plan([watch for watch in watches if watch.level == "step"], held)
         self._ops.plan([watch for watch in watches if watch.level == "op"], held)
         self._bad_ops.plan(self._overflow, held)
+        self._needs_ops = self._graphs.count == 0 or any(map(self._ops.aims_at, self._graphs))
 
     @property
     def needs_ops(self) -> bool:
-        return not self._ops.is_idle
+        """Whether a watchpoint asks of ops that there are, as far as that is known."""
+        return self._needs_ops and not self._ops.is_idle
 
     @property
     def needs_overflow(self) -> bool:
@@ -175,6 +182,10 @@ class Watching:
             part = "producer" if spoiled.is_producer else "carrier"
             origin = spoiled.origin.op
             chain = _shortened(self._tracker.chain(found.op))
+        elif call is None:
+            spoiler = self._tracker.spoiler(found.view)
+            if spoiler is not None and found.view.non_finite():
+                part, origin = "carrier", spoiler.op
         source = None if call is None else call.node.source
         return Hit(
             number=0,
@@ -210,8 +221,7 @@ def _excused(found: Found, spoiled: Spoiled) -> Found:
         return found
     how = f" ({origin.asked})" if origin.asked is not None else ""
     why = f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
-    judgement = Judgement("undecided", why, found.judgement.values)
-    return Found(found.watch, found.op, found.io, found.slot, found.type, judgement)
+    return replace(found, judgement=Judgement("undecided", why, found.judgement.values))
 
 
 def _shortened(chain: tuple[str, ...]) -> tuple[str, ...]:

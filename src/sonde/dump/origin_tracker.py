@@ -93,7 +93,7 @@ class OriginTracker:
 
     def _is_bad_underneath(self, view: TensorView) -> bool:
         """Whether memory that was filled in part only holds non-finite values an op put there."""
-        return not view.is_filled and self._spoiler(view) is not None and view.non_finite() > 0
+        return not view.is_filled and self.spoiler(view) is not None and view.non_finite() > 0
 
     # ---------------------------------------------------------------- who made it
 
@@ -113,7 +113,7 @@ class OriginTracker:
         if node.kind == "op":
             return self._new("op", call, node.name, asked=infinite_argument(call)), True
         for view in bad_outputs:
-            earlier = self._spoiler(view)
+            earlier = self.spoiler(view)
             if earlier is not None:
                 # Spoiled by an op of an earlier step, or the same leaf again.
                 return earlier, earlier.kind == "leaf" and earlier.op == node.name
@@ -123,7 +123,7 @@ class OriginTracker:
         producer = producer_of(call.node, view.slot)
         for known in (
             self._by_contents.get(view.values_token),
-            self._spoiler(view),
+            self.spoiler(view),
             self._by_op.get(producer or ""),
         ):
             if known is not None:
@@ -138,7 +138,7 @@ class OriginTracker:
         self._origins += 1
         return Origin(self._origins, kind, call.step, op, call.node.source, asked)
 
-    def _spoiler(self, view: TensorView) -> Origin | None:
+    def spoiler(self, view: TensorView) -> Origin | None:
         """Who last put non-finite values into the view's memory."""
         memory = view.memory
         return None if memory is None else self._by_memory.get(memory)

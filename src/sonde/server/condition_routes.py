@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from sonde.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
 from sonde.core.errors import UsageError
 from sonde.core.selection import OpPattern
+from sonde.debugger.starting_set import recommended_draft
 from sonde.server.endpoint import Call, Endpoint
 from sonde.server.graph_index import GraphIndex
 from sonde.server.run_routes import WATCHPOINTS
@@ -20,7 +20,6 @@ from sonde.wire.api import (
     WatchpointList,
 )
 from sonde.wire.numbers import to_wire
-from sonde.wire.shapes import ConditionSpec
 
 
 def _info(kind: Kind) -> ConditionInfo:
@@ -59,7 +58,7 @@ async def add_recommended(call: Call) -> WatchpointList:
     index = await _graph(call.run)
     there = [(spec.name, spec.conditions) for spec in call.run.watchpoints]
     for recommended in RECOMMENDED:
-        draft = draft_of(recommended)
+        draft = recommended_draft(recommended)
         if (draft.name, draft.conditions) in there:
             continue
         if index is None or _has_target(index, recommended, draft):
@@ -73,16 +72,6 @@ async def _graph(run: RunSource) -> GraphIndex | None:
         return await run.graph(None, None)
     except UsageError:
         return None
-
-
-def draft_of(recommended: Recommended) -> WatchpointDraft:
-    """The watchpoint as it would be set by hand."""
-    condition = ConditionSpec(recommended.condition, dict(recommended.parameters))
-    ops: tuple[str, ...] = ()
-    if recommended.functions:
-        names = "|".join(map(re.escape, recommended.functions))
-        ops = (rf"name-regex((?i)(.*/)?({names})_?(-op\d+)?|.*-({names})/[^/]+)",)
-    return WatchpointDraft(recommended.name, (condition,), ops)
 
 
 def _has_target(index: GraphIndex, recommended: Recommended, draft: WatchpointDraft) -> bool:

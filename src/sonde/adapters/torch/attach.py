@@ -127,6 +127,11 @@ def _join(capture: Capture, undo: ExitStack) -> None:
     debugging.join(capture.adapter, undo)
 
 
+def is_running() -> bool:
+    """Whether a capture runs."""
+    return bool(_RUNNING)
+
+
 def running_debugger() -> TorchDebugging | None:
     """The debugger of the capture that runs, if it has one."""
     return next((each.debugging for each in _RUNNING if each.debugging is not None), None)

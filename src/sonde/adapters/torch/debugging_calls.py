@@ -1,0 +1,79 @@
+"""``sonde.debug()`` and ``sonde.breakpoint()``: the debugger, asked for by the program itself."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+
+from sonde.adapters.torch.adapter import StepBy
+from sonde.adapters.torch.attach import attach, is_running, running_debugger
+from sonde.capture.session import print_to_stderr
+from sonde.debugger.server_process import ServerProcess
+from sonde.debugger.settings import DebuggerOptions, any_options_from_environment
+
+_SERVERS: list[ServerProcess] = []
+
+
+@contextmanager
+def debugged(
+    host: str | None, port: int | None, *, pause: bool | None, step_by: StepBy
+) -> Iterator[None]:
+    """Debug the program while this block runs; inside a debugged program nothing changes."""
+    if running_debugger() is not None:
+        yield
+        return
+    options = replace(_reachable(_options(host, port)), pause=pause)
+    with attach(None, starts_at_once=False, step_by=step_by, debugger=options):
+        yield
+
+
+def stop_here(place: str) -> None:
+    """Pause at ``place``; a program that is not debugged is from here on, until it ends."""
+    debugging = running_debugger()
+    if debugging is None:
+        if is_running():
+            print_to_stderr(
+                "sonde: sonde.breakpoint() is passed: this capture has no debugger; run the script "
+                "with 'sonde debug' [breakpoint-passed]"
+            )
+            return
+        options = replace(_reachable(_options(None, None)), pause=False)
+        stack = ExitStack()
+        stack.enter_context(attach(None, starts_at_once=False, debugger=options))
+        atexit.register(stack.close)
+        debugging = running_debugger()
+    if debugging is not None:
+        debugging.debugger.breakpoint(place)
+
+
+def _options(host: str | None, port: int | None) -> DebuggerOptions:
+    options = any_options_from_environment(os.environ)
+    return replace(
+        options,
+        host=options.host if host is None else host,
+        port=options.port if port is None else port,
+    )
+
+
+def _reachable(options: DebuggerOptions) -> DebuggerOptions:
+    """The options, with a server started for them if nobody listens at a default address."""
+    asked = os.environ.get("SONDE_DEBUGGER_HOST") or os.environ.get("SONDE_DEBUGGER_PORT")
+    if asked or options.address != DebuggerOptions().address or _listens(options):
+        return options
+    server = ServerProcess()
+    _SERVERS.append(server)
+    atexit.register(server.end)
+    print_to_stderr(f"sonde: the page is at {server.page}")
+    return replace(options, port=server.rank_port, token=server.token)
+
+
+def _listens(options: DebuggerOptions) -> bool:
+    try:
+        socket.create_connection((options.host, options.port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
