@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -138,7 +139,8 @@ def curve(path: Path, points: Iterable[Point], *, renumber: bool = False) -> Los
 def _whole(path: Path) -> str:
     try:
         with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+            # A buffered read allocates all it is asked for, whatever the file has.
+            data = stream.read(min(os.fstat(stream.fileno()).st_size, MAX_BYTES) + 1)
     except OSError as error:
         raise _unreadable(path, str(error.strerror)) from None
     if len(data) > MAX_BYTES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -48,7 +49,8 @@ def read_json(path: Path) -> Any:
     """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
     try:
         with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+            # A buffered read allocates all it is asked for, whatever the file has.
+            data = file.read(min(os.fstat(file.fileno()).st_size, _MAX_BYTES) + 1)
         if len(data) > _MAX_BYTES:
             raise DumpError(f"{path}: too large to be read", slug="json-file")
         return json.loads(data)

@@ -131,7 +131,8 @@ def _add_rows(path: Path, listing: Listing) -> None:
 def _read(path: Path, listing: Listing) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_TEXT_BYTES + 1)
+            # A buffered read allocates all it is asked for, whatever the file has.
+            data = file.read(min(os.fstat(file.fileno()).st_size, MAX_TEXT_BYTES) + 1)
     except OSError as error:
         listing.problems.append(Problem(path, f"cannot be read: {error.strerror}"))
         return ""

@@ -10,6 +10,7 @@ import io
 import mmap
 import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -86,8 +87,8 @@ def _check(path: Path) -> bool:
             "torch.save(model.state_dict(), path)",
             slug="checkpoint-code",
         ) from None
-    except zipfile.BadZipFile as error:
-        raise damaged(path, _KIND, str(error)) from None
+    except (zipfile.BadZipFile, EOFError, zlib.error, OSError) as error:
+        raise damaged(path, _KIND, str(error) or "the file ends early") from None
     except (ValueError, IndexError, OverflowError, NotImplementedError, RuntimeError) as error:
         # pickletools has no error of its own, and gives its texts many lines.
         raise damaged(path, _KIND, (str(error).splitlines() or ["no pickle"])[0][:300]) from None

@@ -1,0 +1,281 @@
+"""The kinds of files Sonde reads from others, each with whole samples and what reads it."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.dump.made import LOG, MadeDump, small_dump, small_graph
+
+from sonde.compare.checkpoint import Weight
+from sonde.compare.checkpoint_check import check_checkpoint
+from sonde.compare.checkpoint_files import open_checkpoint
+from sonde.compare.checkpoint_mindspore import write_mindspore
+from sonde.compare.checkpoint_safetensors import write_safetensors
+from sonde.compare.loss_events import masked_crc32c, read_events
+from sonde.compare.loss_sources import read_losses
+from sonde.compare.parameter_table import list_parameters
+from sonde.core.mindspore_ckpt import decode, encode_bytes
+from sonde.dump.execution_order import read_node_order, read_steps
+from sonde.dump.graph_ir import read_ir_file, write_ir
+from sonde.dump.graph_pb import encode_graph, read_graph_file
+from sonde.dump.name_book import read_mapping
+from sonde.dump.npy import read_header
+from sonde.dump.reader import Dump
+from sonde.dump.rows import read_rows
+from sonde.dump.side_files import read_json, read_overflow
+
+DATA = Path(__file__).parents[1] / "dump" / "data"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Whole samples, where a damaged copy is put, and what reads it."""
+
+    sources: list[bytes]
+    path: Path
+    read: Callable[[Path], Any]
+    names_file: bool = True
+
+
+def _pb(directory: Path) -> Kind:
+    real = sorted(DATA.rglob("*.pb"), key=lambda path: path.stat().st_size)[:1]
+    sources = [encode_graph(small_graph()), *(path.read_bytes()[:20_000] for path in real)]
+    sources = [each for each in sources if _is_graph(each)]
+    return Kind(
+        sources, directory / "graph_0.pb", lambda path: list(read_graph_file(path, 0).graph)
+    )
+
+
+def _is_graph(data: bytes) -> bool:
+    from sonde.dump.graph_pb import decode_graph
+    from sonde.dump.protowire import WireError
+
+    try:
+        decode_graph(data)
+    except WireError:
+        return False
+    return True
+
+
+def _ir(directory: Path) -> Kind:
+    sources = [write_ir(small_graph()).encode()]
+    return Kind(sources, directory / "graph_0.ir", read_ir_file)
+
+
+def _arrays() -> dict[str, np.ndarray[Any, Any]]:
+    chance = np.random.default_rng(0)
+    return {
+        "conv.weight": chance.normal(size=(4, 3, 3, 3)).astype(np.float32),
+        "bn.running_var": np.ones(4, np.float32),
+        "fc.weight": chance.normal(size=(5, 7)).astype(np.float16),
+        "fc.bias": np.zeros(5),
+        "steps": np.array(7, np.int64),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+
+
+def _weights() -> list[Weight]:
+    return [
+        Weight(name, array.dtype.name, array.shape, lambda array=array: array)
+        for name, array in _arrays().items()
+    ]
+
+
+def _read_checkpoint(path: Path) -> None:
+    from sonde.adapters.torch.checkpoints import read_torch
+
+    found = open_checkpoint(path, read_torch)
+    list_parameters(found)
+    check_checkpoint(found)
+    for weight in found.weights.values():
+        weight.numbers()
+
+
+def _ckpt(directory: Path) -> Kind:
+    stream = io.BytesIO()
+    write_mindspore(stream, _weights(), {"note": "a text"})
+    with_crc = encode_bytes({**_arrays(), "note": "text"}, crc=True)
+    real = [path.read_bytes() for path in sorted(DATA.rglob("*.ckpt"))[:1]]
+
+    def read(path: Path) -> None:
+        _read_checkpoint(path)
+        with path.open("rb") as file:
+            decode(file, name=str(path))
+
+    return Kind([stream.getvalue(), with_crc, *real], directory / "model.ckpt", read)
+
+
+def _safetensors(directory: Path) -> Kind:
+    stream = io.BytesIO()
+    write_safetensors(stream, _weights(), {"note": "a text"})
+    return Kind([stream.getvalue()], directory / "model.safetensors", _read_checkpoint)
+
+
+def _npz(directory: Path) -> Kind:
+    plain, packed = io.BytesIO(), io.BytesIO()
+    np.savez(plain, **_arrays())
+    np.savez_compressed(packed, **_arrays())
+    return Kind([plain.getvalue(), packed.getvalue()], directory / "model.npz", _read_checkpoint)
+
+
+def _torch(directory: Path) -> Kind:
+    import torch
+
+    tensors = {name: torch.from_numpy(array) for name, array in _arrays().items()}
+    tensors["bf16"] = torch.ones(6).bfloat16()
+    plain, nested, legacy = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    torch.save(tensors, plain)
+    torch.save({"model": tensors, "epoch": 3}, nested)
+    torch.save(tensors, legacy, _use_new_zipfile_serialization=False)
+    sources = [stream.getvalue() for stream in (plain, nested, legacy)]
+    return Kind(sources, directory / "model.pt", _read_checkpoint)
+
+
+def _npy(directory: Path) -> Kind:
+    sources = []
+    for array in _arrays().values():
+        stream = io.BytesIO()
+        np.save(stream, array)
+        sources.append(stream.getvalue())
+    return Kind(sources, directory / "tensor.npy", lambda path: read_header(path).array().sum())
+
+
+def _csv(directory: Path) -> Kind:
+    made = _made(directory / "made")
+    rows = [path.read_bytes() for path in sorted(made.root.rglob("*.csv"))]
+    rows += [path.read_bytes() for path in sorted(DATA.rglob("*.csv"))[:4]]
+    losses = b"step,loss\n" + b"".join(b"%d,%f\n" % (k, 1 / (k + 1)) for k in range(20))
+
+    def read(path: Path) -> None:
+        text = path.read_bytes().decode("utf-8", "replace")
+        read_rows(text)
+        read_mapping(text)
+        read_node_order(text)
+        read_steps(text)
+        read_losses(path)
+
+    return Kind([*rows, losses], directory / "rows.csv", _shielded(read))
+
+
+def _json(directory: Path) -> Kind:
+    overflow = [
+        {
+            "op": "log",
+            "role": "producer",
+            "phase": "forward",
+            "source": {"file": "a.py", "line": 3, "function": "f", "code": "x"},
+            "inputs": [{"slot": 0, "dtype": "float32", "shape": [2]}],
+            "outputs": [],
+        }
+    ]
+    sources = [
+        json.dumps(overflow).encode(),
+        json.dumps({"losses": [1.0, 0.5, "nan"], "steps": 3}).encode(),
+        b"".join(json.dumps({"step": k, "train": {"loss": k}}).encode() + b"\n" for k in range(9)),
+    ]
+
+    def read(path: Path) -> None:
+        for each in (read_json, read_overflow, read_losses):
+            _shielded(each)(path)
+
+    return Kind(sources, directory / "file.json", read)
+
+
+def _events(directory: Path) -> Kind:
+    data = b""
+    for step in range(20):
+        value = b"\x0a\x04loss\x15" + struct.pack("<f", 1 / (step + 1))
+        event = b"\x10" + bytes([step]) + b"\x2a" + bytes([len(value) + 2])
+        event += b"\x0a" + bytes([len(value)]) + value
+        head = struct.pack("<Q", len(event))
+        data += head + struct.pack("<I", masked_crc32c(head))
+        data += event + struct.pack("<I", masked_crc32c(event))
+    path = directory / "events.out.tfevents.1.host"
+    return Kind([data], path, lambda path: read_events(path, [path], None))
+
+
+def _log(directory: Path) -> Kind:
+    lines = b"".join(b"epoch: 1 step: %d, loss is %f\n" % (k, 1 / (k + 1)) for k in range(20))
+    return Kind([lines], directory / "train.log", read_losses)
+
+
+def _made(root: Path) -> MadeDump:
+    """A dump with every kind of file in it: statistics, a mapping, overflows."""
+    made = small_dump(root)
+    graph = small_graph()
+    step = made.step(0)
+    numbers = ["1.0", "0.5", "nan", "3"]
+    made.add_rows(
+        step,
+        ["max", "min", "l2norm", "nan count"],
+        [(graph.node(LOG), place, numbers) for place in ("input.0", "output.0")],
+    )
+    made.add_overflow(step, [{"op": LOG, "role": "producer", "phase": "forward"}])
+    long_name = f"Default/{'deep/' * 60}mul-op9"
+    node = replace(graph.node(LOG), name=long_name)
+    made.add_tensor(step, node, "output.0", np.ones(4, np.float32))
+    return made
+
+
+def _dump(directory: Path) -> Kind:
+    """A whole dump in which one file at a time is damaged: it opens, and tells its problems."""
+    made = _made(directory / "dump")
+    files = sorted(path for path in made.root.rglob("*") if path.is_file())
+    contents = [path.read_bytes() for path in files]
+    count = 0
+
+    def read(path: Path) -> None:
+        nonlocal count
+        target = count % len(files)
+        count += 1
+        files[target].chmod(0o600)
+        files[target].write_bytes(path.read_bytes())
+        try:
+            dump = Dump(made.root)
+            dump.check()
+            for record in dump.tensors():
+                _shielded(lambda _, record=record: record.statistics())(path)
+            list(dump.overflow())
+            dump.metadata()
+            for graph_id in dump.graph_ids():
+                _shielded(lambda _, graph_id=graph_id: dump.execution_order(graph_id))(path)
+        finally:
+            files[target].write_bytes(contents[target])
+
+    return Kind(contents, directory / "damaged", read, names_file=False)
+
+
+def _shielded(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    """A file that is refused by one reader is still given to the next."""
+    from sonde.core.errors import SondeError
+
+    def call(path: Path) -> None:
+        try:
+            read(path)
+        except SondeError:
+            pass
+
+    return call
+
+
+KINDS: dict[str, Callable[[Path], Kind]] = {
+    "pb": _pb,
+    "ir": _ir,
+    "ckpt": _ckpt,
+    "safetensors": _safetensors,
+    "npz": _npz,
+    "torch": _torch,
+    "npy": _npy,
+    "csv": _csv,
+    "json": _json,
+    "events": _events,
+    "log": _log,
+    "dump": _dump,
+}
