@@ -1,0 +1,1 @@
+"""One step of a program run eagerly, interpreted, compiled and in float64, and compared."""

@@ -1,0 +1,289 @@
+"""``sonde compile-check``: one step of a program, eager, interpreted, compiled and in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.distances import broken_elements, error
+from sonde.adapters.torch.compile_check.ops import OpsJudged, coarsest_epsilon, judge_ops
+from sonde.adapters.torch.compile_check.records import Record
+from sonde.adapters.torch.compile_check.tape import Tape
+from sonde.adapters.torch.compile_check.updates import updated
+from sonde.adapters.torch.compile_check.watch import Watch
+from sonde.adapters.torch.compile_check.ways import (
+    AotGraph,
+    Results,
+    WayFailedError,
+    Ways,
+    aot_graphs,
+    run_ways,
+)
+from sonde.adapters.torch.steps import StepHooks
+from sonde.adapters.torch.views import name_of
+from sonde.core.agreement import Comparison, CompileVerdict, GraphVerdict, Kind
+
+DEFAULT_BUDGET = 2 << 30
+
+Say = Callable[[str], None]
+
+
+class CheckDoneError(BaseException):
+    """Raised in the program to end it when its step has been checked."""
+
+
+class CompileCheck:
+    """Watches a program until its step ``step`` is about to update the weights, and checks it.
+
+    ``verdict`` is None until then. With ``continues`` the program goes on, otherwise it is ended by
+    CheckDoneError. ``budget`` is how many bytes of values of ops are held at a time.
+    """
+
+    def __init__(
+        self, step: int, *, continues: bool, say: Say, budget: int = DEFAULT_BUDGET
+    ) -> None:
+        private.require()
+        self.verdict: CompileVerdict | None = None
+        self.steps_seen = 0
+        self._step = step
+        self._continues = continues
+        self._say = say
+        self._budget = budget
+        self._watch = Watch(runs_compiled=continues)
+        self._is_checking = False
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        self._watch.is_recording = self._step == 0
+        with ExitStack() as undo:
+            undo.enter_context(self._watch.attached())
+            StepHooks(self._began, _ignore, self._ended, _ignore).install(undo)
+            yield
+
+    def _began(self, optimizer: torch.optim.Optimizer) -> None:
+        records = [each for each in self._watch.records if each.tangents]
+        if self._is_checking or self.verdict is not None or not records:
+            return
+        self._is_checking = True
+        self._watch.is_recording = False
+        state = torch.get_rng_state()
+        try:
+            self.verdict = _check(records, optimizer, self._step, self._budget, self._say)
+        finally:
+            self._is_checking = False
+            self._watch.forget()
+            torch.set_rng_state(state)
+        if not self._continues:
+            raise CheckDoneError
+
+    def _ended(self) -> None:
+        if self._is_checking:
+            return
+        self.steps_seen += 1
+        self._watch.is_recording = self.verdict is None and self.steps_seen >= self._step
+
+
+def _ignore(_: Any) -> None: ...
+
+
+def _check(
+    records: Sequence[Record],
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    budget: int,
+    say: Say,
+) -> CompileVerdict:
+    verdicts: list[GraphVerdict] = []
+    gradients: dict[str, dict[torch.Tensor, torch.Tensor]] = {}
+    problems: list[str] = []
+    for number, record in enumerate(records):
+        name = record.name if len(records) == 1 else f"{record.name}, graph {number}"
+        say(f"checking {name}: {len(record.graph.graph.nodes)} nodes, {record.backend}")
+        verdict, ways = _check_graph(record, name, budget)
+        verdicts.append(verdict)
+        if ways is not None:
+            _add_gradients(gradients, record, ways)
+    names = _parameter_names(records)
+    epsilon = max((each.epsilon for one in verdicts for each in one.comparisons), default=0.0)
+    weights = _weights(optimizer, gradients, names, epsilon, problems)
+    return CompileVerdict(step, tuple(verdicts), weights, tuple(problems))
+
+
+def _check_graph(record: Record, name: str, budget: int) -> tuple[GraphVerdict, Ways | None]:
+    tape = Tape()
+    try:
+        ways = run_ways(record, tape)
+    except WayFailedError as failed:
+        nothing = GraphVerdict(name, record.backend, 0, 0, (), None, problems=(str(failed),))
+        return nothing, None
+    problems = list(ways.problems)
+    graphs: list[AotGraph] = []
+    judged = OpsJudged()
+    is_matched = tape.is_matched
+    try:
+        graphs = aot_graphs(record, tape)
+        judged = judge_ops(graphs, record.compile, budget)
+    except Exception as failed:  # said in the report; the results stand without the ops
+        lines = str(failed).strip().splitlines() or [""]
+        problems.append(f"its ops could not be judged: {type(failed).__name__}: {lines[0]}")
+    comparisons = _comparisons(record, ways, coarsest_epsilon(graphs))
+    verdict = GraphVerdict(
+        name=name,
+        backend=record.backend,
+        op_count=judged.op_count,
+        judged_ops=judged.judged,
+        comparisons=tuple(comparisons),
+        wrong=judged.wrong,
+        random_ops=len(tape.drawn),
+        is_random_matched=is_matched,
+        problems=(*problems, *judged.problems),
+    )
+    return verdict, ways
+
+
+def _comparisons(record: Record, ways: Ways, epsilon: float) -> list[Comparison]:
+    names = record.input_names
+    outputs = {number: f"output {number}" for number in ways.reference.outputs}
+    inputs = {number: names[number] for number in ways.reference.gradients}
+    written = {
+        number: names[number]
+        for number, value in ways.eager.inputs.items()
+        if number not in ways.eager.gradients
+        and not torch.equal(value, record.inputs[number].detach())
+    }
+    return [
+        *_of_kind("output", outputs, ways, lambda results: results.outputs, epsilon),
+        *_of_kind("buffer", written, ways, lambda results: results.inputs, epsilon),
+        *_of_kind("gradient", inputs, ways, lambda results: results.gradients, epsilon),
+    ]
+
+
+def _of_kind(
+    kind: Kind,
+    names: Mapping[int, str],
+    ways: Ways,
+    part: Callable[[Results], dict[int, torch.Tensor]],
+    epsilon: float,
+) -> list[Comparison]:
+    references = {number: part(ways.reference)[number] for number in names}
+    group = sum(float(value.double().norm()) ** 2 for value in references.values()) ** 0.5
+    return [
+        compared(
+            kind,
+            name,
+            references[number],
+            part(ways.eager)[number],
+            part(ways.compiled).get(number),
+            None if ways.interpreted is None else part(ways.interpreted).get(number),
+            None if ways.jittered is None else part(ways.jittered).get(number),
+            epsilon,
+            group,
+        )
+        for number, name in names.items()
+        if number in part(ways.eager)
+    ]
+
+
+def compared(
+    kind: Kind,
+    name: str,
+    reference: torch.Tensor,
+    eager: torch.Tensor,
+    compiled: torch.Tensor | None,
+    interpreted: torch.Tensor | None,
+    moved: torch.Tensor | None,
+    epsilon: float,
+    group_norm: float,
+) -> Comparison:
+    """One result, the ways it was computed; a way that lacks it is as far off as zeros are."""
+    if compiled is None:
+        compiled = torch.zeros_like(eager)
+    return Comparison(
+        kind=kind,
+        name=name,
+        dtype=name_of(eager.dtype),
+        norm=error(reference, torch.zeros_like(reference)),
+        group_norm=group_norm,
+        epsilon=epsilon,
+        eager=error(eager, reference),
+        interpreted=float("nan") if interpreted is None else error(interpreted, reference),
+        compiled=error(compiled, reference),
+        shift=0.0 if moved is None else error(moved, eager),
+        broken=broken_elements(compiled, eager, reference),
+    )
+
+
+# ---------------------------------------------------------------- updated weights
+
+
+def _parameter_names(records: Sequence[Record]) -> dict[torch.Tensor, str]:
+    return {
+        value: name
+        for record in records
+        for value, name in zip(record.inputs, record.input_names, strict=False)
+        if isinstance(value, torch.nn.Parameter)
+    }
+
+
+def _add_gradients(
+    sums: dict[str, dict[torch.Tensor, torch.Tensor]], record: Record, ways: Ways
+) -> None:
+    """Add the gradients of this graph's parameters, way by way."""
+    for way, results in (
+        ("eager", ways.eager),
+        ("reference", ways.reference),
+        ("compiled", ways.compiled),
+        ("interpreted", ways.interpreted),
+        ("jittered", ways.jittered),
+    ):
+        if results is None:
+            continue
+        mine = sums.setdefault(way, {})
+        for number, gradient in results.gradients.items():
+            parameter = record.inputs[number]
+            if isinstance(parameter, torch.nn.Parameter):
+                known = mine.get(parameter)
+                mine[parameter] = gradient if known is None else known + gradient
+
+
+def _weights(
+    optimizer: torch.optim.Optimizer,
+    gradients: Mapping[str, Mapping[torch.Tensor, torch.Tensor]],
+    names: Mapping[torch.Tensor, str],
+    epsilon: float,
+    problems: list[str],
+) -> tuple[Comparison, ...]:
+    """The weights after the optimizer's step with the gradients of each way."""
+    if "eager" not in gradients:
+        return ()
+    after = {}
+    try:
+        for way, found in gradients.items():
+            after[way] = updated(optimizer, gradients["eager"], found, wide=way == "reference")
+    except Exception as failed:  # said in the report: an optimizer is any code
+        lines = str(failed).strip().splitlines() or [""]
+        problems.append(
+            f"updated weights were not compared: {type(optimizer).__name__}.step() on a copy "
+            f"failed: {type(failed).__name__}: {lines[0]}"
+        )
+        return ()
+    group = sum(float(value.norm()) ** 2 for value in after["reference"].values()) ** 0.5
+    return tuple(
+        compared(
+            "weight",
+            names.get(parameter, "weight"),
+            reference,
+            after["eager"][parameter],
+            after["compiled"].get(parameter),
+            after.get("interpreted", {}).get(parameter),
+            after.get("jittered", {}).get(parameter),
+            epsilon,
+            group,
+        )
+        for parameter, reference in after["reference"].items()
+        if parameter in after["eager"]
+    )

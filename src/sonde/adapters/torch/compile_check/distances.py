@@ -1,0 +1,118 @@
+"""How far tensors are from each other, as compile-check counts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from sonde import kernels
+from sonde.adapters.torch.views import name_of
+from sonde.core.agreement import OpErrors
+from sonde.kernels import Distances
+
+_FLIPS_ALLOWED = 0.01
+
+
+def distances(a: torch.Tensor, b: torch.Tensor) -> Distances:
+    """How ``a`` differs from the reference ``b``, which has its shape."""
+    a, b = _readable(a), _readable(b)
+    return kernels.compare(
+        a.data_ptr(), name_of(a.dtype), b.data_ptr(), name_of(b.dtype), tuple(a.shape),
+        tuple(a.stride()), tuple(b.stride()),
+    )  # fmt: skip
+
+
+def _readable(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().cpu()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.resolve_neg()
+
+
+def epsilon_of(dtype: torch.dtype) -> float:
+    """The spacing of ``dtype`` at 1; 0 for what is exact."""
+    return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
+def error(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The Euclidean norm of the difference, over elements finite in both; 0 if there are none."""
+    found = distances(a, b).l2_error
+    return found if found == found else 0.0
+
+
+def broken_elements(compiled: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> int:
+    """Elements that are NaN or infinite in compiled code, and neither in eager nor in float64."""
+    if not (compiled.is_floating_point() or compiled.is_complex()):
+        return 0
+    bad = ~torch.isfinite(compiled)
+    return int((bad & torch.isfinite(eager) & torch.isfinite(reference)).sum())
+
+
+def op_errors(
+    compiled: torch.Tensor,
+    exact: torch.Tensor,
+    moved: torch.Tensor,
+    eager: torch.Tensor,
+    *,
+    args: Any,
+    length: float,
+) -> OpErrors:
+    """The errors of one result of an op; whole numbers made of floating ones count as flips."""
+    if compiled.shape != exact.shape:
+        return OpErrors((0.0, 0.0), 0.0, 1.0, (1.0, 1.0), (0.0, 0.0), (0.0, 0.0))
+    if not (exact.is_floating_point() or exact.is_complex()):
+        return _flips(compiled, exact, moved, eager, args)
+    found = distances(compiled, exact)
+    return OpErrors(
+        norm=(_number(found.norm_b), _largest(exact)),
+        epsilon=epsilon_of(compiled.dtype),
+        length=length,
+        compiled=(_number(found.l2_error), _number(found.max_abs_error)),
+        eager=_pair(eager, exact),
+        shift=_pair(moved, exact),
+        broken=broken_elements(compiled, eager, exact),
+    )
+
+
+def _flips(
+    compiled: torch.Tensor,
+    exact: torch.Tensor,
+    moved: torch.Tensor,
+    eager: torch.Tensor,
+    args: Any,
+) -> OpErrors:
+    """Choices (masks, indices): how many are others than in float64.
+
+    Made of floating numbers, one in a hundred may fall the other way: ties, and values that
+    rounding moves over a threshold. Made of whole numbers, none.
+    """
+    flips, *usual = (float((each != exact).sum()) for each in (compiled, eager, moved))
+    is_exact = not any(
+        isinstance(each, torch.Tensor) and each.is_floating_point()
+        for each in pytree.tree_leaves(args)
+    )
+    free = 0.0 if is_exact else _FLIPS_ALLOWED * exact.numel() + 2
+    return OpErrors(
+        norm=(float(exact.numel()), 1.0),
+        epsilon=0.0,
+        length=1.0,
+        compiled=(max(0.0, flips - free), 0.0),
+        eager=(usual[0], 0.0),
+        shift=(usual[1], 0.0),
+    )
+
+
+def _pair(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
+    found = distances(a, b)
+    return _number(found.l2_error), _number(found.max_abs_error)
+
+
+def _largest(tensor: torch.Tensor) -> float:
+    finite = tensor[torch.isfinite(tensor)]
+    return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def _number(value: float) -> float:
+    return value if value == value else 0.0

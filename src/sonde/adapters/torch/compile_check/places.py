@@ -1,0 +1,37 @@
+"""Where an op of a compiler's graph comes from: its module and the line of the user's code."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from typing import Any
+
+from torch import fx
+
+from sonde.adapters.torch.sources import is_user_file
+from sonde.core.graph import Source
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
+_PART = re.compile(r"\['([^']+)'\]")
+
+
+def source_of(node: fx.Node) -> Source | None:
+    """The innermost line of the user's code that made the op, or the op it is the backward of."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    for file, line, function in reversed(frames):
+        if is_user_file(file):
+            number = int(line)
+            return Source(file, number, function, linecache.getline(file, number).strip())
+    return None
+
+
+def module_of(node: fx.Node) -> str:
+    """The path of the innermost module the op ran in, such as ``encoder.0``; empty for the root."""
+    stack: Any = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    if not stack:
+        return ""
+    path = str(list(stack.values())[-1][0])
+    parts = _PART.findall(path.partition("_modules")[1] + path.partition("_modules")[2])
+    if parts:
+        return ".".join(parts)
+    return path.removeprefix("L['self']").lstrip(".")

@@ -1,0 +1,92 @@
+"""The private parts of torch that compile-check stands on, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from sonde.core.errors import CaptureError
+
+
+def require() -> None:
+    """Raise CaptureError when this torch has no compiler that can be checked."""
+    try:
+        import torch._dynamo.backends.common
+        import torch._dynamo.backends.debugging
+        import torch._dynamo.backends.registry
+        import torch._functorch.partitioners
+        import torch._inductor.compile_fx
+        import torch._inductor.config
+    except ImportError as error:
+        raise CaptureError(
+            f"torch {torch.__version__} lacks what checking compiled code needs ({error}); "
+            "install a torch version that Sonde's package metadata allows",
+            slug="torch-version",
+        ) from None
+
+
+def backend_function(
+    backend: Any, mode: str | None, options: Mapping[str, Any] | None
+) -> Callable[..., Any]:
+    """The function that ``torch.compile`` would compile graphs with."""
+    from torch._dynamo.backends.registry import lookup_backend
+
+    if backend == "inductor":
+        make: Callable[..., Callable[..., Any]] = torch._TorchCompileInductorWrapper
+        return make(mode, options, False)
+    function: Callable[..., Any] = lookup_backend(backend)
+    return function
+
+
+def backend_name(backend: Any) -> str:
+    if isinstance(backend, str):
+        return backend
+    return str(getattr(backend, "__name__", type(backend).__name__))
+
+
+@contextmanager
+def careful_compiler() -> Iterator[None]:
+    """Inductor draws random numbers as eager does, and takes and leaves nothing in its caches."""
+    import torch._functorch.config
+    import torch._inductor.config
+
+    with (
+        torch._inductor.config.patch(fallback_random=True, force_disable_caches=True),
+        torch._functorch.config.patch(enable_autograd_cache=False),
+    ):
+        yield
+
+
+def interpreted_backend() -> Callable[..., Any]:
+    """Inductor's graphs, decomposed and split as it does, run op by op with eager kernels."""
+    from torch._dynamo.backends.debugging import aot_eager_decomp_partition
+
+    backend: Callable[..., Any] = aot_eager_decomp_partition
+    return backend
+
+
+def aot_backend(forward: Any, backward: Any) -> Callable[..., Any]:
+    """AOTAutograd without decompositions; ``forward`` and ``backward`` make functions of graphs."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.utils import make_boxed_compiler
+    from torch._functorch.partitioners import default_partition
+
+    made: Callable[..., Any] = aot_autograd(
+        fw_compiler=make_boxed_compiler(forward),
+        bw_compiler=make_boxed_compiler(backward),
+        inference_compiler=make_boxed_compiler(forward),
+        partition_fn=default_partition,
+        decompositions={},
+    )
+    return made
+
+
+def decompositions() -> Mapping[Any, Callable[..., Any]]:
+    """What the compiler replaces ops by."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    table: Mapping[Any, Callable[..., Any]] = select_decomp_table()
+    return table

@@ -1,0 +1,126 @@
+"""What compile-check keeps of one call of a compiled graph, to run it again in other ways."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
+"""What a backend of torch.compile is: it makes a function of a graph and example inputs."""
+
+_PLACE = re.compile(r"_(?:modules|parameters|buffers)\['([^']+)'\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Ambient:
+    """What stood round the call: autocast, by kind of device."""
+
+    autocasts: tuple[tuple[str, torch.dtype, bool], ...]
+
+    @classmethod
+    def now(cls, devices: set[str]) -> Ambient:
+        return cls(
+            tuple(
+                (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
+                for kind in sorted(devices | {"cpu"})
+                if kind != "meta"
+            )
+        )
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """The same again, and gradients on."""
+        with ExitStack() as stack:
+            for kind, dtype, enabled in self.autocasts:
+                stack.enter_context(torch.autocast(kind, dtype, enabled))
+            stack.enter_context(torch.enable_grad())
+            yield
+
+
+@dataclass
+class Record:
+    """One call of a graph: its inputs before it ran, and the gradients its outputs were given.
+
+    Parameters are held, not copied: nothing changes them before the optimizer's step.
+    """
+
+    name: str
+    backend: str
+    graph: fx.GraphModule
+    compile: GraphCompiler
+    inputs: list[Any]
+    ambient: Ambient
+    random_state: torch.Tensor
+    tangents: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def input_names(self) -> list[str]:
+        """Readable names of the inputs: ``fc1.weight``, else what the graph calls them."""
+        return [_readable(node) for node in self.graph.graph.nodes if node.op == "placeholder"]
+
+    def watch(self, outputs: Any) -> None:
+        """Note the gradients that reach ``outputs`` in the program's own backward."""
+        for number, output in enumerate(outputs if isinstance(outputs, (list, tuple)) else ()):
+            if isinstance(output, torch.Tensor) and output.requires_grad:
+                self._watch_one(number, output)
+
+    def _watch_one(self, number: int, output: torch.Tensor) -> None:
+        def note(gradient: torch.Tensor) -> None:
+            if number not in self.tangents:
+                self.tangents[number] = gradient.detach().clone()
+
+        output.register_hook(note)  # type: ignore[no-untyped-call]
+
+    def fresh_inputs(
+        self, change: Callable[[torch.Tensor], torch.Tensor] | None = None
+    ) -> list[Any]:
+        """The inputs as leaves of their own; what the graph may write to is copied.
+
+        ``change`` makes another tensor of each floating one.
+        """
+        made = []
+        for value in self.inputs:
+            if isinstance(value, torch.Tensor):
+                made.append(_leaf(value, change))
+            else:
+                made.append(value)
+        return made
+
+
+def kept(value: Any) -> Any:
+    """``value`` as it is now, for later: a copy, unless it is a parameter."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, nn.Parameter):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def _leaf(
+    value: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor] | None
+) -> torch.Tensor:
+    plain = value.detach()
+    if change is not None and plain.is_floating_point():
+        plain = change(plain)
+    elif not isinstance(value, nn.Parameter):
+        plain = plain.clone()
+    return plain.requires_grad_(value.requires_grad)
+
+
+def _readable(node: fx.Node) -> str:
+    source = getattr(node, "_dynamo_source", None) or getattr(
+        node.meta.get("grapharg"), "source", None
+    )
+    name = getattr(source, "name", "")
+    text = name() if callable(name) else str(name)
+    places = _PLACE.findall(text)
+    if places:
+        return ".".join(places)
+    local = re.fullmatch(r"L\['([^']+)'\](.*)", text)
+    if local is not None:
+        return local[1] + local[2].replace("['", ".").replace("']", "")
+    return node.name

@@ -1,0 +1,150 @@
+"""Running torch code with random numbers from a tape, and, for the reference, in float64.
+
+The first run writes down what its random ops drew, in order; later ones are given the same. A
+dropout's mask is the same whichever op draws it: ``bernoulli_`` in eager code, ``native_dropout``
+or a comparison with uniform numbers in a compiler's graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch.utils import _pytree as pytree
+
+from sonde.adapters.torch import private
+
+_MASKS = frozenset({"bernoulli", "bernoulli_", "native_dropout"})
+_UNIFORMS = frozenset({"rand", "rand_like", "uniform", "uniform_"})
+_OTHERS = frozenset(
+    {
+        *("randn", "randn_like", "normal", "normal_", "normal_functional"),
+        *("randint", "randint_like", "randperm", "random", "random_", "multinomial"),
+        *("exponential", "exponential_", "geometric", "geometric_", "cauchy", "cauchy_"),
+        *("log_normal", "log_normal_", "poisson", "binomial", "_standard_gamma"),
+    }
+)
+_ALMOST_ONE = 1 - 2**-24
+
+RandomKind = Literal["mask", "uniform", "other"]
+
+
+def random_kind(func: Any) -> RandomKind | None:
+    """What an op draws; None if it draws nothing."""
+    if getattr(func, "namespace", "") != "aten":
+        return None
+    name = func._schema.name.removeprefix("aten::")
+    if name in _MASKS:
+        return "mask"
+    if name in _UNIFORMS:
+        return "uniform"
+    return "other" if name in _OTHERS else None
+
+
+@dataclass
+class Tape:
+    """What random ops drew. ``is_matched`` is False once a later run asked for something else."""
+
+    drawn: list[tuple[RandomKind, torch.Tensor]] = field(default_factory=list)
+    is_matched: bool = True
+    is_written: bool = False
+
+    def playing(self, *, wide: bool = False) -> Playing:
+        """A mode under which code draws what is on the tape; the first one writes it."""
+        return Playing(self, wide=wide)
+
+
+class Playing(private.TorchDispatchMode):  # type: ignore[misc]
+    """See Tape. With ``wide`` everything floating is computed in float64, casts included."""
+
+    def __init__(self, tape: Tape, *, wide: bool) -> None:
+        super().__init__()
+        self._tape = tape
+        self._wide = wide
+        self._position = 0
+
+    def __exit__(self, *details: Any) -> Any:
+        if not self._tape.is_written:
+            self._tape.is_written = True
+        elif details[0] is None and self._position != len(self._tape.drawn):
+            self._tape.is_matched = False
+        return super().__exit__(*details)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "namespace", "") == "sonde":
+            return None  # The program has printed in its own run.
+        if self._wide:
+            args, kwargs = widened(func, args, kwargs)
+        result = func(*args, **kwargs)
+        kind = random_kind(func)
+        if kind is not None:
+            result = self._draw(kind, func, args, result)
+        return pytree.tree_map_only(torch.Tensor, _wide, result) if self._wide else result
+
+    def _draw(self, kind: RandomKind, func: Any, args: Sequence[Any], result: Any) -> Any:
+        drawn = result[1] if isinstance(result, tuple) else result
+        if not self._tape.is_written:
+            value = drawn != 0 if kind == "mask" else drawn
+            self._tape.drawn.append((kind, value.detach().clone()))
+            return result
+        position, self._position = self._position, self._position + 1
+        if position >= len(self._tape.drawn):
+            self._tape.is_matched = False
+            return result
+        was, value = self._tape.drawn[position]
+        if value.shape != drawn.shape or (was != kind and (was, kind) != ("mask", "uniform")):
+            self._tape.is_matched = False
+            return result
+        if was == "mask" and kind == "uniform":
+            value = value.to(torch.float64) * _ALMOST_ONE
+        drawn.copy_(value)
+        if isinstance(result, tuple):
+            return dropped(args[0], drawn, float(args[1])), drawn
+        return result
+
+
+def dropped(values: torch.Tensor, mask: torch.Tensor, probability: float) -> torch.Tensor:
+    """What a dropout makes of ``values`` with this mask."""
+    return values * mask * (0.0 if probability >= 1 else 1 / (1 - probability))
+
+
+def widened(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The arguments with which ``func`` computes in float64 what it computed before."""
+    wide_args, wide_kwargs = pytree.tree_map(_wide_argument, (tuple(args), dict(kwargs)))
+    name = getattr(getattr(func, "_schema", None), "name", "")
+    if name in ("aten::_softmax", "aten::_log_softmax") and len(wide_args) == 3:
+        wide_args = (*wide_args[:2], False)  # "half to float" wants a half
+    return wide_args, wide_kwargs
+
+
+def _wide_argument(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _wide(value)
+    if isinstance(value, torch.dtype) and value.is_floating_point:
+        return torch.float64
+    return value
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_floating_point() and tensor.dtype is not torch.float64:
+        return tensor.to(torch.float64)
+    return tensor
+
+
+def jittered(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """``tensor`` in float64, each element moved by up to its dtype's spacing, up or down."""
+    wide = tensor.detach().to(torch.float64)
+    change = torch.rand(tensor.shape, dtype=torch.float64, generator=generator)
+    change = change.mul_(2).sub_(1).mul_(torch.finfo(tensor.dtype).eps)
+    return wide + wide * change.to(tensor.device)

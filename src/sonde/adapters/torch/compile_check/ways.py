@@ -1,0 +1,201 @@
+"""One recorded call of a compiled graph, run in several ways from the same inputs."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.records import Record
+from sonde.adapters.torch.compile_check.tape import Tape, jittered, random_kind
+
+_JITTER_SEED = 20
+
+
+@dataclass
+class Results:
+    """What one way computed: by position of the output, and by position of the input.
+
+    ``inputs`` are the inputs after the run: what the graph wrote to them is there.
+    """
+
+    outputs: dict[int, torch.Tensor] = field(default_factory=dict)
+    inputs: dict[int, torch.Tensor] = field(default_factory=dict)
+    gradients: dict[int, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class Ways:
+    """The results of each way; a way that failed is missing and ``problems`` says why."""
+
+    eager: Results
+    reference: Results
+    compiled: Results
+    jittered: Results | None = None
+    interpreted: Results | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+class WayFailedError(Exception):
+    """A way without which nothing can be judged could not be run."""
+
+
+def run_ways(record: Record, tape: Tape) -> Ways:
+    """Run the call eagerly, in float64, as the compiler's graph op by op, and compiled."""
+    problems: list[str] = []
+    eager = _needed("eagerly", lambda: run(record, record.graph, tape))
+    compiled = _needed("compiled", lambda: run(record, _compiled(record), tape))
+    reference = _needed("in float64", lambda: _reference(record, tape))
+    shaken = _optional("with shaken inputs", problems, lambda: _shaken(record, tape))
+    interpreted = _optional(
+        "as the compiler's graph, op by op",
+        problems,
+        lambda: run(record, _interpreted(record), tape),
+    )
+    return Ways(eager, reference, compiled, shaken, interpreted, problems)
+
+
+def _needed(way: str, function: Callable[[], Results]) -> Results:
+    try:
+        return function()
+    except Exception as error:  # carried to the user: whatever torch says of this way
+        raise WayFailedError(f"it could not be run {way}: {_first_line(error)}") from error
+
+
+def _optional(way: str, problems: list[str], function: Callable[[], Results]) -> Results | None:
+    try:
+        return function()
+    except Exception as error:  # said in the report; the other ways stand without it
+        problems.append(f"it could not be run {way}: {_first_line(error)}")
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
+def run(
+    record: Record,
+    function: Callable[..., Any],
+    tape: Tape,
+    *,
+    inputs: list[Any] | None = None,
+    wide: bool = False,
+) -> Results:
+    """Forward, and backward from the gradients that were recorded."""
+    inputs = record.fresh_inputs() if inputs is None else inputs
+    torch.set_rng_state(record.random_state)
+    with record.ambient.restored(), tape.playing(wide=wide):
+        outputs = function(*inputs)
+        outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
+        pairs = [
+            (output, record.tangents[number].to(output.dtype))
+            for number, output in enumerate(outputs)
+            if number in record.tangents and output.requires_grad
+        ]
+        if pairs:
+            torch.autograd.backward([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    found = Results()
+    for number, output in enumerate(outputs):
+        if isinstance(output, torch.Tensor):
+            found.outputs[number] = output.detach()
+    for number, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor):
+            if value.grad is not None:
+                found.gradients[number] = value.grad.detach()
+            found.inputs[number] = value.detach()
+    return found
+
+
+def _compiled(record: Record) -> Callable[..., Any]:
+    with record.ambient.restored(), private.careful_compiler():
+        return record.compile(copy.deepcopy(record.graph), record.fresh_inputs())
+
+
+def _interpreted(record: Record) -> Callable[..., Any]:
+    with record.ambient.restored(), private.careful_compiler():
+        function: Callable[..., Any] = private.interpreted_backend()(
+            copy.deepcopy(record.graph), record.fresh_inputs()
+        )
+    return function
+
+
+def _reference(record: Record, tape: Tape) -> Results:
+    inputs = record.fresh_inputs(lambda tensor: tensor.to(torch.float64, copy=True))
+    return run(record, _Wide(record.graph).run, tape, inputs=inputs, wide=True)
+
+
+def _shaken(record: Record, tape: Tape) -> Results:
+    generator = torch.Generator().manual_seed(_JITTER_SEED)
+    inputs = record.fresh_inputs(lambda tensor: jittered(tensor, generator).to(tensor.dtype))
+    return run(record, record.graph, tape, inputs=inputs)
+
+
+class _Wide(fx.Interpreter):
+    """The graph with its own constants in float64."""
+
+    def fetch_attr(self, target: str) -> Any:
+        value = super().fetch_attr(target)
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            return value.to(torch.float64)
+        return value
+
+
+@dataclass
+class AotGraph:
+    """One graph of AOTAutograd, ops as the user wrote them, with the inputs of its run and what its
+    random ops drew."""
+
+    phase: str
+    graph: fx.GraphModule
+    inputs: list[Any] = field(default_factory=list)
+    drawn: dict[fx.Node, Any] = field(default_factory=dict)
+
+
+def aot_graphs(record: Record, tape: Tape) -> list[AotGraph]:
+    """The forward and the backward graph of the call before the compiler decomposes ops."""
+    found: list[AotGraph] = []
+
+    def keep(phase: str, graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        # Random ops that nobody needs are left in, because they are impure; run, they would draw.
+        graph.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
+        graph.recompile()
+        kept = AotGraph(phase, graph)
+        found.append(kept)
+
+        def call(*values: Any) -> Any:
+            kept.inputs = [
+                value.detach().clone() if isinstance(value, torch.Tensor) else value
+                for value in values
+            ]
+            return _Drawing(kept).run(*values)
+
+        return call
+
+    with record.ambient.restored():
+        function = private.aot_backend(
+            functools.partial(keep, "forward"), functools.partial(keep, "backward")
+        )(copy.deepcopy(record.graph), record.fresh_inputs())
+    run(record, function, tape)
+    return [each for each in found if each.inputs]
+
+
+class _Drawing(fx.Interpreter):
+    """Runs a graph and keeps what its random ops drew."""
+
+    def __init__(self, kept: AotGraph) -> None:
+        super().__init__(kept.graph)
+        self._kept = kept
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.op == "call_function" and random_kind(n.target) is not None:
+            self._kept.drawn[n] = value
+        return value

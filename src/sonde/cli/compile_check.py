@@ -1,0 +1,157 @@
+"""``sonde compile-check``: does the compiled code of a program compute what it should?"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.capture.options import parse_size
+from sonde.cli.compile_check_text import as_document, as_lines
+from sonde.cli.run import RunCommand
+from sonde.cli.script import run_file, run_module
+from sonde.core.errors import CaptureError, UsageError
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.compile_check.check import CompileCheck
+
+AGREES, DEVIATES, FAILED = 0, 1, 2
+
+EPILOG = """\b
+Examples:
+  sonde compile-check train.py --epochs 1      the first step
+  sonde compile-check --step 100 train.py      a later one
+  sonde compile-check --json train.py          for a program to read
+
+\b
+Exit codes: 0 compiled code agrees; 1 it deviates; 2 the check could not be made.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """The command line as click read it."""
+
+    step: int = 0
+    as_json: bool = False
+    continues: bool = False
+    memory: str = "2G"
+    module: str | None = None
+    program: tuple[str, ...] = ()
+
+
+@click.command(
+    "compile-check",
+    cls=RunCommand,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--step",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="The step to check; a step ends with an optimizer's step().",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option(
+    "--continue",
+    "continues",
+    is_flag=True,
+    help="Let the program run to its end afterwards, compiled as it asks for.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    default="2G",
+    show_default=True,
+    help="Memory for the values of ops, such as 512M. Less means that large graphs are compiled "
+    "in several parts.",
+)
+@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+def compile_check(**given: Any) -> Callable[[], BaseException | None]:
+    """Check one training step of a script, not changed by a letter, against float64.
+
+    The step is run four ways from the same state and batch: eager, the compiler's graph op by op,
+    compiled, and in float64. Outputs, gradients and updated weights are compared, and the first op
+    that is further off than its dtype explains is named. A script that does not call torch.compile
+    is checked as if it compiled its model.
+    """
+    options = CheckOptions(**given)
+    if options.module is None and not options.program:
+        raise UsageError(
+            "compile-check needs a program: sonde compile-check [OPTIONS] SCRIPT [ARGS]..., or -m "
+            "MODULE",
+            slug="usage",
+        )
+    return _CheckRun(options, parse_size(options.memory)).execute
+
+
+@dataclass(slots=True)
+class _CheckRun:
+    options: CheckOptions
+    budget: int
+    check: CompileCheck | None = None
+
+    def execute(self) -> BaseException | None:
+        """Run the program up to the step's end; what ends this process."""
+        if self.options.module is not None:
+            outcome = run_module(self.options.module, self.options.program, self._attach)
+        else:
+            outcome = run_file(self.options.program[0], self.options.program[1:], self._attach)
+        if self.check is None:
+            return outcome
+        return self._judged(self.check, outcome)
+
+    @contextmanager
+    def _attach(self) -> Iterator[None]:
+        try:
+            from sonde.adapters.torch.compile_check.check import CompileCheck
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise CaptureError(
+                "PyTorch is not installed, so there is nothing to check; pip install torch",
+                slug="torch-missing",
+            ) from None
+        self.check = CompileCheck(
+            self.options.step, continues=self.options.continues, say=_say, budget=self.budget
+        )
+        with self.check.attached():
+            yield
+
+    def _judged(self, check: CompileCheck, outcome: BaseException | None) -> BaseException | None:
+        from sonde.adapters.torch.compile_check.check import CheckDoneError
+
+        verdict = check.verdict
+        if verdict is None:
+            if outcome is not None and not isinstance(outcome, SystemExit):
+                traceback.print_exception(outcome)
+            raise CaptureError(
+                f"the program ended after {check.steps_seen} "
+                f"{'step' if check.steps_seen == 1 else 'steps'}, without a backward through "
+                f"compiled code in step {self.options.step}; choose an earlier --step, or see why "
+                "it ended",
+                slug="compile-check-no-step",
+            )
+        if self.options.as_json:
+            print(json.dumps(as_document(verdict), indent=2, allow_nan=False))
+        else:
+            print("\n".join(as_lines(verdict)))
+        sys.stdout.flush()
+        if outcome is not None and not isinstance(outcome, CheckDoneError):
+            return outcome
+        if any(not graph.comparisons for graph in verdict.graphs):
+            return SystemExit(DEVIATES if not verdict.agrees else FAILED)
+        return None if verdict.agrees else SystemExit(DEVIATES)
+
+
+def _say(text: str) -> None:
+    print(f"sonde: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,227 @@
+"""Whether compiled code computes what it should: numbers in, verdicts out.
+
+Three ways of computing the same thing (eager, the compiler's graph op by op, compiled) are each
+held against a reference in float64. Compiled code is right when it is about as far from float64 as
+eager is, or as far as changing the last bit of the inputs moves the result; being nearer is no
+mistake.
+
+Errors are Euclidean norms of the difference to float64, over the elements that are finite on both
+sides; elements that are NaN or infinite in compiled code alone are counted apart and never right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import hypot, inf, isfinite
+from typing import Final, Literal
+
+from sonde.core.graph import Source
+
+Kind = Literal["output", "buffer", "gradient", "weight"]
+KINDS: Final[tuple[Kind, ...]] = ("output", "buffer", "gradient", "weight")
+Closer = Literal["compiled", "eager", "both alike"]
+
+NOISE_FACTOR: Final = 10.0
+"""How many times further from float64 than eager, or than a change of the inputs' last bits moves
+the result, compiled code may be."""
+ROUNDING_STEPS: Final = 8.0
+"""How many roundings of the result's own size are always allowed."""
+_ALIKE = 1.25
+_SMALL_PART = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One result of a graph, the three ways; errors are absolute, ``norm`` is the reference's.
+
+    ``shift`` is how far eager moves when the last bits of its inputs change, ``epsilon`` the
+    spacing of the coarsest dtype the graph computes in, ``group_norm`` the norm of all results of
+    this kind: a result tiny among its kind is allowed the rounding of a thousandth of it.
+    ``interpreted`` is NaN where that way could not be run. ``broken`` counts elements that are not
+    finite in compiled code alone.
+    """
+
+    kind: Kind
+    name: str
+    dtype: str
+    norm: float
+    group_norm: float
+    epsilon: float
+    eager: float
+    interpreted: float
+    compiled: float
+    shift: float
+    broken: int = 0
+
+    @property
+    def allowed(self) -> float:
+        size = max(self.norm, _SMALL_PART * self.group_norm)
+        return NOISE_FACTOR * max(self.eager, self.shift) + ROUNDING_STEPS * self.epsilon * size
+
+    @property
+    def agrees(self) -> bool:
+        return self.broken == 0 and self.compiled <= self.allowed
+
+    @property
+    def interpreted_agrees(self) -> bool:
+        return not self.interpreted > self.allowed
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """All results of one kind together; errors are relative to the reference's norm."""
+
+    kind: Kind
+    count: int
+    agreeing: int
+    eager: float
+    interpreted: float
+    compiled: float
+
+    @property
+    def closer(self) -> Closer:
+        """Who is nearer to float64; within a quarter both are alike."""
+        if self.compiled * _ALIKE < self.eager:
+            return "compiled"
+        if self.eager * _ALIKE < self.compiled:
+            return "eager"
+        return "both alike"
+
+
+def totals(comparisons: Sequence[Comparison]) -> tuple[Total, ...]:
+    """The comparisons summed up by kind."""
+    found = []
+    for kind in KINDS:
+        group = [each for each in comparisons if each.kind == kind]
+        if group:
+            norm = hypot(*(each.norm for each in group))
+            found.append(
+                Total(
+                    kind,
+                    len(group),
+                    sum(each.agrees for each in group),
+                    relative(hypot(*(each.eager for each in group)), norm),
+                    relative(hypot(*(each.interpreted for each in group)), norm),
+                    relative(hypot(*(each.compiled for each in group)), norm),
+                )
+            )
+    return tuple(found)
+
+
+def relative(error: float, norm: float) -> float:
+    """An error as a share of a norm: 0 for no error, inf where only the norm is 0."""
+    if error == 0:
+        return 0.0
+    return error / norm if norm else inf
+
+
+@dataclass(frozen=True, slots=True)
+class OpErrors:
+    """One op of compiled code, given the inputs it had there, against the same op in float64.
+
+    ``compiled``, ``eager`` and ``shift`` are pairs: the Euclidean norm of the error and its largest
+    element. ``length`` is how many elements of the input go into one of the output; sums of many
+    may be added up in another order.
+    """
+
+    norm: tuple[float, float]
+    epsilon: float
+    length: float
+    compiled: tuple[float, float]
+    eager: tuple[float, float]
+    shift: tuple[float, float]
+    broken: int = 0
+
+    @property
+    def allowed(self) -> tuple[float, float]:
+        steps = ROUNDING_STEPS * (1 + self.length**0.5 / 8)
+        first, second = (
+            NOISE_FACTOR * max(self.eager[each], self.shift[each])
+            + steps * self.epsilon * self.norm[each]
+            for each in (0, 1)
+        )
+        return first, second
+
+    @property
+    def is_right(self) -> bool:
+        return self.broken == 0 and all(
+            not isfinite(limit) or error <= limit
+            for error, limit in zip(self.compiled, self.allowed, strict=True)
+        )
+
+
+Fault = Literal["decomposition", "lowering", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrongOp:
+    """The first op of compiled code that is further off than its dtype explains.
+
+    ``fault`` says whether the compiler's decomposition of the op is wrong when it is run op by op,
+    or only the code made of it. Errors are relative to the float64 result.
+    """
+
+    op: str
+    phase: Literal["forward", "backward"]
+    module: str
+    source: Source | None
+    dtype: str
+    shape: tuple[int, ...]
+    compiled: float
+    eager: float
+    allowed: float
+    broken: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class GraphVerdict:
+    """One compiled graph. ``problems`` are parts that could not be run, each a sentence.
+
+    ``random_ops`` counts ops that draw random numbers; all ways were given the same numbers unless
+    ``is_random_matched`` is False.
+    """
+
+    name: str
+    backend: str
+    op_count: int
+    judged_ops: int
+    comparisons: tuple[Comparison, ...]
+    wrong: WrongOp | None
+    random_ops: int = 0
+    is_random_matched: bool = True
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def disagreeing(self) -> tuple[Comparison, ...]:
+        return tuple(each for each in self.comparisons if not each.agrees)
+
+    @property
+    def agrees(self) -> bool:
+        """Numbers that differ because different random numbers were drawn prove nothing."""
+        if self.wrong is not None:
+            return False
+        return not self.disagreeing or not self.is_random_matched
+
+
+@dataclass(frozen=True, slots=True)
+class CompileVerdict:
+    """The whole check of one step."""
+
+    step: int
+    graphs: tuple[GraphVerdict, ...]
+    weights: tuple[Comparison, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        is_random = any(not graph.is_random_matched for graph in self.graphs)
+        return all(graph.agrees for graph in self.graphs) and (
+            is_random or all(each.agrees for each in self.weights)
+        )
+
+    @property
+    def totals(self) -> tuple[Total, ...]:
+        every = [each for graph in self.graphs for each in graph.comparisons]
+        return totals([*every, *self.weights])
