@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { follow } from "../state/preferences";
 import { grouped } from "../state/numbers";
 import { isAmong, lastPart } from "../state/names";
-import { go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
+import { command, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { Boxes } from "./Boxes";
@@ -171,7 +171,7 @@ export function GraphView(): JSX.Element {
   };
 
   if (key === null) {
-    return <Empty title="No graph yet">The graph is drawn as soon as the first step has run, or while training is paused in it.</Empty>;
+    return <NoGraph />;
   }
   return (
     <section class="graph" aria-label="Graph">
@@ -243,6 +243,20 @@ export function GraphView(): JSX.Element {
       {error !== null && <p class="error-line">{error}</p>}
       <Legend />
     </section>
+  );
+}
+
+function NoGraph(): JSX.Element {
+  const canStep = run.value?.controls.includes("step") === true && rank.value?.state !== "running";
+  return (
+    <Empty title="No graph yet">
+      <p>The ops appear with the first step.</p>
+      {canStep && (
+        <button type="button" class="primary" onClick={() => command({ command: "step" })}>
+          Run one step
+        </button>
+      )}
+    </Empty>
   );
 }
 

@@ -122,7 +122,8 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
 function HitRow({ hit }: { hit: Hit }): JSX.Element {
   const showsChain = useSignal(false);
   const watchpoint = run.value?.watchpoints.find((each) => each.id === hit.watchpoint);
-  const isSelected = place.value.op === hit.op;
+  const { op, step } = place.value;
+  const isSelected = op === hit.op && (step === null || step === hit.step);
   return (
     <div class={`hit ${hit.verdict} ${hit.part} ${isSelected ? "selected" : ""}`} role="listitem">
       <div class="hit-head" title={hit.op} onClick={() => selectOp(hit.op, { io: hit.io, slot: hit.slot, step: hit.step, index: "", against: null })}>

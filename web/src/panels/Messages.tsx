@@ -49,12 +49,5 @@ function Banner(): JSX.Element | null {
       </div>
     );
   }
-  if (current.state === "paused" && current.message !== "") {
-    return (
-      <div class="banner" role="status">
-        {current.message}
-      </div>
-    );
-  }
   return null;
 }

@@ -34,7 +34,13 @@ function share(part: number, whole: number): string {
 }
 
 /** Every number there is, for the tensor view. */
-export function StatisticTable({ of }: { readonly of: StatisticNumbers }): JSX.Element {
+interface StatisticTableProps {
+  readonly of: StatisticNumbers;
+  /** Looks for the first NaN (1), +Inf (2) or -Inf (4) in what is on the screen. */
+  readonly onFind?: (mark: 1 | 2 | 4) => void;
+}
+
+export function StatisticTable({ of, onFind }: StatisticTableProps): JSX.Element {
   const values: readonly (readonly [string, WireNumber])[] = [
     ["min", of.min],
     ["max", of.max],
@@ -45,13 +51,13 @@ export function StatisticTable({ of }: { readonly of: StatisticNumbers }): JSX.E
     ["finite min", of.finite_min],
     ["finite max", of.finite_max],
   ];
-  const counts: readonly (readonly [string, number, string])[] = [
-    ["nan", of.nan_count, "mark-nan"],
-    ["+inf", of.positive_inf_count, "mark-inf"],
-    ["−inf", of.negative_inf_count, "mark-inf"],
-    ["zero", of.zero_count, ""],
-    ["negative", of.negative_count, ""],
-    ["positive", of.positive_count, ""],
+  const counts: readonly (readonly [string, number, string, 1 | 2 | 4 | 0])[] = [
+    ["nan", of.nan_count, "mark-nan", 1],
+    ["+inf", of.positive_inf_count, "mark-inf", 2],
+    ["−inf", of.negative_inf_count, "mark-inf", 4],
+    ["zero", of.zero_count, "", 0],
+    ["negative", of.negative_count, "", 0],
+    ["positive", of.positive_count, "", 0],
   ];
   return (
     <table class="statistics">
@@ -68,9 +74,16 @@ export function StatisticTable({ of }: { readonly of: StatisticNumbers }): JSX.E
           <th scope="row">elements</th>
           <td>{grouped(of.count)}</td>
         </tr>
-        {counts.map(([name, count, style]) => (
+        {counts.map(([name, count, style, mark]) => (
           <tr key={name}>
-            <th scope="row">{name}</th>
+            <th scope="row">
+              {name}
+              {mark !== 0 && count > 0 && onFind !== undefined && (
+                <button type="button" class="link find" title={`Go to the first ${name} of this plane`} onClick={() => onFind(mark)}>
+                  find
+                </button>
+              )}
+            </th>
             <td class={count > 0 ? style : "quiet"}>
               {grouped(count)}
               {count > 0 && <span class="quiet">{share(count, of.count)}</span>}

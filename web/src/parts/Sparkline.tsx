@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 
-const WIDTH = 120;
+const WIDTH = 84;
 const HEIGHT = 24;
 
 /** A small curve without axes; gaps and a mark where a value is not finite. */

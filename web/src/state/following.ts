@@ -1,6 +1,21 @@
 import { effect } from "@preact/signals";
 import { follow } from "./preferences";
+import { toast } from "./toasts";
 import { place, rank, run, selectOp } from "./store";
+
+/** Shows what the server or a training says for people, when it says it. */
+export function showNotices(): void {
+  let subject = "";
+  let shown = 0;
+  effect(() => {
+    const current = run.value;
+    if (current === null) return;
+    const { notices } = current;
+    if (subject === current.id) for (const notice of notices.slice(shown)) toast(notice);
+    subject = current.id;
+    shown = notices.length;
+  });
+}
 
 /**
  * Selects the op at which training pauses, when the reader wants that. Only what happens while the

@@ -13,6 +13,8 @@ export interface GridProps {
   readonly onVisible: (rows: readonly number[], columns: readonly number[]) => void;
   readonly format: NumberFormat;
   readonly label: string;
+  /** A cell to bring into view, and to mark. */
+  readonly target?: { readonly row: number; readonly column: number } | null;
   /** How strong a cell's ground is coloured, from -1 to 1. */
   readonly weight?: (value: number) => number;
 }
@@ -34,7 +36,7 @@ function columnWidth(format: NumberFormat): number {
 }
 
 /** A table of numbers of any size: only the cells on the screen exist. */
-export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, weight }: GridProps): JSX.Element {
+export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, target = null, weight }: GridProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const width = columnWidth(format);
   const down = useVirtual({ count: Math.min(rows, MOST_ROWS), size: ROW_HEIGHT, scroller, overscan: 6 });
@@ -45,6 +47,11 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
   useEffect(() => {
     onVisible(shownRows.map((item) => item.index), shownColumns.map((item) => item.index));
   });
+  useEffect(() => {
+    if (target === null) return;
+    down.scrollToIndex(target.row, { align: "center" });
+    across.scrollToIndex(target.column, { align: "center" });
+  }, [target]);
   return (
     <div ref={scroller} class="grid" role="table" aria-label={label} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} data-window={key}>
       <div class="grid-inner" style={{ width: `${HEAD_WIDTH + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>

@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import type { OpTensor, RankView, RunView, Summary, TensorType } from "../wire";
@@ -58,7 +59,7 @@ function OneTensor({ run: currentRun, rank: currentRank }: { run: RunView; rank:
       ) : summary.error !== null ? (
         <Unavailable error={summary.error} tensor={listed} run={currentRun} />
       ) : (
-        <Body run={currentRun.id} at={at} summary={summary.data} plane={plane} version={version} />
+        <Body key={`${op} ${io} ${slot}`} run={currentRun.id} at={at} summary={summary.data} plane={plane} version={version} />
       )}
     </section>
   );
@@ -112,11 +113,38 @@ interface BodyProps {
   readonly version: string;
 }
 
+interface Cell {
+  readonly row: number;
+  readonly column: number;
+}
+
+/** The first element of the plane that is NaN (1), +Inf (2) or -Inf (4): from the picture, then from its place in it. */
+async function firstMarked(id: string, at: TensorAt, plane: Plane, mark: number): Promise<Cell> {
+  const heat = await api.heat(id, at, windowIndex(plane, 0, plane.rows, 0, plane.columns), HEAT_CELLS, HEAT_CELLS);
+  const place = heat.marks.findIndex((marks) => (marks & mark) !== 0);
+  if (place === -1) throw new Error("There is none in this plane; look at others with the index.");
+  const [row, column] = [Math.floor(place / heat.columns), place % heat.columns];
+  const [top, left] = [Math.floor((row * plane.rows) / heat.rows), Math.floor((column * plane.columns) / heat.columns)];
+  const rows = Math.ceil(((row + 1) * plane.rows) / heat.rows) - top;
+  const columns = Math.ceil(((column + 1) * plane.columns) / heat.columns) - left;
+  const table = await api.table(id, at, windowIndex(plane, top, rows, left, columns));
+  const wanted = { 1: "nan", 2: "inf", 4: "-inf" }[mark];
+  const inside = Math.max(table.values.findIndex((value) => value === wanted), 0);
+  return { row: top + Math.floor(inside / table.columns), column: left + (inside % table.columns) };
+}
+
 function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element {
+  const found = useSignal<Cell | null>(null);
   const format: NumberFormat = { notation: notation.value, digits: digits.value };
   if (summary === null) return <Empty title="Loading…" />;
   if (plane === null) return <Empty title="The tensor is empty">It has no elements.</Empty>;
   const { against, mode } = place.value;
+  const find = (mark: 1 | 2 | 4): void => {
+    void attempt(async () => {
+      found.value = await firstMarked(id, at, plane, mark);
+      go({ mode: "table", against: null });
+    });
+  };
   return (
     <div class="tensor-body">
       <div class="tensor-main">
@@ -125,11 +153,11 @@ function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element 
         ) : mode === "heat" ? (
           <HeatPane run={id} at={at} plane={plane} version={version} />
         ) : (
-          <TablePane run={id} at={at} plane={plane} version={version} format={format} />
+          <TablePane run={id} at={at} plane={plane} version={version} format={format} target={found.value} />
         )}
       </div>
       <aside class="tensor-side" aria-label="Statistics">
-        {summary.statistics !== null && <StatisticTable of={summary.statistics} />}
+        {summary.statistics !== null && <StatisticTable of={summary.statistics} onFind={find} />}
         {summary.histogram !== null && <HistogramChart of={summary.histogram} />}
       </aside>
     </div>
@@ -143,7 +171,12 @@ interface PaneProps {
   readonly version: string;
 }
 
-function TablePane({ run: id, at, plane, version, format }: PaneProps & { format: NumberFormat }): JSX.Element {
+interface TableProps extends PaneProps {
+  readonly format: NumberFormat;
+  readonly target: Cell | null;
+}
+
+function TablePane({ run: id, at, plane, version, format, target }: TableProps): JSX.Element {
   const isWrapped = plane.sliced.length === 1 && plane.columns > WRAP;
   const rows = isWrapped ? Math.ceil(plane.columns / WRAP) : plane.rows;
   const columns = isWrapped ? WRAP : plane.columns;
@@ -165,6 +198,7 @@ function TablePane({ run: id, at, plane, version, format }: PaneProps & { format
         at={cells.at}
         onVisible={cells.want}
         format={format}
+        target={target !== null && isWrapped ? { row: Math.floor(target.column / WRAP), column: target.column % WRAP } : target}
         label="Values"
       />
       {rows > MOST_ROWS && <p class="quiet">The first {grouped(MOST_ROWS)} rows; name others in the index.</p>}
