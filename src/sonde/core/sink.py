@@ -141,11 +141,13 @@ class StepEnd:
     """The end of a step: its number and what ran in it.
 
     ``complete``: an optimizer step (or ``sonde.step()``) closed it, not the end of the run.
+    ``parts`` are the compiled graphs that ran in it: their ops are in ``graph``, too.
     """
 
     step: int
     graph: Graph
     complete: bool
+    parts: tuple[Graph, ...] = ()
 
 
 class Sink(Protocol):

@@ -88,8 +88,9 @@ class StepFiles:
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
     def _place_step(self, directory: Path, end: StepEnd) -> None:
-        if self.is_new(end.graph):
-            self._write_graph(end.graph)
+        for graph in (end.graph, *end.parts):
+            if self.is_new(graph):
+                self._write_graph(graph)
         _append(self.rank.global_order_csv(end.graph.id), execution_order.write_steps([end.step]))
         target = self.place(end)
         target.parent.mkdir(parents=True, exist_ok=True)

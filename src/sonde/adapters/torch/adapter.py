@@ -191,7 +191,8 @@ class TorchAdapter:
             if last.parent is not None or is_kept:
                 raisers = observer.raisers if is_kept else ()
                 graph = self._structures.graph_at(last, raisers)
-                self._session.end_step(StepEnd(self._session.step, graph, complete))
+                parts = self._structures.parts_at(last) if self._compiled is not None else ()
+                self._session.end_step(StepEnd(self._session.step, graph, complete, parts))
             else:
                 self._session.skip_step()
             observer.end_step()

@@ -13,7 +13,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -24,6 +24,7 @@ from sonde.adapters.torch import compiler, private
 from sonde.adapters.torch.aot_graph import AotGraph, Family, Operand, describe
 from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.adapters.torch.compiled_code import CompiledCode, Variant
+from sonde.adapters.torch.compiled_tally import tally_lines
 from sonde.adapters.torch.eager import Observer
 from sonde.adapters.torch.graph_learning import GraphLearner, Place, ref_of
 from sonde.adapters.torch.leaves import storage_key
@@ -76,19 +77,6 @@ class CompiledCall:
         return self.node.attributes
 
 
-@dataclass(slots=True)
-class Tally:
-    """What was observed of compiled code in the whole run."""
-
-    graphs: int = 0
-    ops: int = 0
-    observed: int = 0
-    missing: list[str] = field(default_factory=list)
-    kernels: int = 0
-    plain_kernels: int = 0
-    has_both: bool = True
-
-
 class CompiledGraphs:
     """Watches the compiled graphs of one capture. Used from the training thread only.
 
@@ -111,7 +99,7 @@ class CompiledGraphs:
         self._thread = threading.get_ident()
         self._modules: dict[str, weakref.ref[nn.Module]] = {}
         self._families: weakref.WeakKeyDictionary[Any, Family] = weakref.WeakKeyDictionary()
-        self._codes: list[weakref.ref[ObservedGraph]] = []
+        self._codes: list[ObservedGraph] = []
         self._is_told = False
         self.is_watching = False
         self.passages: list[Passage] = []
@@ -130,7 +118,12 @@ class CompiledGraphs:
         self.is_watching = wanted
 
     def say_tally(self) -> None:
-        """One line of what was observed."""
+        """What was observed of compiled code, in one line, and what could not be."""
+        seen = [code for code in self._codes if code.names]
+        if seen:
+            for line in tally_lines(seen, is_interpreted=self._mode == "interpret"):
+                self._session.report(line)
+        self._codes.clear()
 
     # ------------------------------------------------------------ compilation
 
@@ -154,7 +147,7 @@ class CompiledGraphs:
             if not graph.ops:
                 return backend(module, inputs)
             made.prepare(wanted, self._cannot)
-            self._codes.append(weakref.ref(made))
+            self._codes.append(made)
             return made
 
         return compile_graph
@@ -229,6 +222,8 @@ class CompiledGraphs:
             self._failed(error)
             return code.plain(args)
         passage = Passage(record, code.variant_for(wanted, self._cannot), keys, tokens)
+        if wanted and not code.names:
+            code.names = {number: record.inner[number].node.name for number in wanted}
         with self._blind():
             self.passages.append(passage)
             try:
@@ -343,7 +338,8 @@ _CURRENT: list[CompiledGraphs] = []
 class ObservedGraph:
     """What a backend returns in place of its code: runs it, observed where somebody watches.
 
-    It outlives the capture it was compiled in, and serves later ones.
+    It outlives the capture it was compiled in, and serves later ones. ``names`` are those of the
+    ops that were wanted when it was first observed.
     """
 
     _boxed_call = True
@@ -359,6 +355,7 @@ class ObservedGraph:
     ) -> None:
         self.graph = graph
         self.code = CompiledCode(graph, module, inputs, backend, self, interprets=interprets)
+        self.names: dict[int, str] = {}
         self._is_unobservable = False
 
     def prepare(self, wanted: frozenset[int], cannot: Callable[[Exception], None]) -> None:

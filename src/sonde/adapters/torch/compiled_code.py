@@ -79,6 +79,15 @@ class CompiledCode:
             self.observed = variant
         return self.observed
 
+    def plain_kernels(self) -> int | None:
+        """How many kernels the plain code has, or would have; None if that cannot be told."""
+        if self.plain is not None:
+            return self.plain.kernels
+        with self._circumstances.again(), compiler.keep_strides_apart():
+            return compiler.count_kernels(
+                lambda: self._backend(compiler.copy_of(self._module), self._inputs)
+            )
+
     def _instrument(
         self, wanted: frozenset[int], looks: dict[int, Look], module: fx.GraphModule
     ) -> Run:

@@ -23,7 +23,8 @@ import torch._dynamo.output_graph as _output_graph
 import torch._dynamo.variables.nn_module as _nn_module
 import torch._guards
 import torch._inductor.config as _inductor_config
-import torch._inductor.metrics
+import torch._inductor.graph as _graph
+import torch._inductor.metrics as _metrics
 from torch import fx, nn
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.virtualized import V
@@ -212,6 +213,27 @@ def kernels_of(code: Any) -> int | None:
     return None
 
 
-def has_compiled() -> bool:
-    """Whether dynamo has compiled anything in this process so far."""
-    return bool(torch._dynamo.utils.counters["frames"].get("ok"))
+class _CountedError(Exception):
+    """The code of a graph is written, and need not be compiled."""
+
+
+def count_kernels(make: Callable[[], Any]) -> int | None:
+    """How many kernels Inductor would generate in ``make``, which is given up half-way."""
+    kind = _graph.GraphLowering
+    original = kind.compile_to_module
+    before = _metrics.generated_kernel_count
+    counts: list[int] = []
+
+    def stop(self: Any) -> Any:
+        self.codegen()
+        counts.append(_metrics.generated_kernel_count - before)
+        raise _CountedError
+
+    with (
+        ExitStack() as undo,
+        _inductor_config.patch(fx_graph_cache=False, fx_graph_remote_cache=False),
+    ):
+        _replace(kind, "compile_to_module", original, stop, undo)
+        with contextlib.suppress(Exception):
+            make()
+    return counts[0] if counts else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sonde.adapters.torch.schema import OpInfo
 from sonde.adapters.torch.scopes import Scope
-from sonde.core.graph import Graph, Kind, OpNode
+from sonde.core.graph import LEAF_TYPES, Edge, Graph, Kind, OpNode
 
 if TYPE_CHECKING:
     from sonde.capture.session import Wants
@@ -121,6 +121,7 @@ class Record:
         "order",
         "outs",
         "parent",
+        "parts",
         "returned",
         "scope",
         "sources",
@@ -149,6 +150,7 @@ class Record:
         self.inner: tuple[Record, ...] = ()
         self.next: list[Record] = []
         self.graph: Graph | None = None
+        self.parts: tuple[Graph, ...] | None = None
         self.native: Any = None
         self.wants: Wants | None = None
         self.wants_generation = -1
@@ -178,7 +180,8 @@ class Structures:
         self._name = name
         self._most = most
         self._count = 0
-        self._ids: dict[int, int] = {}
+        self._ids: dict[object, int] = {}
+        self._parts: dict[object, Graph] = {}
         self.root = self._new_root()
 
     @staticmethod
@@ -203,6 +206,28 @@ class Structures:
             last.graph = self._graph(last.path())
         return last.graph
 
+    def parts_at(self, last: Record) -> tuple[Graph, ...]:
+        """The compiled graphs that ran in the step that ended with ``last``, each once."""
+        if last.parts is None:
+            records = [record for record in last.path() if record.inner]
+            last.parts = tuple(dict.fromkeys(map(self._part, records)))
+        return last.parts
+
+    def _part(self, record: Record) -> Graph:
+        """A compiled graph, with its inputs as leaves; named as when it first ran."""
+        part = self._parts.get(record.func)
+        if part is None:
+            nodes = {leaf.node.name: leaf.node for _, leaf, _ in record.leaves}
+            inside = {op.node.name for op in record.inner}
+            for op in record.inner:
+                for edge in op.node.inputs:
+                    if edge.producer is not None and edge.producer not in inside:
+                        nodes.setdefault(edge.producer, _outside(edge))
+            nodes.update((op.node.name, op.node) for op in record.inner)
+            number = self._ids.setdefault(record.func, len(self._ids))
+            part = self._parts[record.func] = Graph(number, self._name, tuple(nodes.values()))
+        return part
+
     def _graph(self, records: Sequence[Record]) -> Graph:
         nodes: dict[str, OpNode] = {}
         for record in records:
@@ -213,6 +238,19 @@ class Structures:
         draft = Graph(0, self._name, tuple(nodes.values()))
         number = self._ids.setdefault(draft.structure, len(self._ids))
         return Graph(number, self._name, draft.nodes)
+
+
+def _outside(edge: Edge) -> OpNode:
+    """The op that made an input of a compiled graph, seen from inside."""
+    assert edge.producer is not None
+    return OpNode(
+        name=edge.producer,
+        type=LEAF_TYPES["input"],
+        scope="",
+        phase="forward",
+        kind="input",
+        outputs=(edge.spec,),
+    )
 
 
 def _with_raisers(path: Sequence[Record], raisers: Sequence[Record]) -> list[Record]:
