@@ -113,19 +113,24 @@ class Guard:
         return hmac.compare_digest(given.encode(), self._token.encode())
 
     def _greet(self, scope: Scope, given: str) -> Response:
-        """Somebody opened the printed address: from now on the cookie knows them."""
+        """Somebody opened the printed address: from now on the cookie knows them. Whoever logs
+        the request does not see the token."""
+        asked, scope["query_string"] = _query(scope), b""
         if not self._is_token(given):
             return _stranger(scope)
-        rest = [pair for pair in parse_qsl(scope["query_string"].decode()) if pair[0] != "token"]
+        rest = [pair for pair in parse_qsl(asked) if pair[0] != "token"]
         path = "/" + scope["path"].lstrip("/")
         response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
 
 
+def _query(scope: Scope) -> str:
+    return str(scope["query_string"].decode("latin-1"))
+
+
 def _in_query(scope: Scope) -> str:
-    pairs = parse_qsl(scope["query_string"].decode("latin-1"))
-    return next((value for name, value in pairs if name == "token"), "")
+    return next((value for name, value in parse_qsl(_query(scope)) if name == "token"), "")
 
 
 def _is_our_page(scope: Scope, headers: Headers) -> bool:

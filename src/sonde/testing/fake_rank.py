@@ -7,6 +7,7 @@ controls, has a tensor for every op, and its ``log`` makes NaN from step 5 on.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import socket
 import sys
@@ -72,6 +73,7 @@ class RankSocket:
 
     def __init__(self, host: str, port: int, timeout_seconds: float = 30.0) -> None:
         self.raw = socket.create_connection((host, port), timeout_seconds)
+        self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, message: FromRank) -> None:
         data = encoder.encode(message)
@@ -185,6 +187,8 @@ class FakeRank:
     def close(self) -> None:
         """Vanish without a goodbye, as a killed process does."""
         if self.socket is not None:
+            with contextlib.suppress(OSError):
+                self.socket.raw.shutdown(socket.SHUT_RDWR)  # The thread may be reading.
             self.socket.raw.close()
 
     def array(self, tensor: TensorName) -> NDArray[Any]:
@@ -204,9 +208,11 @@ class FakeRank:
     def _serve(self) -> None:
         assert self.socket is not None
         try:
-            while self._state != "ended":
+            while True:
                 if self._state == "running":
                     self._run_on()
+                if self._has_ended():
+                    return
                 message = self._next_message()
                 if message is not None:
                     self._take(message)
@@ -216,6 +222,9 @@ class FakeRank:
             return
         finally:
             self.socket.close()
+
+    def _has_ended(self) -> bool:
+        return self._state == "ended"
 
     def _next_message(self) -> FromServer | None:
         """What the server said; while running only if it said something already."""

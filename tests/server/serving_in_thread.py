@@ -1,0 +1,138 @@
+"""A real server in a thread of the test, with real sockets."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, Request, build_opener
+
+import uvicorn
+
+from sonde.server.app import build_app
+from sonde.server.endpoint import Context
+from sonde.server.events import EventBoard
+from sonde.server.hub import Hub
+from sonde.server.security import Guard
+from sonde.server.source import Runs, RunSource
+
+OPENER = build_opener(ProxyHandler({}))
+
+
+@dataclass
+class Server:
+    """``ask`` gives the status and the JSON of an answer."""
+
+    port: int
+    rank_port: int
+    token: str
+    runs: Runs
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def open(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        request = Request(self.url + path, body, method=method)
+        if body is not None or method in ("POST", "PUT"):
+            request.add_header("Content-Type", "application/json")
+        for name, value in headers.items():
+            request.add_header(name.replace("_", "-"), value)
+        try:
+            with OPENER.open(request, timeout=30) as answer:
+                return answer.status, dict(answer.headers), answer.read()
+        except HTTPError as error:
+            return error.code, dict(error.headers), error.read()
+
+    def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        status, _, found = self.open(method, f"/api/v1{path}", data, **headers)
+        return status, json.loads(found) if found else None
+
+    def get(self, path: str) -> Any:
+        status, found = self.ask("GET", path)
+        assert status == 200, found
+        return found
+
+    def post(self, path: str, body: object) -> Any:
+        status, found = self.ask("POST", path, body)
+        assert status in (200, 204), found
+        return found
+
+    def control(self, run: str, command: str, **more: object) -> Any:
+        return self.post(f"/runs/{run}/control", {"command": command, "wait_seconds": 20, **more})
+
+    def wait_for(self, path: str, is_so: Callable[[Any], bool], seconds: float = 20.0) -> Any:
+        """The answer of a path once it is as it should be."""
+        end = time.monotonic() + seconds
+        while True:
+            _, found = self.ask("GET", path)
+            if found is not None and is_so(found):
+                return found
+            assert time.monotonic() < end, found
+            time.sleep(0.01)
+
+
+class _Quiet(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextmanager
+def serving(
+    *,
+    host: str = "127.0.0.1",
+    token: str = "",
+    paused: bool = True,
+    rank_port: int = 0,
+    sources: Callable[[EventBoard], Sequence[RunSource]] | None = None,
+) -> Iterator[Server]:
+    """A server on free ports; ``host`` is what it believes it listens at."""
+    sock = socket.socket()
+    sock.bind(("127.0.0.1", 0))
+    sock.listen()
+    found: list[Server] = []
+    is_ready = threading.Event()
+    servers: list[_Quiet] = []
+
+    async def main() -> None:
+        runs, board = Runs(), EventBoard()
+        for source in sources(board) if sources is not None else ():
+            runs.add(source)
+        hub = Hub(runs, board, token=token, paused=paused)
+        ranks = await hub.start("127.0.0.1", rank_port)
+        port = sock.getsockname()[1]
+        guard = Guard(build_app(Context(runs, board)), host=host, port=port, token=token)
+        config = uvicorn.Config(
+            guard, log_config=None, access_log=False, lifespan="off", ws="websockets-sansio"
+        )
+        servers.append(_Quiet(config))
+        found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
+        task = asyncio.ensure_future(servers[0].serve(sockets=[sock]))
+        while not servers[0].started:
+            await asyncio.sleep(0.005)
+        is_ready.set()
+        await task
+        await hub.stop()
+        for run in runs:
+            run.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert is_ready.wait(30)
+    try:
+        yield found[0]
+    finally:
+        servers[0].should_exit = True
+        thread.join(30)
+        sock.close()
+        assert not thread.is_alive()

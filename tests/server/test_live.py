@@ -1,0 +1,373 @@
+"""Live runs, over real sockets, with ranks that speak the protocol."""
+
+import io
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+import pytest
+from tests.server.serving_in_thread import Server, serving
+from websockets.sync.client import connect
+
+from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.testing.sample_graph import sample_graph
+from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Hits, Refused, Status, Welcome
+from sonde.wire.shapes import TensorName
+
+LOG = "Default/network-Net/loss-Loss/log-op0"
+OVERFLOW = {"name": "bad", "conditions": [{"id": "tensor_overflow"}]}
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+def test_a_training_waits_runs_steps_and_stops_at_a_hit(server: Server) -> None:
+    rank = FakeRank(server.rank_port).start()
+    run = server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "paused")
+    assert run["ranks"][0]["reason"] == "start"
+    assert run["controls"] == ["continue", "step", "next", "to", "terminate"]
+    assert server.control("run-1", "step", steps=2)["ranks"][0]["step"] == 2
+    at = server.control("run-1", "next")["ranks"][0]
+    assert (at["op"], at["reason"]) == ("blocks.0.linear.weight", "op")
+    assert server.control("run-1", "to", op="log-op0")["ranks"][0]["op"] == LOG
+    assert server.post("/runs/run-1/watchpoints", OVERFLOW)["id"] == 1
+    stopped = server.control("run-1", "continue")["ranks"][0]
+    assert (stopped["state"], stopped["reason"], stopped["step"]) == ("paused", "hit", 5)
+    hits = server.get("/runs/run-1/hits")
+    assert [hit["part"] for hit in hits["hits"]] == ["producer", "carrier"]
+    assert hits["hits"][1]["origin"] == LOG
+    assert server.get("/runs/run-1/hits?verdict=undecided")["total"] == 0
+    losses = server.get("/runs/run-1/loss")["points"]
+    assert [point["step"] for point in losses] == [0, 1, 2, 3, 4]
+    ended = server.control("run-1", "terminate")["ranks"][0]
+    assert (ended["state"], ended["message"]) == (
+        "ended",
+        "sonde.Terminated: terminated from the debugger",
+    )
+    rank.join()
+
+
+def test_tensors_are_fetched_from_the_rank(server: Server) -> None:
+    rank = FakeRank(server.rank_port).start()
+    name = f"op={quote(LOG)}"
+    array = rank.array(TensorName(LOG, step=0))
+    table = server.get(f"/runs/run-1/tensor/table?{name}&index={quote('[1, 2:4]')}")
+    assert table["values"] == array[1, 2:4].tolist()
+    assert server.get(f"/runs/run-1/tensor/summary?{name}")["statistics"]["count"] == array.size
+    assert server.get(f"/runs/run-1/tensor/heat?{name}&rows=1&columns=1")["cells"] == [
+        pytest.approx(array.mean(dtype=np.float64))
+    ]
+    status, headers, data = server.open("GET", f"/api/v1/runs/run-1/tensor/file?{name}")
+    assert status == 200
+    assert headers["content-disposition"] == 'attachment; filename="log-op0.output.0.npy"'
+    np.testing.assert_array_equal(np.load(io.BytesIO(data)), array)
+    compared = server.get(f"/runs/run-1/tensor/compare?{name}&step=0&with_step=1")
+    other = rank.array(TensorName(LOG, step=1)).astype(np.float64)
+    assert compared["distances"]["max_abs_error"] == pytest.approx(np.abs(array - other).max())
+    tensors = server.get(f"/runs/run-1/op/tensors?name={quote(LOG)}")["tensors"]
+    assert [(t["io"], t["slot"], t["kept"]) for t in tensors] == [
+        ("input", 0, True),
+        ("output", 0, True),
+    ]
+    curve = server.get(f"/runs/run-1/tensor/curve?{name}")
+    assert [point["step"] for point in curve["points"]] == [0]
+    assert server.ask("GET", "/runs/run-1/tensor/table?op=nowhere")[0] == 404
+    rank.close()
+
+
+def test_two_ranks_are_compared_by_the_server(server: Server) -> None:
+    ranks = [FakeRank(server.rank_port, rank=n, world_size=2).start() for n in range(2)]
+    path = f"/runs/run-1/tensor/compare?op={quote(LOG)}&rank=0&with_rank=1&step=0"
+    found = server.get(path)
+    a, b = (rank.array(TensorName(LOG, step=0)).astype(np.float64) for rank in ranks)
+    assert found["distances"]["max_abs_error"] == pytest.approx(np.abs(a - b).max())
+    assert found["a"]["type"]["dtype"] == "float32"
+    for rank in ranks:
+        rank.close()
+
+
+def test_several_runs_ranks_and_browsers_share_a_server(server: Server) -> None:
+    ranks = [
+        FakeRank(server.rank_port, run=run, rank=number).start()
+        for run in ("one", "two")
+        for number in range(2)
+    ]
+    with ExitStack() as stack:
+        address = f"ws://127.0.0.1:{server.port}/api/v1/events"
+        browsers = [stack.enter_context(connect(address)) for _ in range(4)]
+        server.post("/runs/one/watchpoints", OVERFLOW)
+        server.control("two", "step", steps=3, rank=1)
+        for browser in browsers:
+            seen: set[str] = set()
+            while "two" not in seen:
+                event = json.loads(browser.recv(timeout=20))
+                assert event["revision"] > 0
+                seen.add(event["run"])
+    runs = {run["id"]: run for run in server.get("/runs")["runs"]}
+    assert [rank["step"] for rank in runs["two"]["ranks"]] == [0, 3]
+    assert [rank["step"] for rank in runs["one"]["ranks"]] == [0, 0]
+    assert runs["two"]["watchpoints"] == []
+    assert len(ranks[0].watchpoints) + len(ranks[1].watchpoints) == 2
+    for rank in ranks:
+        rank.close()
+
+
+def test_what_a_killed_training_said_is_kept(server: Server) -> None:
+    rank = FakeRank(server.rank_port).start()
+    server.post("/runs/run-1/watchpoints", OVERFLOW)
+    server.control("run-1", "continue")
+    rank.close()
+    run = server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "lost")
+    assert run["ranks"][0]["hits"] == 2
+    assert run["controls"] == []
+    assert server.get("/runs/run-1/hits")["total"] == 2
+    assert len(server.get("/runs/run-1/graph/level")["nodes"]) == 3
+    assert server.ask("POST", "/runs/run-1/control", {"command": "continue"})[0] == 409
+    status, problem = server.ask("GET", f"/runs/run-1/tensor/table?op={quote(LOG)}")
+    assert (status, problem["slug"]) == (409, "rank-gone")
+    assert server.ask("DELETE", "/runs/run-1")[0] == 204
+    assert server.get("/runs")["runs"] == []
+
+
+def test_a_question_to_a_rank_that_dies_is_answered(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(GraphPart(0, "g", 0, sample_graph(1), None))
+        rank.send(Status("paused", 0, 0, None, None, "start", "", 0))
+        answers: list[int] = []
+        path = f"/runs/mine/tensor/table?op={quote(LOG)}"
+        asking = threading.Thread(target=lambda: answers.append(server.ask("GET", path)[0]))
+        asking.start()
+        assert type(rank.receive()).__name__ == "Ask"
+    asking.join(20)
+    assert answers == [409]
+
+
+class RankConversation:
+    """A connection that said hello."""
+
+    def __init__(self, server: Server, run: str = "mine", **more: object) -> None:
+        self._server, self._run, self._more = server, run, more
+
+    def __enter__(self) -> RankSocket:
+        self.socket = RankSocket("127.0.0.1", self._server.rank_port)
+        hello = Hello(PROTOCOL, "", self._run, sample_metadata(), False, **self._more)  # type: ignore[arg-type]
+        self.socket.send(hello)
+        self.welcome = self.socket.receive()
+        return self.socket
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+def test_a_rank_that_comes_back_finds_its_watchpoints_and_hits(server: Server) -> None:
+    rank = FakeRank(server.rank_port).start()
+    server.post("/runs/run-1/watchpoints", OVERFLOW)
+    server.control("run-1", "continue")
+    rank.close()
+    server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "lost")
+    again = FakeRank(server.rank_port, resumes=True).start()
+    assert again.welcome is not None
+    assert again.welcome.knows
+    assert not again.welcome.paused
+    assert [spec.name for spec in again.welcome.watchpoints] == ["bad"]
+    assert server.get("/runs/run-1/hits")["total"] == 2
+    again.close()
+
+
+def test_a_new_process_with_the_old_name_starts_afresh(server: Server) -> None:
+    rank = FakeRank(server.rank_port).start()
+    server.post("/runs/run-1/watchpoints", OVERFLOW)
+    server.control("run-1", "continue")
+    rank.close()
+    again = FakeRank(server.rank_port).start()
+    assert again.welcome is not None
+    assert not again.welcome.knows
+    assert again.welcome.paused
+    assert server.get("/runs/run-1/hits")["total"] == 0
+    assert len(server.get("/runs/run-1/watchpoints")["watchpoints"]) == 1
+    again.close()
+
+
+def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
+    with serving() as first:
+        rank = FakeRank(first.rank_port).start()
+        spec = first.post("/runs/run-1/watchpoints", OVERFLOW)
+        generation = 7
+        rank.close()
+    assert rank.welcome is not None
+    with serving() as second:
+        socket_ = RankSocket("127.0.0.1", second.rank_port)
+        specs = rank.watchpoints or ()
+        socket_.send(
+            Hello(PROTOCOL, "", "run-1", sample_metadata(), True, specs, generation=generation)
+        )
+        welcome = socket_.receive()
+        assert isinstance(welcome, Welcome)
+        assert not welcome.knows
+        assert welcome.generation == 7
+        assert [each.id for each in welcome.watchpoints] == [s.id for s in specs]
+        assert spec["id"] == 1
+        socket_.close()
+
+
+def test_hits_that_are_sent_again_are_not_doubled(server: Server) -> None:
+    fake = FakeRank(server.rank_port, run="other")
+    hit = fake._hit(1, fake.nodes[-1], fake.nodes[-1])
+    with RankConversation(server) as rank:
+        rank.send(Hits((hit,)))
+        rank.send(Hits((hit,)))
+        rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+        assert server.get("/runs/mine/hits")["total"] == 1
+
+
+def test_hits_are_in_execution_order_inputs_and_parameters_first(server: Server) -> None:
+    nodes = sample_graph(2)
+    fake = FakeRank(server.rank_port, run="other", nodes=nodes)
+    late_leaf = [node for node in nodes if node.kind == "parameter"][-1]
+    order = [nodes[-1], nodes[4], late_leaf]
+    with RankConversation(server) as rank:
+        rank.send(GraphPart(0, "g", 0, nodes, len(nodes)))
+        for node in order:
+            hit = fake._hit(1, nodes[4], nodes[4])
+            rank.send(Hits((msgspec.structs.replace(hit, op=node.name, order=node.order),)))
+        rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+        found = [hit["op"] for hit in server.get("/runs/mine/hits")["hits"]]
+        assert found == [late_leaf.name, nodes[4].name, nodes[-1].name]
+
+
+def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+        body = {"command": "continue", "wait_seconds": 0.05}
+        run = server.post("/runs/mine/control", body)
+        assert run["ranks"][0]["state"] == "paused"  # It never said that it obeyed.
+
+
+def test_the_graph_grows_while_the_first_step_runs(server: Server) -> None:
+    nodes = sample_graph(3)
+    with RankConversation(server) as rank:
+        rank.send(GraphPart(0, "g", 0, nodes[:10], None))
+        rank.send(Status("paused", 0, 0, None, None, "op", "", 0))
+        run = server.wait_for("/runs/mine", lambda run: bool(run["ranks"][0]["graphs"]))
+        assert run["ranks"][0]["graphs"] == [{"id": 0, "name": "g", "nodes": 10, "whole": False}]
+        assert server.get("/runs/mine/nodes?limit=1")["total"] == 10
+        rank.send(GraphPart(0, "g", 10, nodes[10:], len(nodes)))
+        server.wait_for("/runs/mine/nodes?limit=1", lambda page: page["total"] == len(nodes))
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"protocol": 99}, "version"),
+        ({"run": "../../etc"}, "name of the run"),
+        ({"run": ""}, "name of the run"),
+        ({"metadata": sample_metadata(rank=-1)}, "out of bounds"),
+        ({"token": "guess"}, "token"),
+    ],
+)
+def test_a_rank_that_does_not_fit_is_refused(
+    server: Server, change: dict[str, object], part: str
+) -> None:
+    hello = Hello(PROTOCOL, "", "mine", sample_metadata(), False)
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(msgspec.structs.replace(hello, **change))
+    answer = rank.receive()
+    assert isinstance(answer, Refused)
+    assert part in answer.reason
+    assert rank.receive() is None
+    assert server.get("/runs")["runs"] == []
+    rank.close()
+
+
+def test_watchpoints_are_added_changed_saved_and_loaded(server: Server) -> None:
+    with RankConversation(server) as rank:
+        base = "/runs/mine/watchpoints"
+        server.post(base, OVERFLOW)
+        changed = {**OVERFLOW, "enabled": False, "break_after": 3, "ops": ["relu"]}
+        assert server.ask("PUT", f"{base}/1", changed)[1]["break_after"] == 3
+        saved = server.get(f"{base}/file")
+        assert saved["version"] == 1
+        assert server.ask("DELETE", f"{base}/1")[0] == 204
+        assert server.get(base)["watchpoints"] == []
+        loaded = server.ask("PUT", f"{base}/file", saved)[1]["watchpoints"]
+        assert [(spec["id"], spec["ops"], spec["enabled"]) for spec in loaded] == [
+            (2, ["relu"], False)
+        ]
+        seen = [rank.receive() for _ in range(4)]
+        assert [len(message.watchpoints) for message in seen] == [1, 1, 0, 1]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("draft", "slug"),
+    [
+        ({"name": "x", "conditions": []}, "watchpoint"),
+        ({"name": "x", "conditions": [{"id": "nope"}]}, "condition-unknown"),
+        (
+            {"name": "x", "conditions": [{"id": "expression", "expression": "__import__('os')"}]},
+            "expression",
+        ),
+        ({"name": "x", "conditions": [{"id": "tensor_overflow"}], "ops": [""]}, "op-pattern"),
+        ({"name": "x" * 300, "conditions": [{"id": "tensor_overflow"}]}, "watchpoint"),
+        (
+            {"name": "x", "conditions": [{"id": "tensor_overflow"}], "break_after": -1},
+            "watchpoint",
+        ),
+        ({"conditions": 3}, "bad-request"),
+    ],
+)
+def test_a_watchpoint_that_cannot_be_is_refused(
+    server: Server, draft: dict[str, object], slug: str
+) -> None:
+    with RankConversation(server):
+        status, problem = server.ask("POST", "/runs/mine/watchpoints", draft)
+        assert (status, problem["slug"]) == (400, slug)
+        assert server.get("/runs/mine/watchpoints")["watchpoints"] == []
+
+
+def test_the_recommended_watchpoints_fit_the_network(server: Server) -> None:
+    rank = FakeRank(server.rank_port).start()
+    server.wait_for("/runs/run-1", lambda run: bool(run["ranks"][0]["graphs"]))
+    specs = server.post("/runs/run-1/watchpoints/recommended", {})["watchpoints"]
+    names = [spec["name"] for spec in specs]
+    assert "tanh is saturated" in names
+    assert "relu is dead" not in names
+    again = server.post("/runs/run-1/watchpoints/recommended", {})["watchpoints"]
+    assert len(again) == len(specs)
+    rank.close()
+
+
+def test_the_catalogue_lists_the_conditions(server: Server) -> None:
+    catalogue = server.get("/conditions")
+    found = {condition["id"]: condition for condition in catalogue["conditions"]}
+    assert found["gradient_vanishing"]["target"] == "gradient"
+    assert found["tensor_too_large"]["parameters"][0]["highest"] == "inf"
+    assert "nan_count" in catalogue["expression_names"]
+    assert "prev.abs_max" in catalogue["expression_names"]
+
+
+def test_a_slow_browser_holds_nobody_up(server: Server) -> None:
+    sleepy = socket.create_connection(("127.0.0.1", server.port))
+    sleepy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    sleepy.sendall(
+        b"GET /api/v1/events HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        b"Sec-WebSocket-Version: 13\r\n\r\n"
+    )
+    rank = FakeRank(server.rank_port, steps=3000).start()
+    ended = server.control("run-1", "continue")["ranks"][0]
+    assert (ended["state"], ended["step"]) == ("ended", 2999)
+    assert len(server.get("/runs/run-1/loss")["points"]) == 3000
+    assert [p["step"] for p in server.get("/runs/run-1/loss?after=2997")["points"]] == [2998, 2999]
+    sleepy.close()
+    rank.join()
