@@ -1,0 +1,189 @@
+"""How large an op's error may be, given the errors of what it read.
+
+The unit is the *roundoff* of a dtype: half the distance between 1 and the next number. An op on
+its own rounds its result, or the terms of its sums: ``OWN`` says how many roundoffs that may be.
+What its inputs' errors become depends on what it computes; each rule below is a bound, or an
+estimate for errors without direction, in norms (L2), so that cancellation is seen: a sum whose
+terms cancel keeps the error of the terms. ``docs/compare.md`` has the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isnan, sqrt
+from typing import Final
+
+ROUNDOFF: Final = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float8_e4m3fn": 2.0**-4,
+    "float8_e4m3fnuz": 2.0**-4,
+    "float8_e5m2": 2.0**-3,
+    "float8_e5m2fnuz": 2.0**-3,
+    "complex64": 2.0**-24,
+    "complex128": 2.0**-53,
+}
+"""Integers and booleans are exact."""
+
+OWN: Final = {
+    "identity": 1.0,
+    "movement": 1.0,
+    "elementwise": 8.0,
+    "sum": 4.0,
+    "product": 16.0,
+    "reduction": 8.0,
+    "normalisation": 32.0,
+    "exponential": 32.0,
+    "loss": 32.0,
+    "mask": 8.0,
+    "normalisation backward": 64.0,
+    "update": 16.0,
+    "random": 0.0,
+    "uninitialised": inf,
+    "other": 64.0,
+}
+"""Roundoffs an op may add on its own."""
+
+GAIN: Final = 4.0
+"""What a relative error may grow by in one op beyond what its conditioning explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """The size of a tensor and of its error, in norms; ``error`` is relative."""
+
+    l2_error: float
+    norm: float
+    count: int
+    max_abs_error: float
+
+    @property
+    def error(self) -> float:
+        if self.l2_error == 0:
+            return 0.0
+        return self.l2_error / self.norm if self.norm else inf
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Absolute L2 errors: what the op may add on its own, and in all."""
+
+    own: float
+    total: float
+
+
+def allow(
+    behaviour: str,
+    kind: str,
+    out: Signal,
+    inputs: Sequence[Signal],
+    roundoff: float,
+    conditioning: float = 1.0,
+) -> Allowance:
+    """The error ``out`` may have. ``conditioning`` is how much larger a normalisation's input is
+    than what is left of it without its mean."""
+    if isnan(out.norm):
+        return Allowance(0.0, inf)
+    units = OWN[behaviour]
+    if behaviour in ("identity", "movement"):
+        return _moved(out, inputs, units * roundoff)
+    if kind in ("slice", "concat", "embedding", "masked_fill", "where"):
+        return _moved(out, inputs, units * roundoff)
+    if behaviour == "sum":
+        return _summed(out, inputs, units * roundoff)
+    if behaviour == "product":
+        return _multiplied(out, inputs, roundoff, units)
+    if behaviour == "reduction":
+        return _reduced(kind, out, inputs, roundoff, units)
+    if behaviour in ("exponential", "loss"):
+        return _exponential(kind, out, inputs, units * roundoff)
+    if behaviour == "normalisation backward":
+        return _normalised_backward(out, inputs, units * roundoff, conditioning)
+    own = units * roundoff * out.norm * conditioning
+    error = sum(each.error for each in inputs if each.error)
+    total = own + GAIN * error * conditioning * out.norm
+    if behaviour == "mask" and error:
+        # A comparison decides about each element: a share as large as the error may flip.
+        total += (2 * sqrt(min(error, 1.0)) + 3 / sqrt(max(out.count, 1))) * out.norm
+    elif behaviour == "update":
+        # An update divided by its own size is a sign: small gradients flip.
+        total += 6 * sqrt(min(error, 1.0)) * out.norm
+    return Allowance(own, total)
+
+
+def _spread(out: Signal, each: Signal) -> float:
+    """What a norm grows by when a smaller tensor is repeated to the size of the output."""
+    return sqrt(max(1.0, out.count / each.count)) if each.count else 1.0
+
+
+def _moved(out: Signal, inputs: Sequence[Signal], own: float) -> Allowance:
+    """The same elements, or some of them: no more absolute error than there was."""
+    mine = own * out.norm
+    return Allowance(mine, mine + 1.5 * sum(each.l2_error * _spread(out, each) for each in inputs))
+
+
+def _summed(out: Signal, inputs: Sequence[Signal], own: float) -> Allowance:
+    terms = sum(each.norm * _spread(out, each) for each in inputs)
+    mine = own * max(out.norm, terms)
+    return Allowance(mine, mine + 2 * sum(each.l2_error * _spread(out, each) for each in inputs))
+
+
+def _multiplied(out: Signal, inputs: Sequence[Signal], roundoff: float, units: float) -> Allowance:
+    """Two factors and perhaps something added. The sums have about ``length`` terms; without
+    cancellation the norm of the product is that of the factors over the root of the length."""
+    factors = sorted(inputs, key=lambda each: -each.count)[:2]
+    if len(factors) < 2:
+        own = units * roundoff * out.norm
+        return Allowance(own, own + GAIN * sum(each.error for each in inputs) * out.norm)
+    x, y = factors
+    length = max(1.0, sqrt(x.count * y.count / max(out.count, 1)))
+    size = max(out.norm, x.norm * y.norm / sqrt(length))
+    own = (units + 2 * sqrt(length)) * roundoff * size
+    added = sum(each.l2_error * _spread(out, each) for each in inputs if each not in factors)
+    return Allowance(own, own + GAIN * (x.error + y.error) * size + 2 * added)
+
+
+def _reduced(
+    kind: str, out: Signal, inputs: Sequence[Signal], roundoff: float, units: float
+) -> Allowance:
+    """Errors without direction keep their norm in a sum; with one they grow by the root of the
+    number of terms at most."""
+    whole = max(inputs, key=lambda each: each.count, default=out)
+    terms = max(1.0, whole.count / max(out.count, 1))
+    scale = (
+        1 / sqrt(terms) if kind == "mean" else 1.0 if kind == "embedding_backward" else terms**0.5
+    )
+    own = units * roundoff * max(out.norm, whole.norm * min(scale, terms**0.25))
+    return Allowance(own, own + 2 * sum(each.l2_error for each in inputs) * scale)
+
+
+def _exponential(kind: str, out: Signal, inputs: Sequence[Signal], own: float) -> Allowance:
+    """An absolute error of the input is a relative error of the output (softmax, exp), or an
+    absolute one (log-softmax, losses)."""
+    largest = max((each.max_abs_error for each in inputs if each.l2_error), default=0.0)
+    error = sum(each.error for each in inputs if each.error)
+    mine = own * out.norm
+    if kind in ("softmax", "exp"):
+        return Allowance(mine, mine + min(2 * largest, 2.0) * out.norm + GAIN * error * out.norm)
+    size = sqrt(max(out.count, 1))
+    mine = max(mine, own * size)
+    return Allowance(mine, mine + 2 * largest * size + GAIN * error * out.norm)
+
+
+def _normalised_backward(
+    out: Signal, inputs: Sequence[Signal], own: float, conditioning: float
+) -> Allowance:
+    """What it reads, less its mean and its part along the normalised input; or sums of it."""
+    gradient = inputs[0] if inputs else out
+    error = sum(each.error for each in inputs if each.error)
+    if out.count < gradient.count:
+        terms = sqrt(gradient.count / max(out.count, 1))
+        mine = own * conditioning * max(out.norm, gradient.norm)
+        return Allowance(
+            mine, mine + 2 * error * conditioning * max(gradient.norm * terms, out.norm)
+        )
+    mine = own * conditioning * out.norm
+    return Allowance(mine, mine + 2 * GAIN * error * conditioning * out.norm)

@@ -1,0 +1,120 @@
+"""Pairing what both runs begin with: parameters, buffers, optimizer state, inputs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import xxhash
+
+from sonde.compare.naming import tokens
+from sonde.compare.result import How
+from sonde.compare.side import Op, Side
+from sonde.core.dtypes import BY_NAME
+from sonde.core.errors import DumpError
+
+LeafPair = tuple[Op, Op, How]
+
+_STATE: Final = {"moments": "momentum_buffer", "moment1": "exp_avg", "moment2": "exp_avg_sq"}
+
+
+class Leaf(NamedTuple):
+    op: Op
+    side: Side
+
+
+def pair_leaves(a: Side, b: Side, known: Mapping[str, str]) -> Iterator[LeafPair]:
+    """Parameters and inputs of both sides that are the same; ``known`` are parameters paired
+    before.
+
+    In this order: as known; the same name; the same name but for the framework's words; equal
+    values no other leaf has; the same shape in the same order, where both sides have as many.
+    """
+    for kind in ("parameter", "input"):
+        left = {op.name: Leaf(op, a) for op in a.leaves(kind)}
+        right = {op.name: Leaf(op, b) for op in b.leaves(kind)}
+        if kind == "parameter":
+            for name_a, name_b in known.items():
+                if name_a in left and name_b in right:
+                    yield left.pop(name_a).op, right.pop(name_b).op, "name"
+            yield from _by("name", left, right, _own_name)
+            yield from _by("name", left, right, _plain_name)
+        yield from _by("value", left, right, _contents)
+        yield from _by_order(left, right)
+
+
+def plain_name(name: str) -> str:
+    """A parameter's name in torch's words, without what wrappers add."""
+    head, *rest = tokens(name)
+    return ".".join((_STATE.get(head, head), *rest))
+
+
+def _by(
+    how: How, left: dict[str, Leaf], right: dict[str, Leaf], key: Callable[[Leaf], Hashable | None]
+) -> Iterator[LeafPair]:
+    """Pairs with the same key, if one leaf on each side has it and their sizes agree."""
+    if not left or not right:
+        return
+    groups_a, groups_b = _groups(left.values(), key), _groups(right.values(), key)
+    for each, leaves in groups_a.items():
+        others = groups_b.get(each, [])
+        if len(leaves) == len(others) == 1 and may_be_equal(leaves[0].op, others[0].op):
+            yield left.pop(leaves[0].op.name).op, right.pop(others[0].op.name).op, how
+
+
+def _groups(
+    leaves: Iterable[Leaf], key: Callable[[Leaf], Hashable | None]
+) -> dict[Hashable, list[Leaf]]:
+    groups: dict[Hashable, list[Leaf]] = defaultdict(list)
+    for leaf in leaves:
+        found = key(leaf)
+        if found is not None:
+            groups[found].append(leaf)
+    return groups
+
+
+def _by_order(left: dict[str, Leaf], right: dict[str, Leaf]) -> Iterator[LeafPair]:
+    """Same shape, same order; only where both sides have as many of the shape."""
+    groups_a, groups_b = _groups(left.values(), _outline), _groups(right.values(), _outline)
+    for outline, leaves in groups_a.items():
+        others = groups_b.get(outline, [])
+        if len(leaves) == len(others):
+            for leaf, other in zip(leaves, others, strict=True):
+                yield left.pop(leaf.op.name).op, right.pop(other.op.name).op, "order"
+
+
+def _own_name(leaf: Leaf) -> str:
+    return leaf.op.name
+
+
+def _plain_name(leaf: Leaf) -> str:
+    return plain_name(leaf.op.name)
+
+
+def _outline(leaf: Leaf) -> tuple[int, ...]:
+    """What a transposition keeps of the shape, and whether the values are whole numbers."""
+    spec = leaf.op.outputs[0].spec
+    dtype = BY_NAME.get(spec.dtype)
+    return (*sorted(spec.shape), int(dtype is not None and dtype.is_float))
+
+
+def may_be_equal(a: Op, b: Op) -> bool:
+    """Whether two leaves have the same number of elements, as far as that is known."""
+    return a.size == b.size or a.size < 0 or b.size < 0
+
+
+def _contents(leaf: Leaf) -> Hashable | None:
+    """A digest of the sorted values, so that transposed weights are found too; None for what many
+    leaves may be (constants) or what is not dumped."""
+    record = leaf.side.initial_record(leaf.op)
+    if record is None or record.path is None:
+        return None
+    try:
+        values = np.sort(np.asarray(record.numpy(), np.float64), axis=None)
+    except (DumpError, TypeError):
+        return None
+    if values.size < 2 or values[0] == values[-1]:
+        return None
+    return xxhash.xxh3_128_hexdigest(values.tobytes())

@@ -1,0 +1,38 @@
+"""What to compare and how strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from sonde.core.errors import SondeError
+from sonde.core.selection import StepSet
+
+
+class CompareError(SondeError):
+    """Two runs that cannot be compared."""
+
+
+def _ignore(_message: str, _done: int, _total: int) -> None:
+    """A progress nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareOptions:
+    """``steps`` and ``rank`` None: all that both sides have. ``rtol`` or ``atol`` given: a pair is
+    out of tolerance when |a - b| > atol * sqrt(count) + rtol * |b| as norms, whatever its dtype,
+    and growth explains nothing. ``names`` pairs ops by full name. ``progress`` is called from the
+    calling thread with what is being done and how far it is.
+    """
+
+    steps: StepSet | None = None
+    rank: int | None = None
+    rtol: float | None = None
+    atol: float | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    threads: int | None = None
+    progress: Callable[[str, int, int], None] = _ignore
+
+    @property
+    def is_strict(self) -> bool:
+        return self.rtol is not None or self.atol is not None

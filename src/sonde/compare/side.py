@@ -1,0 +1,368 @@
+"""One side of a comparison: the ops of one step of one rank, wired, in execution order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal, NamedTuple
+
+from sonde.compare.kinds import behaviour_of, is_plumbing, kind_of
+from sonde.core.errors import DumpError
+from sonde.core.graph import Graph, Kind, OpNode, Phase, Source, TensorSpec
+from sonde.core.keys import Io
+from sonde.dump.reader import Dump
+from sonde.dump.record import TensorRecord
+
+_NOT_DATA = frozenset({"none", "string"})
+
+
+class Value(NamedTuple):
+    """One output of an op, or a leaf's value (slot 0), before anything changes it."""
+
+    op: str
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    slot: int
+    spec: TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An op as the comparison sees it.
+
+    ``index`` is its place in ``Side.ops``. Most are ops of the graph; a convolution's backward is
+    one for each of its gradients, because other frameworks compute those with separate ops.
+    ``input_slots`` are the places of ``inputs`` among all inputs of the op.
+    """
+
+    index: int
+    name: str
+    type: str
+    kind: str
+    phase: Phase
+    node_kind: Kind
+    scope: str
+    inputs: tuple[Value, ...]
+    input_slots: tuple[int, ...]
+    outputs: tuple[Output, ...]
+    attributes: tuple[tuple[str, str], ...]
+    source: Source | None
+
+    @property
+    def is_leaf(self) -> bool:
+        return self.node_kind != "op"
+
+    @property
+    def value(self) -> Value:
+        """Its main output."""
+        return Value(self.name, self.outputs[0].slot if self.outputs else 0)
+
+    @property
+    def size(self) -> int:
+        """Elements of the main output; -1 if that is not known."""
+        if not self.outputs:
+            return -1
+        shape = self.outputs[0].spec.shape
+        return prod(shape) if all(size >= 0 for size in shape) else -1
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a parameter is when the step ends, and the op that made it so."""
+
+    parameter: str
+    op: Op
+    record: TensorRecord
+
+
+@dataclass
+class Side:
+    """The ops of one step, leaves among them, in execution order, and the tensors dumped."""
+
+    step: int
+    writer: Literal["sonde", "mindspore"] | None
+    ops: list[Op]
+    records: dict[tuple[str, Io, int], TensorRecord]
+    structure: int
+    _by_value: dict[Value, Op] = field(init=False, repr=False)
+    _roots: dict[Value, Value] = field(init=False, repr=False)
+    _readers: dict[Value, list[Op]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._by_value = {Value(op.name, out.slot): op for op in self.ops for out in op.outputs}
+        self._roots = {}
+        self._readers = defaultdict(list)
+        for op in self.ops:
+            for root in dict.fromkeys(self.roots(op)):
+                self._readers[root].append(op)
+
+    def producer(self, value: Value) -> Op | None:
+        return self._by_value.get(value)
+
+    def root(self, value: Value) -> Value:
+        """Where the numbers come from: back through ops that only hand them on."""
+        found = self._roots.get(value)
+        if found is not None:
+            return found
+        seen = [value]
+        while True:
+            op = self._by_value.get(seen[-1])
+            if op is None or op.is_leaf or not op.inputs or not is_plumbing(op.type):
+                break
+            before = op.inputs[0]
+            if before in seen:
+                break
+            seen.append(before)
+        for each in seen:
+            self._roots[each] = seen[-1]
+        return seen[-1]
+
+    def roots(self, op: Op) -> list[Value]:
+        """The roots of an op's inputs, in order; constants of the graph are left out."""
+        return [
+            root
+            for value in op.inputs
+            if (producer := self._by_value.get(root := self.root(value))) is not None
+            and producer.node_kind != "constant"
+        ]
+
+    def readers(self, root: Value) -> list[Op]:
+        """The ops that read a root, directly or through ops that hand it on."""
+        return self._readers.get(root, [])
+
+    def leaves(self, kind: Kind) -> list[Op]:
+        return [op for op in self.ops if op.node_kind == kind]
+
+    def record(self, name: str, io: Io, slot: int) -> TensorRecord | None:
+        return self.records.get((name, io, slot))
+
+    def output_record(self, value: Value) -> TensorRecord | None:
+        """A value's tensor: as its op's output, or else as the input of a reader."""
+        found = self.records.get((value.op, "output", value.slot))
+        if found is not None:
+            return found
+        for op in self.ops_reading(value):
+            for slot, each in zip(op.input_slots, op.inputs, strict=True):
+                if each == value:
+                    found = self.records.get((op.name, "input", slot))
+                    if found is not None:
+                        return found
+        return None
+
+    def ops_reading(self, value: Value) -> Iterator[Op]:
+        for op in self.readers(self.root(value)):
+            if value in op.inputs:
+                yield op
+
+    def initial_record(self, leaf: Op) -> TensorRecord | None:
+        """A leaf's tensor before the step changes it.
+
+        MindSpore dumps parameters when the step is over, but what an op read when it ran; an op
+        that changes its input shows the changed value.
+        """
+        if self.writer != "mindspore" or leaf.node_kind != "parameter":
+            return self.output_record(leaf.value)
+        changing = self.changing(leaf.value)
+        for op in self.readers(leaf.value):
+            if op.index in changing or op.phase == "optimizer":
+                continue
+            for slot, value in zip(op.input_slots, op.inputs, strict=True):
+                if self.root(value) == leaf.value:
+                    found = self.records.get((op.name, "input", slot))
+                    if found is not None:
+                        return found
+        return None
+
+    def changing(self, leaf: Value) -> set[int]:
+        """The ops that write into a parameter."""
+        return {
+            op.index
+            for op in self.readers(leaf)
+            for slot, value in zip(op.input_slots, op.inputs, strict=True)
+            if self.root(value) == leaf and _writes_to(op, slot, self.writer) is not None
+        }
+
+    def states(self) -> dict[str, State]:
+        """The parameters the step changes, and what they are afterwards."""
+        if self.writer == "mindspore":
+            return dict(self._foreign_states())
+        owner: dict[Value, str] = {
+            leaf.value: leaf.name for leaf in self.ops if leaf.node_kind == "parameter"
+        }
+        found: dict[str, State] = {}
+        for op in self.ops:
+            for slot, value in zip(op.input_slots, op.inputs, strict=True):
+                parameter = owner.get(self.root(value)) or owner.get(value)
+                written = _writes_to(op, slot, self.writer)
+                if parameter is None or written is None:
+                    continue
+                owner[Value(op.name, written)] = parameter
+                record = self.records.get((op.name, "output", written))
+                if record is not None:
+                    found[parameter] = State(parameter, op, record)
+        return found
+
+    def _foreign_states(self) -> Iterator[tuple[str, State]]:
+        for leaf in self.leaves("parameter"):
+            record = self.records.get((leaf.name, "output", 0))
+            changing = self.changing(leaf.value)
+            if record is not None and changing:
+                yield leaf.name, State(leaf.name, self.ops[max(changing)], record)
+
+
+def _writes_to(op: Op, slot: int, writer: str | None) -> int | None:
+    """The output that is input ``slot`` after the op changed it; None if it does not."""
+    if writer == "mindspore":
+        if op.kind == "batch_norm" and slot in (3, 4):
+            return slot
+        return 0 if slot == 0 and op.type.startswith(("Apply", "Assign", "Adam", "Fused")) else None
+    if op.kind == "batch_norm":
+        return slot if slot in (3, 4) and any(out.slot == slot for out in op.outputs) else None
+    if not op.type.endswith("_") or op.is_leaf:
+        return None
+    return slot if slot < len(op.outputs) else None
+
+
+def load_side(dump: Dump, step: int, rank: int) -> Side:
+    """Read one step of one rank: its graphs and the names of its tensors, no values."""
+    directories = dump.step_dirs(step=step, rank=rank)
+    graphs: list[Graph] = []
+    for directory in directories:
+        if directory.graph_id is not None and directory.graph_id in dump.graph_ids(rank):
+            graphs.extend(g for g in dump.graphs(rank) if g.id == directory.graph_id)
+    records: dict[tuple[str, Io, int], TensorRecord] = {}
+    orders: dict[str, int] = {}
+    for record in dump.tensors(step=step, rank=rank):
+        key = record.key
+        records.setdefault((key.op, key.io, key.slot), record)
+        orders.setdefault(key.op, key.order)
+    writer = dump.writer(rank)
+    nodes = [node for graph in graphs for node in graph]
+    known = {node.name for node in nodes}
+    nodes += [_unknown_node(name, records) for name in orders if name not in known]
+    if writer == "mindspore" or not graphs:
+        nodes = _in_run_order(nodes, orders)
+    structure = hash(tuple(graph.structure for graph in graphs)) if graphs else 0
+    return Side(step, writer, list(_ops(nodes, records, writer)), records, structure)
+
+
+def _unknown_node(name: str, records: dict[tuple[str, Io, int], TensorRecord]) -> OpNode:
+    """A node for an op no graph knows: what its tensors tell."""
+    own = [record for (op, _, _), record in records.items() if op == name]
+    kind: Kind = "parameter" if own[0].op_type == "Parameter" else "op"
+    scope = name.rpartition("/")[0]
+    phase: Phase = "backward" if name.startswith("Gradients/") else "forward"
+    return OpNode(name, own[0].op_type, scope, phase, kind)
+
+
+def _in_run_order(nodes: list[OpNode], orders: dict[str, int]) -> list[OpNode]:
+    """Sort by when the ops ran; one that left no trace follows the last of its inputs."""
+    place: dict[str, tuple[int, int]] = {}
+    for number, node in enumerate(nodes):
+        order = orders.get(node.name)
+        if node.kind != "op" or order is None:
+            before = [place[e.producer][0] for e in node.inputs if e.producer in place]
+            order = max(before, default=-1) if node.kind == "op" else -1
+        place[node.name] = (order, number)
+    return sorted(nodes, key=lambda node: place[node.name])
+
+
+def _ops(
+    nodes: Iterable[OpNode],
+    records: dict[tuple[str, Io, int], TensorRecord],
+    writer: str | None,
+) -> Iterator[Op]:
+    index = 0
+    slots: dict[str, set[int]] = defaultdict(set)
+    for name, io, slot in records:
+        if io == "output":
+            slots[name].add(slot)
+    for node in nodes:
+        if node.kind == "constant" and node.name not in slots:
+            continue
+        outputs = _outputs(node, slots[node.name], records, writer)
+        inputs = {
+            slot: Value(edge.producer, edge.slot)
+            for slot, edge in enumerate(node.inputs)
+            if edge.producer is not None and edge.spec.dtype not in _NOT_DATA
+        }
+        for kind, chosen, some_outputs in _parts(node, tuple(inputs), outputs):
+            yield Op(
+                index,
+                node.name,
+                node.type,
+                kind,
+                node.phase,
+                node.kind,
+                node.scope,
+                tuple(inputs[slot] for slot in chosen),
+                chosen,
+                some_outputs,
+                node.attributes,
+                node.source,
+            )
+            index += 1
+
+
+def _outputs(
+    node: OpNode,
+    slots: set[int],
+    records: dict[tuple[str, Io, int], TensorRecord],
+    writer: str | None,
+) -> tuple[Output, ...]:
+    """What an op makes; graphs by MindSpore do not know the shapes of tuples, its files do."""
+    found = dict(enumerate(node.outputs))
+    for slot in slots:
+        is_tuple = writer == "mindspore" and len(node.outputs) != 1
+        if is_tuple or node.kind != "op" or slot not in found:
+            record = records[node.name, "output", slot]
+            try:
+                found[slot] = TensorSpec(record.dtype, record.shape)
+            except DumpError:
+                continue  # The values are damaged; that is said when they are compared.
+    if node.kind != "op" and not found:
+        found[0] = TensorSpec("none", (-1,))
+    return tuple(Output(slot, spec) for slot, spec in sorted(found.items()))
+
+
+def _parts(
+    node: OpNode, inputs: tuple[int, ...], outputs: tuple[Output, ...]
+) -> Iterator[tuple[str, tuple[int, ...], tuple[Output, ...]]]:
+    """The op itself, or one part for each gradient of a convolution: kind, inputs, outputs."""
+    if node.type != "convolution_backward" or inputs[:3] != (0, 1, 2):
+        yield kind_of(node.type), inputs, outputs
+        return
+    gradients = [output for output in outputs if len(output.spec.shape) > 1]
+    for output in outputs:
+        if output not in gradients:
+            yield "sum", (0,), (output,)
+        elif len(gradients) > 1:
+            is_first = output is gradients[0]
+            yield (
+                ("conv_grad_input", (0, 2), (output,))
+                if is_first
+                else (
+                    "conv_grad_filter",
+                    (0, 1),
+                    (output,),
+                )
+            )
+        elif output.spec.shape == node.inputs[2].spec.shape:
+            yield "conv_grad_filter", (0, 1), (output,)
+        else:
+            yield "conv_grad_input", (0, 2), (output,)
+
+
+def behaviour(op: Op) -> str:
+    """How the op passes on errors; the optimizer's own arithmetic apart."""
+    found = behaviour_of(op.type)
+    if op.kind in ("sum", "conv_grad_filter", "conv_grad_input"):
+        return "reduction" if op.kind == "sum" else "product"
+    if op.phase == "optimizer" and found not in ("identity", "movement"):
+        return "update"
+    return found
