@@ -24,6 +24,7 @@ from sonde.adapters.torch import compiler, private
 from sonde.adapters.torch.aot_graph import AotGraph, Family, Operand, describe
 from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.adapters.torch.compiled_code import CompiledCode, Variant
+from sonde.adapters.torch.compiled_failure import find_failure
 from sonde.adapters.torch.compiled_tally import tally_lines
 from sonde.adapters.torch.eager import Observer
 from sonde.adapters.torch.graph_learning import GraphLearner, Place, ref_of
@@ -182,7 +183,7 @@ class CompiledGraphs:
         return frozenset(
             op.number
             for op, node in zip(graph.ops, nodes, strict=True)
-            if self._wants(node, op.original) is not None
+            if _wants_values(self._wants(node, op.original))
         )
 
     def _wants(self, node: OpNode, original: str | None) -> Wants | None:
@@ -216,8 +217,9 @@ class CompiledGraphs:
             with self._blind():
                 record, keys, tokens = self._enter(code, args, caller)
             wanted = frozenset(
-                number for number, inner in enumerate(record.inner) if inner.wants is not None
+                number for number, inner in enumerate(record.inner) if _wants_values(inner.wants)
             )
+            kept = list(args) if any(map(_wants_failures, record.inner)) else None
         except Exception as error:
             self._failed(error)
             return code.plain(args)
@@ -228,6 +230,9 @@ class CompiledGraphs:
             self.passages.append(passage)
             try:
                 outputs = passage.variant.run(args)
+            except Exception as error:
+                self._raised(passage, code, kept, error)
+                raise
             finally:
                 self.passages.pop()
             try:
@@ -268,6 +273,24 @@ class CompiledGraphs:
             emitter.leaves(record, tensors)
         return record, keys, emitter.tokens(record, tensors)
 
+    def _raised(
+        self, passage: Passage, code: ObservedGraph, args: list[Any] | None, error: Exception
+    ) -> None:
+        """Compiled code raised: who asked for it learns which op does on these inputs."""
+        try:
+            failure = find_failure(code.code.module, code.graph, args) if args else None
+            if failure is None:
+                return
+            record = passage.record.inner[failure.number]
+            if record.wants is not None:
+                self._observer.emitter.raisers.append(passage.record)
+                inputs = [
+                    _view(tensor, "input", slot, None) for slot, tensor in enumerate(failure.inputs)
+                ]
+                self._session.op_failed(record.wants, self._call(record, inputs, ()), error)
+        except Exception as problem:
+            self._failed(problem)
+
     def observed(self, number: int, values: Sequence[torch.Tensor]) -> None:
         """An observer inside the code that runs has looked at ``values``."""
         try:
@@ -288,15 +311,13 @@ class CompiledGraphs:
             _view(tensor, "input", slot, self._content(passage, operand))
             for (slot, operand), tensor in zip(look.inputs, values[len(outputs) :], strict=True)
         ]
-        call = CompiledCall(
-            record.node,
-            self._session.step,
-            record.order,
-            self._observer.emitter.now(),
-            inputs,
-            outputs,
-        )
-        self._session.write(record.wants, call)
+        self._session.write(record.wants, self._call(record, inputs, outputs))
+
+    def _call(
+        self, record: Record, inputs: Sequence[TorchView], outputs: Sequence[TorchView]
+    ) -> CompiledCall:
+        step, now = self._session.step, self._observer.emitter.now()
+        return CompiledCall(record.node, step, record.order, now, inputs, outputs)
 
     def _content(self, passage: Passage, operand: Operand) -> Ref | None:
         if operand.op is None:
@@ -324,6 +345,16 @@ class CompiledGraphs:
                 key = passage.keys[op.written]
                 tables.put(WRITTEN, record.inner[op.number].outs[0][1], key, 0)
         self._observer.ran_graph(record)
+
+
+def _wants_values(wants: Wants | None) -> bool:
+    """Whether somebody wants an op's values, not only to be told when it raises."""
+    return wants is not None and any(each.op_failed is None for each in wants.subscriptions)
+
+
+def _wants_failures(record: Record) -> bool:
+    wants = record.wants
+    return wants is not None and any(each.op_failed is not None for each in wants.subscriptions)
 
 
 def _view(tensor: torch.Tensor, io: Io, slot: int, content: Ref | None) -> TorchView:

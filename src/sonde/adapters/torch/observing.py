@@ -27,6 +27,16 @@ from sonde.adapters.torch.aot_graph import (
 )
 
 _NAMESPACE = "sonde_compiled"
+_IDLE = frozenset({"alias", "clone", "detach", "expand", "view", "_unsafe_view", "_to_copy"})
+"""Ops that change nothing if shape and dtype stay the same."""
+
+_RENAMED = frozenset(
+    {
+        (torch.ops.aten.view.default, torch.ops.aten.reshape.default),
+        (torch.ops.aten._unsafe_view.default, torch.ops.aten.reshape.default),
+    }
+)
+"""What Inductor calls by another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +124,7 @@ def insert(
             operands[node] = Operand(number, 0)
             for item in _items(node):
                 operands[item] = Operand(number, output_slot(item))
-    looks: dict[int, Look] = {}
+    looks = _look_at_removed(graph, described, set(wanted) - set(numbers.values()), target, watcher)
     for node, number in numbers.items():
         if number not in wanted:
             continue
@@ -141,6 +151,41 @@ def insert(
     return looks
 
 
+def _look_at_removed(
+    graph: fx.Graph,
+    described: AotGraph,
+    removed: Collection[int],
+    target: Callable[..., Any],
+    watcher: int,
+) -> dict[int, Look]:
+    """Observers for ops that were left out because they do nothing: they look at the input."""
+    numbers = _numbered(graph, described)
+    nodes = {number: node for node, number in numbers.items()}
+    inputs = [
+        node
+        for node in graph.nodes
+        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+    looks: dict[int, Look] = {}
+    for number in sorted(removed):
+        op = described.ops[number]
+        first = op.inputs[0] if len(op.inputs) == 1 else None
+        if first is None or op.info.type not in _IDLE or op.specs != op.outputs:
+            continue
+        source = inputs[first.slot] if first.op is None else nodes.get(first.op)
+        if source is None or not isinstance(source.meta.get("val"), torch.Tensor):
+            continue
+        later = next(
+            (node for node, other in numbers.items() if other > number),
+            next(iter(reversed(graph.nodes))),
+        )
+        with graph.inserting_before(later):
+            made = graph.call_function(target, ([source], watcher, number))
+        made.meta["val"] = None
+        looks[number] = Look((0,), ())
+    return looks
+
+
 def _numbered(graph: fx.Graph, described: AotGraph) -> dict[fx.Node, int]:
     """The ops that are still what they were: passes copy ``meta`` to what replaces an op."""
     found: dict[fx.Node, int] = {}
@@ -149,8 +194,10 @@ def _numbered(graph: fx.Graph, described: AotGraph) -> dict[fx.Node, int]:
         number = node.meta.get(NUMBER)
         if number is None or node.op != "call_function" or node.target is operator.getitem:
             continue
-        is_same = number < len(described.ops) and described.ops[number].target is node.target
-        if is_same and number not in taken:
+        if number >= len(described.ops) or number in taken:
+            continue
+        target = described.ops[number].target
+        if target is node.target or (target, node.target) in _RENAMED:
             taken.add(number)
             found[node] = number
     return found
