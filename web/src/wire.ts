@@ -59,23 +59,26 @@ export interface TensorName {
   readonly step: number | null;
 }
 
-/** `core.statistics.Statistics` on the wire; None where the dtype has no such number. */
+/**
+ * `core.statistics.Statistics` on the wire. None: not known, because a dump has only some of
+ * the numbers; where such a dump has no counts of NaN and Inf, 1 stands for "some".
+ */
 export interface StatisticNumbers {
   readonly count: number;
   readonly nan_count: number;
   readonly positive_inf_count: number;
   readonly negative_inf_count: number;
-  readonly zero_count: number;
-  readonly negative_count: number;
-  readonly positive_count: number;
-  readonly max: Num;
-  readonly min: Num;
-  readonly finite_max: Num;
-  readonly finite_min: Num;
-  readonly avg: Num;
-  readonly l2norm: Num;
-  readonly std: Num;
-  readonly abs_mean: Num;
+  readonly zero_count: number | null;
+  readonly negative_count: number | null;
+  readonly positive_count: number | null;
+  readonly max: Num | null;
+  readonly min: Num | null;
+  readonly finite_max: Num | null;
+  readonly finite_min: Num | null;
+  readonly avg: Num | null;
+  readonly l2norm: Num | null;
+  readonly std: Num | null;
+  readonly abs_mean: Num | null;
 }
 
 /** A condition by its id and the parameters that are set; an expression has `expression`. */

@@ -74,23 +74,24 @@ class TensorName(Plain, frozen=True):
 
 
 class StatisticNumbers(Plain, frozen=True):
-    """``core.statistics.Statistics`` on the wire; None where the dtype has no such number."""
+    """``core.statistics.Statistics`` on the wire. None: not known, because a dump has only some of
+    the numbers; where such a dump has no counts of NaN and Inf, 1 stands for "some"."""
 
     count: int
     nan_count: int
     positive_inf_count: int
     negative_inf_count: int
-    zero_count: int
-    negative_count: int
-    positive_count: int
-    max: Number
-    min: Number
-    finite_max: Number
-    finite_min: Number
-    avg: Number
-    l2norm: Number
-    std: Number
-    abs_mean: Number
+    zero_count: int | None
+    negative_count: int | None
+    positive_count: int | None
+    max: Number | None
+    min: Number | None
+    finite_max: Number | None
+    finite_min: Number | None
+    avg: Number | None
+    l2norm: Number | None
+    std: Number | None
+    abs_mean: Number | None
 
 
 class ConditionSpec(Plain, frozen=True):

@@ -25,7 +25,8 @@ export function StatisticLine({ of }: { readonly of: StatisticNumbers | null }):
   );
 }
 
-function Value({ of }: { of: WireNumber }): JSX.Element {
+function Value({ of }: { of: WireNumber | null }): JSX.Element {
+  if (of === null) return <span class="quiet">–</span>;
   return <span class={Number.isFinite(toNumber(of)) ? "" : "bad-text"}>{brief(of)}</span>;
 }
 
@@ -41,7 +42,7 @@ interface StatisticTableProps {
 }
 
 export function StatisticTable({ of, onFind }: StatisticTableProps): JSX.Element {
-  const values: readonly (readonly [string, WireNumber])[] = [
+  const values: readonly (readonly [string, WireNumber | null])[] = [
     ["min", of.min],
     ["max", of.max],
     ["mean", of.avg],
@@ -51,7 +52,7 @@ export function StatisticTable({ of, onFind }: StatisticTableProps): JSX.Element
     ["finite min", of.finite_min],
     ["finite max", of.finite_max],
   ];
-  const counts: readonly (readonly [string, number, string, 1 | 2 | 4 | 0])[] = [
+  const counts: readonly (readonly [string, number | null, string, 1 | 2 | 4 | 0])[] = [
     ["nan", of.nan_count, "mark-nan", 1],
     ["+inf", of.positive_inf_count, "mark-inf", 2],
     ["−inf", of.negative_inf_count, "mark-inf", 4],
@@ -78,15 +79,15 @@ export function StatisticTable({ of, onFind }: StatisticTableProps): JSX.Element
           <tr key={name}>
             <th scope="row">
               {name}
-              {mark !== 0 && count > 0 && onFind !== undefined && (
+              {mark !== 0 && (count ?? 0) > 0 && onFind !== undefined && (
                 <button type="button" class="link find" title={`Go to the first ${name} of this plane`} onClick={() => onFind(mark)}>
                   find
                 </button>
               )}
             </th>
-            <td class={count > 0 ? style : "quiet"}>
-              {grouped(count)}
-              {count > 0 && <span class="quiet">{share(count, of.count)}</span>}
+            <td class={(count ?? 0) > 0 ? style : "quiet"}>
+              {count === null ? "–" : grouped(count)}
+              {count !== null && count > 0 && <span class="quiet">{share(count, of.count)}</span>}
             </td>
           </tr>
         ))}

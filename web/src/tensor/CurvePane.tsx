@@ -18,7 +18,8 @@ export function CurvePane({ run, at }: { readonly run: string; readonly at: Tens
   return <Curves data={data} />;
 }
 
-function finite(value: WireNumber): number | null {
+function finite(value: WireNumber | null): number | null {
+  if (value === null) return null;
   const number = toNumber(value);
   return Number.isFinite(number) ? number : null;
 }
