@@ -71,9 +71,7 @@ def diff_checkpoints(a: Checkpoint, b: Checkpoint) -> CheckpointDiff:
 
 
 def _change(pair: ParameterPair, a: Weight, b: Weight, role: Role) -> WeightChange:
-    # b against a as the reference: what b has become, seen from a.
-    back = pair.fit
-    measured = weight_distances(a, b, back)
+    measured = weight_distances(a, b, pair.fit)
     if a.dtype != b.dtype:
         is_same = False
     elif pair.fit.is_plain and a.load is not None and b.load is not None:

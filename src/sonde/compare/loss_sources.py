@@ -33,8 +33,14 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv"):
         return read_csv(path, tag)
-    if suffix in (".json", ".jsonl", ".ndjson") or _begins_with_brace(path):
+    if suffix in (".json", ".jsonl", ".ndjson"):
         return read_json(path, tag)
+    if _begins_with_brace(path):
+        try:
+            return read_json(path, tag)
+        except LossFileError:
+            if tag is not None:
+                raise  # else it may be a log that begins with a bracket
     if tag is not None:
         raise UsageError(
             f"--tag is for summaries, CSV and JSON; {path} is read as a log: use --regex",
@@ -56,7 +62,7 @@ def _from_directory(path: Path, tag: str | None) -> LossCurve:
             )
         if (path / _REPORTS).is_file():
             return read_json(path / _REPORTS, tag)
-        if any(each.name.startswith("rank_") for each in level[0].iterdir()):
+        if any(each.name.startswith("rank_") for parent in level for each in parent.iterdir()):
             return read_dump_losses(path)
         level = sorted(each for parent in level for each in parent.iterdir() if each.is_dir())[
             :1000

@@ -111,11 +111,14 @@ def numbers_of(weight: Weight) -> Numbers:
 
 
 def weight_distances(a: Weight, b: Weight, found: Fit) -> Distances | None:
-    """How ``a`` differs from ``b``; None where a side has no values or they have no order."""
+    """How ``b`` differs from the reference ``a``; ``found`` brings b to the shape of a.
+
+    None where a side has no values or they have no order.
+    """
     if a.load is None or b.load is None:
         return None
     try:
-        return distances(a.bits(), a.storage, found.apply(b.bits(), a.shape), b.storage)
+        return distances(found.apply(b.bits(), a.shape), b.storage, a.bits(), a.storage)
     except SondeError as error:
         if error.slug == "statistics-dtype":
             return None

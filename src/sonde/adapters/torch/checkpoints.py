@@ -119,9 +119,14 @@ def _check_legacy(path: Path, size: int) -> None:
 
 
 def _weights_in(loaded: Any) -> Any:
-    for key in WEIGHT_KEYS:
-        if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
-            loaded = loaded[key]
+    for _ in range(_MAX_DEPTH):
+        if not isinstance(loaded, Mapping):
+            break
+        inner = (loaded[key] for key in WEIGHT_KEYS if isinstance(loaded.get(key), Mapping))
+        found = next(inner, None)
+        if found is None:
+            break
+        loaded = found
     return loaded
 
 
