@@ -17,6 +17,7 @@ from sonde.core.errors import SondeError, UsageError
 COMMANDS = {
     "run": "Run a script, unchanged, and dump what its operators compute.",
     "show": "Show what is in a dump.",
+    "compare": "Compare two runs, op by op, and name the first op at fault.",
     "params": "List the parameters of a network, or pair those of two.",
     "ckpt": "Compare, check and convert checkpoints.",
     "loss": "Compare two loss curves and say where and why they part.",

@@ -106,8 +106,13 @@ def align(
 def _add_wanted(found: Alignment, wanted: Mapping[str, str]) -> None:
     by_name_a, by_name_b = _named(found.a), _named(found.b)
     for name_a, name_b in wanted.items():
-        for op, other in zip(by_name_a.get(name_a, []), by_name_b.get(name_b, []), strict=False):
-            found.add(op, other, "map")
+        for op in by_name_a.get(name_a, []):
+            others = [each for each in by_name_b.get(name_b, []) if found.is_open_b(each)]
+            if op.node_kind == "input":  # Steps name their inputs anew.
+                others = [each for each in others if each.size == op.size]
+            others.sort(key=lambda each: (each.kind != op.kind, each.size != op.size))
+            if others:
+                found.add(op, others[0], "map")
 
 
 def _named(side: Side) -> dict[str, list[Op]]:

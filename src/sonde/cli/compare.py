@@ -1,0 +1,269 @@
+"""``sonde compare``: two runs, op by op, and where they first part."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
+from sonde.cli.compare_text import print_comparison
+from sonde.compare.comparing import compare as compare_dumps
+from sonde.compare.map_file import read_map, write_map
+from sonde.compare.options import CompareError, CompareOptions
+from sonde.compare.report_data import csv_text, json_text
+from sonde.compare.result import Comparison
+from sonde.core.errors import UsageError
+from sonde.core.selection import StepSet, parse_steps
+from sonde.dump.reader import Dump
+
+EXIT_CODES = {"aligned": 0, "diverged": 1, "incomparable": 2}
+
+EPILOG = """\b
+Examples:
+  sonde compare dump_a dump_b                     two dumps, by Sonde or by MindSpore
+  sonde compare dump_a dump_b --html report.html  with a page to look at
+  sonde compare --run 'train.py --fp32' --run 'train.py --bf16'
+  sonde compare dump_a dump_b --write-map map.yaml   then edit it, and give it back with --map
+
+\b
+Exit codes: 0 aligned, 1 diverged, 2 could not be compared.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CompareArguments:
+    """The command line as click read it."""
+
+    sides: tuple[Path, ...]
+    runs: tuple[str, ...]
+    steps: str | None
+    rank: int | None
+    rtol: float | None
+    atol: float | None
+    map_file: Path | None
+    written_map: Path | None
+    json_file: Path | None
+    html_file: Path | None
+    csv_file: Path | None
+    keep: Path | None
+    threads: int | None
+    limit: int
+
+
+@click.command(
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.argument("sides", nargs=-1, metavar="[A] [B]", type=click.Path(path_type=Path))
+@click.option(
+    "--run",
+    "runs",
+    multiple=True,
+    metavar="'SCRIPT ARGS'",
+    help="Run this script under Sonde and compare what it computes; runs come before dumps. It is "
+    f"stopped after the last step that is compared (default: steps {DEFAULT_STEPS}).",
+)
+@click.option("--steps", metavar="STEPS", help="Only these steps, such as '0|5-8'. Default: all.")
+@click.option("--rank", type=int, metavar="N", help="Only this rank. Default: all both have.")
+@click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance for every op.")
+@click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance for every op.")
+@click.option(
+    "--map",
+    "map_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Pair these ops (YAML), whatever else speaks for.",
+)
+@click.option(
+    "--write-map",
+    "written_map",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the pairs that were used.",
+)
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write everything as JSON; - for the terminal.",
+)
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a page with plots and a table.",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a row for each pair of tensors; - for the terminal.",
+)
+@click.option(
+    "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dumps of --run here."
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Threads. Default: one for each core.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=8,
+    metavar="N",
+    help="List at most N pairs and ops. Default: 8.",
+)
+def compare(**given: Any) -> int:
+    """Compare two runs, op by op, and name the first op at fault.
+
+    A and B are dumps, made by Sonde or by MindSpore; instead of one or both, --run runs a script.
+    Ops are paired by name, or, where the two differ in structure or framework, by what they
+    compute from what. B is the reference.
+    """
+    arguments = CompareArguments(**given)
+    _check(arguments)
+    with _dumps(arguments) as (a, b):
+        comparison = _compared(a, b, arguments)
+    _write(comparison, arguments)
+    if Path("-") not in (arguments.json_file, arguments.csv_file):
+        print_comparison(comparison, Console(highlight=False), limit=arguments.limit)
+        _name_files(arguments)
+    return EXIT_CODES[comparison.verdict]
+
+
+def _check(arguments: CompareArguments) -> None:
+    count = len(arguments.sides) + len(arguments.runs)
+    if count != 2:
+        raise UsageError(
+            f"compare needs two sides, dumps or --run 'SCRIPT ARGS'; there {_are(count)} {count}",
+            slug="usage",
+        )
+    if arguments.keep is not None and not arguments.runs:
+        raise UsageError("--keep goes with --run", slug="usage")
+    for path in (
+        arguments.json_file,
+        arguments.html_file,
+        arguments.csv_file,
+        arguments.written_map,
+    ):
+        if path is not None and str(path) != "-" and not path.absolute().parent.is_dir():
+            raise UsageError(f"{path}: there is no directory {path.parent}", slug="usage")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+@contextmanager
+def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
+    """Both sides, runs first; what they left is removed unless it is to be kept."""
+    paths = list(arguments.sides)
+    if not arguments.runs:
+        yield Dump(paths[0]), Dump(paths[1])
+        return
+    steps = parse_steps(DEFAULT_STEPS if arguments.steps is None else arguments.steps)
+    for path in paths:
+        Dump(path)  # What is wrong with it is said before anything runs.
+    place = arguments.keep or Path(tempfile.mkdtemp(prefix="sonde-compare-"))
+    try:
+        for number, command in enumerate(arguments.runs):
+            print(f"sonde: running {command}", file=sys.stderr, flush=True)
+            paths.insert(number, run_into(command, place / "ab"[number], steps))
+        yield Dump(paths[0]), Dump(paths[1])
+    finally:
+        if arguments.keep is None:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> Comparison:
+    steps: StepSet | None = None if arguments.steps is None else parse_steps(arguments.steps)
+    names = {} if arguments.map_file is None else read_map(arguments.map_file, a, b)
+    with _progress() as progress:
+        return compare_dumps(
+            a,
+            b,
+            CompareOptions(
+                steps=steps,
+                rank=arguments.rank,
+                rtol=arguments.rtol,
+                atol=arguments.atol,
+                names=names,
+                threads=arguments.threads,
+                progress=progress,
+            ),
+        )
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("comparing {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task("", total=None)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield show
+
+
+def _write(comparison: Comparison, arguments: CompareArguments) -> None:
+    if arguments.json_file is not None:
+        _save(arguments.json_file, json_text(comparison))
+    if arguments.csv_file is not None:
+        _save(arguments.csv_file, csv_text(comparison))
+    if arguments.html_file is not None:
+        from sonde.compare.report_page import page_text
+
+        _save(arguments.html_file, page_text(comparison))
+    if arguments.written_map is not None:
+        write_map(arguments.written_map, comparison)
+
+
+def _save(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise CompareError(
+            f"{path}: cannot be written: {error.strerror}", slug="compare-file"
+        ) from None
+
+
+def _name_files(arguments: CompareArguments) -> None:
+    for path in (
+        arguments.html_file,
+        arguments.json_file,
+        arguments.csv_file,
+        arguments.written_map,
+    ):
+        if path is not None:
+            print(f"wrote {path}")
+    if arguments.keep is not None:
+        print(f"the dumps are in {arguments.keep}")
