@@ -148,9 +148,9 @@ class _CheckRun:
         sys.stdout.flush()
         if outcome is not None and not isinstance(outcome, CheckDoneError):
             return outcome
-        if any(not graph.comparisons for graph in verdict.graphs):
-            return SystemExit(DEVIATES if not verdict.agrees else FAILED)
-        return None if verdict.agrees else SystemExit(DEVIATES)
+        if not verdict.agrees:
+            return SystemExit(DEVIATES)
+        return None if verdict.is_complete else SystemExit(FAILED)
 
 
 def _say(text: str) -> None:

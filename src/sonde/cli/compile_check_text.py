@@ -73,8 +73,6 @@ def _comparison_text(each: Comparison) -> str:
 
 
 def _verdict_lines(verdict: CompileVerdict) -> Iterator[str]:
-    if any(not graph.comparisons for graph in verdict.graphs):
-        yield "the check is not complete: see the notes"
     wrong = next((graph.wrong for graph in verdict.graphs if graph.wrong is not None), None)
     if wrong is not None:
         yield from _wrong_lines(wrong)
@@ -83,8 +81,10 @@ def _verdict_lines(verdict: CompileVerdict) -> Iterator[str]:
             "compiled code deviates, but no op does by itself: what is wrong appears only where "
             "ops are fused, or in what the compiler keeps for backward"
         )
-    elif any(graph.comparisons for graph in verdict.graphs):
+    elif any(graph.is_judged for graph in verdict.graphs):
         yield "compiled code agrees"
+    if not verdict.is_complete:
+        yield "the check is not complete: see the notes"
 
 
 def _wrong_lines(wrong: WrongOp) -> Iterator[str]:
@@ -111,6 +111,7 @@ def as_document(verdict: CompileVerdict) -> dict[str, Any]:
     return {
         "step": verdict.step,
         "agrees": verdict.agrees,
+        "complete": verdict.is_complete,
         "totals": [
             {
                 "kind": total.kind,

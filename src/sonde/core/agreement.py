@@ -198,6 +198,11 @@ class GraphVerdict:
         return tuple(each for each in self.comparisons if not each.agrees)
 
     @property
+    def is_judged(self) -> bool:
+        """Whether enough was compared for a verdict: results, or where they are random, ops."""
+        return bool(self.comparisons) and (self.is_random_matched or self.judged_ops > 0)
+
+    @property
     def agrees(self) -> bool:
         """Numbers that differ because different random numbers were drawn prove nothing."""
         if self.wrong is not None:
@@ -220,6 +225,10 @@ class CompileVerdict:
         return all(graph.agrees for graph in self.graphs) and (
             is_random or all(each.agrees for each in self.weights)
         )
+
+    @property
+    def is_complete(self) -> bool:
+        return all(graph.is_judged for graph in self.graphs)
 
     @property
     def totals(self) -> tuple[Total, ...]:

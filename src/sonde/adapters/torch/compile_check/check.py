@@ -21,6 +21,7 @@ from sonde.adapters.torch.compile_check.ways import (
     WayFailedError,
     Ways,
     aot_graphs,
+    first_line,
     run_ways,
 )
 from sonde.adapters.torch.steps import StepHooks
@@ -128,8 +129,7 @@ def _check_graph(record: Record, name: str, budget: int) -> tuple[GraphVerdict, 
         graphs = aot_graphs(record, tape)
         judged = judge_ops(graphs, record.compile, budget)
     except Exception as failed:  # said in the report; the results stand without the ops
-        lines = str(failed).strip().splitlines() or [""]
-        problems.append(f"its ops could not be judged: {type(failed).__name__}: {lines[0]}")
+        problems.append(f"its ops could not be judged: {first_line(failed)}")
     comparisons = _comparisons(record, ways, coarsest_epsilon(graphs))
     verdict = GraphVerdict(
         name=name,
@@ -265,10 +265,9 @@ def _weights(
         for way, found in gradients.items():
             after[way] = updated(optimizer, gradients["eager"], found, wide=way == "reference")
     except Exception as failed:  # said in the report: an optimizer is any code
-        lines = str(failed).strip().splitlines() or [""]
         problems.append(
             f"updated weights were not compared: {type(optimizer).__name__}.step() on a copy "
-            f"failed: {type(failed).__name__}: {lines[0]}"
+            f"failed: {first_line(failed)}"
         )
         return ()
     group = sum(float(value.norm()) ** 2 for value in after["reference"].values()) ** 0.5

@@ -21,7 +21,7 @@ from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
 from sonde.adapters.torch.compile_check.places import module_of, source_of
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import jittered, widened
-from sonde.adapters.torch.compile_check.ways import AotGraph
+from sonde.adapters.torch.compile_check.ways import AotGraph, drop_unneeded, first_line
 from sonde.adapters.torch.schema import op_info
 from sonde.adapters.torch.views import name_of
 from sonde.core.agreement import Fault, OpErrors, WrongOp, relative
@@ -54,10 +54,9 @@ def judge_ops(graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: 
             try:
                 values = _values(graph, inputs, group, compile_graph)
             except Exception as error:  # said in the report: whatever the compiler says of it
-                lines = str(error).strip().splitlines() or [""]
                 found.problems.append(
                     f"the {each.phase} graph could not be compiled with its ops' values as "
-                    f"outputs: {type(error).__name__}: {lines[0]}"
+                    f"outputs: {first_line(error)}"
                 )
                 break
             found.wrong = _first_wrong(each, group, values, found)
@@ -121,7 +120,14 @@ def _dropped(
     masked = graph.call_function(torch.ops.aten.mul.Tensor, (env[values], mask))
     made = graph.call_function(torch.ops.aten.mul.Tensor, (masked, scale))
     masked.meta, made.meta = dict(node.meta), dict(node.meta)
-    return made
+    if not node.meta["val"].is_contiguous():
+        return made
+    # A product takes the order of its factors, and a later view may not be possible with that.
+    whole = graph.call_function(
+        torch.ops.aten.clone.default, (made,), {"memory_format": torch.contiguous_format}
+    )
+    whole.meta = dict(node.meta)
+    return whole
 
 
 def _ops(module: fx.GraphModule) -> list[fx.Node]:
@@ -186,7 +192,7 @@ def _values(
         if node.op != "output":
             env[node] = graph.node_copy(node, lambda other: env[other])
     graph.output(tuple(env[node] for node in wanted))
-    graph.eliminate_dead_code()
+    drop_unneeded(graph)
     whole = fx.GraphModule(module, graph)
     detached = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     with torch.no_grad(), private.careful_compiler():

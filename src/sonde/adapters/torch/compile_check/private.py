@@ -74,11 +74,16 @@ def aot_backend(forward: Any, backward: Any) -> Callable[..., Any]:
     from torch._functorch._aot_autograd.utils import make_boxed_compiler
     from torch._functorch.partitioners import default_partition
 
+    def save_everything(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        for node in graph.graph.nodes:
+            node.meta.pop("recompute", None)
+        return default_partition(graph, *args, **kwargs)
+
     made: Callable[..., Any] = aot_autograd(
         fw_compiler=make_boxed_compiler(forward),
         bw_compiler=make_boxed_compiler(backward),
         inference_compiler=make_boxed_compiler(forward),
-        partition_fn=default_partition,
+        partition_fn=save_everything,
         decompositions={},
     )
     return made

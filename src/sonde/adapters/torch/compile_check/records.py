@@ -93,6 +93,30 @@ class Record:
         return made
 
 
+class Eager(fx.Interpreter):
+    """A graph of dynamo's run as eager code runs.
+
+    Parts that are to be computed again in backward are not: in the graph, unlike in the program,
+    they would draw other random numbers then.
+    """
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if getattr(target, "__name__", "") == "tag_activation_checkpoint":
+            return args[0](*args[1:])
+        return super().call_function(target, args, kwargs)
+
+
+def eager_function(graph: fx.GraphModule) -> Callable[..., Any]:
+    """A function that runs ``graph`` eagerly."""
+    if any(
+        getattr(node.target, "__name__", "") == "tag_activation_checkpoint"
+        for node in graph.graph.nodes
+    ):
+        return Eager(graph).run
+    function: Callable[..., Any] = graph.forward
+    return function
+
+
 def kept(value: Any) -> Any:
     """``value`` as it is now, for later: a copy, unless it is a parameter."""
     if not isinstance(value, torch.Tensor) or isinstance(value, nn.Parameter):

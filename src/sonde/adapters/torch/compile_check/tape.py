@@ -59,16 +59,18 @@ class Tape:
 class Playing(private.TorchDispatchMode):  # type: ignore[misc]
     """See Tape. With ``wide`` everything floating is computed in float64, casts included."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, tape: Tape, *, wide: bool) -> None:
         super().__init__()
         self._tape = tape
         self._wide = wide
-        self._position = 0
+        self._positions: dict[bytes, int] = {}
 
     def __exit__(self, *details: Any) -> Any:
         if not self._tape.is_written:
             self._tape.is_written = True
-        elif details[0] is None and self._position != len(self._tape.drawn):
+        elif details[0] is None and len(self._positions) != len(self._tape.drawn):
             self._tape.is_matched = False
         return super().__exit__(*details)
 
@@ -82,21 +84,47 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         if getattr(func, "namespace", "") == "sonde":
             return None  # The program has printed in its own run.
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher_order(func, args, kwargs)
         if self._wide:
             args, kwargs = widened(func, args, kwargs)
-        result = func(*args, **kwargs)
         kind = random_kind(func)
-        if kind is not None:
-            result = self._draw(kind, func, args, result)
+        state = None if kind is None else bytes(torch.get_rng_state().numpy())
+        result = func(*args, **kwargs)
+        if kind is not None and state is not None:
+            result = self._draw(kind, state, args, result)
         return pytree.tree_map_only(torch.Tensor, _wide, result) if self._wide else result
 
-    def _draw(self, kind: RandomKind, func: Any, args: Sequence[Any], result: Any) -> Any:
+    def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Ops round ops: of those with effects, and of random ones that are drawn again later."""
+        name = getattr(func, "__name__", "")
+        if name == "with_effects" and getattr(args[1], "namespace", "") == "sonde":
+            return args[0], None
+        if name == "run_and_save_rng_state":
+            return torch.get_rng_state(), self.__torch_dispatch__(args[0], (), args[1:], kwargs)
+        if name == "run_with_rng_state":
+            now = torch.get_rng_state()
+            torch.set_rng_state(args[0].cpu())
+            try:
+                return self.__torch_dispatch__(args[1], (), args[2:], kwargs)
+            finally:
+                torch.set_rng_state(now)
+        return func(*args, **kwargs)
+
+    def _draw(self, kind: RandomKind, state: bytes, args: Sequence[Any], result: Any) -> Any:
+        """Write down or replace what was drawn.
+
+        A generator that stands where it stood before draws the same again: so do parts of a network
+        that are computed again in backward.
+        """
         drawn = result[1] if isinstance(result, tuple) else result
+        is_again = state in self._positions
+        position = self._positions.setdefault(state, len(self._positions))
         if not self._tape.is_written:
-            value = drawn != 0 if kind == "mask" else drawn
-            self._tape.drawn.append((kind, value.detach().clone()))
+            if not is_again:
+                value = drawn != 0 if kind == "mask" else drawn
+                self._tape.drawn.append((kind, value.detach().clone()))
             return result
-        position, self._position = self._position, self._position + 1
         if position >= len(self._tape.drawn):
             self._tape.is_matched = False
             return result

@@ -17,7 +17,13 @@ import torch
 from torch import fx, nn
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.records import Ambient, GraphCompiler, Record, kept
+from sonde.adapters.torch.compile_check.records import (
+    Ambient,
+    GraphCompiler,
+    Record,
+    eager_function,
+    kept,
+)
 
 
 class Watch:
@@ -82,7 +88,7 @@ class Watch:
 
         def note_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             pristine = copy.deepcopy(graph) if self._runs_compiled else graph
-            run = function(graph, inputs) if self._runs_compiled else graph.forward
+            run = function(graph, inputs) if self._runs_compiled else eager_function(graph)
             number = self._graph_count
             self._graph_count += 1
 
@@ -123,7 +129,7 @@ class Watch:
             self._is_inside = True
             nn.Module.__call__ = original  # type: ignore[method-assign]
             try:
-                return self._compile(module._call_impl, backend=backend)(*args, **kwargs)
+                return self._compile(module, backend=backend)(*args, **kwargs)
             finally:
                 self._is_inside = False
                 nn.Module.__call__ = call  # type: ignore[method-assign]

@@ -12,10 +12,11 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.records import Record
+from sonde.adapters.torch.compile_check.records import Eager, Record, eager_function
 from sonde.adapters.torch.compile_check.tape import Tape, jittered, random_kind
 
 _JITTER_SEED = 20
+_LONGEST = 200
 
 
 @dataclass
@@ -49,7 +50,7 @@ class WayFailedError(Exception):
 def run_ways(record: Record, tape: Tape) -> Ways:
     """Run the call eagerly, in float64, as the compiler's graph op by op, and compiled."""
     problems: list[str] = []
-    eager = _needed("eagerly", lambda: run(record, record.graph, tape))
+    eager = _needed("eagerly", lambda: run(record, eager_function(record.graph), tape))
     compiled = _needed("compiled", lambda: run(record, _compiled(record), tape))
     reference = _needed("in float64", lambda: _reference(record, tape))
     shaken = _optional("with shaken inputs", problems, lambda: _shaken(record, tape))
@@ -65,20 +66,22 @@ def _needed(way: str, function: Callable[[], Results]) -> Results:
     try:
         return function()
     except Exception as error:  # carried to the user: whatever torch says of this way
-        raise WayFailedError(f"it could not be run {way}: {_first_line(error)}") from error
+        raise WayFailedError(f"it could not be run {way}: {first_line(error)}") from error
 
 
 def _optional(way: str, problems: list[str], function: Callable[[], Results]) -> Results | None:
     try:
         return function()
     except Exception as error:  # said in the report; the other ways stand without it
-        problems.append(f"it could not be run {way}: {_first_line(error)}")
+        problems.append(f"it could not be run {way}: {first_line(error)}")
         return None
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """An error in one short line."""
     lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+    text = f"{type(error).__name__}: {lines[0]}"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def run(
@@ -135,10 +138,10 @@ def _reference(record: Record, tape: Tape) -> Results:
 def _shaken(record: Record, tape: Tape) -> Results:
     generator = torch.Generator().manual_seed(_JITTER_SEED)
     inputs = record.fresh_inputs(lambda tensor: jittered(tensor, generator).to(tensor.dtype))
-    return run(record, record.graph, tape, inputs=inputs)
+    return run(record, eager_function(record.graph), tape, inputs=inputs)
 
 
-class _Wide(fx.Interpreter):
+class _Wide(Eager):
     """The graph with its own constants in float64."""
 
     def fetch_attr(self, target: str) -> Any:
@@ -164,8 +167,7 @@ def aot_graphs(record: Record, tape: Tape) -> list[AotGraph]:
     found: list[AotGraph] = []
 
     def keep(phase: str, graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        # Random ops that nobody needs are left in, because they are impure; run, they would draw.
-        graph.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
+        drop_unneeded(graph.graph)
         graph.recompile()
         kept = AotGraph(phase, graph)
         found.append(kept)
@@ -185,6 +187,11 @@ def aot_graphs(record: Record, tape: Tape) -> list[AotGraph]:
         )(copy.deepcopy(record.graph), record.fresh_inputs())
     run(record, function, tape)
     return [each for each in found if each.inputs]
+
+
+def drop_unneeded(graph: fx.Graph) -> None:
+    """Remove what no output needs, also impure ops: prints, and random ops, which would draw."""
+    graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
 
 
 class _Drawing(fx.Interpreter):
