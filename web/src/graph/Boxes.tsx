@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { isAmong } from "../state/names";
 import { countText, type Box, type Line, type Scene } from "./scene";
-import { edgeText, lineMeets, meets, middleOf, pathOf, type Rectangle } from "./view";
+import { edgeText, labelPlace, lineMeets, meets, pathOf, type Rectangle } from "./view";
 
 /** What is marked in the graph. */
 export interface Marks {
@@ -89,7 +89,7 @@ function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: 
 function EdgeLabel({ line, isNear }: { line: Line; isNear: boolean }): JSX.Element | null {
   const text = edgeText(line.label, line.tensors);
   if (text === "") return null;
-  const middle = middleOf(line.points);
+  const middle = labelPlace(line.points);
   return (
     <text class={isNear ? "edge-label near" : "edge-label"} x={middle.x} y={middle.y}>
       {text}
@@ -118,6 +118,7 @@ function classesOf(box: Box, marks: Marks): string {
 
 function describe(box: Box): string {
   const { node } = box;
+  if (node.what === "outside") return `outside this scope: ${node.members.length === 1 ? (node.members[0] ?? "") : node.label}`;
   const parts = [node.what === "op" ? `${node.type} ${node.kind === "op" ? "op" : node.kind}` : node.what, box.path];
   if (node.what !== "op") parts.push(`${node.ops} ops`);
   if (node.hits > 0) parts.push(`${node.hits} hits`);

@@ -17,6 +17,7 @@ const EMPTY: Scene = { boxes: [], lines: [], width: 0, height: 0 };
 const NOWHERE: Rectangle = { left: 0, top: 0, right: 0, bottom: 0 };
 const MARGIN_SHARE = 0.6;
 const FAR_SCALE = 0.34;
+const FEW_BOXES = 4;
 const PAN_PIXELS = 60;
 const MIDDLE_SCALE = 0.6;
 const CENTRED_SCALE = 0.95;
@@ -25,8 +26,10 @@ const GROUP_OPENS_ITSELF = 60;
 /** How long what is open took from the click to the screen; the end-to-end tests print it. */
 export const drawnMilliseconds = signal(0);
 
+/** A box that stays where it is on the screen until it is open (or closed), as its click wants. */
 interface Anchor {
   readonly path: string;
+  readonly opens: boolean;
   readonly x: number;
   readonly y: number;
 }
@@ -53,6 +56,8 @@ export function GraphView(): JSX.Element {
   const anchor = useRef<Anchor | null>(null);
   const centred = useRef("");
   const shown = useRef("");
+  const touched = useRef(false);
+  const begun = useRef("");
   const started = useRef(performance.now());
 
   const look = (next: View): void => {
@@ -61,6 +66,10 @@ export function GraphView(): JSX.Element {
     if (!contains(area.value, visible(next, width, height, 0.05))) {
       area.value = visible(next, width, height, MARGIN_SHARE);
     }
+  };
+  const moveTo = (next: View): void => {
+    touched.current = true;
+    look(next);
   };
   const relook = (next: View): void => {
     area.value = NOWHERE;
@@ -97,6 +106,11 @@ export function GraphView(): JSX.Element {
   /** Where to look once `made` is drawn: what was clicked stays where it was. */
   function viewAfter(made: Scene): View {
     const { width, height } = size.value;
+    if (shown.current !== subject) touched.current = false;
+    if (!touched.current && op === "" && made.boxes.length > 0) {
+      shown.current = subject;
+      return fitted(made, width, height);
+    }
     if (shown.current !== subject && made.boxes.length > 0) {
       shown.current = subject;
       return withSelected(made, fitted(made, width, height));
@@ -104,6 +118,7 @@ export function GraphView(): JSX.Element {
     const held = anchor.current;
     const box = held === null ? undefined : made.boxes.find((each) => each.path === held.path);
     if (held !== null && box !== undefined) {
+      if (box.isOpen === held.opens) anchor.current = null;
       const now = view.value;
       const still = { scale: now.scale, x: held.x - box.x * now.scale, y: held.y - box.y * now.scale };
       return box.isOpen ? showing(still, box, width, height) : still;
@@ -129,11 +144,21 @@ export function GraphView(): JSX.Element {
     relook(withSelected(scene.value, view.value));
   }, [op, scene.value]);
 
+  // The first look at a graph: a level of a few scopes says little, the network inside says more.
+  useEffect(() => {
+    const root = levels.find((each) => each.path === "")?.level.nodes ?? [];
+    if (root.length === 0 || begun.current === subject) return;
+    begun.current = subject;
+    const scope = root.find((node) => node.what === "scope" && node.phase === "forward");
+    if (open.length === 0 && op === "" && root.length <= FEW_BOXES && scope !== undefined) go({ open: [scope.path] });
+  }, [levels]);
+
   function toggle(box: Box): void {
     const now = view.value;
-    anchor.current = { path: box.path, x: box.x * now.scale + now.x, y: box.y * now.scale + now.y };
-    started.current = performance.now();
+    touched.current = true;
     const closes = open.includes(box.path);
+    anchor.current = { path: box.path, opens: !closes, x: box.x * now.scale + now.x, y: box.y * now.scale + now.y };
+    started.current = performance.now();
     const rest = open.filter((each) => each !== box.path && !(closes && box.path.endsWith("/") && each.startsWith(box.path)));
     go({ open: closes ? rest : [...rest, box.path] });
   }
@@ -167,7 +192,7 @@ export function GraphView(): JSX.Element {
     relook(fitted(scene.value, size.value.width, size.value.height));
   };
   const zoom = (factor: number): void => {
-    look(zoomed(view.value, factor, { x: size.value.width / 2, y: size.value.height / 2 }));
+    moveTo(zoomed(view.value, factor, { x: size.value.width / 2, y: size.value.height / 2 }));
   };
 
   if (key === null) {
@@ -213,17 +238,17 @@ export function GraphView(): JSX.Element {
           event.preventDefault();
           const corner = event.currentTarget.getBoundingClientRect();
           const around = { x: event.clientX - corner.left, y: event.clientY - corner.top };
-          if (event.shiftKey) look({ ...view.value, x: view.value.x - event.deltaY });
-          else look(zoomed(view.value, Math.exp(-event.deltaY * 0.0015), around));
+          if (event.shiftKey) moveTo({ ...view.value, x: view.value.x - event.deltaY });
+          else moveTo(zoomed(view.value, Math.exp(-event.deltaY * 0.0015), around));
         }}
-        onPointerDown={(event) => drag(event, view, look)}
+        onPointerDown={(event) => drag(event, view, moveTo)}
         onKeyDown={(event) => {
           const moved = keyView(event.key, view.value, size.value);
           if (moved === null) return;
           event.preventDefault();
           event.stopPropagation();
           if (moved === "fit") fit();
-          else look(moved);
+          else moveTo(moved);
         }}
       >
         <defs>

@@ -248,26 +248,44 @@ export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed 
     layer.set(each.node.path, depth);
     (layers[depth] ??= []).push(each);
   }
+  const rows = layers.flatMap(wrapped);
+  const width = Math.max(0, ...rows.map((row) => row.width)) + 2 * MARGIN;
   const at = new Map<string, Point>();
   let y = MARGIN;
-  let width = 0;
-  for (const row of layers) {
-    let x = MARGIN;
-    let tallest = 0;
-    for (const { node, width: w, height: h } of row) {
-      if (x > MARGIN && x + w > ROW_WIDTH) {
-        y += tallest + GAP;
-        x = MARGIN;
-        tallest = 0;
-      }
+  for (const row of rows) {
+    let x = (width - row.width) / 2;
+    for (const { node, width: w } of row.boxes) {
       at.set(node.path, { x, y });
       x += w + GAP;
-      tallest = Math.max(tallest, h);
-      width = Math.max(width, x);
     }
-    y += tallest + LAYER_GAP;
+    y += Math.max(...row.boxes.map((each) => each.height)) + (row.endsLayer ? LAYER_GAP : GAP);
   }
   return { at, lines: straight(edges, at, new Map(sized.map((each) => [each.node.path, each]))), width, height: y };
+}
+
+interface Row {
+  readonly boxes: readonly Sized[];
+  readonly width: number;
+  readonly endsLayer: boolean;
+}
+
+/** A layer in rows of a width that can be looked at. */
+function wrapped(boxes: readonly Sized[]): Row[] {
+  const rows: Sized[][] = [[]];
+  let width = 0;
+  for (const each of boxes) {
+    if (width > 0 && width + each.width > ROW_WIDTH) {
+      rows.push([]);
+      width = 0;
+    }
+    rows.at(-1)?.push(each);
+    width += each.width + GAP;
+  }
+  return rows.map((row, place) => ({
+    boxes: row,
+    width: row.reduce((sum, each) => sum + each.width + GAP, -GAP),
+    endsLayer: place === rows.length - 1,
+  }));
 }
 
 function straight(

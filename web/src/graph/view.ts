@@ -108,7 +108,16 @@ export function pathOf(points: readonly Point[]): string {
   return path;
 }
 
-export function middleOf(points: readonly Point[]): Point {
+/** Where an edge's text stands: in its middle, or, if it runs upwards, nearer to its start. */
+export function labelPlace(points: readonly Point[]): Point {
+  const [first, last] = [points[0], points.at(-1)];
+  const isUpward = first !== undefined && last !== undefined && first.y > last.y;
+  const next = points[1];
+  if (!isUpward || next === undefined) return middleOf(points);
+  return { x: first.x + (next.x - first.x) * 0.6, y: first.y + (next.y - first.y) * 0.6 };
+}
+
+function middleOf(points: readonly Point[]): Point {
   const at = points[Math.floor(points.length / 2)];
   if (points.length % 2 === 1 || points.length < 2) return at ?? { x: 0, y: 0 };
   const before = points[points.length / 2 - 1];

@@ -38,7 +38,7 @@ function Banner(): JSX.Element | null {
   if (current.state === "lost") {
     return (
       <div class="banner warning" role="alert">
-        The training process of rank {current.rank} is gone{current.message === "" ? "" : `: ${current.message}`}. What was known of it is still here; its tensors are not.
+        The training process of rank {current.rank} is gone. What was known of it is still here; its tensors are not.
       </div>
     );
   }

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Heat } from "../wire";
 import { brief } from "../state/numbers";
 import { isDark } from "../state/preferences";
@@ -40,7 +40,7 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
   const pointed = useSignal<Pointed | null>(null);
   const dark = isDark.value;
   const scale = scaleFor(heat.low, heat.high);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (canvas.current !== null) paint(canvas.current, heat, scale, dark);
   }, [heat, dark]);
   const [allRows, allColumns] = [length(plane, "row"), length(plane, "column")];

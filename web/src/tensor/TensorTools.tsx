@@ -11,6 +11,7 @@ import { go, graph, openTensor, place, rank, run, selectOp } from "../state/stor
 import { isAborted } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { defaultIndex, movedIndex, type Plane } from "./slices";
+import { previousStep } from "./steps";
 
 export const SAME: Against = { step: null, op: null, io: null, slot: null, rank: null, run: null };
 
@@ -178,13 +179,6 @@ function IndexField({ type, plane, problem }: { type: TensorType; plane: Plane |
       {problem !== null && <span class="bad-text">{problem}</span>}
     </div>
   );
-}
-
-/** The last kept step before the one on the screen. */
-export function previousStep(steps: readonly number[], step: number | null): number | null {
-  const now = step ?? Math.max(...steps, -1);
-  const earlier = steps.filter((each) => each < now);
-  return earlier.length === 0 ? null : Math.max(...earlier);
 }
 
 function againstText(against: Against): string {

@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import { coverage, groupScope, isAmong, scopesOf, shortName } from "../src/state/names";
+import { formatPlace, isNewPage, parsePlace, START, type Place } from "../src/state/place";
+
+const FULL: Place = {
+  run: "a run/1",
+  rank: 3,
+  graph: 2,
+  tab: "tensor",
+  side: "watchpoints",
+  op: "Default/network-Net/0-Linear/addmm-op1",
+  open: ["Default/", "Default/*0-Block/"],
+  tree: ["Default/"],
+  io: "input",
+  slot: 2,
+  step: 0,
+  index: "[0, :, 3:5]",
+  mode: "heat",
+  against: { step: 4, op: "other & one", io: "output", slot: 1, rank: 1, run: "b" },
+  tolerance: 0.25,
+  query: "soft max",
+  category: "weight",
+  phase: "backward",
+  file: "/home/me/train.py",
+  line: 30,
+  onlyHits: true,
+  hitWatchpoint: 7,
+  hitVerdict: "hit",
+  hitStep: 12,
+  hitOp: true,
+};
+
+test("an address holds the whole place", () => {
+  expect(parsePlace(formatPlace(FULL))).toEqual(FULL);
+  expect(formatPlace(START)).toBe("");
+  expect(parsePlace("")).toEqual(START);
+});
+
+test("nonsense in an address is as at the start", () => {
+  expect(parsePlace("?tab=x&rank=one&slot=&tolerance=9&mode=3d&line=1.5")).toEqual({ ...START, tolerance: 1 });
+});
+
+test("another op is another page of the history, another fold is not", () => {
+  expect(isNewPage(START, { ...START, op: "a" })).toBe(true);
+  expect(isNewPage(START, { ...START, open: ["a/"] })).toBe(false);
+});
+
+test("names tell scopes, groups and what is ticked", () => {
+  expect(scopesOf("Default/a/b-op0")).toEqual(["Default/", "Default/a/"]);
+  expect(shortName("Default/a/b-op0")).toBe("a/b-op0");
+  expect(groupScope("Default/a/*view-op0")).toBe("Default/a/");
+  expect(groupScope("Default/a/")).toBeNull();
+  expect(isAmong(["Default/3-Block/"], "Default/3-Block/mm-op0")).toBe(true);
+  const ticked = new Set(["Default/a/", "x.weight"]);
+  expect(coverage(ticked, "a.bias", "Default/a/b/")).toBe("all");
+  expect(coverage(ticked, "Default/", "")).toBe("some");
+  expect(coverage(ticked, "Gradients/", "")).toBe("none");
+});
