@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test timing check sanitize bench clean
+.PHONY: help setup demo test timing check sanitize web page chromium bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,13 +30,22 @@ setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its nat
 demo: setup  ## train a small network in which one op goes wrong, and let Sonde find it
 	$(BIN)/python examples/demo.py
 
-test: setup  ## run the tests (ARGS='tests/cli -k run' for some of them)
+test: setup chromium  ## run the tests (ARGS='tests/cli -k run' for some of them)
 	$(BIN)/python -m pytest --reruns 2 $(ARGS)
 
 timing: setup  ## run the tests that judge times, which want a quiet machine
 	SONDE_TIMING_TESTS=1 $(BIN)/python -m pytest tests/profile
 
-check: setup sanitize  ## lint, format, types, layers, and the native code under sanitizers
+# The debugger's page is tested in a real browser. Where there is none and none can be installed,
+# those tests are skipped.
+chromium:
+	@for name in chromium chromium-browser google-chrome; do \
+		command -v $$name >/dev/null && exit 0; done; \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	|| echo 'make: there is no Chromium; the tests of the page are skipped' >&2
+
+check: setup sanitize page  ## lint, format, types, layers, the page, and the native code under sanitizers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -44,6 +53,24 @@ check: setup sanitize  ## lint, format, types, layers, and the native code under
 
 sanitize: setup
 	@if [ -x native/tests/sanitize.sh ]; then native/tests/sanitize.sh $(BIN)/python; fi
+
+web: web/node_modules/.installed  ## build the debugger's page into the package (needs Node 20)
+	cd web && npm run --silent build
+
+# Without Node the page is only told stale, by tests/web.
+page:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory web/.checked; \
+	else echo 'make: there is no Node; the sources of the page are not checked' >&2; fi
+
+.PHONY: web/.checked
+web/.checked: web/node_modules/.installed
+	cd web && npm run --silent types && npm run --silent test
+	cd web && npm run --silent build -- --logLevel error --outDir ../build/page
+	diff -r build/page src/sonde/server/static
+
+web/node_modules/.installed: web/package-lock.json
+	cd web && npm install --no-audit --no-fund --silent
+	@touch $@
 
 bench: setup  ## measure overhead and throughput; prints tables of ratios
 	for script in $$(grep -l '^if __name__ ==' benchmarks/*.py); do $(BIN)/python $$script $(ARGS) || exit; done
