@@ -69,7 +69,8 @@ def hit_lines(hit: Json) -> Iterator[str]:
 
 def _value(value: Json) -> str:
     preset = "" if value["preset"] is None else f" (set: {number(value['preset'])})"
-    return f"{value['name']} = {number(value['actual'])}{preset}"
+    found = "" if value["actual"] is None else f" = {number(value['actual'])}"
+    return f"{value['name']}{found}{preset}"
 
 
 def number(value: Json) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -50,16 +52,21 @@ def watch_add(
     as_json: bool,
 ) -> int:
     """Add one: a condition with its parameters, or an expression."""
-    is_id = _ID.fullmatch(condition) is not None
-    spec = {
-        "id": condition if is_id else "expression",
-        "parameters": dict(map(_assignment, parameters)),
-        "expression": "" if is_id else condition,
-    }
+    spec = condition_of(condition, parameters)
     body = {"name": name, "conditions": [spec], "ops": ops, "break_after": break_after}
     answer = obj.client.send("POST", obj.path("/watchpoints"), body)
     show(answer, as_json, [text.watchpoint_line(answer)])
     return 0
+
+
+def condition_of(condition: str, parameters: Sequence[str]) -> dict[str, Any]:
+    """A condition by its id with its parameters, or an expression, as the wire has it."""
+    is_id = _ID.fullmatch(condition) is not None
+    return {
+        "id": condition if is_id else "expression",
+        "parameters": dict(map(_assignment, parameters)),
+        "expression": "" if is_id else condition,
+    }
 
 
 def _assignment(word: str) -> tuple[str, float]:

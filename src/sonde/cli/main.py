@@ -26,6 +26,7 @@ COMMANDS = {
     "profile": "Say where the time of a script goes, and what would make it faster.",
     "debug": "Run a script, unchanged, under the debugger, and drive it from a browser.",
     "serve": "Serve the debugger's page, for trainings that connect to it.",
+    "view": "Look at dumps in the debugger's page, or check them.",
     "ctl": "Drive the debugger from a terminal or a script.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }

@@ -78,8 +78,9 @@ class HitBook:
         return self._sorted
 
     def _place(self, hit: Hit) -> tuple[int, bool, int, int, str, int, int]:
-        is_op = not self._is_leaf(hit)
-        return hit.step, is_op, hit.order, hit.rank, hit.io, hit.slot, hit.number
+        # A parameter that the step itself spoiled stands where that happened.
+        is_late = hit.part == "carrier" or not self._is_leaf(hit)
+        return hit.step, is_late, hit.order, hit.rank, hit.io, hit.slot, hit.number
 
     def page(self, wanted: HitFilter, window: Window) -> HitPage:
         found = [hit for hit in self.in_order() if wanted.takes(hit)]

@@ -1,0 +1,198 @@
+"""``sonde view``: the debugger's page on dumps."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import sys
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sonde.cli import ctl_text as text
+from sonde.cli.ctl_watch import condition_of
+from sonde.cli.serve import need_server
+from sonde.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from sonde.server.state_file import ServerState
+    from sonde.wire.api import WatchpointDraft
+
+HIT = 1
+_PORT = 8080
+_SHOWN = 50
+
+EPILOG = """\b
+Examples:
+  sonde view sonde_dump                      the page: graph, tensors, statistics over the steps
+  sonde view run_a run_b                     two dumps, side by side
+  sonde view --check sonde_dump              print where NaN and Inf first appear; no browser
+  sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
+
+\b
+Exit codes of --check: 0 no hits; 1 hits; 2 a mistake, or no dump.
+"""
+
+
+@click.command(short_help="Look at dumps in the debugger's page.", epilog=EPILOG)
+@click.argument("directories", nargs=-1, required=True, metavar="DIR [DIR2]")
+@click.option("--watch", multiple=True, metavar="CONDITION", help="Check it over all steps.")
+@click.option("--load", multiple=True, metavar="FILE", help="Check the watchpoints of a file.")
+@click.option("--recommended", is_flag=True, help="Check the recommended watchpoints.")
+@click.option("--check", is_flag=True, help="Print the hits instead of serving the page.")
+@click.option("--json", "as_json", is_flag=True, help="With --check: print them as JSON.")
+@click.option("--port", type=int, help=f"Of the page. Default: {_PORT}, or a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option(
+    "--token",
+    default="",
+    envvar="SONDE_DEBUGGER_TOKEN",
+    help="What browsers must know; made up if others can connect.",
+)
+@click.option("--browser/--no-browser", default=True, help="Open the page on a desktop.")
+def view(
+    directories: tuple[str, ...],
+    watch: tuple[str, ...],
+    load: tuple[str, ...],
+    recommended: bool,
+    check: bool,
+    as_json: bool,
+    port: int | None,
+    host: str,
+    token: str,
+    browser: bool,
+) -> int:
+    """Look at one dump, or two side by side, by Sonde or by MindSpore.
+
+    No training and no MindSpore is needed. Dumps of statistics alone are shown without values.
+    """
+    if len(directories) > 2:
+        raise UsageError("sonde view shows one dump or two side by side", slug="usage")
+    drafts = _drafts(watch, load, recommended)
+    if check:
+        return _check([Path(each) for each in directories], drafts, as_json)
+    if as_json:
+        raise UsageError("--json goes with --check", slug="usage")
+    need_server()
+    _serve([Path(each) for each in directories], drafts, host, port, token, browser)
+    return 0
+
+
+def _drafts(watch: Sequence[str], load: Sequence[str], recommended: bool) -> list[WatchpointDraft]:
+    from sonde.conditions import RECOMMENDED
+    from sonde.debugger.starting_set import read_drafts, recommended_draft
+    from sonde.wire.api import WatchpointDraft
+
+    found = [WatchpointDraft("", (_condition(words),)) for words in watch]
+    found += [draft for file in load for draft in read_drafts(Path(file))]
+    if recommended:
+        found += [recommended_draft(each) for each in RECOMMENDED]
+    return found
+
+
+def _condition(words: str) -> Any:
+    """``tensor_too_large max_gt=10``, or an expression."""
+    from sonde.conditions import parse_condition
+    from sonde.wire.shapes import ConditionSpec
+
+    try:
+        first, *rest = shlex.split(words)
+    except ValueError:
+        first, rest = words, []
+    spec = condition_of(words, ()) if not _is_id(first, rest) else condition_of(first, rest)
+    parse_condition(**spec)
+    return ConditionSpec(spec["id"], spec["parameters"], spec["expression"])
+
+
+def _is_id(first: str, rest: Sequence[str]) -> bool:
+    return first.replace("_", "").isalpha() and all("=" in word for word in rest)
+
+
+def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
+    import msgspec
+
+    from sonde.server.dump_check import check_dump
+    from sonde.server.hit_book import HitFilter
+    from sonde.server.listing import Window
+    from sonde.wire.api import WatchpointDraft
+    from sonde.wire.shapes import ConditionSpec
+
+    default = [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))]
+    answers: list[dict[str, Any]] = []
+    is_hit = False
+    for path in paths:
+        book = check_dump(path, drafts or default, _progress if not as_json else None)
+        hits = msgspec.to_builtins(list(book.in_order()))
+        is_hit = is_hit or any(hit["verdict"] == "hit" for hit in hits)
+        answers.append({"dump": str(path), "total": len(hits), "hits": hits})
+        page = book.page(HitFilter(), Window(0, _SHOWN))
+        if not as_json:
+            _print(path, msgspec.to_builtins(page), len(paths) > 1)
+    if as_json:
+        click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
+    return HIT if is_hit else 0
+
+
+def _print(path: Path, page: dict[str, Any], names_dump: bool) -> None:
+    if names_dump:
+        click.echo(f"{path}:")
+    for hit in page["hits"]:
+        for line in text.hit_lines(hit):
+            click.echo(line)
+    if not page["hits"]:
+        click.echo("no hits")
+    elif page["total"] > len(page["hits"]):
+        click.echo(f"and {page['total'] - len(page['hits'])} more; --json prints all")
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        click.echo(f"\r{done} of {total} tensors{end}", err=True, nl=False)
+
+
+def _serve(
+    paths: Sequence[Path],
+    drafts: Sequence[WatchpointDraft],
+    host: str,
+    port: int | None,
+    token: str,
+    browser: bool,
+) -> None:
+    from sonde.server.dump_run import DumpRun, open_dumps
+    from sonde.server.events import EventBoard
+    from sonde.server.serving import ServerOptions, serve
+
+    def sources(board: EventBoard) -> list[DumpRun]:
+        runs = open_dumps(paths, board)
+        for run in runs:
+            for draft in drafts:
+                run.watchpoints.add(draft)
+            if drafts:
+                run.start_check()
+        return runs
+
+    def ready(state: ServerState) -> None:
+        click.echo(f"sonde: the page is at {state.address}")
+        has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+        if browser and has_screen and sys.stdout.isatty():
+            webbrowser.open(state.address)
+
+    chosen = _free(host) if port is None else port
+    serve(ServerOptions(host, chosen, None, token), ready, sources)
+
+
+def _free(host: str) -> int:
+    """The usual port, or 0 where it is taken."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, _PORT))
+        except OSError:
+            return 0
+    return _PORT

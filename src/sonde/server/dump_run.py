@@ -1,0 +1,361 @@
+"""A dump on disk as a run: the same page, without a training."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from sonde.core.errors import UsageError
+from sonde.debugger import answers
+from sonde.debugger.answers import Values
+from sonde.server.dump_check import is_leaf
+from sonde.server.dump_shelf import DumpShelf
+from sonde.server.dump_values import DumpTensor, need_values
+from sonde.server.events import EventBoard, Topic
+from sonde.server.graph_index import GraphIndex
+from sonde.server.hit_book import HitBook
+from sonde.server.recheck import recheck
+from sonde.server.source import NpyFile, Question
+from sonde.server.watchpoint_set import WatchpointSet
+from sonde.wire.api import (
+    ControlRequest,
+    GraphInfo,
+    KeepRequest,
+    LossCurve,
+    RankView,
+    RecheckView,
+    RunView,
+    StatisticCurve,
+    StatisticPoint,
+)
+from sonde.wire.questions import AnyAnswer, AskCompare, AskOp, OpTensor, OpTensors
+from sonde.wire.shapes import Hit, Metadata, TensorName
+
+_log = logging.getLogger("sonde.server")
+_MOST_POINTS: Final = 1000
+_ANNOUNCE_SECONDS: Final = 0.3
+
+
+class DumpRun:
+    """One dump. Files are read in threads; everything else happens in the event loop's thread."""
+
+    def __init__(self, run: str, path: Path, board: EventBoard) -> None:
+        self._id = run
+        self._board = board
+        self._shelf = DumpShelf(path)
+        self._revision = 0
+        self._watchpoints = WatchpointSet()
+        self._hits = HitBook(self._is_leaf)
+        self._check: _Check | None = None
+        self._bare: dict[tuple[int, int | None], GraphIndex] = {}
+        self.peer: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def watchpoints(self) -> WatchpointSet:
+        return self._watchpoints
+
+    @property
+    def hits(self) -> HitBook:
+        return self._hits
+
+    @property
+    def may_be_forgotten(self) -> bool:
+        return False
+
+    def view(self) -> RunView:
+        dump = self._shelf.dump
+        return RunView(
+            id=self._id,
+            kind="dump",
+            title=str(dump.path),
+            revision=self._revision,
+            ranks=tuple(self._rank_view(rank) for rank in dump.ranks),
+            watchpoints=self._watchpoints.all,
+            controls=(),
+            notices=self._notices(),
+            peer=self.peer,
+            recheck=None if self._check is None else self._check.view(len(self._hits)),
+        )
+
+    def _notices(self) -> tuple[str, ...]:
+        problems = [str(problem) for problem in self._shelf.dump.problems[:200]]
+        failed = self._check.failure if self._check is not None else ""
+        return (*problems, *([failed] if failed else []))
+
+    def _rank_view(self, rank: int) -> RankView:
+        steps = self._shelf.steps(rank)
+        known = {index.graph: len(index) for index in self._shelf.known_graphs(rank)}
+        return RankView(
+            rank=rank,
+            state="ended",
+            step=steps[-1].step if steps else 0,
+            graph=self._usual_graph(rank),
+            op=None,
+            order=None,
+            reason=None,
+            message="a dump on disk",
+            hits=self._hits.count(rank),
+            graphs=tuple(
+                GraphInfo(number, f"graph {number}", known.get(number, 0), True)
+                for number in self._graph_ids(rank)
+            ),
+            steps=tuple(dict.fromkeys(each.step for each in steps)),
+            metadata=self._metadata(rank),
+            seconds_bare=None,
+            seconds_observed=None,
+        )
+
+    def _metadata(self, rank: int) -> Metadata:
+        facts = {name: str(value) for name, value in self._shelf.dump.metadata(rank).config.items()}
+        return Metadata(
+            host="",
+            pid=0,
+            rank=rank,
+            world_size=len(self._shelf.dump.ranks),
+            device=facts.pop("device_target", ""),
+            framework=facts.pop("framework", "mindspore" if "ms_version" in facts else ""),
+            framework_version=facts.pop("framework_version", facts.pop("ms_version", "")),
+            sonde_version=facts.pop("sonde_version", ""),
+            python_version="",
+            script=", ".join(self._shelf.dump.nets(rank)),
+            arguments=(),
+            working_directory=str(self._shelf.dump.path),
+            started=0.0,
+            extra=facts,
+        )
+
+    def _graph_ids(self, rank: int) -> tuple[int, ...]:
+        return self._shelf.graph_ids(rank) or (-1,)
+
+    def _usual_graph(self, rank: int) -> int:
+        """The one most steps have."""
+        steps = [each.graph_id for each in self._shelf.steps(rank) if each.graph_id is not None]
+        ids = self._graph_ids(rank)
+        return max(ids, key=lambda each: (steps.count(each), each))
+
+    def _rank(self, rank: int | None) -> int:
+        ranks = self._shelf.dump.ranks
+        if rank is None:
+            return ranks[0]
+        if rank not in ranks:
+            raise UsageError(
+                f"the dump has no rank {rank}; it has {list(ranks)}", slug="no-such-rank"
+            )
+        return rank
+
+    async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
+        number = self._rank(rank)
+        wanted = self._usual_graph(number) if graph is None else graph
+        if wanted not in self._graph_ids(number):
+            raise UsageError(
+                f"the dump has no graph {wanted}; it has {list(self._graph_ids(number))}",
+                slug="no-such-graph",
+            )
+        return await asyncio.to_thread(self._load, number, wanted)
+
+    def _load(self, rank: int, graph: int) -> GraphIndex:
+        found = self._shelf.graph(rank, graph) if graph >= 0 else None
+        if found is not None:
+            return found
+        key = (rank, graph if graph >= 0 else None)
+        if key not in self._bare:
+            self._bare[key] = self._shelf.without_graph(*key)
+        return self._bare[key]
+
+    def _tensor(self, rank: int | None, name: TensorName) -> DumpTensor:
+        return DumpTensor(
+            *self._shelf.find(self._rank(rank), name.op, name.io, name.slot, name.step)
+        )
+
+    async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
+        if isinstance(question, AskOp):
+            return await asyncio.to_thread(self._op_tensors, self._rank(rank), tensor)
+        values = await self.values(rank, tensor)
+        other = None
+        if isinstance(question, AskCompare):
+            other = await self.values(rank, question.other)
+        return await asyncio.to_thread(answers.answer, question, values, other)
+
+    def _op_tensors(self, rank: int, tensor: TensorName) -> OpTensors:
+        """Of the step asked for, or of the last that has tensors of the op."""
+        steps: dict[tuple[str, int], list[int]] = {}
+        shown: list[DumpTensor] = []
+        for directory in self._shelf.steps(rank):
+            listing = self._shelf.listing(directory)
+            found = listing.of_op(tensor.op)
+            for each in found:
+                if each.file is not None:
+                    steps.setdefault((each.io, each.slot), []).append(directory.step)
+            if found and tensor.step in (None, directory.step):
+                shown = [DumpTensor(listing, each) for each in found]
+        if not shown:
+            raise UsageError(f"the dump has no tensors of {tensor.op}", slug="no-such-tensor")
+        shown.sort(key=lambda each: (each.stored.io, each.stored.slot))
+        return OpTensors(
+            tensor.op,
+            shown[0].listing.step.step,
+            tuple(
+                OpTensor(
+                    each.stored.io,
+                    each.stored.slot,
+                    each.type,
+                    each.numbers(),
+                    each.has_values,
+                    tuple(steps.get((each.stored.io, each.stored.slot), ())),
+                    "" if each.has_values else "the dump has only statistics of it",
+                )
+                for each in shown
+            ),
+        )
+
+    async def values(self, rank: int | None, tensor: TensorName) -> Values:
+        return await asyncio.to_thread(self._values, rank, tensor)
+
+    def _values(self, rank: int | None, tensor: TensorName) -> Values:
+        found = self._tensor(rank, tensor)
+        need_values(found)
+        return found.values()
+
+    async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
+        values = await self.values(rank, tensor)
+        header = next(answers.npy_chunks(values))
+        return NpyFile(len(header) + values.array.nbytes, answers.npy_chunks(values))
+
+    async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
+        return await asyncio.to_thread(self._curve, self._rank(rank), tensor)
+
+    def _curve(self, rank: int, tensor: TensorName) -> StatisticCurve:
+        found: dict[int, DumpTensor] = {}
+        for directory in self._shelf.steps(rank):
+            listing = self._shelf.listing(directory)
+            stored = listing.find(tensor.op, tensor.io, tensor.slot)
+            if stored is not None:
+                found[directory.step] = DumpTensor(listing, stored)
+        if not found:
+            raise UsageError(
+                f"the dump has no {tensor.io} {tensor.slot} of {tensor.op}", slug="no-such-tensor"
+            )
+        every = max(1, len(found) // _MOST_POINTS)
+        points: list[StatisticPoint] = []
+        for step, each in sorted(found.items())[::every]:
+            numbers = each.numbers()
+            if numbers is not None:
+                points.append(StatisticPoint(step, numbers))
+        kind = next(iter(found.values())).type
+        return StatisticCurve(tensor.op, tensor.io, tensor.slot, kind, tuple(points))
+
+    async def control(self, request: ControlRequest) -> None:
+        raise UsageError(
+            "this is a dump on disk, no training that could be controlled", slug="not-live"
+        )
+
+    async def keep(self, request: KeepRequest) -> None:
+        raise UsageError("a dump keeps what it has", slug="not-live")
+
+    async def recheck(self, wait_seconds: float) -> None:
+        """Start over with the watchpoints as they are now."""
+        waiting = self.start_check()
+        if wait_seconds > 0:
+            await asyncio.wait({waiting}, timeout=min(wait_seconds, 3600.0))
+        await asyncio.sleep(0)  # What the thread sent last is taken first.
+
+    def start_check(self) -> asyncio.Future[None]:
+        """Check the watchpoints from the beginning; done when the check is."""
+        if self._check is not None:
+            self._check.stop()
+        self._hits.clear()
+        check = self._check = _Check(self, self._shelf)
+        self.touch("hits", "status")
+        return asyncio.ensure_future(asyncio.to_thread(check.run))
+
+    def take(self, check: _Check, hits: Sequence[Hit]) -> None:
+        """A check found something, or went on."""
+        if check is self._check:
+            self._hits.add(hits)
+            self.touch("hits", "status")
+
+    def watchpoints_changed(self) -> None:
+        self.touch("watchpoints")
+
+    def touch(self, *topics: Topic) -> None:
+        self._revision += 1
+        self._board.announce(self._id, self._revision, *topics)
+
+    def loss(self, rank: int | None, after: int) -> LossCurve:
+        return LossCurve(self._rank(rank), ())
+
+    def close(self) -> None:
+        if self._check is not None:
+            self._check.stop()
+
+    def _is_leaf(self, hit: Hit) -> bool:
+        return is_leaf(self._shelf, hit)
+
+
+class _Check:
+    """One run over the dump, in a thread."""
+
+    def __init__(self, owner: DumpRun, shelf: DumpShelf) -> None:
+        self._owner = owner
+        self._shelf = shelf
+        self._specs = owner.watchpoints.all
+        self._loop = asyncio.get_running_loop()
+        self._stopped = threading.Event()
+        self._done, self._total = 0, 0
+        self._waiting: list[Hit] = []
+        self._told = 0.0
+        self.is_running = True
+        self.failure = ""
+
+    def view(self, hits: int) -> RecheckView:
+        return RecheckView(self.is_running, self._done, self._total, hits)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def run(self) -> None:
+        try:
+            recheck(self._shelf, self._specs, self._progress)
+        except Exception as error:  # The thread's failure is carried to the page.
+            _log.exception("the check of %s failed", self._shelf.dump.path)
+            self.failure = f"the check failed: {type(error).__name__}: {error} [server-failed]"
+        finally:
+            self.is_running = False
+            self._total = self._done
+            self._tell()
+
+    def _progress(self, done: int, total: int, hits: Sequence[Hit]) -> bool:
+        self._done, self._total = done, total
+        self._waiting.extend(hits)
+        now = self._loop.time()
+        if now - self._told > _ANNOUNCE_SECONDS:
+            self._told = now
+            self._tell()
+        return not self._stopped.is_set()
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._owner.take, self, waiting)
+
+
+def open_dumps(paths: Sequence[Path], board: EventBoard) -> list[DumpRun]:
+    """A run for each dump; two are each other's peer. DumpError if one is no dump."""
+    runs: list[DumpRun] = []
+    for path in paths:
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.absolute().name).strip("-.") or "dump"
+        taken = {run.id for run in runs}
+        number = next(n for n in range(1, 100) if (name if n == 1 else f"{name}-{n}") not in taken)
+        runs.append(DumpRun(name if number == 1 else f"{name}-{number}", path, board))
+    if len(runs) == 2:
+        runs[0].peer, runs[1].peer = runs[1].id, runs[0].id
+    return runs

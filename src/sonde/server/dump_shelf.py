@@ -1,0 +1,296 @@
+"""A dump as the server reads it: graphs as wire nodes, tensors by op; large ones from the cache."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sonde.core.errors import DumpError, UsageError
+from sonde.core.graph import Edge, Graph, OpNode, TensorSpec
+from sonde.core.keys import Io, TensorKey
+from sonde.debugger.categories import GRADIENT, WEIGHT, categories_of
+from sonde.dump import layout
+from sonde.dump.layout import RankLayout
+from sonde.dump.reader import Dump
+from sonde.dump.record import TensorRecord
+from sonde.dump.rows import StatisticRow
+from sonde.dump.tree import StepDir, find_ranks
+from sonde.server.dump_cache import DumpCache, state_of
+from sonde.server.graph_index import GraphIndex
+from sonde.wire.convert import wire_node
+from sonde.wire.shapes import Category, Node, Phase
+
+WORTH_KEEPING: Final = 500
+"""Nodes or tensors from which on a graph or a step goes into the cache."""
+_MOST_TENSORS: Final = 1_000_000
+"""Of all listings in memory."""
+
+Place = tuple[str, Io, int]
+
+
+class StoredTensor(msgspec.Struct, frozen=True, array_like=True):
+    """A ``TensorRecord`` without what all of its step have in common."""
+
+    op: str
+    op_type: str
+    io: Io
+    slot: int
+    order: int
+    timestamp: int
+    format: str
+    label: str | None
+    file: str | None
+    row: StatisticRow | None
+
+
+class StoredGraph(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    by_sonde: bool
+    nodes: tuple[Node, ...]
+
+
+class Listing:
+    """The tensors of one step directory, in execution order; of runs of an op the last counts."""
+
+    def __init__(self, step: StepDir, tensors: Sequence[StoredTensor], nodes: _Nodes) -> None:
+        self.step = step
+        self.tensors = tensors
+        self._nodes = nodes
+
+    @cached_property
+    def _places(self) -> Mapping[Place, StoredTensor]:
+        return {(each.op, each.io, each.slot): each for each in self.tensors}
+
+    def find(self, op: str, io: Io, slot: int) -> StoredTensor | None:
+        return self._places.get((op, io, slot))
+
+    @cached_property
+    def _by_op(self) -> Mapping[str, list[StoredTensor]]:
+        found: dict[str, list[StoredTensor]] = {}
+        for each in self._places.values():
+            found.setdefault(each.op, []).append(each)
+        return found
+
+    def of_op(self, op: str) -> Sequence[StoredTensor]:
+        return self._by_op.get(op, ())
+
+    def record(self, stored: StoredTensor) -> TensorRecord:
+        step = self.step
+        if stored.file is not None and Path(stored.file).name != stored.file:
+            raise DumpError(f"{step.path}: {stored.file!r} is no file name", slug="dump-file")
+        return TensorRecord(
+            TensorKey(step.step, stored.order, stored.op, stored.io, stored.slot),
+            step.rank,
+            step.net,
+            step.graph_id,
+            stored.op_type,
+            stored.timestamp,
+            stored.format,
+            stored.label,
+            step.path,
+            stored.file,
+            self._nodes.node(stored.op),
+            stored.row,
+            shape_from_graph=not self._nodes.by_sonde,
+        )
+
+
+class _Nodes:
+    """Nodes of the core, made of wire nodes when one is asked for."""
+
+    def __init__(self, index: GraphIndex | None, by_sonde: bool) -> None:
+        self._index = index
+        self.by_sonde = by_sonde
+
+    def node(self, name: str) -> OpNode | None:
+        if self._index is None or name not in self._index.numbers:
+            return None
+        node = self._index.node(name)
+        return OpNode(
+            node.name,
+            node.type,
+            node.scope,
+            node.phase,
+            node.kind,
+            tuple(
+                Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
+                for each in node.inputs
+            ),
+            tuple(TensorSpec(each.dtype, each.shape) for each in node.outputs),
+        )
+
+
+class DumpShelf:
+    """Graphs and listings of a dump, kept in memory within bounds. May be used from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.dump = Dump(path)
+        self._roots = {rank: RankLayout(root) for rank, root in find_ranks(Path(path)).items()}
+        self._cache = DumpCache(self.dump.path)
+        self._lock = threading.RLock()
+        self._graphs: dict[tuple[int, int], tuple[GraphIndex, bool] | None] = {}
+        self._listings: OrderedDict[StepDir, Listing] = OrderedDict()
+
+    def graph_ids(self, rank: int) -> tuple[int, ...]:
+        return self.dump.graph_ids(rank)
+
+    def known_graphs(self, rank: int) -> Iterator[GraphIndex]:
+        """Those that were loaded already."""
+        for (owner, _), found in list(self._graphs.items()):
+            if owner == rank and found is not None:
+                yield found[0]
+
+    def graph(self, rank: int, graph_id: int) -> GraphIndex | None:
+        """None if it cannot be read."""
+        found = self._graph(rank, graph_id)
+        return None if found is None else found[0]
+
+    def _graph(self, rank: int, graph_id: int) -> tuple[GraphIndex, bool] | None:
+        with self._lock:
+            key = (rank, graph_id)
+            if key not in self._graphs:
+                stored = self._load_graph(rank, graph_id)
+                self._graphs[key] = None
+                if stored is not None:
+                    index = GraphIndex(graph_id, stored.name, stored.nodes)
+                    self._graphs[key] = (index, stored.by_sonde)
+            return self._graphs[key]
+
+    def _load_graph(self, rank: int, graph_id: int) -> StoredGraph | None:
+        files = self._roots[rank]
+        paths = (files.graph_pb(graph_id), files.graph_ir(graph_id))
+        name, key = f"graph-{rank}-{graph_id}", state_of(*paths)
+        stored = self._cache.read(name, key, StoredGraph)
+        if stored is not None:
+            return stored
+        try:
+            graph = self.dump.graph(graph_id, rank)
+        except DumpError:
+            return None
+        by_sonde = self.dump.writer(rank) == "sonde"
+        stored = StoredGraph(graph.name, by_sonde, tuple(wire_nodes(graph)))
+        if len(stored.nodes) >= WORTH_KEEPING:
+            self._cache.write(name, key, stored, *paths)
+        return stored
+
+    def listing(self, step: StepDir) -> Listing:
+        with self._lock:
+            found = self._listings.pop(step, None)
+            if found is None:
+                found = self._load_listing(step)
+            self._listings[step] = found
+            total = sum(len(each.tensors) for each in self._listings.values())
+            while total > _MOST_TENSORS and len(self._listings) > 2:
+                _, dropped = self._listings.popitem(last=False)
+                total -= len(dropped.tensors)
+            return found
+
+    def _load_listing(self, step: StepDir) -> Listing:
+        graph = self._graph(step.rank, step.graph_id) if step.graph_id is not None else None
+        nodes = _Nodes(*graph) if graph is not None else _Nodes(None, True)
+        files = self._roots[step.rank]
+        paths = [step.path, step.path / layout.STATISTIC, step.path / layout.MAPPING]
+        if step.graph_id is not None:
+            paths.append(files.graph_pb(step.graph_id))
+        graph_name = "x" if step.graph_id is None else str(step.graph_id)
+        name = f"step-{step.rank}-{step.net}-{graph_name}-{step.step}".replace("/", "_")[:200]
+        key = state_of(*paths)
+        stored = self._cache.read(name, key, list[StoredTensor])
+        if stored is None:
+            records = self.dump.tensors(step=step.step, rank=step.rank, graph_id=step.graph_id)
+            stored = [_stored(each) for each in records if each.directory == step.path]
+            if len(stored) >= WORTH_KEEPING:
+                self._cache.write(name, key, stored, *paths)
+        return Listing(step, stored, nodes)
+
+    def steps(self, rank: int, step: int | None = None) -> tuple[StepDir, ...]:
+        """The step directories of a rank, or those of one step."""
+        return self.dump.step_dirs(rank=rank, step=step)
+
+    def find(
+        self, rank: int, op: str, io: Io, slot: int, step: int | None
+    ) -> tuple[Listing, StoredTensor]:
+        """A tensor of a step, or of the last step that has it; UsageError if there is none."""
+        for directory in reversed(self.steps(rank, step)):
+            listing = self.listing(directory) if self._may_have(directory, op) else None
+            found = None if listing is None else listing.find(op, io, slot)
+            if listing is not None and found is not None:
+                return listing, found
+        when = "" if step is None else f" of step {step}"
+        raise UsageError(
+            f"the dump has no {io} {slot} of {op}{when} (rank {rank})", slug="no-such-tensor"
+        )
+
+    def _may_have(self, directory: StepDir, op: str) -> bool:
+        if directory.graph_id is None:
+            return True
+        graph = self.graph(directory.rank, directory.graph_id)
+        return graph is None or op in graph.numbers
+
+    def without_graph(self, rank: int, graph_id: int | None) -> GraphIndex:
+        """Nodes without edges, from the names of tensor files, where there is no graph to read."""
+        nodes: dict[str, Node] = {}
+        for directory in self.steps(rank):
+            if directory.graph_id == graph_id:
+                for each in self.listing(directory).tensors:
+                    nodes.setdefault(each.op, _bare_node(each, len(nodes)))
+                break
+        return GraphIndex(-1 if graph_id is None else graph_id, "", tuple(nodes.values()))
+
+
+def _stored(record: TensorRecord) -> StoredTensor:
+    return StoredTensor(
+        record.key.op,
+        record.op_type,
+        record.key.io,
+        record.key.slot,
+        record.key.order,
+        record.timestamp,
+        record.format,
+        record.dtype_label,
+        record.file_name,
+        record.row,
+    )
+
+
+def _bare_node(tensor: StoredTensor, order: int) -> Node:
+    scope = tensor.op.rpartition("/")[0]
+    phase: Phase = "backward" if scope.startswith("Gradients/") else "forward"
+    return Node(tensor.op, tensor.op_type, scope, phase, "op", order)
+
+
+def wire_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph on disk, with what they may be watched as.
+
+    A weight is a parameter that both the network and the optimizer read; without an optimizer, one
+    that the network reads and that is no running mean. A gradient is what the optimizer reads of
+    the backward pass.
+    """
+    readers: dict[str, set[str]] = {}
+    for node in graph:
+        for edge in node.inputs:
+            if edge.producer is not None:
+                readers.setdefault(edge.producer, set()).add(node.phase)
+    trains = any(node.phase == "optimizer" for node in graph)
+    weights = {n.name for n in graph if n.kind == "parameter" and _is_weight(n, readers, trains)}
+    for order, node in enumerate(graph):
+        categories: tuple[Category, ...] = categories_of(node, weights, ())
+        if node.phase == "backward" and "optimizer" in readers.get(node.name, ()):
+            categories = GRADIENT
+        elif node.name in weights:
+            categories = WEIGHT
+        yield wire_node(node, order, categories)
+
+
+def _is_weight(node: OpNode, readers: Mapping[str, set[str]], trains: bool) -> bool:
+    phases = readers.get(node.name, set())
+    if trains:
+        return {"forward", "optimizer"} <= phases
+    name = node.name.rpartition(".")[2]
+    return "forward" in phases and not name.startswith(("running_", "moving_", "num_batches"))
