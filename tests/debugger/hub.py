@@ -110,6 +110,7 @@ class RankConnection:
         with self.changed:
             self.is_over = True
             self.changed.notify_all()
+        self._socket.close()
 
     def wait(self, is_so: Callable[[], bool]) -> None:
         with self.changed:
@@ -180,6 +181,8 @@ class Hub:
         self.close()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # or accept() would go on
         self._listener.close()
         for rank in self.ranks:
             with contextlib.suppress(OSError):

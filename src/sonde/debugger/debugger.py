@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import isinf
+from math import inf, isinf
 from typing import Final
 
 from sonde.core.errors import SondeError
@@ -91,13 +91,15 @@ class Debugger:
         self._status = self._make_status(None, "", None)
         self._last_end = time.perf_counter()
         self._stood_still = 0.0
-        self._lost_since: float | None = None
+        self._is_absence_said = False
+        self._lost_since: float | None = -inf  # nobody was there yet
 
     # ------------------------------------------------------------------- life
 
     def start(self) -> None:
         """Connect, or say that nobody is there."""
         if not self._link.open(self._options.wait_seconds):
+            self._is_absence_said = True
             self._report(
                 f"sonde: no debugger server answers at {self._options.address}; training goes on "
                 "without it, and connects when there is one: start one with 'sonde serve' "
@@ -276,7 +278,10 @@ class Debugger:
             self.library.call = None
 
     def _pause(self, reason: PauseReason, message: str, call: OpCall | None = None) -> None:
-        """Stand still until told otherwise."""
+        """Stand still until told otherwise; if there is anybody to tell."""
+        if self._is_alone():
+            self.control.run_freely()
+            return
         began = time.perf_counter()
         self.control.pause()
         self._is_interrupted = False
@@ -288,7 +293,6 @@ class Debugger:
         self._tell(self._make_status(reason, message, call))
         if reason in _SAID:
             self._report(f"sonde: paused in step {self.step}: {message}")
-        self._lost_since = None if self._link.is_connected else time.monotonic()
         try:
             while self.control.is_paused:
                 self._wait()
@@ -302,6 +306,11 @@ class Debugger:
         self._tell(self._make_status(None, "", call))
         self._end_if_asked()
 
+    def _is_alone(self) -> bool:
+        """Whether the server has been away for so long that nobody waits for it any more."""
+        since = self._lost_since
+        return since is not None and time.monotonic() - since > self._options.lost_seconds
+
     def _wait(self) -> None:
         """Until there are news; goes on training when the server is away for too long."""
         timeout = None
@@ -309,8 +318,7 @@ class Debugger:
             timeout = self._lost_since + self._options.lost_seconds - time.monotonic()
             if timeout <= 0:
                 self.control.run_freely()
-                self._lost_since = None
-                self._report("sonde: the debugger server did not come back; training goes on")
+                self._report("sonde: no debugger server to wait for; training goes on")
                 return
         with self._news:
             if not self._inbox:
@@ -372,7 +380,7 @@ class Debugger:
         return "pausing when the step ends: ops are not observed in this step"
 
     def _greet(self, news: Welcomed) -> None:
-        if self._lost_since is not None or news.resumes:
+        if news.resumes or self._is_absence_said:
             self._report(f"sonde: connected to the debugger server at {self._options.address}")
         self._lost_since = None
         if not news.resumes and self._options.pause is None and not self._has_begun:
@@ -390,18 +398,19 @@ class Debugger:
 
     def _mourn(self, news: Lost) -> None:
         if news.for_good:
+            self._lost_since = -inf
             self._report(f"sonde: {news.why}; training goes on without the debugger")
             if self.control.is_paused:
                 self.control.run_freely()
             return
         patience = self._options.lost_seconds
+        self._lost_since = time.monotonic()
         if self.control.is_paused:
             stays = "until it is back" if isinf(patience) else f"for {patience:g} s, then goes on"
             self._report(
                 f"sonde: lost the debugger server ({news.why}); training stays paused {stays} "
                 "[debugger-lost]"
             )
-            self._lost_since = time.monotonic()
         else:
             self._report(
                 f"sonde: lost the debugger server ({news.why}); training goes on [debugger-lost]"
@@ -421,15 +430,12 @@ class Debugger:
     def _make_status(self, reason: PauseReason | None, message: str, call: OpCall | None) -> Status:
         graphs = self.graphs
         op = None if call is None else call.node.name
-        order = None if op is None else graphs.order_of(op)
-        if order is None and call is not None:
-            order = call.order
         return Status(
             state=self._state,
             step=self.step,
             graph=graphs.here if op is None else graphs.graph_with(op),
             op=op,
-            order=order,
+            order=None if call is None else call.order,
             reason=reason,
             message=message,
             generation=self.control.generation,

@@ -11,7 +11,7 @@ from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall
 from sonde.debugger.former import FormerValues
-from sonde.debugger.graphs import GraphBook, gradient_name
+from sonde.debugger.graphs import GRADIENT_TYPE, GraphBook, gradient_name
 from sonde.debugger.hits import HitBook
 from sonde.debugger.judging import Found, HeldJudge, OpJudge
 from sonde.debugger.trainee import Trainee
@@ -208,10 +208,13 @@ class Watching:
         )
 
     def _order(self, name: str, call: OpCall | None) -> int:
-        known = self._graphs.order_of(name)
-        if known is not None:
-            return known
-        return 0 if call is None else call.order
+        """Where in its step the tensor was made, or is first used."""
+        if call is not None:
+            return call.order
+        node = self._graphs.node(name)
+        if node is not None and node.type == GRADIENT_TYPE and node.inputs:
+            name = node.inputs[0].producer or name
+        return self._graphs.order_of(name) or 0
 
 
 def _excused(found: Found, spoiled: Spoiled) -> Found:

@@ -1,0 +1,87 @@
+"""What the buttons mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sonde.core.graph import OpNode
+from sonde.debugger.control import Control
+from sonde.wire.rank import Control as Message
+
+
+def told(command: Any, *, steps: int = 1, op: str = "") -> Control:
+    control = Control()
+    control.pause()
+    control.obey(Message(7, command, steps, op))
+    return control
+
+
+def op(name: str) -> OpNode:
+    return OpNode(name, "relu", name.rpartition("/")[0], "forward")
+
+
+def test_a_training_nobody_spoke_to_runs() -> None:
+    control = Control()
+    assert not control.is_paused
+    assert control.reason_at_step_end() is None
+    assert control.reason_at_op(op("Default/relu-op0")) is None
+
+
+def test_continue_lets_it_run_without_looking_at_ops() -> None:
+    control = told("continue")
+    assert (control.is_paused, control.needs_ops, control.generation) == (False, False, 7)
+    assert [control.reason_at_step_end() for _ in range(3)] == [None] * 3
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_n_steps_end_at_the_nth(steps: int) -> None:
+    control = told("step", steps=steps)
+    reasons = [control.reason_at_step_end() for _ in range(steps)]
+    assert reasons == [None] * (steps - 1) + ["step"]
+
+
+def test_next_stops_at_any_op_but_not_at_leaves() -> None:
+    control = told("next")
+    leaf = OpNode("fc.weight", "Parameter", "Default", "forward", kind="parameter")
+    assert control.needs_ops
+    assert control.reason_at_op(leaf) is None
+    assert not control.wants_op(leaf)
+    assert control.reason_at_op(op("Default/relu-op0")) == "op"
+
+
+def test_to_stops_at_the_op_or_the_first_in_a_scope() -> None:
+    control = told("to", op="Default/net/")
+    assert control.reason_at_op(op("Default/other/relu-op0")) is None
+    assert not control.wants_op(op("Default/other/relu-op0"))
+    assert control.reason_at_op(op("Default/net/relu-op0")) == "op"
+
+
+def test_a_pause_stops_at_whatever_comes_first() -> None:
+    control = Control()
+    control.obey(Message(1, "pause"))
+    assert control.is_stop_due
+    assert control.reason_at_step_end() == "pause"
+    assert control.reason_at_op(op("Default/relu-op0")) == "pause"
+
+
+def test_a_pause_of_what_stands_still_changes_nothing() -> None:
+    control = Control()
+    control.pause()
+    control.obey(Message(1, "pause"))
+    control.obey(Message(2, "continue"))
+    assert control.reason_at_step_end() is None
+
+
+def test_a_stop_for_another_reason_forgets_the_steps_that_were_left() -> None:
+    control = told("step", steps=5)
+    control.pause()
+    control.obey(Message(2, "continue"))
+    assert [control.reason_at_step_end() for _ in range(6)] == [None] * 6
+
+
+def test_terminate_is_remembered_until_it_is_done() -> None:
+    control = told("terminate")
+    assert control.is_ending
+    assert control.wants_op(op("Default/relu-op0"))

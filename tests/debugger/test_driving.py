@@ -1,0 +1,338 @@
+"""A training that somebody drives: pauses, steps, hits, questions, its end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.debugger.driving import driven, make_net, train
+from tests.debugger.hub import Hub, RankConnection, watchpoint
+
+from sonde.debugger.terminated import Terminated
+from sonde.wire.questions import (
+    AskCompare,
+    AskFile,
+    AskOp,
+    AskSummary,
+    AskTable,
+    Compared,
+    OpTensors,
+    Summary,
+    Table,
+)
+from sonde.wire.rank import Goodbye, Notice, Status, StepDone
+from sonde.wire.shapes import TensorName
+
+TANH = "Default/network-Net/act-Tanh/tanh-op0"
+
+
+def bare(steps: int) -> tuple[list[float], list[torch.Tensor]]:
+    net = make_net()
+    return train(net, steps), list(net.parameters())
+
+
+def test_it_waits_before_the_first_step_and_goes_on_when_told() -> None:
+    net = make_net()
+
+    def person(rank: RankConnection) -> None:
+        status = rank.paused()
+        assert (status.reason, status.step, status.op) == ("start", 0, None)
+        assert rank.steps == []
+        rank.control("continue")
+
+    losses, rank = driven(lambda: train(net, 3), person)
+    expected, parameters = bare(3)
+    assert losses == expected
+    for one, other in zip(net.parameters(), parameters, strict=True):
+        assert torch.equal(one, other)
+    assert [step.point.loss for step in rank.steps] == expected
+    assert [step.point.observed for step in rank.steps] == [True, True, False]
+    assert rank.all(Goodbye) == [Goodbye(0, "")]
+
+
+def test_every_way_of_going_on_leaves_the_result_as_it_is() -> None:
+    net = make_net()
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.watch(
+            watchpoint(1, "tensor_too_large", max_gt=0.5),
+            watchpoint(2, "weight_change_too_large", abs_mean_update_ratio_gt=0.0),
+            watchpoint(3, "gradient_too_large", abs_mean_gt=0.0),
+        )
+        rank.keep("tanh", steps=2)
+        for command in ("next", "next", "step", "continue", "continue"):
+            rank.control(command)
+            rank.paused()
+        rank.watch()
+        rank.control("to", op=TANH)
+        assert rank.paused().op == TANH
+        rank.control("continue")
+
+    losses, _ = driven(lambda: train(net, 6), person)
+    expected, parameters = bare(6)
+    assert losses == expected
+    for one, other in zip(net.parameters(), parameters, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_next_goes_from_op_to_op_in_the_order_they_run() -> None:
+    ops: list[str | None] = []
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        for _ in range(4):
+            rank.control("next")
+            ops.append(rank.paused().op)
+        rank.control("continue")
+
+    driven(lambda: train(make_net(), 2), person)
+    assert ops == [
+        "Default/network-Net/fc1-Linear/t-op0",
+        "Default/network-Net/fc1-Linear/addmm-op0",
+        TANH,
+        "Default/network-Net/act-Tanh/detach-op0",
+    ]
+
+
+def test_steps_are_counted_from_the_first() -> None:
+    statuses: list[Status] = []
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        for steps in (1, 3):
+            rank.control("step", steps=steps)
+            statuses.append(rank.paused())
+        rank.control("continue")
+
+    driven(lambda: train(make_net(), 5), person)
+    assert [(each.step, each.reason, each.op) for each in statuses] == [
+        (1, "step", None),
+        (4, "step", None),
+    ]
+
+
+def test_a_pause_stops_a_running_training() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("continue")
+        rank.wait(lambda: len([each for each in rank.seen if isinstance(each, Status)]) > 5)
+        rank.control("pause")
+        assert rank.paused().reason == "pause"
+        rank.control("terminate")
+
+    losses, rank = driven(lambda: train(make_net(), 1_000_000), person)
+    assert losses is None
+    assert rank.all(Goodbye)[0].exit_code == 130
+
+
+def test_terminate_raises_in_the_training_and_lets_it_clean_up() -> None:
+    cleaned: list[str] = []
+
+    def training() -> None:
+        try:
+            train(make_net(), 100)
+        except Exception:
+            cleaned.append("swallowed")
+        except Terminated:
+            cleaned.append("terminated")
+            raise
+        finally:
+            cleaned.append("finally")
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        rank.control("terminate")
+
+    driven(training, person)
+    assert cleaned == ["terminated", "finally"]
+
+
+def test_the_graph_has_weights_gradients_and_activations() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        rank.control("continue")
+
+    _, rank = driven(lambda: train(make_net(), 2), person)
+    nodes = rank.nodes(0)
+    kinds = {name: node.categories[0] for name, node in nodes.items()}
+    names = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
+    assert [kinds[name] for name in names] == ["weight"] * 4
+    assert [kinds[f"{name}.grad"] for name in names] == ["gradient"] * 4
+    assert kinds[TANH] == "activation"
+    assert [node.order for node in nodes.values()] == list(range(len(nodes)))
+    for name in names:
+        (edge,) = nodes[f"{name}.grad"].inputs
+        assert edge.producer is not None
+        assert nodes[edge.producer].phase == "backward"
+    assert nodes[TANH].sources[0].code == "hidden: torch.Tensor = self.act(self.fc1(x))"
+
+
+def test_the_tensors_of_the_op_where_it_stands_can_be_seen() -> None:
+    net = make_net()
+    seen: dict[str, np.ndarray] = {}
+    net.act.register_forward_hook(
+        lambda module, inputs, output: seen.update(
+            input=np.array(inputs[0].tolist()), output=np.array(output.tolist())
+        )
+    )
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("to", op=TANH)
+        rank.paused()
+        output = rank.answer(TANH, AskTable("[:, :]"), Table)
+        taken = rank.answer(TANH, AskTable("[:, :]"), Table, io="input")
+        tensors = rank.answer(TANH, AskOp(), OpTensors)
+        rank.control("to", op="Default/network-Net/fc2-Linear/")  # the hook runs only now
+        rank.paused()
+        assert np.array_equal(np.array(output.values), seen["output"].reshape(-1))
+        assert np.array_equal(np.array(taken.values), seen["input"].reshape(-1))
+        assert [(each.io, each.kept) for each in tensors.tensors] == [
+            ("input", True),
+            ("output", True),
+        ]
+        kept = rank.answer(TANH, AskTable("[0, 0:2]"), Table)
+        assert kept.tensor.step == 0
+        rank.control("continue")
+
+    driven(lambda: train(net, 1), person)
+
+
+def test_a_weight_is_compared_with_the_step_before() -> None:
+    net = make_net()
+    values: list[np.ndarray] = []
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.answer("fc2.weight", AskSummary(), Summary)  # from now on its last value is kept
+        for _ in range(2):
+            values.append(net.fc2.weight.detach().numpy().copy())
+            rank.control("step")
+            rank.paused()
+        values.append(net.fc2.weight.detach().numpy().copy())
+        (refused,) = rank.ask("fc2.weight", AskSummary(), step=0)
+        assert refused.slug == "tensor-not-kept"
+        before = TensorName("fc2.weight", step=1)
+        compared = rank.answer("fc2.weight", AskCompare(before), Compared, step=2)
+        expected = values[2].astype(np.float64) - values[1].astype(np.float64)
+        assert np.array_equal(np.array(compared.difference.values), expected.reshape(-1))
+        rank.control("continue")
+
+    driven(lambda: train(net, 3), person)
+
+
+def test_a_gradient_is_there_when_the_step_is_over() -> None:
+    net = make_net()
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        table = rank.answer("fc2.bias.grad", AskTable(), Table)
+        assert net.fc2.bias.grad is not None
+        assert np.array_equal(np.array(table.values, np.float32), net.fc2.bias.grad.numpy())
+        assert table.tensor.step == 0
+        (maker,) = rank.nodes(0)["fc2.bias.grad"].inputs
+        assert maker.producer is not None
+        same = rank.answer(maker.producer, AskTable(), Table, slot=maker.slot)
+        assert same.values == table.values
+        rank.control("continue")
+
+    driven(lambda: train(net, 2), person)
+
+
+def test_a_tensor_is_downloaded_whole() -> None:
+    net = make_net()
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        parts = rank.ask("fc1.weight", AskFile())
+        assert [each.more for each in parts] == [True] * (len(parts) - 1) + [False]
+        data = b"".join(each.body for each in parts)
+        from io import BytesIO
+
+        assert np.array_equal(np.load(BytesIO(data)), net.fc1.weight.detach().numpy())
+        rank.control("terminate")
+
+    driven(lambda: train(net, 2), person)
+
+
+@pytest.mark.parametrize(
+    ("op", "slug", "words"),
+    [
+        ("nonsense", "tensor-not-kept", "no op 'nonsense'"),
+        (TANH, "tensor-not-kept", "run to this op"),
+        ("fc1.weight", "tensor-index", "neither a number nor a slice"),
+    ],
+)
+def test_what_cannot_be_answered_is_explained(op: str, slug: str, words: str) -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        (answer,) = rank.ask(op, AskTable("[x]"))
+        assert answer.slug == slug
+        assert words in answer.error
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(), 2), person)
+
+
+def test_values_that_are_kept_are_there_for_so_many_steps() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.keep("tanh", "fc1.bias", steps=2)
+        rank.control("step", steps=4)
+        rank.paused()
+        tensors = rank.answer(TANH, AskOp(), OpTensors)
+        (output,) = [each for each in tensors.tensors if each.io == "output"]
+        assert output.steps == (2, 3)
+        assert rank.answer("fc1.bias", AskSummary(), Summary, step=3).statistics is not None
+        (gone,) = rank.ask("fc1.bias", AskSummary(), step=1)
+        assert gone.slug == "tensor-not-kept"
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(), 9), person)
+
+
+def test_a_question_while_it_runs_is_answered_when_a_step_ends() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.wait(lambda: any(isinstance(each, StepDone) for each in rank.seen))
+        summary = rank.answer("fc1.weight", AskSummary(), Summary)
+        assert summary.type.shape == (16, 8)
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(), 1_000_000), person, hub=Hub(paused=False))
+
+
+def test_former_values_that_do_not_fit_are_said_and_left_undecided() -> None:
+    spec = watchpoint(1, "weight_not_changed")
+    hub = Hub(paused=False, watchpoints=(spec,))
+    _, rank = driven(lambda: train(make_net(), 3), lambda rank: None, hub=hub, budget_bytes=600)
+    (notice,) = rank.all(Notice)
+    assert notice.slug == "debugger-budget"
+    assert "SONDE_DEBUGGER_BUDGET" in notice.text
+    assert {hit.verdict for hit in rank.hits} == {"undecided"}
+    assert "did not fit" in rank.hits[0].why
+
+
+def test_a_wrong_watchpoint_is_said_and_the_others_hold() -> None:
+    hub = Hub(
+        paused=False,
+        watchpoints=(
+            watchpoint(1, "no_such_condition"),
+            watchpoint(2, "tensor_too_large", max_gt=0),
+        ),
+    )
+
+    def person(rank: RankConnection) -> None:
+        assert rank.paused().reason == "hit"
+        rank.control("terminate")
+
+    _, rank = driven(lambda: train(make_net(), 3), person, hub=hub)
+    assert {notice.slug for notice in rank.all(Notice)} == {"condition-unknown"}

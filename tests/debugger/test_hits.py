@@ -1,0 +1,57 @@
+"""Hits are numbered, bounded and remembered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sonde.debugger.hits import MOST_PER_STEP, MOST_REMEMBERED, HitBook
+from sonde.wire.shapes import Hit, TensorType
+
+
+def hit(
+    op: str, *, verdict: Literal["hit", "undecided"] = "hit", why: str = "", watchpoint: int = 1
+) -> Hit:
+    type_ = TensorType("float32", (2,))
+    return Hit(0, watchpoint, "c", 0, 3, 0, op, "output", 0, type_, verdict, why, ())
+
+
+def test_numbers_count_from_none_in_the_order_they_were_met() -> None:
+    book = HitBook()
+    assert [book.add(hit(name)) for name in "abc"] == [1, 2, 3]
+    assert [(each.number, each.op) for each in book.take()] == [(0, "a"), (1, "b"), (2, "c")]
+    assert list(book.take()) == []
+
+
+def test_a_flood_is_counted_not_sent() -> None:
+    book = HitBook()
+    for number in range(MOST_PER_STEP + 25):
+        book.add(hit(f"op{number}"))
+    book.add(hit("other", watchpoint=2))
+    assert len(book.take()) == MOST_PER_STEP + 1
+    book.end_step()
+    (surplus,) = book.take()
+    assert (surplus.op, surplus.count) == (f"op{MOST_PER_STEP}", 25)
+    assert book.totals == {1: MOST_PER_STEP + 25, 2: 1}
+
+
+def test_what_cannot_be_decided_is_told_once_a_step_for_each_reason() -> None:
+    book = HitBook()
+    for name, why in (("a", "NaN"), ("b", "NaN"), ("c", "no value"), ("d", "NaN")):
+        assert book.add(hit(name, verdict="undecided", why=why)) == 0
+    assert list(book.take()) == []
+    book.end_step()
+    assert [(each.op, each.why, each.count) for each in book.take()] == [
+        ("a", "NaN", 3),
+        ("c", "no value", 1),
+    ]
+
+
+def test_only_the_latest_are_remembered() -> None:
+    book = HitBook()
+    for number in range(MOST_REMEMBERED + 10):
+        book.add(hit(str(number)))
+        book.take()
+        book.end_step()
+    book.take()
+    assert len(book.remembered) == MOST_REMEMBERED
+    assert book.remembered[-1].number == MOST_REMEMBERED + 9

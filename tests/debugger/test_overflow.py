@@ -1,0 +1,165 @@
+"""NaN and Inf: stopped at the op that made them, with the way they came."""
+
+from __future__ import annotations
+
+import msgspec
+import torch
+from tests.debugger.driving import driven, make_net, train
+from tests.debugger.hub import Hub, RankConnection, watchpoint
+
+from sonde.wire.questions import AskTable, Table
+from sonde.wire.shapes import WatchpointSpec
+
+TANH = "Default/network-Net/act-Tanh/tanh-op0"
+OVERFLOW = watchpoint(1, "tensor_overflow")
+
+
+def spoil_step_3(step: int, hidden: torch.Tensor) -> torch.Tensor:
+    return torch.log(hidden - 2) if step == 3 else hidden
+
+
+class _BadGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: object, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient / torch.zeros_like(gradient)
+
+
+def watched(*watchpoints: WatchpointSpec) -> Hub:
+    return Hub(paused=False, watchpoints=watchpoints)
+
+
+def test_it_stops_in_the_forward_pass_at_the_op_that_made_it() -> None:
+    def person(rank: RankConnection) -> None:
+        status = rank.paused()
+        assert (status.step, status.op) == (3, "Default/network-Net/log-op0")
+        (hit,) = rank.hits
+        assert (hit.part, hit.origin, hit.chain) == ("producer", status.op, (status.op,))
+        assert hit.why == "512 NaN among 512 elements"
+        assert hit.source is not None
+        assert hit.source.code == "return torch.log(hidden - 2) if step == 3 else hidden"
+        taken = rank.answer("Default/network-Net/log-op0", AskTable("[0, :]"), Table, io="input")
+        assert all(isinstance(each, float) and each < 0 for each in taken.values)
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
+
+
+def test_ops_that_pass_it_on_are_listed_and_stop_nobody_again() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        assert rank.paused().reason == "step"
+        carriers = [hit for hit in rank.hits if hit.part == "carrier"]
+        assert len(carriers) > 10
+        assert {hit.origin for hit in carriers} == {"Default/network-Net/log-op0"}
+        assert carriers[0].chain == (
+            "Default/network-Net/log-op0",
+            "Default/network-Net/fc2-Linear/addmm-op0",
+        )
+        assert all(hit.chain[0] == "Default/network-Net/log-op0" for hit in carriers)
+        orders = [hit.order for hit in rank.hits]
+        assert orders == sorted(orders)
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
+
+
+def test_it_stops_in_the_middle_of_the_backward_pass() -> None:
+    net = make_net(lambda step, hidden: _BadGradient.apply(hidden))  # type: ignore[no-untyped-call]
+
+    def person(rank: RankConnection) -> None:
+        status = rank.paused()
+        assert status.step == 0
+        assert status.op is not None
+        assert status.op.rpartition("/")[2] == "div-op0"
+        assert status.op.startswith("Gradients/")
+        assert rank.hits[0].part == "producer"
+        assert net.fc1.weight.grad is None
+        rank.control("terminate")
+
+    driven(lambda: train(net, 2), person, hub=watched(OVERFLOW))
+
+
+def test_spoiled_gradients_stop_it_before_the_weights_are_changed() -> None:
+    net = make_net(lambda step, hidden: _BadGradient.apply(hidden))  # type: ignore[no-untyped-call]
+    before = net.fc1.weight.detach().clone()
+
+    def person(rank: RankConnection) -> None:
+        status = rank.paused()
+        assert "gradient_exploding at fc1.weight.grad" in status.message
+        assert [hit.op for hit in rank.hits] == ["fc1.weight.grad", "fc1.bias.grad"]
+        assert torch.equal(net.fc1.weight, before)
+        rank.control("terminate")
+
+    driven(lambda: train(net, 2), person, hub=watched(watchpoint(1, "gradient_exploding")))
+
+
+def test_weights_and_gradients_are_watched_without_looking_at_ops() -> None:
+    specs = [
+        watchpoint(1, "weight_overflow"),
+        watchpoint(2, "gradient_exploding"),
+        watchpoint(3, "weight_change_too_large", abs_mean_update_ratio_gt=1e9),
+        watchpoint(4, "gradient_vanishing", abs_mean_lt=0.0),
+        watchpoint(5, "weight_not_changed"),
+    ]
+    _, rank = driven(lambda: train(make_net(), 6), lambda rank: None, hub=watched(*specs))
+    assert rank.hits == []
+    assert [step.point.observed for step in rank.steps] == [True] * 2 + [False] * 4
+
+
+def test_infinities_put_in_on_purpose_do_not_stop_it() -> None:
+    def mask(step: int, hidden: torch.Tensor) -> torch.Tensor:
+        scores = hidden.masked_fill(hidden > 0.5, float("-inf"))
+        return torch.softmax(scores, -1)
+
+    _, rank = driven(lambda: train(make_net(mask), 3), lambda rank: None, hub=watched(OVERFLOW))
+    assert {hit.verdict for hit in rank.hits} == {"undecided"}
+    assert "value=-inf" in rank.hits[0].why
+    assert len(rank.steps) == 3
+
+
+def test_an_op_with_infinities_that_was_named_is_a_hit() -> None:
+    spec = watchpoint(1, "tensor_overflow", "Default/network-Net/masked_fill-op0")
+
+    def person(rank: RankConnection) -> None:
+        assert rank.paused().op == "Default/network-Net/masked_fill-op0"
+        rank.control("terminate")
+
+    driven(
+        lambda: train(make_net(lambda _, h: h.masked_fill(h > 0.5, float("-inf"))), 3),
+        person,
+        hub=watched(spec),
+    )
+
+
+def test_the_operator_condition_lists_producers_alone() -> None:
+    spec = watchpoint(1, "operator_overflow")
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        assert [hit.op for hit in rank.hits] == ["Default/network-Net/log-op0"]
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(spec))
+
+
+def test_break_after_counts_hits_and_none_never_stops() -> None:
+    third = msgspec.structs.replace(
+        watchpoint(1, "tensor_too_large", TANH, max_gt=0), break_after=3
+    )
+    never = msgspec.structs.replace(third, id=2, break_after=0)
+
+    def person(rank: RankConnection) -> None:
+        assert rank.paused().step == 2
+        assert [hit.watchpoint for hit in rank.hits] == [1, 2, 1, 2, 1, 2]
+        rank.control("continue")
+        assert rank.paused().step == 5
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(), 9), person, hub=watched(third, never))
