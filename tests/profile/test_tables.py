@@ -3,6 +3,7 @@ from tests.profile.made import MACHINE, event, graph, line, node, trace
 
 from sonde.profile.events import Event
 from sonde.profile.memory import measure_memory, thinned
+from sonde.profile.overview import without_outliers
 from sonde.profile.tables import line_items, module_tree, op_items, shapes_text, timeline
 from sonde.profile.timings import Timings, idle_rest, time_steps
 
@@ -147,3 +148,31 @@ def test_a_thinned_line_keeps_its_extremes() -> None:
     assert len(kept) <= 600
     assert kept == sorted(kept)
     assert {max(p[1] for p in kept), min(p[1] for p in kept)} == {999, 0}
+
+
+def test_ops_of_a_dataset_are_data_and_other_time_of_their_line() -> None:
+    select = node("select", "select0", source=line(30))
+    step = trace(
+        [
+            event("enumerate(DataLoader)#_SingleProcess", 0, 50_000, is_range=True),
+            event("aten::select", 10_000, 30_000),
+            event("aten::mm", 100_000, 200_000),
+        ],
+        end=1_000_000,
+    )
+    made = time_steps([step], graph([select, MM]))
+    rows = {row.op: row.phase for row in op_items(made, MACHINE)}
+    assert rows == {"select": "data", "mm": "forward"}
+    loading = next(row for row in line_items(made, {line(30): 30e-6}) if row.place.line == 30)
+    assert (loading.forward, loading.calls) == (0.0, 1.0)
+    assert loading.other == pytest.approx(50e-6)
+
+
+def test_steps_that_were_held_up_are_left_out_of_the_means() -> None:
+    made = timings(0, 0, 5_000_000, 0, 0)
+    even = without_outliers(made, GRAPH)
+    assert [step.trace.number for step in even.steps] == [6, 7, 9, 10]
+    assert even.seconds == pytest.approx(1e-3)
+    assert {row.op: row.calls for row in op_items(even, MACHINE)}["relu"] == 1
+    same = timings(0, 10_000, 20_000, 0)
+    assert without_outliers(same, GRAPH) is same

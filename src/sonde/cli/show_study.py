@@ -10,10 +10,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sonde.cli.tune_text import STYLES, number_text, print_best, print_culprits, seconds_text
+from sonde.cli.tune_text import (
+    STYLES,
+    add_trial_columns,
+    cell_text,
+    number_text,
+    print_best,
+    print_culprits,
+    seconds_text,
+)
 from sonde.tune.listing import ListedTrial, StudyListing, read_study
 
 DEFAULT_LIMIT = 20
+_LEAST_REASON_WIDTH = 24
 
 
 def study_json(directory: Path) -> dict[str, Any]:
@@ -30,7 +39,7 @@ def print_study(directory: Path, console: Console, limit: int | None) -> None:
     ranked = _ranked(listing)
     shown = ranked[: (DEFAULT_LIMIT if limit is None else limit) or None]
     if shown:
-        console.print(_table(listing, shown))
+        console.print(_table(listing, shown, console.width))
     if len(shown) < len(ranked):
         console.print(f"and {len(ranked) - len(shown):,} more trials; --limit 0 shows all")
     page = directory / "report.html"
@@ -52,24 +61,22 @@ def _ranked(listing: StudyListing) -> list[ListedTrial]:
     )
 
 
-def _table(listing: StudyListing, trials: Sequence[ListedTrial]) -> Table:
+def _table(listing: StudyListing, trials: Sequence[ListedTrial], width: int) -> Table:
     names = [one.name for one in listing.parameters]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("trial", "state", listing.target, *names, "time"):
-        table.add_column(title, justify="left" if title == "state" else "right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    rows = {name: [cell_text(one.parameters, name) for one in trials] for name in names}
+    taken = add_trial_columns(table, "state", listing.target, rows, width)
+    has_reasons = any(one.reason for one in trials) and width - taken >= _LEAST_REASON_WIDTH
+    if has_reasons:
+        table.add_column("why", overflow="fold")
     for one in trials:
         values = one.parameters
         table.add_row(
             str(one.number),
             Text(one.state, STYLES.get(one.state, "")),
             number_text(one.value),
-            *(_value(values[name]) if name in values else "" for name in names),
+            *(cell_text(values, name) for name in names),
             "" if one.seconds is None else seconds_text(one.seconds),
-            Text(one.reason, "dim"),
+            *([Text(one.reason, "dim")] if has_reasons else []),
         )
     return table
-
-
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

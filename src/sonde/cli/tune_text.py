@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from sonde.tune.session import Session
 
 MOST_ROWS = 12
+_LEAST_NAME = 6
+_MOST_VALUE = 24
+_USUAL_VALUE = 10
 REFRESHES_PER_SECOND = 4
 STYLES = {
     "finished": "green",
@@ -108,19 +111,20 @@ class Screen:
     def _picture(self, running: list[RunningTrial]) -> Group:
         names = self._config.space.names
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for title in ("trial", "", self._config.target.name, *names, "time"):
-            is_text = title == ""
-            table.add_column(title, justify="left" if is_text else "right", no_wrap=True)
-        table.add_column("", overflow="ellipsis", no_wrap=True)
+        trials = [row[3] for row in self._rows] + [one.values for one in running]
+        rows = {name: [cell_text(values, name) for values in trials] for name in names}
+        width = self._console.width
+        room = width - add_trial_columns(table, "", self._config.target.name, rows, width)
+        table.add_column("", overflow="ellipsis", no_wrap=True, max_width=max(1, room))
         for number, ending, value, values, seconds, reason in self._rows:
             is_best = self._best is not None and self._best[0] == number
             table.add_row(
                 str(number),
                 Text(ending, STYLES.get(ending, "")),
                 Text(number_text(value) + (" *" if is_best else "  "), "bold" if is_best else ""),
-                *(_cell(values, name) for name in names),
+                *(cell_text(values, name) for name in names),
                 seconds_text(seconds),
-                Text(reason, "dim"),
+                Text(reason if room > _LEAST_NAME else "", "dim"),
             )
         for one in running:
             latest = one.series.latest
@@ -130,9 +134,9 @@ class Screen:
                 str(one.number),
                 Text(one.doing, "cyan"),
                 Text(now, "cyan"),
-                *(_cell(one.values, name) for name in names),
+                *(cell_text(one.values, name) for name in names),
                 seconds_text(one.seconds),
-                Text(note, "dim"),
+                Text(note if room > _LEAST_NAME else "", "dim"),
             )
         return Group(self._headline(), table)
 
@@ -158,6 +162,33 @@ class Screen:
         print_best(listing, self._console)
         directory = self._config.directory
         write(Text(f"page {directory / 'report.html'}", "dim"))
+
+
+def add_trial_columns(
+    table: Table,
+    state: str,
+    target: str,
+    rows: Mapping[str, Sequence[str]],
+    width: int,
+) -> int:
+    """Columns for number, state, value, parameters and time; gives the width they take.
+
+    ``rows`` has the cells of each parameter. Where there is not enough ``width`` for all, the names
+    of parameters fold, not their values.
+    """
+    values = {name: max(map(len, cells), default=0) for name, cells in rows.items()}
+    columns = {name: max(len(name), widest) for name, widest in values.items()}
+    value = max(len(target), _USUAL_VALUE)
+    fixed = sum(map(len, ("trial", "finished", "00h00m"))) + value + 2 * (4 + len(columns))
+    if fixed + sum(columns.values()) > width:
+        columns = {name: max(_LEAST_NAME, widest) for name, widest in values.items()}
+    table.add_column("trial", justify="right", no_wrap=True)
+    table.add_column(state, no_wrap=True)
+    table.add_column(target, justify="right", no_wrap=True)
+    for name, wanted in columns.items():
+        table.add_column(name, justify="right", overflow="fold", width=min(wanted, _MOST_VALUE))
+    table.add_column("time", justify="right", no_wrap=True)
+    return fixed + sum(columns.values())
 
 
 def print_best(listing: StudyListing, console: Console) -> None:
@@ -225,7 +256,7 @@ def warn_unused(template: CommandTemplate) -> None:
         )
 
 
-def _cell(values: Mapping[str, Any], name: str) -> str:
+def cell_text(values: Mapping[str, Any], name: str) -> str:
     return _value(values[name]) if name in values else ""
 
 

@@ -23,24 +23,20 @@ from sonde.profile.document import (
     Gain,
     LoaderItem,
     Machine,
-    MemoryItem,
     Place,
     Profile,
-    StepItem,
-    Summary,
 )
 from sonde.profile.intervals import length, union
-from sonde.profile.jitter import bare_step_time, jitter, outliers
 from sonde.profile.machine import this_machine
 from sonde.profile.memory import measure_memory
 from sonde.profile.naming import is_collective_type
+from sonde.profile.overview import describe_recording, step_items, summarise, without_outliers
 from sonde.profile.places import Places
 from sonde.profile.recorder import Recorder
 from sonde.profile.replay.collectives import replay_all_reduces
 from sonde.profile.rules import judge
 from sonde.profile.rules.evidence import Evidence
 from sonde.profile.sampler import Doing, shares
-from sonde.profile.split import PARTS
 from sonde.profile.suggestions import worth_trying
 from sonde.profile.tables import line_items, module_tree, op_items, place_of, timeline
 from sonde.profile.timings import Timings, idle_rest, time_steps
@@ -79,6 +75,7 @@ def analyse(
     if not traces:
         raise _no_steps(recorder)
     timings = time_steps(traces, recorder.graph)
+    even = without_outliers(timings, recorder.graph)
     machine = this_machine()
     evidence = _evidence(recorder, timings, machine, places, subject)
     findings = judge(evidence, say) if subject.rank == 0 else []
@@ -97,14 +94,14 @@ def analyse(
         rank=subject.rank,
         ranks=subject.ranks,
         machine=machine,
-        summary=_summary(recorder, timings, memory),
-        steps=_step_items(recorder, timings),
+        summary=summarise(recorder, timings, even, memory),
+        steps=step_items(recorder, timings),
         timeline=timeline(timings),
-        ops=op_items(timings, machine),
-        modules=module_tree(timings),
-        lines=line_items(timings, {**evidence.rest_lines, **evidence.data_lines}),
+        ops=op_items(even, machine),
+        modules=module_tree(even),
+        lines=line_items(even, _lines_outside_ops(recorder, even)),
         memory=memory,
-        collectives=_collectives(timings, evidence),
+        collectives=_collectives(even, evidence),
         loaders=tuple(item for _, item in evidence.loaders),
         compilations=tuple(
             CompilationItem(Place(each.file, each.line, each.function), each.seconds, each.reason)
@@ -112,7 +109,7 @@ def analyse(
         ),
         findings=tuple(map(found_item, findings)),
         worth_trying=worth_trying(evidence, subject.ranks),
-        notes=_notes(recorder),
+        notes=describe_recording(recorder, timings, even),
     )
     return Analysis(profile, timings)
 
@@ -153,11 +150,7 @@ def _evidence(
         places=places,
         graph=recorder.graph,
         data_lines=_lines(recorder, "data", timings.part_seconds("data")),
-        rest_lines=_lines(
-            recorder,
-            "loop",
-            statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9,
-        ),
+        rest_lines=_lines(recorder, "loop", _idle_seconds(timings)),
         loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.witness.loaders],
         optimizers=recorder.witness.optimizers,
         call=recorder.witness.call,
@@ -172,6 +165,23 @@ def _evidence(
 def _lines(recorder: Recorder, doing: Doing, seconds: float) -> dict[Source, float]:
     """A step's seconds of one kind, dealt out to lines by how often the thread was seen there."""
     return {source: share * seconds for source, share in shares(recorder.samples, doing).items()}
+
+
+def _idle_seconds(timings: Timings) -> float:
+    """The rest of a step in which nothing runs that a profile shows; the median."""
+    return statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9
+
+
+def _lines_outside_ops(recorder: Recorder, timings: Timings) -> dict[Source, float]:
+    """Seconds of the lines that load data or run in the loop, without the ops they run."""
+    in_ops = timings.mean_seconds(
+        own for times in timings.ops.values() if times.part == "data" for own in times.own
+    )
+    found = _lines(recorder, "loop", _idle_seconds(timings))
+    loading = max(0.0, timings.part_seconds("data") - in_ops)
+    for source, seconds in _lines(recorder, "data", loading).items():
+        found[source] = found.get(source, 0.0) + seconds
+    return found
 
 
 def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
@@ -216,70 +226,6 @@ def _collectives(timings: Timings, evidence: Evidence) -> CollectiveItem | None:
         exposed=timings.part_seconds("collectives"),
         overlapped=timings.mean_seconds(step.split.overlapped for step in timings.steps),
     )
-
-
-def _summary(recorder: Recorder, timings: Timings, memory: MemoryItem | None) -> Summary:
-    seconds = _all_seconds(recorder)
-    window = range(recorder.window.start, recorder.window.stop)
-    bare = bare_step_time(seconds, window)
-    profiled = statistics.median(step.trace.seconds for step in timings.steps)
-    even = [value for number, value in enumerate(seconds) if number > 1 and number not in window]
-    if len(even) < len(timings.steps):
-        even = [step.trace.seconds for step in timings.steps]
-    return Summary(
-        step_time=profiled if bare is None else bare,
-        profiled_step_time=profiled,
-        parts={part: timings.part_seconds(part) for part in PARTS},
-        jitter=jitter(even),
-        outliers=len(outliers(even)),
-        steps=len(seconds),
-        peak_memory=memory.peak if memory is not None else None,
-        overhead=profiled / bare if bare else None,
-    )
-
-
-def _step_items(recorder: Recorder, timings: Timings) -> tuple[StepItem, ...]:
-    seconds = _all_seconds(recorder)
-    splits = {step.trace.number: step for step in timings.steps}
-    far = {index + 1 for index in outliers(seconds[1:])}
-    items = []
-    for number, value in enumerate(seconds):
-        step = splits.get(number)
-        kind = "bare"
-        if step is not None:
-            kind = "timed"
-        elif number == recorder.window.named and recorder.graph is not None:
-            kind = "named"
-        items.append(
-            StepItem(
-                number=number,
-                seconds=value,
-                kind=kind,
-                is_outlier=number in far and kind in ("bare", "timed"),
-                parts=(
-                    {part: step.split.seconds(part) for part in PARTS} if step is not None else None
-                ),
-            )
-        )
-    return tuple(items)
-
-
-def _notes(recorder: Recorder) -> tuple[str, ...]:
-    notes = []
-    if recorder.graph is None:
-        notes.append(
-            "the program is compiled: ops inside compiled regions have no names, modules or lines"
-        )
-    if not recorder.records_memory:
-        notes.append(
-            "memory is not recorded: with ops as short as these it would change the times; "
-            "--memory does it all the same"
-        )
-    return tuple(notes)
-
-
-def _all_seconds(recorder: Recorder) -> list[float]:
-    return [(e - b) / 1e9 for b, e in zip(recorder.begins, recorder.ends, strict=True)]
 
 
 def _no_steps(recorder: Recorder) -> SondeError:

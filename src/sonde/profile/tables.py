@@ -30,7 +30,7 @@ def op_items(timings: Timings, machine: Machine) -> tuple[OpItem, ...]:
     groups: dict[tuple[object, ...], list[OpTimes]] = {}
     for times in timings.ops.values():
         node = times.node
-        key = (node.type, plain_scope(node.scope), node.phase, node.source, shapes_text(node))
+        key = (node.type, plain_scope(node.scope), _phase(times), node.source, shapes_text(node))
         groups.setdefault(key, []).append(times)
     rows = [_op_item(timings, machine, group) for group in groups.values()]
     for (name, part), row in timings.unnamed.items():
@@ -116,14 +116,17 @@ def module_tree(timings: Timings) -> ModuleItem:
 
 
 def line_items(timings: Timings, elsewhere: Mapping[Source, float]) -> tuple[LineItem, ...]:
-    """A step's seconds by line; ``elsewhere`` is what sampling found outside of ops."""
+    """A step's seconds by line; ``elsewhere`` is what sampling found outside of ops.
+
+    Ops that load data count as other time.
+    """
     lines: dict[Source, list[float]] = {}
     for times in timings.ops.values():
         source = times.node.source
         if source is None:
             continue
         row = lines.setdefault(source, [0.0] * 5)
-        column = {"forward": 0, "backward": 1, "optimizer": 2}[times.node.phase]
+        column = {"forward": 0, "backward": 1, "optimizer": 2, "data": 3}[_phase(times)]
         row[column] += timings.mean_seconds([*times.own, *times.before])
         row[4] += len(times.own) / timings.count
     for source, seconds in elsewhere.items():
@@ -142,7 +145,7 @@ def _op_item(timings: Timings, machine: Machine, group: list[OpTimes]) -> OpItem
     return OpItem(
         op=node.type,
         module=plain_scope(node.scope),
-        phase=node.phase,
+        phase=_phase(group[0]),
         place=place_of(node.source),
         shapes=shapes_text(node),
         calls=calls,
@@ -152,6 +155,11 @@ def _op_item(timings: Timings, machine: Machine, group: list[OpTimes]) -> OpItem
         nbytes=nbytes,
         share_of_machine=least / seconds if seconds > 0 and is_bound_here else None,
     )
+
+
+def _phase(times: OpTimes) -> str:
+    """What an op is for; that of a dataset is not forward."""
+    return "data" if times.part == "data" else times.node.phase
 
 
 def _place(source: Source) -> Place:

@@ -15,7 +15,8 @@ _BODY = """
 <main>
 <h1 id="title"></h1><div class="dim" id="about"></div>
 <div class="cards" id="cards"></div><div id="notes"></div>
-<h2>Where a step's time goes</h2><div class="bar" id="bar"></div>
+<h2>Where a step's time goes</h2><div class="dim" id="partstext"></div>
+<div class="bar" id="bar"></div>
 <div class="legend" id="legend"></div>
 <h2>Findings, greatest gain first</h2><div id="findings"></div><div id="hints"></div>
 <section id="triedsection"><h2>Tried</h2><div id="tried"></div></section>

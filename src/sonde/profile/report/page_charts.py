@@ -84,6 +84,7 @@ function drawHead() {
 }
 
 function drawParts() {
+  $("partstext").textContent = "mean of the profiled steps without outliers: " + time(total);
   for (const part of PARTS) {
     const seconds = P.summary.parts[part];
     const piece = el("span", { style: `flex:${seconds / total};background:var(--${part})` });

@@ -50,8 +50,11 @@ td { padding: 4px 10px; border-top: 1px solid var(--line); vertical-align: top; 
 tbody tr:first-child td { border-top: 0; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td { white-space: nowrap; }
-td.wrap { overflow-wrap: anywhere; min-width: 150px; white-space: normal; }
+td.wrap { overflow-wrap: anywhere; min-width: 90px; max-width: 220px; white-space: normal; }
 td .code { white-space: normal; min-width: 220px; color: var(--dim); display: block; }
+#ops td { padding: 4px 7px; } #ops th { padding: 6px 7px; }
+#ops td .code { white-space: nowrap; min-width: 0; max-width: 200px; overflow: hidden;
+  text-overflow: ellipsis; }
 th.up::after { content: " \\25B2"; } th.down::after { content: " \\25BC"; }
 .tip { position: fixed; pointer-events: none; background: var(--text); color: var(--back);
   padding: 5px 9px; border-radius: 5px; font-size: 12px; max-width: 460px; display: none;

@@ -52,8 +52,8 @@ const number = (name, value, show, help) => ({ name, number: true, value, help,
   show: (row) => (value(row) === null || value(row) === undefined ? "" : show(value(row))) });
 function placeCell(place) {
   if (!place) return "";
-  const cell = el("span", { class: "mono", title: place.file + ":" + place.line,
-    text: where(place) });
+  const cell = el("span", { class: "mono", text: where(place),
+    title: place.file + ":" + place.line + "\n" + place.code });
   if (place.code) cell.append(el("span", { class: "code", text: place.code }));
   return cell;
 }
@@ -73,7 +73,7 @@ function drawTables() {
   ], { sort: 4 });
   if (!P.tried.length) $("triedsection").remove();
   table("ops", P.ops, [
-    { name: "op", value: (r) => r.op }, { name: "phase", value: (r) => r.phase },
+    { name: "op", value: (r) => r.op, wrap: true }, { name: "phase", value: (r) => r.phase },
     number("own time", (r) => r.seconds, time, "a step's time in this op, without Python"),
     number("share", (r) => r.seconds / total, percent),
     number("Python", (r) => r.python_seconds, time, "the time between the op before and this one"),
@@ -108,7 +108,7 @@ function drawTables() {
     number("share", (r) => (r.forward + r.backward) / total, percent),
     number("forward", (r) => r.forward, time), number("backward", (r) => r.backward, time),
     number("itself", (r) => r.own, time, "without the modules inside it"),
-    number("memory at the peak", (r) => r.memory, size),
+    ...(P.memory ? [number("memory at the peak", (r) => r.memory, size)] : []),
   ], { sort: 2 });
   table("lines", P.lines, [
     { name: "line", value: (r) => where(r.place), plain: (r) => placeText(r.place),
@@ -118,7 +118,7 @@ function drawTables() {
     number("share", (r) => (r.forward + r.backward + r.optimizer + r.other) / total, percent),
     number("forward", (r) => r.forward, time), number("backward", (r) => r.backward, time),
     number("optimizer", (r) => r.optimizer, time),
-    number("outside ops", (r) => r.other, time, "found by looking every few milliseconds"),
+    number("other", (r) => r.other, time, "loading data, and Python while no op runs"),
     number("ops", (r) => r.calls, (v) => v.toFixed(0)),
   ], { sort: 2 });
 }
