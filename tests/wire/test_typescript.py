@@ -16,7 +16,7 @@ def test_the_file_of_the_page_is_not_stale() -> None:
 def test_types_read_as_they_cross_the_wire() -> None:
     text = typescript.generate()
     assert 'export type Io = "input" | "output";' in text
-    assert "  readonly max: Num;" in text
+    assert "  readonly max: Num | null;" in text
     assert "  readonly preset: Num | null;" in text
     assert "  readonly attributes: readonly (readonly [string, string])[];" in text
     assert "  readonly parameters: Readonly<Record<string, number>>;" in text
