@@ -139,10 +139,12 @@ export function GraphView(): JSX.Element {
 
   useEffect(() => {
     if (op === "") return;
-    const group = scene.value.boxes.find((box) => box.node.what === "group" && isAmong(box.node.members, op));
+    const isInside = (box: Box): boolean =>
+      isAmong(box.node.members, op) || (opScope.value !== "" && isAmong(box.node.members, opScope.value));
+    const group = scene.value.boxes.find((box) => box.node.what === "group" && isInside(box));
     if (group !== undefined && !group.isOpen && group.node.members.length <= GROUP_OPENS_ITSELF) toggle(group);
     relook(withSelected(scene.value, view.value));
-  }, [op, scene.value]);
+  }, [op, opScope.value, scene.value]);
 
   // The first look at a graph: a level of a few scopes says little, the network inside says more.
   useEffect(() => {

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import type { InputEdge, Node, OpTensor, OpView, TensorType } from "../wire";
+import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from "../wire";
 import { api } from "../state/api";
 import { lastPart, shortName } from "../state/names";
 import { grouped, typeText } from "../state/numbers";
@@ -19,11 +19,11 @@ export function OpDetails(): JSX.Element {
   const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
   const isReady = op !== "" && currentRun !== null && currentRank !== null && currentGraph !== null;
   const subject = isReady ? `${currentRun.id} ${currentRank.rank} ${currentGraph.id} ${op}` : null;
-  const where = `${currentRank?.state ?? ""} ${currentRank?.step ?? 0} ${currentRank?.order ?? 0}`;
+  const where = `${currentRank?.state ?? ""} ${currentRank?.step ?? 0} ${currentRank?.order ?? 0} ${place.value.step ?? ""}`;
   const view = useResource(subject, `${currentGraph?.nodes ?? 0} ${tick("hits")}`, (signal) =>
     api.op(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, op, signal),
   );
-  const tensors = useResource(subject, currentRank?.state === "running" ? "running" : where, (signal) =>
+  const tensors = useResource(subject, currentRank?.state === "running" ? `running ${place.value.step ?? ""}` : where, (signal) =>
     api.opTensors(currentRun?.id ?? "", currentRank?.rank ?? 0, op, place.value.step, signal),
   );
   const scope = view.data?.node.name === op ? view.data.node.scope : null;
@@ -44,32 +44,36 @@ export function OpDetails(): JSX.Element {
           <p class="error-line">{view.error}</p>
         </Empty>
       )}
-      {view.data !== null && <Details view={view.data} tensors={tensors.data?.tensors ?? null} problem={tensors.error} />}
+      {view.data !== null && <Details view={view.data} tensors={tensors.data} problem={tensors.error} />}
     </section>
   );
 }
 
 interface DetailsProps {
   readonly view: OpView;
-  readonly tensors: readonly OpTensor[] | null;
+  readonly tensors: OpTensors | null;
   readonly problem: string | null;
 }
 
 function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   const { node } = view;
   const find = (io: "input" | "output", slot: number): OpTensor | null =>
-    tensors?.find((each) => each.io === io && each.slot === slot) ?? null;
+    tensors?.tensors.find((each) => each.io === io && each.slot === slot) ?? null;
+  const when = tensors === null || tensors.step === null ? "" : ` in step ${tensors.step}`;
   return (
     <div class="scroll">
       <Head node={node} />
       {problem !== null && <p class="error-line">{problem}</p>}
-      {node.inputs.length > 0 && <h4>Inputs</h4>}
+      {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
       {node.inputs.map((edge, slot) => (
         <TensorRow key={slot} op={node.name} io="input" slot={slot} type={edge.type} tensor={find("input", slot)}>
           <Producer edge={edge} />
         </TensorRow>
       ))}
-      {node.outputs.length > 0 && <h4>{node.kind === "op" ? "Outputs" : "Value"}</h4>}
+      {node.outputs.length > 0 && <h4>
+          {node.kind === "op" ? "Outputs" : "Value"}
+          {when}
+        </h4>}
       {node.outputs.map((type, slot) => (
         <TensorRow key={slot} op={node.name} io="output" slot={slot} type={type} tensor={find("output", slot)}>
           <Consumers view={view} slot={slot} />

@@ -23,7 +23,7 @@ export function TopBar(): JSX.Element {
       </a>
       {current !== null && <RunChoice current={current} />}
       {current !== null && <RankChoice current={current} />}
-      {rank.value !== null && <StatePill rank={rank.value} />}
+      {rank.value !== null && (current?.kind === "dump" ? <DumpSteps rank={rank.value} /> : <StatePill rank={rank.value} />)}
       {current !== null && current.kind === "live" && <Controls current={current} />}
       <span class="spacer" />
       {current !== null && <LossHint />}
@@ -76,6 +76,38 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
           <span class={`dot ${each.state}`} /> {each.rank}
         </button>
       ))}
+    </div>
+  );
+}
+
+/** The steps a dump has, in place of the controls of a training. */
+function DumpSteps({ rank: one }: { rank: RankView }): JSX.Element {
+  const { steps } = one;
+  const chosen = place.value.step ?? steps.at(-1) ?? null;
+  const at = chosen === null ? -1 : steps.indexOf(chosen);
+  const move = (by: number): void => {
+    const next = steps[at + by];
+    if (next !== undefined) go({ step: next });
+  };
+  return (
+    <div class="state" role="toolbar" aria-label="Steps of the dump">
+      <span class="pill">dump</span>
+      <button type="button" class="icon" aria-label="Previous step" disabled={at <= 0} onClick={() => move(-1)}>
+        ‹
+      </button>
+      <select aria-label="Step of the dump" value={chosen === null ? "" : String(chosen)} onChange={(event) => go({ step: Number(event.currentTarget.value) })}>
+        {steps.map((step) => (
+          <option key={step} value={String(step)}>
+            step {step}
+          </option>
+        ))}
+      </select>
+      <button type="button" class="icon" aria-label="Next step" disabled={at === -1 || at + 1 >= steps.length} onClick={() => move(1)}>
+        ›
+      </button>
+      <span class="quiet">
+        {steps.length} {steps.length === 1 ? "step" : "steps"}
+      </span>
     </div>
   );
 }

@@ -75,8 +75,8 @@ async function get<T>(path: string, query: Query = {}, signal?: AbortSignal): Pr
 
 async function change<T>(method: "POST" | "PUT" | "DELETE", path: string, body?: unknown): Promise<T> {
   const init: RequestInit = { method };
-  if (body !== undefined) {
-    init.body = JSON.stringify(body);
+  if (method !== "DELETE") {
+    init.body = JSON.stringify(body ?? {});
     init.headers = { "content-type": "application/json" };
   }
   const answer = await send(address(path), init);

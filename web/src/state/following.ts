@@ -1,7 +1,7 @@
 import { effect } from "@preact/signals";
 import { follow } from "./preferences";
 import { toast } from "./toasts";
-import { place, rank, run, selectOp } from "./store";
+import { go, place, rank, run, selectOp } from "./store";
 
 /** Shows what the server or a training says for people, when it says it. */
 export function showNotices(): void {
@@ -32,7 +32,10 @@ export function followPauses(): void {
     const isNew = subject === who && before !== now;
     subject = who;
     before = now;
-    if (!isNew || currentRank.state !== "paused" || currentRank.op === null || !follow.peek()) return;
+    if (!isNew || currentRank.state !== "paused" || !follow.peek()) return;
+    // What a training computes now matters more than the step that was looked at before.
+    if (place.peek().step !== null) go({ step: null });
+    if (currentRank.op === null) return;
     if (currentRank.reason === "op" || currentRank.reason === "hit" || currentRank.reason === "breakpoint") {
       if (place.peek().op !== currentRank.op) selectOp(currentRank.op);
     }

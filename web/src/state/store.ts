@@ -73,8 +73,10 @@ export function chooseRank(number: number): void {
 /** Selects an op everywhere: list, graph, details. Its scopes open in the graph. */
 export function selectOp(name: string, more: Partial<Place> = {}): void {
   const now = place.value;
+  if (name !== now.op) opScope.value = "";
   const open = new Set([...now.open, ...scopesOf(name)]);
-  const fresh = name === now.op ? {} : { io: "output" as Io, slot: 0, step: null, index: "", against: null };
+  const step = run.value?.kind === "dump" ? now.step : null;
+  const fresh = name === now.op ? {} : { io: "output" as Io, slot: 0, step, index: "", against: null };
   go({ ...fresh, op: name, open: [...open], ...more });
 }
 

@@ -7,7 +7,7 @@ import { lastPart, shortName } from "../state/names";
 import { typeText, type Notation } from "../state/numbers";
 import type { Against, TensorMode } from "../state/place";
 import { digits, notation } from "../state/preferences";
-import { go, graph, openTensor, place, rank, run, selectOp } from "../state/store";
+import { go, graph, openTensor, place, rank, run, runs, selectOp } from "../state/store";
 import { isAborted } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { defaultIndex, movedIndex, type Plane } from "./slices";
@@ -213,7 +213,7 @@ function CompareChoice({ at, steps }: { at: TensorAt; steps: readonly number[] }
     }
   };
   const selected = isChoosing.value ? "op:" : against === null ? "" : againstText(against) === "op" ? "op:" : againstText(against);
-  const otherRuns = [...new Set([...(current?.peer != null ? [current.peer] : [])])];
+  const otherRuns = runs.value.filter((each) => each.id !== current?.id).sort((a, b) => Number(b.id === current?.peer) - Number(a.id === current?.peer));
   return (
     <>
       <select aria-label="Compare with" class={against === null ? "" : "active"} value={selected} onChange={(event) => choose(event.currentTarget.value)}>
@@ -235,8 +235,8 @@ function CompareChoice({ at, steps }: { at: TensorAt; steps: readonly number[] }
             </option>
           ))}
         {otherRuns.map((each) => (
-          <option key={each} value={`run:${each}`}>
-            run {each}
+          <option key={each.id} value={`run:${each.id}`}>
+            run {each.title}
           </option>
         ))}
         <option value="op:">another tensor…</option>

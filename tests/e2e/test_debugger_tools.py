@@ -1,0 +1,175 @@
+"""What the page offers beside the main way: watchpoint sets, filters, slices, files, themes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.e2e.debugged import chromium, in_state, look, picture
+from tests.server.serving_in_thread import Server, serving
+
+from sonde.testing.fake_rank import FakeRank
+from sonde.wire.shapes import TensorName
+
+TANH = "Default/network-Net/blocks-ModuleList/1-Block/act-Tanh/tanh-op0"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def rank(server: Server) -> Iterator[FakeRank]:
+    found = FakeRank(server.rank_port, run="sample", steps=50).start()
+    yield found
+    found.close()
+    found.join()
+
+
+def _names(page: Page) -> list[str]:
+    return page.get_by_role("list", name="Watchpoints").locator(".name").all_inner_texts()
+
+
+def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted(
+    server: Server, rank: FakeRank, browser: Browser, tmp_path: Path
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample&side=watchpoints", dark=False)
+    page.get_by_role("treeitem", name="Default").click()
+    page.get_by_label("Watch Default/network-Net/", exact=True).check()
+    page.get_by_role("button", name="watch these").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Ops to watch")).to_have_value("Default/network-Net/")
+    dialog.get_by_label("Condition", exact=True).select_option("tensor_too_large")
+    dialog.get_by_label("max_gt").fill("3.5")
+    dialog.get_by_role("button", name="another condition").click()
+    dialog.get_by_role("radio", name="and").click()
+    dialog.get_by_label("Condition", exact=True).nth(1).select_option("expression")
+    dialog.get_by_label("Expression").fill("nan_count >")
+    dialog.get_by_role("button", name="Add watchpoint").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("nan_count >")
+    picture(page, "50-expression-refused-light")
+    dialog.get_by_label("Expression").fill("std > 0.1")
+    dialog.get_by_label("Name", exact=True).fill("large and wide")
+    dialog.get_by_role("button", name="Add watchpoint").click()
+    expect(dialog).to_have_count(0)
+    row = page.get_by_role("list", name="Watchpoints").get_by_role("listitem")
+    expect(row).to_contain_text("tensor_too_large (max_gt 3.5) and std > 0.1")
+    row.get_by_role("button", name="Edit large and wide").click()
+    dialog.get_by_label("Break after").fill("10")
+    dialog.get_by_role("button", name="Save").click()
+    expect(row).to_contain_text("stops at every 10. hit")
+
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="save").click()
+    path = tmp_path / "points.json"
+    saved.value.save_as(path)
+    assert json.loads(path.read_text())["watchpoints"][0]["break_after"] == 10
+    row.get_by_role("button", name="Delete large and wide").click()
+    expect(row).to_have_count(0)
+    page.get_by_label("Load watchpoints").set_input_files(path)
+    expect(row).to_contain_text("large and wide")
+    path.write_text("no JSON")
+    page.get_by_label("Load watchpoints").set_input_files(path)
+    expect(page.get_by_role("alert")).to_contain_text("it is not JSON")
+    page.get_by_role("button", name="recommended").click()
+    expect(row.nth(3)).to_be_visible()
+    assert len(_names(page)) == len(server.get("/runs/sample/watchpoints")["watchpoints"])
+    picture(page, "51-recommended-light")
+
+
+def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample")
+    page.get_by_label("Kind").select_option("weight")
+    results = page.get_by_role("listbox", name="Matching ops").get_by_role("option")
+    expect(results.first).to_contain_text("blocks.0.linear.weight")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.get_by_role("heading", name="blocks.1.linear.weight")).to_be_visible()
+    expect(page.locator('svg .box.selected[data-path="blocks.1.linear.weight"]')).to_be_visible()
+    picture(page, "52-weights")
+    page.reload()
+    expect(results.nth(1)).to_have_attribute("aria-selected", "true")
+    expect(page.locator('svg .box.selected[data-path="blocks.1.linear.weight"]')).to_be_visible()
+    page.get_by_label("Kind").select_option("")
+    page.get_by_role("button", name="lines").click()
+    lines = page.get_by_role("listbox", name="Lines of code").get_by_role("option")
+    expect(lines.filter(has_text="self.log(x)")).to_be_visible()
+    picture(page, "53-lines")
+    lines.filter(has_text="self.log(x)").click()
+    expect(results).to_have_count(1)
+    expect(results).to_contain_text("log-op0")
+
+
+def test_a_slice_of_a_tensor_is_what_numpy_says_and_the_file_has_it_all(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample&tab=tensor&op={TANH}")
+    values = rank.array(TensorName(TANH))
+    cells = page.get_by_role("table", name="Values").get_by_role("cell")
+    expect(cells.first).to_have_attribute("title", str(float(values[0, 0])))
+    page.get_by_label("Index").fill("[3, 10:13]")
+    page.get_by_label("Index").press("Enter")
+    expect(cells).to_have_count(3)
+    for place in range(3):
+        expect(cells.nth(place)).to_have_attribute("title", str(float(values[3, 10 + place])))
+    page.get_by_label("Number format").select_option("scientific")
+    page.get_by_label("Digits").fill("2")
+    expect(cells.first).to_have_text(re.compile(r"^−?\d\.\d\de[+-]\d+$"))
+    page.get_by_label("Index").fill("[99, :]")
+    page.get_by_label("Index").press("Enter")
+    expect(page.get_by_text("Dimension 0 has 32 places; 99 is not one of them")).to_be_visible()
+    picture(page, "54-wrong-index")
+    with page.expect_download() as download:
+        page.get_by_role("link", name=".npy").click()
+    loaded = np.load(io.BytesIO(download.value.path().read_bytes()))
+    np.testing.assert_array_equal(loaded, values)
+    page.get_by_role("tab", name="over steps").click()
+    expect(page.get_by_role("img", name="Values by step")).to_be_visible()
+    picture(page, "55-over-steps")
+
+
+def test_ranks_and_themes_are_switched_and_remembered(server: Server, browser: Browser) -> None:
+    ranks = [
+        FakeRank(server.rank_port, run="pair", rank=number, world_size=2).start()
+        for number in range(2)
+    ]
+    page = look(browser, f"{server.url}/?run=pair&tab=tensor&op={TANH}")
+    page.get_by_role("tab", name="1", exact=True).click()
+    expect(page).to_have_url(re.compile("rank=1"))
+    cells = page.get_by_role("table", name="Values").get_by_role("cell")
+    other = ranks[1].array(TensorName(TANH))
+    expect(cells.first).to_have_attribute("title", str(float(other[0, 0])))
+    page.get_by_label("Compare with").select_option(label="rank 0")
+    expect(page.locator(".distances")).to_contain_text("2,048 of 2,048 differ")
+    picture(page, "56-ranks")
+    page.get_by_role("button", name="Colours: system").click()
+    page.get_by_role("button", name="Colours: dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    expect(page.locator(".distances")).to_contain_text("differ")
+    page.get_by_label("Ranks the controls act on").select_option("one")
+    page.keyboard.press("s")
+    in_state(page, "paused after a step")
+    expect(page.get_by_role("tab", name="0", exact=True)).to_have_attribute(
+        "title", "rank 0: paused, step 0"
+    )
+    for each in ranks:
+        each.close()
+        each.join()
