@@ -20,9 +20,10 @@ from sonde.cli.compare_text import print_comparison
 from sonde.compare.comparing import compare as compare_dumps
 from sonde.compare.map_file import read_map, write_map
 from sonde.compare.options import CompareError, CompareOptions
-from sonde.compare.report_data import csv_text, json_text
+from sonde.compare.report_data import csv_text, incomparable_text, json_text
 from sonde.compare.result import Comparison
-from sonde.core.errors import UsageError
+from sonde.compare.verdict import damaged
+from sonde.core.errors import DumpError, UsageError
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
 
@@ -137,12 +138,19 @@ def compare(**given: Any) -> int:
     """
     arguments = CompareArguments(**given)
     _check(arguments)
-    with _dumps(arguments) as (a, b):
-        comparison = _compared(a, b, arguments)
+    try:
+        with _dumps(arguments) as (a, b):
+            comparison = _compared(a, b, arguments)
+    except (CompareError, DumpError) as error:
+        if arguments.json_file is not None:
+            _save(arguments.json_file, incomparable_text(str(error)))
+        raise
     _write(comparison, arguments)
     if Path("-") not in (arguments.json_file, arguments.csv_file):
         print_comparison(comparison, Console(highlight=False), limit=arguments.limit)
         _name_files(arguments)
+    if comparison.verdict == "incomparable":
+        print(f"sonde: {damaged(comparison)[0]} [npy-file]", file=sys.stderr)
     return EXIT_CODES[comparison.verdict]
 
 

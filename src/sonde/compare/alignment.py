@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from sonde.compare.kinds import is_plumbing
 from sonde.compare.leaves import pair_leaves
@@ -265,7 +266,8 @@ def _pair_by_use(found: Alignment, *, is_strict: bool) -> None:
                 continue
             is_free = found.is_open(producer) and found.is_open_b(source)
             is_free = is_free and (producer.kind == source.kind or not is_strict)
-            if is_free and producer.is_leaf == source.is_leaf and producer.size == source.size:
+            is_main = value == producer.value and twin == source.value
+            if is_free and is_main and producer.is_leaf == source.is_leaf:
                 same = producer.name == source.name and producer.type == source.type
                 found.add(producer, source, "name" if same else "use")
 
@@ -286,8 +288,12 @@ def _loose_ends(found: Alignment, op: Op, other: Op) -> list[tuple[Value, Value]
 
 
 def _size(side: Side, value: Value) -> int:
+    """Elements of a value; -1 and -2 where that, or the value, is not known."""
     op = side.producer(value)
-    return -2 if op is None else op.size
+    if op is None:
+        return -2
+    shape = next(out.spec.shape for out in op.outputs if out.slot == value.slot)
+    return prod(shape) if all(size >= 0 for size in shape) else -1
 
 
 def _pair_by_order(found: Alignment) -> None:

@@ -24,6 +24,8 @@ _NEIGHBOURS = 3
 _IN_LINE = 3.0
 _SPARED_UP_TO = 20.0
 _ATTRIBUTE_UNITS = 2.0
+_BLIND = 16.0
+"""What an op may have more where part of what it reads cannot be compared, in its own rounding."""
 
 
 @dataclass(slots=True)
@@ -163,6 +165,8 @@ class _Step:
             conditioning *= GAIN
         allowed = allow(how, kind, out, inputs, roundoff, conditioning)
         own, total = allowed.own, allowed.total
+        if draft.is_blind:
+            total = inf if is_plumbing(draft.a.type) else total + _BLIND * own
         if input_error == 0.0 and _differing_attributes(draft):
             own = total = min(own, _ATTRIBUTE_UNITS * roundoff * out.norm)
         return own, total
@@ -226,8 +230,8 @@ class _Step:
 
 def _rule(draft: Draft) -> tuple[str, str]:
     """The behaviour and the kind that bound the error of a pair."""
-    if draft.how == "place":
-        return "movement", "identity"
+    if draft.judged_as is not None:
+        return behaviour(draft.judged_as), draft.judged_as.kind
     if draft.state is not None:
         # Statistics a normalisation keeps are means of what it reads.
         is_update = draft.a.phase == "optimizer"

@@ -18,7 +18,8 @@ class Draft:
     """A pair of ops on its way to an OpPair.
 
     ``reads`` are the inputs of the pair, of both sides where they are paired; ``makes`` the values
-    its tensors are. ``state`` names the parameter whose last value this is.
+    its tensors are. ``state`` names the parameter whose last value this is. ``is_blind``: it also
+    reads something without a counterpart. ``judged_as``: the op whose arithmetic bounds the error.
     """
 
     order: float
@@ -33,6 +34,8 @@ class Draft:
     state: str | None = None
     state_b: str | None = None
     lone: bool = False
+    is_blind: bool = False
+    judged_as: Op | None = None
     measured: list[Measured] = field(default_factory=list)
 
     @property
@@ -69,6 +72,8 @@ def _draft(found: Alignment, op: Op, other: Op, how: How) -> Draft:
     if op.kind in ("empty",) or other.kind in ("empty",):
         return draft
     draft.reads = _reads(found, draft)
+    known = {value for value, _ in draft.reads}
+    draft.is_blind = any(root not in known for root in found.a.roots(op)) and not draft.members_a
     if op.is_leaf:
         _add_leaf(found, draft)
     else:
@@ -136,6 +141,7 @@ def _drafted_places(found: Alignment) -> Iterator[Draft]:
             continue
         order = op.index if found.is_open(op) else _place_in_a(found, other)
         draft = Draft(order, op, other, "place")
+        draft.judged_as = op if found.is_open(op) else other
         if found.is_open(op):
             draft.reads = _reads(found, draft)
         else:
@@ -143,6 +149,8 @@ def _drafted_places(found: Alignment) -> Iterator[Draft]:
             back = ((found.values_back.get(root), root) for root in roots)
             draft.reads = [(value, root) for value, root in back if value is not None]
         draft.reads = [ends for ends in draft.reads if ends != (value, twin)]
+        lone, side = (op, found.a) if found.is_open(op) else (other, found.b)
+        draft.is_blind = len(draft.reads) < len(set(side.roots(lone)))
         draft.tasks.append(Task(a, b))
         draft.makes.append((value, twin))
         yield draft

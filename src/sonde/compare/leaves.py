@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from math import nan
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from sonde.compare.naming import tokens
 from sonde.compare.result import How
 from sonde.compare.side import Op, Side
 from sonde.core.dtypes import BY_NAME
-from sonde.core.errors import DumpError
+from sonde.core.errors import DumpError, SondeError
+from sonde.core.graph import Kind
 
 LeafPair = tuple[Op, Op, How]
 
@@ -29,20 +31,52 @@ def pair_leaves(a: Side, b: Side, known: Mapping[str, str]) -> Iterator[LeafPair
     """Parameters and inputs of both sides that are the same; ``known`` are parameters paired
     before.
 
-    In this order: as known; the same name; the same name but for the framework's words; equal
-    values no other leaf has; the same shape in the same order, where both sides have as many.
+    In this order: as known; the same name; the same name but for the framework's words; state of
+    paired parameters; equal values, or statistics, no other leaf has; the same shape in the same
+    order, where both sides have as many.
     """
+    paired = dict(known)
     for kind in ("parameter", "input"):
         left = {op.name: Leaf(op, a) for op in a.leaves(kind)}
         right = {op.name: Leaf(op, b) for op in b.leaves(kind)}
-        if kind == "parameter":
-            for name_a, name_b in known.items():
-                if name_a in left and name_b in right:
-                    yield left.pop(name_a).op, right.pop(name_b).op, "name"
-            yield from _by("name", left, right, _own_name)
-            yield from _by("name", left, right, _plain_name)
-        yield from _by("value", left, right, _contents)
-        yield from _by_order(left, right)
+        for leaf, twin, how in _pair_kind(kind, left, right, paired):
+            paired[leaf.name] = twin.name
+            yield leaf, twin, how
+
+
+def _pair_kind(
+    kind: Kind, left: dict[str, Leaf], right: dict[str, Leaf], paired: Mapping[str, str]
+) -> Iterator[LeafPair]:
+    """The pairs of one kind; ``paired`` grows as its caller takes them."""
+    if kind == "parameter":
+        for name_a, name_b in list(paired.items()):
+            if name_a in left and name_b in right:
+                yield left.pop(name_a).op, right.pop(name_b).op, "name"
+        yield from _by("name", left, right, _own_name)
+        yield from _by("name", left, right, _plain_name)
+        yield from _by_parameter(left, right, paired)
+    yield from _by("value", left, right, _contents)
+    yield from _by("value", left, right, _numbers)
+    if kind == "parameter":
+        yield from _by_parameter(left, right, paired)
+    yield from _by_order(left, right)
+
+
+def _by_parameter(
+    left: dict[str, Leaf], right: dict[str, Leaf], paired: Mapping[str, str]
+) -> Iterator[LeafPair]:
+    """The optimizer's state of paired parameters."""
+    for name in list(left):
+        head, _, parameter = name.partition(".")
+        twin = paired.get(parameter)
+        if twin is None:
+            continue
+        heads = [head, *(ours for theirs, ours in _STATE.items() if theirs == head)]
+        heads += [theirs for theirs, ours in _STATE.items() if ours == head]
+        for other in heads:
+            if f"{other}.{twin}" in right:
+                yield left.pop(name).op, right.pop(f"{other}.{twin}").op, "name"
+                break
 
 
 def plain_name(name: str) -> str:
@@ -103,6 +137,24 @@ def _outline(leaf: Leaf) -> tuple[int, ...]:
 def may_be_equal(a: Op, b: Op) -> bool:
     """Whether two leaves have the same number of elements, as far as that is known."""
     return a.size == b.size or a.size < 0 or b.size < 0
+
+
+def _numbers(leaf: Leaf) -> Hashable | None:
+    """Size, extremes and norm, for dumps of statistics; None for what many leaves may be."""
+    record = leaf.side.initial_record(leaf.op)
+    if record is None:
+        return None
+    try:
+        if record.row is not None:
+            values = record.row.values
+            found = [values.get(name) for name in ("max", "min", "l2norm")]
+        else:
+            numbers = record.statistics()
+            found = [numbers.max, numbers.min, numbers.l2norm]
+    except SondeError:
+        return None
+    high, low, norm = (float(each) if isinstance(each, int | float) else nan for each in found)
+    return None if high == low or high != high else (leaf.op.size, high, low, f"{norm:.5g}")
 
 
 def _contents(leaf: Leaf) -> Hashable | None:

@@ -91,6 +91,8 @@ def measure(task: Task) -> Measured:
         if task.a.path is not None and task.b.path is not None:
             return _by_values(task)
         return _by_statistics(task)
+    except DumpError as error:
+        return _problem(task, error.message, is_damaged=error.slug != "no-values")
     except SondeError as error:
         return _problem(task, error.message)
 
@@ -108,9 +110,9 @@ def _name(record: TensorRecord, parameter: str | None) -> TensorName:
     return TensorName(key.op, key.io, key.slot, dtype, shape, parameter)
 
 
-def _problem(task: Task, text: str) -> Measured:
+def _problem(task: Task, text: str, *, is_damaged: bool = False) -> Measured:
     a, b = _names(task)
-    pair = TensorPair(a, b, nan, None, "values", None, text)
+    pair = TensorPair(a, b, nan, None, "values", None, text, is_damaged)
     return Measured(pair, nan, nan, 0, nan, 0)
 
 

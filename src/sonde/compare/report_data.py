@@ -65,6 +65,12 @@ def json_text(comparison: Comparison) -> str:
     return json.dumps(document(comparison), indent=1, allow_nan=False) + "\n"
 
 
+def incomparable_text(error: str) -> str:
+    """The document of two runs that could not be compared at all."""
+    empty: dict[str, Any] = {"first_divergence": None, "pairs": [], "unpaired": []}
+    return json.dumps({"verdict": "incomparable", **empty, "error": error}, indent=1) + "\n"
+
+
 def document(comparison: Comparison) -> dict[str, Any]:
     """The whole comparison; see ``docs/compare.md`` for its keys."""
     found = {

@@ -8,6 +8,7 @@ from importlib import resources
 from math import isfinite, isnan
 from typing import Any
 
+from sonde.compare.kinds import is_plumbing
 from sonde.compare.report_data import document
 from sonde.compare.result import Comparison, Divergence, OpPair, TensorPair
 from sonde.core.graph import Source
@@ -63,6 +64,7 @@ def _pair(pair: OpPair, plain: dict[str, Any]) -> dict[str, Any]:
     return {
         **{key: plain[key] for key in (*keys, *more)},
         "leaf": pair.is_leaf,
+        "plumbing": is_plumbing(pair.type_a) and pair.status != "diverged",
         "compared": bool(pair.tensors),
         "source_a": _place(pair.source_a),
         "source_b": _place(pair.source_b),

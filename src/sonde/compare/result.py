@@ -43,7 +43,8 @@ class TensorPair:
     ``error`` is the relative L2 distance, |a - b| / |b|: inf where NaN or Inf disagree or only b
     is zero; NaN where the tensors could not be compared, then ``problem`` says why. By statistics
     (``by``) it is the largest relative difference of norm, extremes and mean; there are no
-    distances. ``layout`` says how a was turned to lie as b does.
+    distances. ``layout`` says how a was turned to lie as b does. ``is_damaged``: a file cannot be
+    read.
     """
 
     a: TensorName
@@ -53,6 +54,7 @@ class TensorPair:
     by: Literal["values", "statistics"]
     layout: str | None = None
     problem: str | None = None
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

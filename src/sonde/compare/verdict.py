@@ -15,7 +15,8 @@ Readers = Mapping[tuple[int, int, str], OpPair]
 def reach_verdict(found: Comparison, readers: Readers) -> Comparison:
     """The comparison with verdict, first divergence and reasons.
 
-    Diverged means that an op is at fault. Where none is, but a loss is out of tolerance, the op
+    Diverged means that an op is at fault; incomparable, that none is found but files are damaged.
+    Where no op is at fault, but a loss is out of tolerance, the op
     whose error comes nearest to what is allowed is named with low confidence; not where one side
     computes in lower precision, which explains as much.
     """
@@ -23,15 +24,31 @@ def reach_verdict(found: Comparison, readers: Readers) -> Comparison:
     is_bad = divergence is not None
     if not is_bad and not found.mixed and any(loss.agrees is False for loss in found.losses):
         divergence, is_bad = _suspect(found), True
+    damage = damaged(found)
     end = len(found.pairs) if divergence is None else divergence.pair.order
     growth = growth_of([pair for pair in found.pairs if pair.order < end])
     return replace(
         found,
-        verdict="diverged" if is_bad else "aligned",
+        verdict="diverged" if is_bad else "incomparable" if damage else "aligned",
         first_divergence=divergence,
         growth=growth,
         reasons=tuple(_reasons(replace(found, growth=growth), divergence)),
+        notes=(*found.notes, *_about_damage(damage)),
     )
+
+
+def damaged(found: Comparison) -> list[str]:
+    """What is wrong with the files that could not be read."""
+    return [
+        str(tensor.problem) for pair in found.pairs for tensor in pair.tensors if tensor.is_damaged
+    ]
+
+
+def _about_damage(damage: Sequence[str]) -> list[str]:
+    if not damage:
+        return []
+    more = f"; and {len(damage) - 1} more" if len(damage) > 1 else ""
+    return [f"a tensor could not be read: {damage[0]}{more}"]
 
 
 def _first(found: Comparison, readers: Readers) -> Divergence | None:

@@ -39,7 +39,7 @@ function showPath() {
   current = here;
   while (current && after.length < 4) {
     const from = current.order;
-    current = pairs.find((pair) => pair.order > from && pair.step === here.step && pair.reads.includes(from));
+    current = pairs.find((pair) => pair.order > from && pair.step === here.step && !pair.plumbing && pair.reads.includes(from));
     if (current) after.push(current);
   }
   [...before, here, ...after].forEach((pair, index) => {
@@ -63,7 +63,7 @@ function drawPlot() {
   draw.scale(ratio, ratio);
   const style = getComputedStyle(document.documentElement);
   const soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
-  const shown = pairs.filter((pair) => pair.step === step && pair.compared && !pair.leaf);
+  const shown = pairs.filter((pair) => pair.step === step && pair.compared && !pair.leaf && !pair.plumbing);
   const values = shown.flatMap((pair) => [size(pair.error), size(pair.allowed)]).filter((value) => value > 0 && isFinite(value));
   const low = Math.floor(Math.log10(Math.max(Math.min(...values, 1e-6), 1e-16)));
   const high = Math.max(Math.ceil(Math.log10(Math.max(...values, 1e-6))), low + 1);
