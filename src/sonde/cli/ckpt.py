@@ -100,8 +100,7 @@ def check(a: Path, json_file: str | None) -> int:
     "--to",
     "target",
     type=click.Choice(["torch", "mindspore", "safetensors"]),
-    required=True,
-    help="The format to write.",
+    help="The format to write; it must be said.",
 )
 @click.option(
     "--names",
@@ -124,7 +123,7 @@ def check(a: Path, json_file: str | None) -> int:
 def convert(
     a: Path,
     b: Path,
-    target: Target,
+    target: Target | None,
     names: Names | None,
     map_file: str | None,
     keep_counters: bool,
@@ -136,6 +135,8 @@ def convert(
     B is read back and compared before it gets its name: it appears whole and proven, or not at
     all. A type the format cannot hold (float8 in MindSpore's) is refused, never converted.
     """
+    if target is None:
+        raise UsageError("convert needs --to torch, mindspore or safetensors", slug="usage")
     source = load(a)
     chosen = names or DEFAULT_NAMES[target]
     mapped = new_names(source, chosen, keep_counters=keep_counters, given=_read_map(map_file))

@@ -95,11 +95,7 @@ def repeat(
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
         found = compare_repetition(*(_dump(run) for run in runs))
         if not found.tensors:
-            raise DumpError(
-                "neither run has a step to compare: is there an optimizer, and do the steps of "
-                "--steps come?",
-                slug="repeat-nothing",
-            )
+            raise _nothing(runs[0])
         document = _document(words, found, runs)
     if json_file is not None:
         write_json(json_file, document)
@@ -178,11 +174,21 @@ def _dump(run: _Run) -> Dump:
     try:
         return Dump(run.dump)
     except DumpError:
-        last = "\n".join(run.output.splitlines()[-_SHOWN_LINES:])
-        raise DumpError(
-            f"the program ended with exit code {run.code} before a step was complete:\n{last}",
+        raise _nothing(run) from None
+
+
+def _nothing(run: _Run) -> DumpError:
+    """Why there is nothing to compare, as far as the run tells."""
+    if not run.code:
+        return DumpError(
+            "there is no step to compare: is there an optimizer, and do the steps of --steps come?",
             slug="repeat-nothing",
-        ) from None
+        )
+    last = "\n".join(run.output.splitlines()[-_SHOWN_LINES:])
+    return DumpError(
+        f"the program ended with exit code {run.code} before a step was complete:\n{last}",
+        slug="repeat-nothing",
+    )
 
 
 def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str, Any]:

@@ -168,14 +168,14 @@ def _headless(path: Path, rows: list[list[str]], tag: str | None) -> LossCurve:
     if tag is not None:
         raise UsageError(f"{path} has no header, so no column {tag!r}", slug="usage")
     width = max((len(row) for row in rows), default=0)
-    if width not in (1, 2):
+    if width > 2:
         raise LossFileError(
             f"{path} has {width} columns and no header: which is the loss?", slug="loss-empty"
         )
     points = [
         (_whole_number(_cell(row, 0)) if width == 2 else None, value)
         for row in rows
-        if (value := _number(_cell(row, width - 1))) is not None
+        if width and (value := _number(_cell(row, width - 1))) is not None
     ]
     return curve(path, points)
 

@@ -23,6 +23,7 @@ Note = Callable[[str], None]
 Place = Callable[[], str | None]
 
 _CLOCK_SECONDS = 3600.0
+_LEAST_CLOCK = 10**8
 
 
 def watch_sources(
@@ -55,11 +56,14 @@ def replace(
 
 
 def is_clock(value: object) -> bool:
-    """Whether a seed is the time of day, in any unit, whole or cut to 32 bits; or the process."""
+    """Whether a seed is the time of day, in any unit, whole or cut to 32 bits.
+
+    Small numbers never are: people write them, and the cut time passes by them now and then.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer):
         return False
-    if value == os.getpid():
-        return True
+    if value < _LEAST_CLOCK:
+        return False
     now = time.time()
     for scale in (1.0, 1e3, 1e6, 1e9):
         exact = int(now * scale)

@@ -1,0 +1,125 @@
+"""``sonde ckpt`` as a command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.compare.weights import CHECKPOINTS
+
+from sonde.cli.main import main
+
+INIT = str(CHECKPOINTS / "bn_compare_init.ckpt")
+FINAL = str(CHECKPOINTS / "bn_compare_final.ckpt")
+
+
+def test_a_diff_lists_changes_the_most_changed_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ckpt", "diff", INIT, INIT]) == 0
+    assert "equal, bit for bit: 0 of 14 changed" in capsys.readouterr().out
+    assert main(["ckpt", "diff", INIT, FINAL, "--json", "-"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["changed"] == 14
+    assert document["unchanged"] == []
+    assert set(document["state_b"]) > {"moments.fc.bias", "global_step"}
+    conv = next(each for each in document["weights"] if each["a"] == "conv1.weight")
+    assert conv["distances"]["max_abs_error"] > 0
+    assert main(["ckpt", "diff", INIT, FINAL]) == 1
+    out = capsys.readouterr().out
+    relative = [float(line.split()[2]) for line in out.splitlines()[1:15] if "inf" not in line]
+    assert relative == sorted(relative, reverse=True)
+
+
+def test_a_diff_names_weights_that_stood_still_and_values_that_broke(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "a.npz", **{"x.weight": np.ones((2, 2)), "y.weight": np.ones((2, 2))})
+    np.savez(
+        tmp_path / "b.npz", **{"x.weight": np.full((2, 2), np.nan), "y.weight": np.ones((2, 2))}
+    )
+    assert main(["ckpt", "diff", str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]) == 1
+    out = capsys.readouterr().out
+    assert "not changed at all: y.weight" in out
+    assert "1 trainable by name, but not changed while others were" in out
+    assert "NaN or Inf in b: x.weight" in out
+
+
+def test_a_check_ends_with_1_when_something_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ckpt", "check", INIT]) == 0
+    assert "0 errors, 0 warnings" in capsys.readouterr().out
+    bad = str(CHECKPOINTS / "nan_log_final.ckpt")
+    assert main(["ckpt", "check", bad]) == 1
+    assert "fc1.weight has 24 NaN of 48 elements" in capsys.readouterr().out
+    assert main(["ckpt", "check", bad, "--json", "-"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [(each["name"], each["count"]) for each in document["findings"]] == [
+        ("fc1.weight", 24),
+        ("fc1.bias", 4),
+        ("fc2.weight", 24),
+        ("fc2.bias", 3),
+    ]
+
+
+def test_a_conversion_renames_proves_and_goes_back(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    there, back = str(tmp_path / "a.pt"), str(tmp_path / "b.ckpt")
+    assert main(["ckpt", "convert", INIT, there, "--to", "torch"]) == 0
+    out = capsys.readouterr().out
+    assert "14 weights" in out
+    assert "8 renamed; read back and found equal bit for bit" in out
+    state = torch.load(there, weights_only=True)
+    assert "bn1.running_var" in state
+    assert main(["ckpt", "convert", there, back, "--to", "mindspore", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["names"]["bn1.running_var"] == "bn1.moving_variance"
+    assert Path(back).read_bytes() == Path(INIT).read_bytes(), "MindSpore's own file, byte for byte"
+
+
+def test_a_conversion_refuses_to_replace_and_takes_names_of_ones_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = str(tmp_path / "a.safetensors")
+    names = tmp_path / "names.json"
+    names.write_text('{"fc.bias": null, "fc.weight": "head"}')
+    words = ["ckpt", "convert", INIT, target, "--to", "safetensors", "--map", str(names)]
+    assert main(words) == 0
+    assert "left out, no counterpart there: fc.bias" in capsys.readouterr().out
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"sonde: {target} exists; --force replaces it [usage]\n"
+    assert main([*words, "--force"]) == 0
+    assert main(["params", target, "--json", "-"]) == 0
+    captured = capsys.readouterr().out
+    found = json.loads(captured[captured.index("{") :])
+    names_there = [row["name"] for row in found["parameters"]]
+    assert "head" in names_there
+    assert "fc.bias" not in names_there
+    names.write_text("[]")
+    assert main([*words, "--force"]) == 2
+    assert 'is not an object {"old": "new", ...} [usage]' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["convert", INIT, "x.pt"], "convert needs --to torch, mindspore or safetensors [usage]"),
+        (["convert", INIT, "x.pt", "--to", "onnx"], "'onnx' is not one of"),
+        (["diff", INIT], "missing argument 'B'"),
+        (["zap"], "no such command"),
+        (["check", "nope"], "nope does not exist"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ckpt", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["diff", "check", "convert"])
+def test_every_command_has_help_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ckpt", command, "--help"]) == 0
+    assert f"sonde ckpt {command} " in capsys.readouterr().out

@@ -1,0 +1,124 @@
+"""``sonde params`` as a command."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.compare.weights import CHECKPOINTS, DUMPS
+
+from sonde.cli.main import main
+
+INIT = str(CHECKPOINTS / "bn_compare_init.ckpt")
+FINAL = str(CHECKPOINTS / "bn_compare_final.ckpt")
+
+
+class ConvBN(torch.nn.Module):
+    """The PyTorch twin of the net that made the checkpoints."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(2, 4, 3)
+        self.bn1 = torch.nn.BatchNorm2d(4)
+        self.conv2 = torch.nn.Conv2d(4, 6, 3)
+        self.bn2 = torch.nn.BatchNorm2d(6)
+        self.fc = torch.nn.Linear(96, 5)
+
+
+def test_all_parameters_are_listed_with_totals(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["params", INIT]) == 0
+    out = capsys.readouterr().out
+    assert "14 parameters with 823 elements, 10 of them trainable with 803" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("bn1.moving_variance"))
+    assert line.split() == ["bn1.moving_variance", "float32", "[4]", "4", "no", *"1110"]
+    assert main(["params", FINAL]) == 0
+    out = capsys.readouterr().out
+    assert "and 13 of the optimizer; --state shows them" in out
+    assert main(["params", FINAL, "--state"]) == 0
+    assert "moments.fc.weight" in capsys.readouterr().out
+
+
+def test_json_has_the_numbers_and_nothing_else_is_printed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "a.npz", w=np.array([1.0, np.nan]), v=np.array([1.0, 3.0]))
+    assert main(["params", str(tmp_path / "a.npz"), "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in document["parameters"]] == ["w", "v"]
+    assert document["parameters"][0]["statistics"]["max"] == "NaN"
+    assert document["parameters"][1]["statistics"]["std"] == 1.0
+    assert (document["count"], document["elements"]) == (2, 4)
+
+
+def test_a_mindspore_net_is_paired_with_its_torch_twin_none_by_hand(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    torch.save(ConvBN().state_dict(), tmp_path / "twin.pt")
+    assert main(["params", INIT, str(tmp_path / "twin.pt"), "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["complete"] is True
+    pairs = {pair["a"]: pair["b"] for pair in document["pairs"]}
+    assert len(pairs) == 14
+    assert pairs["bn2.moving_variance"] == "bn2.running_var"
+    assert pairs["bn1.gamma"] == "bn1.weight"
+    assert not any(pair["equal"] for pair in document["pairs"] if "weight" in pair["a"])
+    assert main(["params", INIT, str(tmp_path / "twin.pt")]) == 0
+    out = capsys.readouterr().out
+    assert "left out: 2 num_batches_tracked, which MindSpore has not" in out
+    assert "14 paired" in out
+
+
+def test_what_is_missing_extra_or_of_another_shape_ends_with_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = ConvBN().state_dict()
+    del state["fc.bias"]
+    state["fc.weight"] = torch.zeros(5, 100)
+    state["head"] = torch.zeros(2, 2, 2, 2, 2)
+    torch.save(state, tmp_path / "twin.pt")
+    assert main(["params", INIT, str(tmp_path / "twin.pt")]) == 1
+    out = capsys.readouterr().out
+    assert "only in a: fc.bias [5]" in out
+    assert "only in b: head [2,2,2,2,2]" in out
+    assert "other shape: fc.weight [5,96] against fc.weight [5,100]" in out
+
+
+def test_a_dump_and_the_checkpoint_of_its_run_have_the_same_values(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dump, saved = str(DUMPS / "nan_log" / "dump"), str(CHECKPOINTS / "nan_log_final.ckpt")
+    assert main(["params", dump, saved, "--step", "2", "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    weights = [pair for pair in document["pairs"] if pair["a"].startswith("fc")]
+    assert len(weights) == 4
+    assert all(pair["equal"] for pair in weights)
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "a.npz", **{"\x1b[31mred\x07 [bold]x[/bold]": np.ones(2)})
+    assert main(["params", str(tmp_path / "a.npz")]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\x07" not in out
+    assert r"\x1b[31mred\x07 [bold]x[/bold]" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nope.pt"], "nope.pt does not exist [checkpoint-missing]"),
+        ([__file__], "is no checkpoint known here"),
+        ([str(CHECKPOINTS)], "holds no dump"),
+        ([INIT, "--json", "no/where.json"], "--json no/where.json cannot be written"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["params", *words]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert len(captured.err.splitlines()) == 1

@@ -1,0 +1,194 @@
+"""``sonde repeat`` and ``sonde run --deterministic`` on real trainings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+TRAINING = """
+    import random, time, uuid
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    {before}
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), {middle}, torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    data = torch.arange(64.0).reshape(16, 4) / 64
+    for (batch,) in DataLoader(TensorDataset(data), batch_size=4, shuffle={shuffle}):
+        optimizer.zero_grad()
+        loss = net(batch).square().mean() {after}
+        loss.backward()
+        optimizer.step()
+        print(loss.item().hex(), batch[0, 0].item(), hash("text"))
+    """
+SEEDED = "torch.manual_seed(0); np.random.seed(0)"
+
+
+def training(
+    folder: Path,
+    *,
+    before: str = SEEDED,
+    middle: str = "torch.nn.ReLU()",
+    shuffle: bool = False,
+    after: str = "",
+) -> Path:
+    path = folder / "train.py"
+    text = TRAINING.format(before=before, middle=middle, shuffle=shuffle, after=after)
+    path.write_text(dedent(text))
+    return path
+
+
+def sonde(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sonde", *words],
+        cwd=folder,
+        env={"PYTHONPATH": str(SRC), "PATH": "/usr/bin:/bin", "HOME": str(folder), **environ},
+        capture_output=True,
+        text=True,
+    )
+
+
+def repeated(folder: Path, *words: str) -> tuple[int, dict]:
+    done = sonde(folder, "repeat", "--json", "-", *words, "train.py")
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_a_seeded_training_is_equal_in_both_runs(tmp_path: Path) -> None:
+    training(tmp_path, middle="torch.nn.Dropout(0.5)", shuffle=True)
+    code, document = repeated(tmp_path)
+    assert (code, document["equal"], document["first"]) == (0, True, None)
+    assert document["steps"] == [0, 1, 2, 3]
+    assert document["tensors"] > 200
+    assert document["same_output"] is False, "the hashes of texts differ"
+
+
+def test_unseeded_weights_are_named_with_the_line_that_uses_them(tmp_path: Path) -> None:
+    training(tmp_path, before="")
+    code, document = repeated(tmp_path, "--steps", "0")
+    assert code == 1
+    first = document["first"]
+    assert (first["kind"], first["step"], first["op"]) == ("weights", 0, "0.weight")
+    assert first["source"]["code"] == "loss = net(batch).square().mean()"
+    assert document["steps"] == [0]
+
+
+def test_other_data_are_told_from_other_weights(tmp_path: Path) -> None:
+    path = training(tmp_path, before=f"{SEEDED}; noise = torch.Generator(); noise.seed()")
+    text = path.read_text().replace("net(batch)", "net(torch.rand(4, 4, generator=noise))")
+    path.write_text(text)
+    code, document = repeated(tmp_path)
+    assert code == 1
+    first = document["first"]
+    assert (first["kind"], first["type"], first["step"]) == ("data", "Input", 0)
+    assert "generator=noise" in first["source"]["code"]
+
+
+def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) -> None:
+    training(tmp_path, middle="torch.nn.Dropout(0.5)").write_text(
+        dedent(
+            TRAINING.format(before=SEEDED, middle="torch.nn.Dropout(0.5)", shuffle=False, after="")
+        ).replace("optimizer = ", "torch.seed(); optimizer = ")
+    )
+    code, document = repeated(tmp_path)
+    assert code == 1
+    first = document["first"]
+    assert first["kind"] == "random"
+    assert "1-Dropout" in first["op"]
+    assert first["source"]["line"] == 13
+    code, document = repeated(tmp_path, "--deterministic")
+    assert (code, document["equal"]) == (0, True)
+
+
+def test_memory_that_nobody_wrote_is_not_blamed(tmp_path: Path) -> None:
+    training(tmp_path, after="+ 0 * torch.empty(999)[:0].sum() + 0 * torch.empty(9).fill_(1).sum()")
+    code, document = repeated(tmp_path, "--steps", "0-1")
+    assert (code, document["first"]) == (0, None)
+
+
+def test_what_is_said_in_the_terminal_and_kept(tmp_path: Path) -> None:
+    training(tmp_path, before="")
+    done = sonde(tmp_path, "repeat", "--keep", "kept", "--steps", "0-1", "train.py")
+    assert done.returncode == 1
+    assert "the runs differ from step 0 on: output.0 of 0.weight" in done.stdout
+    assert "Set the seed" in done.stdout
+    assert "sonde: run 2 of 2" in done.stderr
+    assert (tmp_path / "kept" / "run_2" / "output.log").read_text().count("\n") == 4
+    assert (tmp_path / "kept" / "run_1" / "dump" / "rank_0").is_dir()
+    again = sonde(tmp_path, "repeat", "--keep", "kept", "--deterministic", "train.py")
+    assert again.returncode == 0
+    assert again.stdout.startswith("equal: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "repeat needs a program"),
+        (["nope.py"], "can't find 'nope.py' [program-not-found]"),
+        (["--steps", "5-", "train.py"], "[steps]"),
+        (["--seed", "3", "train.py"], "--seed needs --deterministic [usage]"),
+        (["broken.py"], "ZeroDivisionError"),
+        (["idle.py"], "[repeat-nothing]"),
+    ],
+)
+def test_mistakes_end_with_2(words: list[str], said: str, tmp_path: Path) -> None:
+    training(tmp_path)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "idle.py").write_text("print('nothing')\n")
+    done = sonde(tmp_path, "repeat", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr.partition("exit code")[0]
+
+
+RANDOM = "r = random.Random(); n = np.random.default_rng(); u = uuid.uuid4()"
+
+
+def test_a_deterministic_run_is_the_same_every_time_and_says_what_is_left(tmp_path: Path) -> None:
+    training(
+        tmp_path,
+        before=f"torch.manual_seed(int(time.time())); {RANDOM}",
+        middle="torch.nn.Dropout(0.5)",
+        shuffle=True,
+        after="+ r.random() + n.random() + random.random() + np.random.rand()",
+    )
+    first = sonde(tmp_path, "run", "--deterministic", "train.py")
+    second = sonde(tmp_path, "run", "--deterministic", "train.py")
+    other = sonde(tmp_path, "run", "--deterministic", "--seed", "1", "train.py")
+    plain = sonde(tmp_path, "run", "train.py")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    assert len({first.stdout, other.stdout, plain.stdout}) == 3
+    lines = first.stderr.splitlines()
+    assert lines[0].startswith("sonde: deterministic: seed 0 for Python, numpy, torch and")
+    for said in (
+        "sonde: removed: torch seeded from the clock at train.py:7",
+        "sonde: removed: random.Random without a seed at train.py:7",
+        "sonde: removed: numpy.random.default_rng without a seed at train.py:7",
+    ):
+        assert said in lines
+    assert any(
+        line.startswith("sonde: not removed: random numbers of the operating") for line in lines
+    )
+
+
+def test_shuffling_and_dropout_are_switched_off_on_request(tmp_path: Path) -> None:
+    training(tmp_path, middle="torch.nn.Dropout(0.5)", shuffle=True)
+    words = ("--deterministic", "--no-shuffle", "--no-dropout")
+    done = sonde(tmp_path, "run", *words, "train.py")
+    order = [float(line.split()[1]) for line in done.stdout.splitlines()]
+    assert order == [0.0, 0.25, 0.5, 0.75]
+    training(tmp_path, middle="torch.nn.Identity()")
+    without = sonde(tmp_path, "run", "--deterministic", "train.py")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+        line.split()[0] for line in without.stdout.splitlines()
+    ]
+    assert "sonde: removed: shuffling by RandomSampler at train.py:11" in done.stderr
+    assert "sonde: removed: dropout at train.py:13, 4 times" in done.stderr
+    assert "nothing random was seen that is not removed" in done.stderr
