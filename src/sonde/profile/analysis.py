@@ -108,7 +108,7 @@ def analyse(
             for each in evidence.compilations
         ),
         findings=tuple(map(found_item, findings)),
-        worth_trying=worth_trying(evidence, subject.ranks),
+        worth_trying=worth_trying(evidence, subject.ranks, {finding.rule for finding in findings}),
         notes=describe_recording(recorder, timings, even),
     )
     return Analysis(profile, timings)

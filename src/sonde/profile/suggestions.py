@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from sonde.profile import cost
 from sonde.profile.rules.evidence import Evidence, percent
@@ -12,10 +12,14 @@ from sonde.profile.timings import OpTimes
 
 _LEAST = 0.15
 _FASTER = 1.3
+_WORKERS = frozenset({"data-wait", "too-few-workers", "slow-dataset"})
 
 
-def worth_trying(evidence: Evidence, ranks: int) -> tuple[str, ...]:
-    """Variants of ``--try`` with the reason to, as ``"compile: ..."``."""
+def worth_trying(evidence: Evidence, ranks: int, found: Collection[str]) -> tuple[str, ...]:
+    """Variants of ``--try`` with the reason to, as ``"compile: ..."``.
+
+    What a rule in ``found`` has measured already is left out.
+    """
     hints: list[str] = []
     between = _share(evidence, lambda times: True, before=True)
     light = _share(evidence, lambda times: is_pointwise(times.node.type))
@@ -35,14 +39,18 @@ def worth_trying(evidence: Evidence, ranks: int) -> tuple[str, ...]:
         hints.append(f"channels_last: convolutions take {percent(convolutions)} of a step")
     waited, busy = evidence.waits()
     data = waited / (waited + busy) if waited > 0 else 0.0
-    if data >= _LEAST and evidence.loaders:
+    if data >= _LEAST and evidence.loaders and _WORKERS.isdisjoint(found):
         hints.append(f"workers: {percent(data)} of a step is waiting for data")
     optimizer = evidence.share(evidence.timings.usual_part_seconds("optimizer"))
-    if optimizer >= _LEAST:
+    if optimizer >= _LEAST and _has_unfused(evidence) and "unfused-optimizer" not in found:
         hints.append(f"fused: the optimizer takes {percent(optimizer)} of a step")
     if ranks > 1 and evidence.share(evidence.timings.usual_part_seconds("collectives")) >= _LEAST:
         hints.append("buckets: ranks wait for each other")
     return tuple(hints)
+
+
+def _has_unfused(evidence: Evidence) -> bool:
+    return any(each.options.get("fused", True) is not True for each in evidence.optimizers)
 
 
 def _share(evidence: Evidence, chosen: Callable[[OpTimes], bool], *, before: bool = False) -> float:

@@ -56,6 +56,15 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, width=_UNLIMITED_WIDTH if is_free else None, highlight=False)
 
 
+def _filled(text: str) -> str:
+    """A cell that is never empty: rich forgets the space round columns with nothing in them."""
+    return text or " "
+
+
+def _counted(calls: float) -> str:
+    return f"{calls:.0f} call{'' if round(calls) == 1 else 's'}"
+
+
 def _show_head(profile: Profile, console: Console) -> None:
     summary = profile.summary
     timed = [step.number for step in profile.steps if step.kind == "timed"]
@@ -113,9 +122,9 @@ def _show_ops(profile: Profile, console: Console) -> None:
             phase,
             Text(duration(seconds), justify="right"),
             Text(percent(seconds / total), justify="right"),
-            f"{sum(op.calls for op in ops):.0f} calls",
-            f"at {percent(min(used, 1.0))} of the machine" if used else "",
-            Text(place(slowest.place), style="dim"),
+            _counted(sum(op.calls for op in ops)),
+            _filled(f"at {percent(min(used, 1.0))} of the machine" if used else ""),
+            Text(_filled(place(slowest.place)), style="dim"),
         )
     console.print(Padding(table, (0, 0, 1, 2), expand=False))
 
@@ -156,10 +165,10 @@ def _show_tried(tried: tuple[TriedItem, ...], console: Console) -> None:
         table.add_row(
             Text(each.name, style="bold"),
             each.verdict,
-            numbers,
-            ratio,
-            loss,
-            Text(each.note or place(each.place), style="dim"),
+            _filled(numbers),
+            _filled(ratio),
+            _filled(loss),
+            Text(_filled(each.note or place(each.place)), style="dim"),
         )
     console.print(Text("tried", style="bold"))
     console.print(Padding(table, (0, 0, 1, 2), expand=False))
