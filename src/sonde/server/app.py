@@ -10,13 +10,14 @@ from typing import Any, Final
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.server import condition_routes, graph_routes, run_routes, tensor_routes
 from sonde.server.endpoint import Call, Context, Endpoint
+from sonde.server.openapi import openapi, openapi_page
 from sonde.server.page import page
 from sonde.server.source import NpyFile
 from sonde.wire.api import Problem
@@ -24,6 +25,7 @@ from sonde.wire.shapes import Plain
 
 PREFIX: Final = "/api/v1"
 MOST_BODY_BYTES: Final = 8 << 20
+_METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *run_routes.ENDPOINTS,
@@ -58,7 +60,9 @@ def build_app(context: Context) -> Starlette:
     """The app without its guard (``server.security``)."""
     routes: list[BaseRoute] = [_route(context, endpoint) for endpoint in ENDPOINTS]
     routes.append(WebSocketRoute(f"{PREFIX}/events", _events(context)))
-    routes.append(Route(f"{PREFIX}/{{rest:path}}", _unknown))
+    routes.append(Route(f"{PREFIX}/openapi.json", _openapi))
+    routes.append(Route(f"{PREFIX}/docs", _docs))
+    routes.append(Route(f"{PREFIX}/{{rest:path}}", _unknown, methods=list(_METHODS)))
     routes.append(Route("/{path:path}", page, methods=["GET"]))
     return Starlette(routes=routes)
 
@@ -128,6 +132,15 @@ def _download(file: NpyFile, request: Request) -> Response:
         "content-disposition": f'attachment; filename="{safe}.npy"',
     }
     return StreamingResponse(file.chunks, headers=headers, media_type="application/octet-stream")
+
+
+async def _openapi(request: Request) -> Response:
+    body = msgspec.json.encode(openapi(ENDPOINTS, PREFIX))
+    return Response(body, media_type="application/json")
+
+
+async def _docs(request: Request) -> Response:
+    return HTMLResponse(openapi_page(openapi(ENDPOINTS, PREFIX)))
 
 
 async def _unknown(request: Request) -> Response:
