@@ -126,6 +126,17 @@ function describe(box: Box): string {
   return parts.join(", ");
 }
 
+function Badge({ hits, x }: { hits: number; x: number }): JSX.Element {
+  const text = hits > 999 ? "999+" : String(hits);
+  const width = 8 + text.length * 6;
+  return (
+    <g class="badge" transform={`translate(${x} -2)`}>
+      <rect x={-width / 2} y="-7" width={width} height="14" rx="7" />
+      <text text-anchor="middle">{text}</text>
+    </g>
+  );
+}
+
 const HEAD_MIDDLE = 14;
 
 function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
@@ -176,12 +187,7 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
           {countText(node)}
         </text>
       )}
-      {node.hits > 0 && (
-        <g class="badge" transform={`translate(${width - 4} -2)`}>
-          <circle r="7" />
-          <text text-anchor="middle">{node.hits > 99 ? "99" : node.hits}</text>
-        </g>
-      )}
+      {node.hits > 0 && node.what !== "outside" && <Badge hits={node.hits} x={width - 4} />}
       {holds(box, marks.current) && !box.isOpen && <path class="here" d={`M-9 ${middle - 5}l7 5-7 5z`} />}
     </g>
   );

@@ -211,10 +211,12 @@ export function GraphView(): JSX.Element {
             <Icon name="here" /> {lastPart(currentRank.op)}
           </button>
         )}
-        <label class="check" title="Select the op at which training pauses">
-          <input type="checkbox" checked={follow.value} onChange={(event) => (follow.value = event.currentTarget.checked)} />
-          follow
-        </label>
+        {currentRun?.kind === "live" && (
+          <label class="check" title="Select the op at which training pauses">
+            <input type="checkbox" checked={follow.value} onChange={(event) => (follow.value = event.currentTarget.checked)} />
+            follow
+          </label>
+        )}
         <button type="button" class="small" title="Close every scope" disabled={open.length === 0} onClick={() => go({ open: [] })}>
           collapse
         </button>

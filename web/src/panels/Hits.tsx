@@ -88,7 +88,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
         value={now.hitWatchpoint === null ? "" : String(now.hitWatchpoint)}
         onChange={(event) => go({ hitWatchpoint: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })}
       >
-        <option value="">all watchpoints</option>
+        <option value="">watchpoint</option>
         {(run.value?.watchpoints ?? []).map((each) => (
           <option key={each.id} value={String(each.id)}>
             {each.name}

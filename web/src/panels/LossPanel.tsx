@@ -1,7 +1,8 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { useLoss } from "../state/loss";
-import { toNumber } from "../state/numbers";
+import { counted, toNumber } from "../state/numbers";
+import { run } from "../state/store";
 import { Chart, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
 
@@ -24,12 +25,15 @@ export function LossPanel(): JSX.Element {
       hasLoss: values.some((value) => value !== null),
     };
   }, [points]);
+  if (points.length === 0 && run.value?.kind === "dump") {
+    return <Empty title="No loss">A dump holds no loss. Statistics of a tensor over the steps: open it, then “over steps”.</Empty>;
+  }
   if (points.length === 0) return <Empty title="No step has ended yet">The curve grows with each step.</Empty>;
   return (
     <section class="scroll charts" aria-label="Loss">
       {hasLoss ? (
         <>
-          <h4>Loss{bad.length > 0 && <span class="bad-text"> · not finite in {bad.length} steps, first in step {bad[0]}</span>}</h4>
+          <h4>Loss{bad.length > 0 && <span class="bad-text"> · not finite in {counted(bad.length, "step")}, first in step {bad[0]}</span>}</h4>
           <Chart steps={steps} series={loss} bad={bad} height={300} label="Loss by step" />
         </>
       ) : (

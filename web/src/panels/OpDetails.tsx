@@ -121,7 +121,7 @@ function Head({ node }: { node: Node }): JSX.Element {
       <p class="tags">
         <span class="tag">{node.type}</span>
         <span class={`phase ${node.phase}`}>{node.phase}</span>
-        {node.kind !== "op" && <span class="tag">{node.kind}</span>}
+        {node.kind !== "op" && node.kind !== node.type.toLowerCase() && <span class="tag">{node.kind}</span>}
         {node.categories
           .filter((each) => each !== "tensor")
           .map((each) => (

@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import type { RankView } from "../wire";
 import { api } from "../state/api";
-import { grouped, seconds } from "../state/numbers";
+import { counted, grouped, seconds } from "../state/numbers";
 import { chooseRun, run, runs } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
@@ -15,7 +15,7 @@ export function RunPanel(): JSX.Element {
     <section class="scroll run-panel" aria-label="Run">
       <h3>{current.title}</h3>
       <p class="quiet">
-        {current.kind === "dump" ? "A dump on disk" : "A live training"}, {grouped(current.ranks.length)} {current.ranks.length === 1 ? "rank" : "ranks"}
+        {current.kind === "dump" ? "A dump on disk" : "A live training"}, {counted(current.ranks.length, "rank")}
       </p>
       {current.kind === "live" && isOver && (
         <button type="button" onClick={() => void attempt(() => forget(current.id))}>

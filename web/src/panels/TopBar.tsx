@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import type { Command, RankView, RunView } from "../wire";
 import { useLoss } from "../state/loss";
 import { lastPart } from "../state/names";
-import { brief, toNumber } from "../state/numbers";
+import { brief, counted, toNumber } from "../state/numbers";
 import { theme, type Theme } from "../state/preferences";
 import { chooseRank, chooseRun, command, go, place, rank, run, runs, scopeOfControl } from "../state/store";
 import { Dialog } from "../parts/Dialog";
@@ -40,8 +40,7 @@ function RunChoice({ current }: { current: RunView }): JSX.Element {
     <select class="run-choice" aria-label="Run" value={current.id} title={current.title} onChange={(event) => chooseRun(event.currentTarget.value)}>
       {runs.value.map((each) => (
         <option key={each.id} value={each.id}>
-          {each.title}
-          {each.kind === "dump" ? " (dump)" : ""}
+          {each.kind === "dump" ? lastPart(each.title) : each.title}
         </option>
       ))}
     </select>
@@ -106,7 +105,7 @@ function DumpSteps({ rank: one }: { rank: RankView }): JSX.Element {
         ›
       </button>
       <span class="quiet">
-        {steps.length} {steps.length === 1 ? "step" : "steps"}
+        {counted(steps.length, "step")}
       </span>
     </div>
   );

@@ -82,6 +82,11 @@ export function grouped(count: number): string {
   return count.toLocaleString("en-US");
 }
 
+/** "1 step", "3 steps". */
+export function counted(count: number, word: string): string {
+  return `${grouped(count)} ${word}${count === 1 ? "" : "s"}`;
+}
+
 export function seconds(value: number | null): string {
   if (value === null) return "–";
   if (value < 1e-3) return `${brief(value * 1e6)} µs`;

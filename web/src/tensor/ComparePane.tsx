@@ -6,7 +6,7 @@ import { lastPart } from "../state/names";
 import { brief, grouped, toNumber, typeText, type NumberFormat } from "../state/numbers";
 import type { Against } from "../state/place";
 import { useResource } from "../state/resource";
-import { go, place, rank } from "../state/store";
+import { go, place, rank, runs } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Grid } from "./Grid";
 import { HeatMap } from "./HeatMap";
@@ -52,7 +52,7 @@ export function ComparePane({ run, at, against, plane, format }: ComparePaneProp
   return (
     <div class="compare">
       <div class="toolbar">
-        <Choice data={data} shown={shown.value} onShown={(value) => (shown.value = value)} />
+        <Choice data={data} against={against} shown={shown.value} onShown={(value) => (shown.value = value)} />
         {plane.rows > rows && (
           <span class="pager">
             <button type="button" class="small" disabled={first === 0} onClick={() => (top.value = Math.max(first - rows, 0))}>
@@ -78,7 +78,16 @@ function name(table: Table): string {
   return `${lastPart(op)} ${io} ${slot}${step === null ? "" : `, step ${step}`}`;
 }
 
-function Choice({ data, shown, onShown }: { data: Compared; shown: Shown; onShown: (value: Shown) => void }): JSX.Element {
+interface ChoiceProps {
+  readonly data: Compared;
+  readonly against: Against;
+  readonly shown: Shown;
+  readonly onShown: (value: Shown) => void;
+}
+
+function Choice({ data, against, shown, onShown }: ChoiceProps): JSX.Element {
+  const run = against.run === null ? null : (runs.value.find((each) => each.id === against.run)?.title ?? against.run);
+  const elsewhere = run !== null ? ` of ${run}` : against.rank !== null ? ` of rank ${against.rank}` : "";
   const texts: readonly (readonly [Shown, string, string])[] = [
     ["difference", "difference", "This minus the other"],
     ["a", "this", `${name(data.a)} ${typeText(data.a.type)}`],
@@ -95,6 +104,7 @@ function Choice({ data, shown, onShown }: { data: Compared; shown: Shown; onShow
       </div>
       <span class="quiet versus">
         {name(data.a)} − {name(data.b)}
+        {elsewhere}
       </span>
     </>
   );

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import type { StatisticCurve } from "../wire";
 import { api, type TensorAt } from "../state/api";
-import { toNumber, type WireNumber } from "../state/numbers";
+import { counted, toNumber, type WireNumber } from "../state/numbers";
 import { useResource } from "../state/resource";
 import { go, rank, tick } from "../state/store";
 import { Chart, type Series } from "../parts/Chart";
@@ -48,7 +48,7 @@ function Curves({ data }: { data: StatisticCurve }): JSX.Element {
   const open = (step: number): void => go({ step, mode: "table" });
   return (
     <div class="charts">
-      <h4>Least, mean and largest value{bad.length > 0 && <span class="bad-text"> · not finite in {bad.length} steps, first in step {bad[0]}</span>}</h4>
+      <h4>Least, mean and largest value{bad.length > 0 && <span class="bad-text"> · not finite in {counted(bad.length, "step")}, first in step {bad[0]}</span>}</h4>
       <Chart steps={steps} series={values} bad={bad} height={240} label="Values by step" onStep={open} />
       <h4>Spread</h4>
       <Chart steps={steps} series={spread} bad={bad} height={170} label="Spread by step" onStep={open} />

@@ -31,7 +31,7 @@ function columnWidth(format: NumberFormat): number {
     case "fixed":
       return 56 + format.digits * 7;
     case "short":
-      return 50 + Math.max(format.digits - 1, 2) * 7;
+      return Math.ceil((6 + Math.max(format.digits, 2)) * 6.95) + 11;
   }
 }
 
