@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.compare.weights import DUMPS
 from torch.utils.tensorboard import SummaryWriter
 
+import sonde
 from sonde.compare.loss_advice import headline, reasoning
 from sonde.compare.loss_events import masked_crc32c
 from sonde.compare.loss_pages import to_html, to_png, to_svg
@@ -228,6 +230,38 @@ def test_the_losses_in_real_dumps_are_those_the_run_recorded(net: str) -> None:
     assert found.steps
     for step, value in zip(found.steps, found.values, strict=True):
         assert value == recorded[step] or math.isnan(value) == math.isnan(recorded[step])
+
+
+def test_the_loss_in_a_dump_is_what_backward_begins_at(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    losses = []
+    for saved in ("tensor", "statistic"):
+        settings = {
+            "common_dump_settings": {
+                "dump_mode": 0,
+                "path": str(tmp_path / saved),
+                "net_name": "Net",
+                "iteration": "all",
+                "saved_data": saved,
+                "input_output": 0,
+                "kernels": [],
+                "support_device": [0],
+            }
+        }
+        (tmp_path / "dump.json").write_text(json.dumps(settings))
+        losses.clear()
+        with sonde.capture(tmp_path / "dump.json"):
+            for _ in range(3):
+                optimizer.zero_grad()
+                output = net(torch.ones(2, 4))
+                loss = torch.nn.functional.cross_entropy(output, torch.tensor([0, 1]))
+                (output.argmax(1) == 0).float().mean()  # a number that is not the loss
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+        assert read_losses(tmp_path / saved).values == tuple(losses)
 
 
 def test_a_directory_of_several_runs_or_of_none_is_refused(tmp_path: Path) -> None:

@@ -7,12 +7,20 @@ size that is believed ends it. Seeds are fixed; the whole takes well under a min
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.dump.made import small_dump
 from tests.fuzz.kinds import KINDS
+
+from sonde.adapters.torch.checkpoints import read_torch
+from sonde.compare.checkpoint_files import open_checkpoint
+from sonde.compare.loss_sources import read_losses
+from sonde.core.errors import SondeError
+from sonde.dump.reader import Dump
 
 ROOT = Path(__file__).parents[2]
 COUNTS = {"pb": 2500, "ckpt": 1500, "torch": 1500, "dump": 1000}
@@ -45,3 +53,27 @@ def test_damaged_files_are_read_or_refused_with_their_name(kind: str, tmp_path: 
     assert told["read"] + told["refused"] == count
     assert told["open"] == 0
     assert told["grown"] < MAY_GROW
+
+
+def test_pipes_in_place_of_files_are_refused_without_waiting(tmp_path: Path) -> None:
+    made = small_dump(tmp_path / "dump")
+    files = sorted(path for path in made.root.rglob("*") if path.is_file())
+    for path in files:
+        path.unlink()
+        os.mkfifo(path)
+    for name in ("statistic.csv", "mapping.csv", "overflow.json"):
+        os.mkfifo(made.step(0) / name)
+    dump = Dump(made.root)
+    problems = dump.check()
+    assert any(problem.path.suffix == ".pb" for problem in problems)
+    assert any(problem.path.suffix == ".npy" for problem in problems)
+    for record in dump.tensors():
+        with pytest.raises(SondeError):
+            record.numpy()
+    for name in ("a.ckpt", "a.pt", "a.safetensors", "a.npz"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(SondeError, match="is not a file"):
+            open_checkpoint(tmp_path / name, read_torch)
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(SondeError, match="does not exist"):
+        read_losses(tmp_path / "a.csv")

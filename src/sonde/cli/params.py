@@ -153,7 +153,7 @@ def _print_comparison(
     for side, checkpoint, rows in (("a", a, compared.a), ("b", b, compared.b)):
         out.print(f"{side}: {_totals(checkpoint, dict(rows))}", soft_wrap=True)
     pairing = compared.pairing
-    same = sum(row.is_same is True for row in compared.rows)
+    same = sum(row.is_same is True and row.distances is not None for row in compared.rows)
     out.print(
         f"{len(compared.rows)} paired, {same} of them with equal values; "
         f"{len(pairing.only_a)} only in a, {len(pairing.only_b)} only in b, "
@@ -167,7 +167,9 @@ def _values_text(row: PairRow) -> str:
     if row.hidden is not None:
         return f"equal, {row.hidden}"
     if row.distances is None:
-        return "not compared"
+        if row.is_same is None:
+            return "not compared"
+        return "same statistics" if row.is_same else "other statistics"
     if row.distances.is_equal:
         return "equal" if row.is_same else f"equal, {row.a.weight.dtype}/{row.b.weight.dtype}"
     return "differ"
@@ -273,6 +275,7 @@ def _pair_json(row: PairRow) -> dict[str, Any]:
         "axes": None if row.pair.fit.axes is None else list(row.pair.fit.axes),
         "reshaped": row.pair.fit.reshaped,
         "equal": None if distances is None else distances.is_equal,
+        "same_statistics": row.is_same if distances is None else None,
         "equal_when_transposed": None if row.hidden is None else list(row.hidden.axes or ()),
         "max_abs_error": None if distances is None else distances.max_abs_error,
         "relative_l2": None if distances is None else distances.relative_l2,

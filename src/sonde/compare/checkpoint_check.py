@@ -12,6 +12,8 @@ The rules, and what each takes as its policy:
 - ``initial-spread`` (warning): the standard deviation of a matrix is over 4 times, or under a
   fiftieth, of He's sqrt(2 / fan-in); ``initial-mean``: its mean is beyond its standard deviation.
   Not for embeddings, nor below 64 elements.
+- ``unknown`` (warning): a dump has statistics alone, without the counts of NaN and Inf; the other
+  rules need values and are left out for it.
 - ``large`` (warning): an element beyond 10,000, or beyond half of what its type can hold.
 """
 
@@ -50,7 +52,7 @@ def check_checkpoint(checkpoint: Checkpoint) -> tuple[Finding, ...]:
         role = role_of(name, names)
         statistics = weight.statistics()
         if statistics is None:
-            found += _check_complex(weight)
+            found += _check_complex(weight) if weight.load is not None else _check_summary(weight)
             continue
         found += _check_finite(weight, statistics)
         if statistics.non_finite_count or not statistics.count or role == "counter":
@@ -97,8 +99,26 @@ def _check_finite(weight: Weight, found: Statistics) -> Iterator[Finding]:
         )
 
 
+def _check_summary(weight: Weight) -> Iterator[Finding]:
+    """A weight of which a dump has statistics alone: what its counts tell."""
+    for rule, keys in (
+        ("nan", ("nan count",)),
+        ("inf", ("positive inf count", "negative inf count")),
+    ):
+        counts = [(weight.summary or {}).get(key) for key in keys]
+        known = [count for count in counts if isinstance(count, int)]
+        if not known:
+            message = f"has no count of {rule} in its statistics"
+            advice = "dump tensors, or statistics with the counts of NaN and Inf"
+            yield _finding(weight, "unknown", "warning", message, advice)
+        elif sum(known):
+            message = f"has {sum(known):,} {rule} of {weight.count:,} elements"
+            advice = "find the op that made the first one: sonde run --overflow train.py"
+            yield _finding(weight, rule, "error", message, advice, count=sum(known))
+
+
 def _check_complex(weight: Weight) -> Iterator[Finding]:
-    if weight.load is None or not weight.dtype.startswith("complex"):
+    if not weight.dtype.startswith("complex"):
         return
     values = weight.bits()
     count = int(values.size - np.isfinite(values).sum())

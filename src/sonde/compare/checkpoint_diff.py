@@ -57,7 +57,14 @@ class CheckpointDiff:
 
 
 def diff_checkpoints(a: Checkpoint, b: Checkpoint) -> CheckpointDiff:
-    """Compare two checkpoints weight by weight; memory for one pair at a time."""
+    """Compare two checkpoints weight by weight; memory for one pair at a time.
+
+    A CheckpointError where a dump has only statistics of a weight.
+    """
+    for side in (a, b):
+        for weight in side.weights.values():
+            if weight.load is None:
+                weight.bits()
     pairing = pair_parameters(
         {name: weight.shape for name, weight in a.weights.items()},
         {name: weight.shape for name, weight in b.weights.items()},
@@ -74,7 +81,7 @@ def _change(pair: ParameterPair, a: Weight, b: Weight, role: Role) -> WeightChan
     measured = weight_distances(a, b, pair.fit)
     if a.dtype != b.dtype:
         is_same = False
-    elif pair.fit.is_plain and a.load is not None and b.load is not None:
+    elif pair.fit.is_plain:
         is_same = same_bits(a, b)
     else:
         is_same = measured is not None and measured.is_equal

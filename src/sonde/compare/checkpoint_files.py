@@ -35,6 +35,8 @@ def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = N
         return read_dump(path, step=step)
     if not path.exists():
         raise CheckpointError(f"{path} does not exist", slug="checkpoint-missing")
+    if not path.is_file():  # reading a pipe or a device might never end
+        raise CheckpointError(f"{path} is not a file", slug="checkpoint-missing")
     try:
         found = detect(path)
         if found == "torch":

@@ -9,6 +9,9 @@ from sonde.compare.losses import LossCurve
 from sonde.dump.reader import Dump
 from sonde.dump.record import TensorRecord
 
+_SEED = "ones_like"
+"""The op of torch that makes the gradient of the loss, which is its input."""
+
 
 def read_dump_losses(path: Path) -> LossCurve:
     """The loss of each dumped step: the last float of one element before the backward pass.
@@ -34,17 +37,29 @@ def read_dump_losses(path: Path) -> LossCurve:
 
 
 def _loss(records: list[TensorRecord]) -> float | None:
-    found: TensorRecord | None = None
+    """What backward begins at, where an op makes its first gradient; else the last number before.
+
+    With loss scaling that is the scaled loss.
+    """
+    numbers: dict[tuple[str, int], TensorRecord] = {}
+    last: TensorRecord | None = None
     for record in records:
         node = record.node
         if node is None or node.kind != "op":
             continue
-        if node.phase == "backward" and found is not None:
+        if node.phase == "backward" and last is not None:
             break
         is_float = record.dtype.startswith(("float", "bfloat"))
-        if node.phase == "forward" and is_float and _is_one(record):
-            found = record
-    return None if found is None else _value(found)
+        if node.phase != "forward" or not is_float or not _is_one(record):
+            continue
+        if node.type == _SEED and node.inputs:
+            edge = node.inputs[0]
+            last = numbers.get((edge.producer or "", edge.slot), last)
+        else:
+            numbers[node.name, record.key.slot] = record
+            if record.key.slot == 0:
+                last = record
+    return None if last is None else _value(last)
 
 
 def _is_one(record: TensorRecord) -> bool:

@@ -23,7 +23,12 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
     if path.is_dir():
         if pattern is not None:
             raise UsageError(f"--regex is for logs, and {path} is a directory", slug="usage")
-        return _from_directory(path, tag)
+        try:
+            return _from_directory(path, tag)
+        except OSError as error:
+            raise LossFileError(
+                f"{path} cannot be read: {error.strerror}", slug="loss-file"
+            ) from None
     if not path.is_file():
         raise LossFileError(f"{path} does not exist", slug="loss-file")
     if pattern is not None:

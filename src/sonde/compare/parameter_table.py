@@ -40,7 +40,8 @@ class ParameterRow:
 class PairRow:
     """Two parameters that belong together.
 
-    ``distances`` are None where a side has no values, or one is complex. ``hidden`` is a
+    ``distances`` are None where a side has no values, or one is complex; then ``is_same`` says
+    whether the statistics both have are equal (None where there are none). ``hidden`` is a
     transposition that the shapes do not show, under which the values are equal. ``notes`` tell
     where the two were drawn from other distributions.
     """
@@ -128,7 +129,9 @@ def weight_distances(a: Weight, b: Weight, found: Fit) -> Distances | None:
 def _row(pair: ParameterPair, a: ParameterRow, b: ParameterRow) -> PairRow:
     measured = weight_distances(a.weight, b.weight, pair.fit)
     is_same = hidden = None
-    if measured is not None:
+    if measured is None:
+        is_same = _same_numbers(a.numbers, b.numbers)
+    else:
         is_same = measured.is_equal if a.weight.dtype == b.weight.dtype else False
         if pair.fit.is_plain and is_same:
             is_same = same_bits(a.weight, b.weight) or measured.is_equal
@@ -136,6 +139,16 @@ def _row(pair: ParameterPair, a: ParameterRow, b: ParameterRow) -> PairRow:
             hidden = _hidden(a.weight, b.weight)
     notes = () if is_same or hidden is not None else _spread(a.numbers, b.numbers)
     return PairRow(pair, a, b, measured, is_same, hidden, notes)
+
+
+def _same_numbers(a: Numbers, b: Numbers) -> bool | None:
+    """Whether the statistics that both have are equal, as float32 knows them; NaN equals NaN."""
+    common = (a.keys() & b.keys()) - {"count"}
+    if not common:
+        return None
+    return all(
+        np.array_equal(np.float32(a[key]), np.float32(b[key]), equal_nan=True) for key in common
+    )
 
 
 def _hidden(a: Weight, b: Weight) -> Fit | None:

@@ -36,8 +36,8 @@ def write_ir(graph: Graph) -> str:
 def read_ir_file(path: Path) -> IrFile:
     """``read_ir`` of the file at ``path``; bytes that are no text are read as U+FFFD."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise DumpError(f"{path}: too large for a graph file", slug="graph-file")
+        if path.stat().st_size > MAX_FILE_BYTES or not path.is_file():
+            raise DumpError(f"{path}: too large for a graph file, or none", slug="graph-file")
         return read_ir(path.read_text("utf-8", errors="replace"))
     except OSError as error:
         raise DumpError(

@@ -9,6 +9,7 @@ from the scopes, and sources are the user's own lines.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,10 @@ def read_graph_file(path: Path, graph_id: int) -> GraphFile:
     Takes memory in proportion to the file, up to about 1 GB, whatever the file holds.
     """
     try:
-        size = path.stat().st_size
+        status = path.stat()
+        size = status.st_size
+        if not stat.S_ISREG(status.st_mode):  # a pipe in place of a file would never answer
+            raise WireError("not a file", 0)
         if size > MAX_FILE_BYTES:
             raise WireError(f"{size} bytes are more than a graph file has", MAX_FILE_BYTES)
         return decode_graph(path.read_bytes(), graph_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import stat
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -86,9 +87,12 @@ class NpyHeader:
 def read_header(path: Path) -> NpyHeader:
     """Parse and check the header; DumpError names the file and the place of what is wrong."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise _error(path, "is not a file")
+            size = status.st_size
             start = file.read(12)
-            size = os.fstat(file.fileno()).st_size
             offset, length = _header_span(path, start)
             if length > _MAX_HEADER or offset + length > size:
                 raise _error(path, f"byte 8: a header of {length} bytes in a file of {size}")
@@ -104,6 +108,11 @@ def read_header(path: Path) -> NpyHeader:
             f"{header.offset + header.nbytes} bytes",
         )
     return header
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting: a pipe in place of a file would never answer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _header_span(path: Path, start: bytes) -> tuple[int, int]:

@@ -47,6 +47,8 @@ class OverflowEntry:
 
 def read_json(path: Path) -> Any:
     """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
+    if path.exists() and not path.is_file():  # a pipe in place of a file would never answer
+        raise DumpError(f"{path}: is not a file", slug="json-file")
     try:
         with path.open("rb") as file:
             # A buffered read allocates all it is asked for, whatever the file has.

@@ -129,6 +129,9 @@ def _add_rows(path: Path, listing: Listing) -> None:
 
 
 def _read(path: Path, listing: Listing) -> str:
+    if not path.is_file():  # a pipe in place of a file would never answer
+        listing.problems.append(Problem(path, "is not a file"))
+        return ""
     try:
         with path.open("rb") as file:
             # A buffered read allocates all it is asked for, whatever the file has.
