@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Command, RankView, RunView } from "../wire";
 import { useLoss } from "../state/loss";
-import { lastPart } from "../state/names";
+import { lastPart, runTitle } from "../state/names";
 import { brief, counted, toNumber } from "../state/numbers";
 import { theme, type Theme } from "../state/preferences";
 import { chooseRank, chooseRun, command, go, place, rank, run, runs, scopeOfControl } from "../state/store";
@@ -40,7 +40,7 @@ function RunChoice({ current }: { current: RunView }): JSX.Element {
     <select class="run-choice" aria-label="Run" value={current.id} title={current.title} onChange={(event) => chooseRun(event.currentTarget.value)}>
       {runs.value.map((each) => (
         <option key={each.id} value={each.id}>
-          {each.kind === "dump" ? lastPart(each.title) : each.title}
+          {runTitle(runs.value, each.id)}
         </option>
       ))}
     </select>

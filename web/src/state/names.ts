@@ -26,6 +26,16 @@ export function shortName(path: string): string {
   return parts.slice(-2).join("/");
 }
 
+/** A run as lists name it: the program with its arguments, or the folder of a dump. */
+export function runTitle(
+  runs: readonly { readonly id: string; readonly kind: string; readonly title: string }[],
+  id: string,
+): string {
+  const found = runs.find((each) => each.id === id);
+  if (found === undefined) return id;
+  return found.kind === "dump" ? lastPart(found.title) : found.title;
+}
+
 /** The last part of a file's path. */
 export function fileName(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);

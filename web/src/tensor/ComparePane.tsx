@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Compared, DistanceNumbers, Table } from "../wire";
 import { api, type TensorAt } from "../state/api";
-import { lastPart } from "../state/names";
+import { lastPart, runTitle } from "../state/names";
 import { brief, grouped, toNumber, typeText, type NumberFormat } from "../state/numbers";
 import type { Against } from "../state/place";
 import { useResource } from "../state/resource";
@@ -86,7 +86,7 @@ interface ChoiceProps {
 }
 
 function Choice({ data, against, shown, onShown }: ChoiceProps): JSX.Element {
-  const run = against.run === null ? null : (runs.value.find((each) => each.id === against.run)?.title ?? against.run);
+  const run = against.run === null ? null : runTitle(runs.value, against.run);
   const elsewhere = run !== null ? ` of ${run}` : against.rank !== null ? ` of rank ${against.rank}` : "";
   const texts: readonly (readonly [Shown, string, string])[] = [
     ["difference", "difference", "This minus the other"],
@@ -130,10 +130,12 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
 }
 
 function Distances({ of }: { of: DistanceNumbers }): JSX.Element {
-  const isEqual = of.equal_count === of.count;
+  const rest = of.count - of.equal_count;
+  // NaN equals nothing, itself included: what is NaN in both counts as the same here.
+  const isSame = of.non_finite_disagreed === 0 && of.max_abs_error === 0;
   return (
     <p class="distances" role="status">
-      {isEqual ? <b>bit for bit the same</b> : <b>{grouped(of.count - of.equal_count)} of {grouped(of.count)} differ</b>}
+      {isSame ? <b>the same{rest > 0 && `, ${grouped(rest)} NaN in both`}</b> : <b>{grouped(rest)} of {grouped(of.count)} differ</b>}
       <span>
         <i>max |d|</i> {brief(of.max_abs_error)}
       </span>

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { ListedNode, OpTensor, TensorType } from "../wire";
 import { api, type TensorAt } from "../state/api";
-import { lastPart, shortName } from "../state/names";
+import { lastPart, runTitle, shortName } from "../state/names";
 import { typeText, type Notation } from "../state/numbers";
 import type { Against, TensorMode } from "../state/place";
 import { digits, notation } from "../state/preferences";
@@ -236,7 +236,7 @@ function CompareChoice({ at, steps }: { at: TensorAt; steps: readonly number[] }
           ))}
         {otherRuns.map((each) => (
           <option key={each.id} value={`run:${each.id}`}>
-            run {each.title}
+            run {runTitle(runs.value, each.id)}
           </option>
         ))}
         <option value="op:">another tensor…</option>
