@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
+from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription
 from sonde.core.graph import Graph, OpNode
@@ -39,6 +40,7 @@ class Watched:
 
     values: bool = True
     steps: dict[int, tuple[Graph, list[Seen]]] = field(default_factory=dict)
+    parts: dict[int, tuple[Graph, ...]] = field(default_factory=dict)
     complete: dict[int, bool] = field(default_factory=dict)
     dropped: int = 0
     closed: int = 0
@@ -77,6 +79,7 @@ class Watched:
     def end_step(self, end: StepEnd) -> None:
         self.steps[end.step] = (end.graph, self._running)
         self.complete[end.step] = end.complete
+        self.parts[end.step] = end.parts
         self._held.clear()
 
     def drop_step(self) -> None:
@@ -111,6 +114,7 @@ def watch(
     initial_step: int = 0,
     values: bool = True,
     name: str = "Net",
+    compiled: CompiledMode = "observe",
 ) -> Iterator[Watched]:
     """Observe the block."""
     sink = Watched(values=values)
@@ -120,7 +124,13 @@ def watch(
         initial_step=initial_step,
         report=sink.reports.append,
     )
-    adapter = TorchAdapter(session, name=name, starts_at_once=starts_at_once, step_by=step_by)
+    adapter = TorchAdapter(
+        session,
+        name=name,
+        starts_at_once=starts_at_once,
+        step_by=step_by,
+        compiled=compiled,
+    )
     sink.adapter = adapter
     with adapter.attach():
         yield sink

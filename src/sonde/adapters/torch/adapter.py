@@ -88,8 +88,7 @@ class TorchAdapter:
                 self._optimizer_begins, self._optimizer_left, self._step_ended, self._say_thread
             ).install(undo)
             _ignore_warning_about_hooks(undo)
-            if self._mode != "eager":
-                compile_gate.on_first_compile(lambda: self._watch_compiler(undo), undo)
+            compile_gate.on_first_compile(lambda: self._watch_compiler(undo), undo)
             _LIVE.add(self)
             self._begin()
             try:
@@ -136,12 +135,17 @@ class TorchAdapter:
 
     def _watch_compiler(self, undo: ExitStack) -> None:
         """The program is about to compile something."""
+        if self._mode == "eager":
+            undo.callback(private.run_uncompiled, False)
+            private.run_uncompiled(self._is_active and not self._is_broken)
+            return
         from sonde.adapters.torch.compiled import CompiledGraphs
 
         graphs = CompiledGraphs(
             self._session, self._observer, self._scopes, self._failed, self._mode
         )
         graphs.install(self._hidden_hooks, undo)
+        compile_gate.know_watched(undo)
         graphs.is_watching = self._is_active and not self._is_broken
         self._compiled = graphs
 
@@ -174,6 +178,8 @@ class TorchAdapter:
             self._observer.begin_step()
         if self._compiled is not None:
             self._compiled.begin_step(wanted=wanted)
+        elif self._mode == "eager":
+            private.run_uncompiled(wanted)
 
     def _end(self, *, complete: bool) -> None:
         if os.getpid() != self._pid:

@@ -21,7 +21,7 @@ from torch import fx, nn
 
 from sonde.adapters.torch.leaves import dtype_name
 from sonde.adapters.torch.schema import OpInfo, op_info
-from sonde.adapters.torch.sources import MOST_FRAMES, is_user_file
+from sonde.adapters.torch.sources import MOST_FRAMES, is_user_file, plain_function
 from sonde.adapters.torch.views import attribute_text
 from sonde.core.graph import Source, TensorSpec
 
@@ -238,7 +238,8 @@ def sources_of(node: fx.Node) -> tuple[Source, ...]:
         if match is not None and is_user_file(match["file"]):
             code = lines[position + 1].strip() if position + 1 < len(lines) else ""
             code = "" if _FRAME.match(code) else code
-            found.append(Source(match["file"], int(match["line"]), match["function"], code))
+            function = plain_function(match["function"])
+            found.append(Source(match["file"], int(match["line"]), function, code))
     return tuple(reversed(found))[:MOST_FRAMES]
 
 

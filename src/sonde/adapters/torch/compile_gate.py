@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from types import CodeType
 from typing import Any, Literal
 
 import torch
 
+from sonde.adapters.torch import private
 from sonde.capture.session import Session
 
 CompiledMode = Literal["observe", "interpret", "eager"]
@@ -17,17 +20,23 @@ CompiledMode = Literal["observe", "interpret", "eager"]
 not at all, wanted steps then run without being compiled."""
 
 _COMPILER = "torch._dynamo"
+_WATCHED: weakref.WeakSet[CodeType] = weakref.WeakSet()
 
 
 def possible_mode(asked: CompiledMode, session: Session) -> CompiledMode:
-    """``asked``, or "eager" where code was compiled before anybody could watch."""
-    if not session.subscriptions or asked == "eager":
+    """``asked``, or "eager" where nothing is observed, or code was compiled before anybody watched.
+
+    There is no looking into such code; that it does not run as long as somebody looks is the best
+    that can be done.
+    """
+    if not session.subscriptions or any(code not in _WATCHED for code in private.compiled_codes()):
         return "eager"
-    compiler = sys.modules.get(_COMPILER)
-    counters = getattr(getattr(compiler, "utils", None), "counters", None)
-    if counters is None or not counters["frames"].get("ok"):
-        return asked
     return asked
+
+
+def know_watched(undo: ExitStack) -> None:
+    """What is compiled until ``undo`` is closed was watched."""
+    undo.callback(lambda: _WATCHED.update(private.compiled_codes()))
 
 
 def on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:

@@ -21,7 +21,7 @@ import torch
 from torch import fx, nn
 
 from sonde.adapters.torch import compiler, private
-from sonde.adapters.torch.aot_graph import AotGraph, Family, Operand, describe
+from sonde.adapters.torch.aot_graph import AotGraph, AotOp, Family, Operand, describe
 from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.adapters.torch.compiled_code import CompiledCode, Variant
 from sonde.adapters.torch.compiled_failure import find_failure
@@ -46,6 +46,7 @@ Hidden = Callable[[], AbstractContextManager[None]]
 class Passage:
     """One run of a compiled graph: its record, and its inputs."""
 
+    graph: AotGraph
     record: Record
     variant: Variant
     keys: list[int]
@@ -55,7 +56,7 @@ class Passage:
 class CompiledCall:
     """See ``core.sink.OpCall``: one run of an op inside compiled code."""
 
-    __slots__ = ("inputs", "node", "order", "outputs", "step", "timestamp")
+    __slots__ = ("attributes", "inputs", "node", "order", "outputs", "step", "timestamp")
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class CompiledCall:
         timestamp: int,
         inputs: Sequence[TorchView],
         outputs: Sequence[TorchView],
+        attributes: tuple[tuple[str, str], ...],
     ) -> None:
         self.node = node
         self.step = step
@@ -72,10 +74,7 @@ class CompiledCall:
         self.timestamp = timestamp
         self.inputs = inputs
         self.outputs = outputs
-
-    @property
-    def attributes(self) -> tuple[tuple[str, str], ...]:
-        return self.node.attributes
+        self.attributes = attributes
 
 
 class CompiledGraphs:
@@ -223,8 +222,9 @@ class CompiledGraphs:
         except Exception as error:
             self._failed(error)
             return code.plain(args)
-        passage = Passage(record, code.variant_for(wanted, self._cannot), keys, tokens)
-        if wanted and not code.names:
+        variant = code.variant_for(wanted, self._cannot)
+        passage = Passage(code.graph, record, variant, keys, tokens)
+        if variant is code.code.observed and not code.names:
             code.names = {number: record.inner[number].node.name for number in wanted}
         with self._blind():
             self.passages.append(passage)
@@ -287,7 +287,8 @@ class CompiledGraphs:
                 inputs = [
                     _view(tensor, "input", slot, None) for slot, tensor in enumerate(failure.inputs)
                 ]
-                self._session.op_failed(record.wants, self._call(record, inputs, ()), error)
+                op = code.graph.ops[failure.number]
+                self._session.op_failed(record.wants, self._call(record, op, inputs, ()), error)
         except Exception as problem:
             self._failed(problem)
 
@@ -311,13 +312,14 @@ class CompiledGraphs:
             _view(tensor, "input", slot, self._content(passage, operand))
             for (slot, operand), tensor in zip(look.inputs, values[len(outputs) :], strict=True)
         ]
-        self._session.write(record.wants, self._call(record, inputs, outputs))
+        op = passage.graph.ops[number]
+        self._session.write(record.wants, self._call(record, op, inputs, outputs))
 
     def _call(
-        self, record: Record, inputs: Sequence[TorchView], outputs: Sequence[TorchView]
+        self, record: Record, op: AotOp, inputs: Sequence[TorchView], outputs: Sequence[TorchView]
     ) -> CompiledCall:
         step, now = self._session.step, self._observer.emitter.now()
-        return CompiledCall(record.node, step, record.order, now, inputs, outputs)
+        return CompiledCall(record.node, step, record.order, now, inputs, outputs, op.attributes)
 
     def _content(self, passage: Passage, operand: Operand) -> Ref | None:
         if operand.op is None:

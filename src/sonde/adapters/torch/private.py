@@ -6,11 +6,12 @@ lacks one of them gets a clear message, not an AttributeError in the middle of t
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -113,6 +114,33 @@ def module_hooks() -> tuple[dict[int, Any], ...]:
             "_global_forward_hooks_with_kwargs",
         )
     )
+
+
+def compiled_codes() -> list[CodeType]:
+    """What dynamo has compiled so far, and not forgotten; imports nothing."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    references = getattr(getattr(dynamo, "output_codes", None), "seen", ())
+    return [code for code in (reference() for reference in references) if code is not None]
+
+
+def run_uncompiled(is_on: bool) -> None:
+    """Let functions of torch.compile run without being compiled, or as they are meant to.
+
+    Nothing if the compiler is not there, or the program has its own idea of it.
+    """
+    dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if dynamo is None:
+        return
+    if is_on and dynamo._stance.stance == "default":
+        ours = dataclasses.replace(dynamo._stance, stance="force_eager")
+        _UNCOMPILED[:] = (ours, dynamo._stance)
+        dynamo._stance = ours
+    elif not is_on and _UNCOMPILED and dynamo._stance is _UNCOMPILED[0]:
+        dynamo._stance = _UNCOMPILED[1]
+        _UNCOMPILED.clear()
+
+
+_UNCOMPILED: list[Any] = []
 
 
 def keeps_modes() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sysconfig
 from types import CodeType, FrameType
 
@@ -26,6 +27,7 @@ _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 MOST_FRAMES = 32
 
 _OURS: dict[str, bool] = {}
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 
 
 def is_user_file(filename: str) -> bool:
@@ -111,9 +113,15 @@ def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
         if is_user_file(code.co_filename):
             line = frame.f_lineno or code.co_firstlineno
             text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
-            found.append(Source(code.co_filename, line, code.co_name, text))
+            found.append(Source(code.co_filename, line, plain_function(code.co_name), text))
         frame = frame.f_back
     return tuple(found)
+
+
+def plain_function(name: str) -> str:
+    """The function's own name, where dynamo runs the rest of it after a graph break."""
+    match = _RESUMED.fullmatch(name)
+    return match[1] if match is not None else name
 
 
 def joined_sources(inner: tuple[Source, ...], outer: tuple[Source, ...]) -> tuple[Source, ...]:
