@@ -4,7 +4,8 @@
 
 Bare steps, steps outside the window, and profiled steps take turns; one torch thread, medians. The
 clock sees what else the machine does; the training thread's processor time hardly does. The step
-that is run to learn names is not timed by ``sonde profile`` and has a column of its own.
+that is run to learn names is not timed by ``sonde profile`` and has a column of its own. So has
+torch's own profiler with its default options, which records no names, modules or lines.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from sonde.profile.window import Window
 from sonde.profile.witness import Witness
 
 FAR = 1_000_000
+KINDS = ("outside", "learning", "profiled", "torch")
 Taken = tuple[float, float]
 
 
@@ -65,7 +67,7 @@ def measure(net: str, repeats: int, steps: int) -> dict[str, list[Taken]]:
     step = trainer(NETS[net]())
     for _ in range(3):
         step()
-    taken: dict[str, list[Taken]] = {"bare": [], "outside": [], "learning": [], "profiled": []}
+    taken: dict[str, list[Taken]] = {kind: [] for kind in ("bare", *KINDS)}
     for _ in range(repeats):
         gc.collect()
         # Short turns, each with a step to settle: what else the machine does hits both alike.
@@ -82,6 +84,9 @@ def measure(net: str, repeats: int, steps: int) -> dict[str, list[Taken]]:
             step()  # at the end of the one before the profiler was started
             taken["profiled"] += [timed(step) for _ in range(steps - 1)]
             step()  # at its end the profiler is stopped
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            step()
+            taken["torch"] += [timed(step) for _ in range(steps - 1)]
     return taken
 
 
@@ -91,8 +96,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"{'':8}{'bare step':>12}{'':>4}outside, learning names and profiled, x of bare")
-    print(f"{'':8}{'':>12}{'':>4}{'by the clock':<26}by the processor")
+    print(f"{'':8}{'bare step':>12}{'':>4}x of bare: {', '.join(KINDS)}")
+    print(f"{'':8}{'':>12}{'':>4}{'by the clock':<34}by the processor")
     for net in given.nets:
         taken = measure(net, given.repeats, 40 if net == "tiny" else 5)
         bare = [statistics.median(column) for column in zip(*taken["bare"], strict=True)]
@@ -100,7 +105,7 @@ def main() -> None:
         for column in (0, 1):
             ratios = [
                 statistics.median(each[column] for each in taken[kind]) / bare[column]
-                for kind in ("outside", "learning", "profiled")
+                for kind in KINDS
             ]
             cells.append("  ".join(f"{ratio:6.3f}" for ratio in ratios))
         print(f"{net:8}{1e3 * bare[0]:9.1f} ms{'':>4}{cells[0]}    {cells[1]}", flush=True)
