@@ -167,6 +167,7 @@ class FakeRank:
         self.socket.send(self._hello)
         answer = self.socket.receive()
         if not isinstance(answer, Welcome):
+            self.socket.close()
             raise ConnectionRefusedError(f"the server answered {answer}")
         self.welcome, self.watchpoints = answer, answer.watchpoints
         self._generation = answer.generation

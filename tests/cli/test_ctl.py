@@ -1,0 +1,213 @@
+"""``sonde ctl`` against a real server and a rank that obeys."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.server.serving_in_thread import Server, serving
+
+from sonde.cli.main import main
+from sonde.server.state_file import ServerState, announce_server, running_servers
+from sonde.testing.fake_rank import FakeRank
+
+LOG = "Default/network-Net/loss-Loss/log-op0"
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.delenv("SONDE_DEBUGGER_TOKEN", raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        state = ServerState.of("127.0.0.1", found.port, found.rank_port, "")
+        with announce_server(state):
+            yield found
+
+
+@pytest.fixture
+def rank(server: Server) -> Iterator[FakeRank]:
+    found = FakeRank(server.rank_port).start()
+    server.wait_for("/runs", lambda answer: answer["runs"][0]["ranks"][0]["state"] == "paused")
+    yield found
+    found.close()
+
+
+def ctl(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main(["ctl", *words])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+@pytest.mark.usefixtures("rank")
+def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl(capsys, "status") == (
+        0,
+        "run-1  train.py --lr 0.1\n  rank 0: paused (start) step 0 at data\n",
+    )
+    assert ctl(capsys, "step", "2")[1].endswith("rank 0: paused (step) step 2 at data\n")
+    assert "at blocks.0.linear.weight" in ctl(capsys, "next")[1]
+    assert f"at {LOG}" in ctl(capsys, "to", "log-op0")[1]
+    assert ctl(capsys, "watch", "add", "tensor_overflow") == (0, "1: tensor_overflow\n")
+    code, text = ctl(capsys, "continue", "--wait")
+    assert (code, "paused (hit) step 5" in text) == (1, True)
+    code, text = ctl(capsys, "hits")
+    assert code == 1
+    assert text.splitlines()[0] == (f"step 5 rank 0  tensor_overflow  {LOG} output.0  <- makes it")
+    code, text = ctl(capsys, "terminate")
+    assert (code, "terminated from the debugger" in text) == (0, True)
+    assert ctl(capsys, "continue") == (
+        2,
+        "sonde: run 'run-1' has no connected training process to obey [run-ended]\n",
+    )
+
+
+@pytest.mark.usefixtures("rank")
+def test_every_answer_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["status"],
+        ["watch", "add", "gradient_too_large", "abs_mean_gt=10", "--ops", "mm", "--name", "big"],
+        ["watch", "list"],
+        ["watch", "recommended"],
+        ["watch", "remove", "1"],
+        ["hits"],
+        ["tensor", LOG, "--index", "[0, :3]"],
+        ["graph", "--scope", "Default"],
+        ["step"],
+        ["pause"],
+        ["next"],
+        ["to", "mean-op0"],
+        ["continue", "--no-wait"],
+        ["terminate"],
+    ):
+        code, text = ctl(capsys, *words, "--json")
+        assert code == 0, text
+        json.loads(text)
+
+
+@pytest.mark.usefixtures("rank")
+def test_watchpoints_are_saved_and_loaded(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    ctl(
+        capsys, "watch", "add", "abs_max > 10 * prev.abs_max", "--ops", "relu", "--break-after", "3"
+    )
+    file = str(tmp_path / "watch.json")
+    assert ctl(capsys, "watch", "save", file) == (0, f"saved to {file}\n")
+    assert ctl(capsys, "watch", "remove", "1") == (0, "removed 1\n")
+    assert ctl(capsys, "watch", "list") == (0, "")
+    expected = "2: abs_max > 10 * prev.abs_max on relu\n"
+    assert ctl(capsys, "watch", "load", file) == (0, expected)
+    assert json.loads(Path(file).read_text())["watchpoints"][0]["break_after"] == 3
+    assert json.loads(ctl(capsys, "watch", "save", "-")[1])["version"] == 1
+
+
+@pytest.mark.usefixtures("rank")
+def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = ctl(capsys, "tensor", "log-op0", "--index", "[0, :2]")
+    assert code == 0
+    assert text.splitlines()[:2] == [f"{LOG} output.0 (latest step)", "float32 [32, 64]"]
+    assert "  count                2048" in text
+    assert text.splitlines()[-2] == "[0, 0:2]:"
+    assert ctl(capsys, "graph") == (
+        0,
+        "data  Input\nDefault/  Default  22 ops\nGradients/  Gradients  13 ops\n",
+    )
+
+
+@pytest.mark.usefixtures("rank")
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["watch", "add", "tensor_overflw"], "did you mean 'tensor_overflow'?"),
+        (["watch", "add", "tensor_too_large", "max_gt"], "is not a parameter such as max_gt=10"),
+        (["watch", "add", "tensor_too_large", "max_gt=many"], "is not a parameter"),
+        (["watch", "load", "/nowhere.json"], "/nowhere.json cannot be read"),
+        (["watch", "remove", "7"], "there is no watchpoint 7"),
+        (["to", "nothing"], "no op matches 'nothing'"),
+        (["tensor", "tanh-op0"], "4 ops match 'tanh-op0'"),
+        (["tensor", "log-op0", "--index", "[9999]"], "outside of a dimension"),
+        (["--run", "other", "hits"], "there is no run 'other'"),
+        (["graph", "--scope", "Nowhere"], "there is no scope 'Nowhere'"),
+        (["step", "0"], "not in the range"),
+    ],
+)
+def test_mistakes_are_said_in_a_line(
+    words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = ctl(capsys, *words)
+    assert code == 2
+    assert part in text
+    assert len(text.splitlines()) == 1
+
+
+def test_a_run_must_be_chosen_among_several(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ctl(capsys, "status") == (0, "no training has connected yet\n")
+    assert "no training has connected" in ctl(capsys, "hits")[1]
+    ranks = [FakeRank(server.rank_port, run=run).start() for run in ("one", "two")]
+    server.wait_for("/runs", lambda found: all(run["controls"] for run in found["runs"]))
+    code, text = ctl(capsys, "pause")
+    assert (code, "several runs are connected: one, two" in text) == (2, True)
+    assert ctl(capsys, "--run", "two", "step")[0] == 0
+    for rank in ranks:
+        rank.close()
+
+
+def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = FakeRank(server.rank_port, run="slow", steps=10_000, step_seconds=0.01).start()
+    code, text = ctl(capsys, "--run", "slow", "continue", "--wait", "--timeout", "0.1")
+    assert (code, "time is up" in text) == (4, True)
+    slow.close()
+    fine = FakeRank(server.rank_port, run="fine", steps=2).start()
+    assert ctl(capsys, "--run", "fine", "continue", "--wait")[0] == 0
+    fine.join()
+    lost = FakeRank(server.rank_port, run="lost", steps=10_000, step_seconds=0.01).start()
+    killer = threading.Timer(0.3, lost.close)
+    killer.start()
+    assert ctl(capsys, "--run", "lost", "continue", "--wait")[0] == 3
+    killer.join()
+
+
+def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = ctl(capsys, "status")
+    assert (code, "no server of yours runs here" in text) == (2, True)
+    code, text = ctl(capsys, "--server", "127.0.0.1:1", "status")
+    assert (code, "[no-server]" in text) == (2, True)
+    assert ctl(capsys, "--server", "ftp://x", "status")[0] == 2
+
+
+def test_the_token_of_ones_own_server_is_found(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with serving(host="0.0.0.0", token="hidden") as found:
+        assert "asks for its token" in ctl(capsys, "--server", found.url, "status")[1]
+        assert ctl(capsys, "--server", found.url, "--token", "hidden", "status")[0] == 0
+        with announce_server(ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden")):
+            assert ctl(capsys, "status")[0] == 0
+            assert ctl(capsys, "--server", found.url, "status")[0] == 0
+
+
+def test_files_of_dead_servers_and_of_others_are_not_believed(tmp_path: Path) -> None:
+    directory = tmp_path / "runtime" / "sonde-servers"
+    dead = ServerState("http://127.0.0.1:1", "127.0.0.1", 1, None, "", 2**22 + 5, 0.0)
+    directory.mkdir(mode=0o700)
+    (directory / "dead.json").write_bytes(msgspec.json.encode(dead))
+    (directory / "damaged.json").write_text("{")
+    assert running_servers() == []
+    assert not (directory / "dead.json").exists()
+    with announce_server(ServerState.of("127.0.0.1", 5, None, "")):
+        assert [state.port for state in running_servers()] == [5]
+        os.chmod(directory, 0o777)
+        assert running_servers() == []
+        os.chmod(directory, 0o700)

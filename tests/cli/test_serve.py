@@ -1,0 +1,130 @@
+"""The server as a process."""
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import ProxyHandler, Request, build_opener
+
+import pytest
+
+from sonde.cli.main import main
+from sonde.testing.fake_rank import FakeRank
+
+OPENER = build_opener(ProxyHandler({}))
+
+
+@dataclass
+class Process:
+    popen: "subprocess.Popen[str]"
+    url: str
+    rank_port: int
+
+    def get(self, path: str, **headers: str) -> bytes:
+        request = Request(self.url + path)
+        for name, value in headers.items():
+            request.add_header(name, value)
+        with OPENER.open(request, timeout=30) as answer:
+            data: bytes = answer.read()
+        return data
+
+
+@contextmanager
+def serving(runtime: Path, *words: str, env: dict[str, str] | None = None) -> Iterator[Process]:
+    """``sonde serve`` on free ports, with its files below ``runtime``."""
+    command = [sys.executable, "-m", "sonde", "serve", "--port", "0", "--debugger-port", "0"]
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), **(env or {})}
+    popen = subprocess.Popen(
+        [*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ
+    )
+    try:
+        assert popen.stdout is not None
+        page = re.fullmatch(
+            r"sonde: the page is at (\S+?)/(\?token=\S+)?\n", popen.stdout.readline()
+        )
+        ranks = re.search(r"port (\d+):", popen.stdout.readline())
+        assert page is not None
+        assert ranks is not None
+        yield Process(popen, page[1], int(ranks[1]))
+    finally:
+        popen.terminate()
+        popen.communicate(timeout=30)
+
+
+def test_the_server_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        assert json.loads(server.get("/api/v1/runs")) == {"runs": []}
+        assert b"<!doctype html>" in server.get("/").lower()
+        files = list((tmp_path / "sonde-servers").iterdir())
+        assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
+        assert json.loads(files[0].read_text())["rank_port"] == server.rank_port
+        server.popen.send_signal(signal.SIGINT)
+        assert server.popen.wait(30) == 0
+        assert not list((tmp_path / "sonde-servers").iterdir())
+
+
+def test_the_server_has_no_framework_in_it(tmp_path: Path) -> None:
+    with serving(tmp_path) as server:
+        rank = FakeRank(server.rank_port).start()
+        server.get("/api/v1/runs/run-1/graph/level")
+        maps = Path(f"/proc/{server.popen.pid}/maps").read_text()
+        rank.close()
+        assert "libtorch" not in maps
+        status = Path(f"/proc/{server.popen.pid}/status").read_text()
+        resident = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert resident is not None
+        assert int(resident[1]) < 150_000
+
+
+def test_other_machines_need_the_token_that_is_made_up(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as server:
+        state = json.loads(next((tmp_path / "sonde-servers").iterdir()).read_text())
+        assert len(state["token"]) >= 32
+        authorization = {"Authorization": f"Bearer {state['token']}"}
+        assert json.loads(server.get("/api/v1/runs", **authorization)) == {"runs": []}
+        with pytest.raises(OSError, match="401"):
+            server.get("/api/v1/runs")
+        with pytest.raises(ConnectionRefusedError, match="token"):
+            FakeRank(server.rank_port).start()
+
+
+def test_a_token_can_be_given(tmp_path: Path) -> None:
+    with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": "mine"}) as server:
+        with pytest.raises(OSError, match="401"):
+            server.get("/api/v1/runs")
+        FakeRank(server.rank_port, token="mine").start().close()
+
+
+def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-pause") as server:
+        rank = FakeRank(server.rank_port, steps=3).start()
+        rank.join()
+        run = json.loads(server.get("/api/v1/runs/run-1"))
+        assert run["ranks"][0]["message"] == "ended with exit code 0"
+
+
+def test_a_taken_port_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--port", port, "--debugger-port", "0"]) == 2
+        assert "choose another port with --port" in capsys.readouterr().err
+        assert main(["serve", "--port", "0", "--debugger-port", port]) == 2
+        assert "choose another port with --debugger-port [port]" in capsys.readouterr().err
+
+
+def test_a_missing_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve"]) == 2
+    assert "pip install 'sonde[debugger]' [extra-missing]" in capsys.readouterr().err

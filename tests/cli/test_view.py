@@ -1,0 +1,126 @@
+"""``sonde view``: its check, and its page as a process."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import ProxyHandler, build_opener
+
+import numpy as np
+import pytest
+from tests.server import dumps
+from tests.server.dumps import LOG, SUM
+
+from sonde.cli.main import main
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    values = dumps.finite(0)
+    values[LOG][0, 0] = values[SUM][0, 0] = np.nan
+    return dumps.write_dump(tmp_path / "bad", {0: dumps.outputs(values)})
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return dumps.write_dump(tmp_path / "good", {0: dumps.outputs(dumps.finite(0))})
+
+
+def view(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main(["view", *words])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def test_a_check_prints_hits_and_where_they_come_from(
+    bad: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = view(capsys, "--check", str(bad))
+    assert code == 1
+    assert text.splitlines() == [
+        f"step 0 rank 0  tensor_overflow  {LOG} output.0  <- makes it",
+        "    nan_count = 1, 1 NaN among 6 elements",
+        "    /home/me/train.py:7  x = log(x)",
+        f"step 0 rank 0  tensor_overflow  {SUM} output.0  (passed on)",
+        "    nan_count = 1, 1 NaN among 6 elements",
+        "    /home/me/train.py:7  x = log(x)",
+        f"    from {LOG}",
+    ]
+
+
+def test_a_check_without_hits_is_fine(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert view(capsys, "--check", str(good)) == (0, "no hits\n")
+
+
+def test_a_check_can_be_read_by_programs(
+    bad: Path, good: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = view(capsys, "--check", "--json", str(bad))
+    found = json.loads(text)
+    assert (code, found["total"], found["hits"][0]["op"]) == (1, 2, LOG)
+    code, text = view(capsys, "--check", "--json", str(good), str(bad))
+    assert [each["total"] for each in json.loads(text)] == [0, 2]
+
+
+def test_conditions_expressions_and_files_can_be_checked(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large = view(capsys, "--check", "--watch", "tensor_too_large max_gt=6.5", str(good))
+    assert large[0] == 1
+    assert "max_gt = 7 (set: 6.5)" in large[1]
+    assert view(capsys, "--check", "--watch", "max > 6.5 and min > 8", str(good))[0] == 0
+    file = tmp_path / "watch.json"
+    file.write_text('{"watchpoints": [{"name": "z", "conditions": [{"id": "tensor_all_zero"}]}]}')
+    assert view(capsys, "--check", "--load", str(file), str(good)) == (0, "no hits\n")
+    assert view(capsys, "--check", "--recommended", str(good))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--check", "/nowhere"], "/nowhere does not exist"),
+        (["--check", "--watch", "nonsense", "."], "there is no condition 'nonsense'"),
+        (["--check", "--watch", "max >", "."], "[expression]"),
+        (["--check", "--load", "/nowhere.json", "."], "/nowhere.json"),
+        (["--json", "."], "--json goes with --check"),
+        (["a", "b", "c"], "one dump or two"),
+        ([], "missing argument"),
+    ],
+)
+def test_mistakes_are_said(words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = view(capsys, *words)
+    assert code == 2
+    assert part in text
+
+
+def test_the_page_shows_a_dump(bad: Path, good: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sonde", "view", "--port", "0", "--no-browser"]
+    words = ["--watch", "tensor_overflow", str(bad), str(good)]
+    popen = subprocess.Popen(
+        [*command, *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
+    )
+    try:
+        assert popen.stdout is not None
+        page = re.fullmatch(r"sonde: the page is at (\S+)/\n", popen.stdout.readline())
+        assert page is not None
+        with build_opener(ProxyHandler({})).open(f"{page[1]}/api/v1/runs") as answer:
+            runs = json.loads(answer.read())["runs"]
+        assert [(run["id"], run["peer"]) for run in runs] == [("bad", "good"), ("good", "bad")]
+        assert runs[0]["recheck"] is not None
+        assert "libtorch" not in Path(f"/proc/{popen.pid}/maps").read_text()
+    finally:
+        popen.terminate()
+        popen.communicate(timeout=30)
+    assert popen.returncode == 0
+
+
+def test_a_dump_that_is_none_is_said_before_the_page_opens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = view(capsys, "--no-browser", "--port", "0", str(tmp_path))
+    assert (code, "holds no dump" in text) == (2, True)
