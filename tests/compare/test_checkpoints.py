@@ -26,7 +26,7 @@ from sonde.compare.checkpoint_files import open_checkpoint
 from sonde.compare.checkpoint_mindspore import read_mindspore, write_mindspore
 from sonde.compare.checkpoint_safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import DumpError
-from sonde.core.mindspore_ckpt import CheckpointError, encode_bytes
+from sonde.core.mindspore_ckpt import CheckpointError, encode, encode_bytes
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -106,6 +106,28 @@ def test_a_checksum_is_verified_and_an_encrypted_file_refused(tmp_path: Path) ->
     path.write_bytes(b"\xd8\x5e\x3a\x7f" + bytes(100))
     with pytest.raises(CheckpointError, match="is encrypted"):
         load(path)
+
+
+def test_a_tensor_split_over_several_values_is_joined(tmp_path: Path) -> None:
+    weights = {"a": np.arange(1000.0), "b": np.arange(7, dtype=np.float32)}
+    with (tmp_path / "a.ckpt").open("wb") as stream:
+        encode(weights, stream, slice_bytes=256, crc=True)
+    found = read_mindspore(tmp_path / "a.ckpt")
+    for name, array in weights.items():
+        assert np.array_equal(found.weights[name].numbers(), array)
+
+
+def test_empty_tensors_of_shapes_nobody_can_count_are_refused(tmp_path: Path) -> None:
+    dims = b"".join(b"\x08" + b"\xff\xff\xff\x7f" for _ in range(5)) + b"\x08\x00"
+    tensor = dims + b"\x12\x07Float32\x1a\x00"
+    value = b"\x0a\x01w\x12" + bytes([len(tensor)]) + tensor
+    (tmp_path / "a.ckpt").write_bytes(b"\x0a" + bytes([len(value)]) + value)
+    with pytest.raises(CheckpointError, match="'w' has 0 bytes"):
+        load(tmp_path / "a.ckpt")
+    shape = [2**40, 2**40, 0]
+    (tmp_path / "a.safetensors").write_bytes(_safetensors(_one(shape, 0, 0), b""))
+    with pytest.raises(CheckpointError, match="'w' has no shape"):
+        load(tmp_path / "a.safetensors")
 
 
 def test_state_dicts_are_found_inside_the_files_of_trainers(tmp_path: Path) -> None:

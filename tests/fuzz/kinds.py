@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -47,27 +48,18 @@ class Kind:
 
 
 def _pb(directory: Path) -> Kind:
-    real = sorted(DATA.rglob("*.pb"), key=lambda path: path.stat().st_size)[:1]
-    sources = [encode_graph(small_graph()), *(path.read_bytes()[:20_000] for path in real)]
-    sources = [each for each in sources if _is_graph(each)]
-    return Kind(
-        sources, directory / "graph_0.pb", lambda path: list(read_graph_file(path, 0).graph)
-    )
+    sources = [encode_graph(small_graph()), _real("*.pb")]
+    path = directory / "graph_0.pb"
+    return Kind(sources, path, lambda path: list(read_graph_file(path, 0).graph))
 
 
-def _is_graph(data: bytes) -> bool:
-    from sonde.dump.graph_pb import decode_graph
-    from sonde.dump.protowire import WireError
-
-    try:
-        decode_graph(data)
-    except WireError:
-        return False
-    return True
+def _real(pattern: str) -> bytes:
+    """The smallest file MindSpore wrote."""
+    return min((path.read_bytes() for path in DATA.rglob(pattern)), key=len)
 
 
 def _ir(directory: Path) -> Kind:
-    sources = [write_ir(small_graph()).encode()]
+    sources = [write_ir(small_graph()).encode(), _real("*.ir")]
     return Kind(sources, directory / "graph_0.ir", read_ir_file)
 
 
@@ -228,8 +220,18 @@ def _made(root: Path) -> MadeDump:
 
 def _dump(directory: Path) -> Kind:
     """A whole dump in which one file at a time is damaged: it opens, and tells its problems."""
-    made = _made(directory / "dump")
-    files = sorted(path for path in made.root.rglob("*") if path.is_file())
+    return _dump_of(_made(directory / "dump").root, directory)
+
+
+def _foreign_dump(directory: Path) -> Kind:
+    """The same with a dump by MindSpore."""
+    root = directory / "dump"
+    shutil.copytree(DATA / "nan_log" / "dump", root)
+    return _dump_of(root, directory)
+
+
+def _dump_of(root: Path, directory: Path) -> Kind:
+    files = sorted(path for path in root.rglob("*") if path.is_file())
     contents = [path.read_bytes() for path in files]
     count = 0
 
@@ -237,10 +239,9 @@ def _dump(directory: Path) -> Kind:
         nonlocal count
         target = count % len(files)
         count += 1
-        files[target].chmod(0o600)
         files[target].write_bytes(path.read_bytes())
         try:
-            dump = Dump(made.root)
+            dump = Dump(root)
             dump.check()
             for record in dump.tensors():
                 _shielded(lambda _, record=record: record.statistics())(path)
@@ -248,6 +249,7 @@ def _dump(directory: Path) -> Kind:
             dump.metadata()
             for graph_id in dump.graph_ids():
                 _shielded(lambda _, graph_id=graph_id: dump.execution_order(graph_id))(path)
+                dump.executed_steps(graph_id)
         finally:
             files[target].write_bytes(contents[target])
 
@@ -278,4 +280,5 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "events": _events,
     "log": _log,
     "dump": _dump,
+    "foreign_dump": _foreign_dump,
 }

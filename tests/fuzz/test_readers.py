@@ -23,8 +23,8 @@ from sonde.core.errors import SondeError
 from sonde.dump.reader import Dump
 
 ROOT = Path(__file__).parents[2]
-COUNTS = {"pb": 2500, "ckpt": 1500, "torch": 1500, "dump": 1000}
-OTHERS = 1500
+COUNTS = {"dump": 500, "foreign_dump": 100}
+OTHERS = 1200
 MAY_GROW = 48 << 20
 
 

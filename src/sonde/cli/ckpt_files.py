@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sonde import kernels
 from sonde.compare.checkpoint import Checkpoint
 from sonde.compare.checkpoint_files import open_checkpoint
 from sonde.core.errors import CaptureError, UsageError
@@ -21,6 +22,7 @@ from sonde.core.errors import CaptureError, UsageError
 
 def load(path: Path, *, step: int | None = None) -> Checkpoint:
     """The weights in a checkpoint file or a dump; torch is imported for its own files only."""
+    kernels.thread_limit(os.cpu_count() or 1)
     return open_checkpoint(path, read_torch, step=step)
 
 

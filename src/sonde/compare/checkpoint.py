@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from sonde.core.statistics import Statistics
     from sonde.kernels import Distances
 
+MAX_DIMENSIONS = 32
+"""What every numpy takes."""
+
 Format = Literal["mindspore", "safetensors", "torch", "numpy", "dump"]
 
 
@@ -116,6 +119,16 @@ def distances(a: NDArray[Any], storage_a: str, b: NDArray[Any], storage_b: str) 
         a, b = _as_reals(a), _as_reals(b)
         storage_a, storage_b = a.dtype.name, b.dtype.name
     return kernels.compare_arrays(a, b, storage_a, storage_b)
+
+
+def is_shape(sizes: Any) -> bool:
+    """Whether these are the sizes of a tensor numpy can have, empty ones included."""
+    return (
+        isinstance(sizes, list | tuple)
+        and len(sizes) <= MAX_DIMENSIONS
+        and all(type(size) is int and size >= 0 for size in sizes)
+        and prod(size or 1 for size in sizes) < 1 << 59
+    )
 
 
 def damaged(path: Path, kind: str, reason: str) -> CheckpointError:

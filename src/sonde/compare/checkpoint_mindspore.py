@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.compare.checkpoint import Checkpoint, Weight, damaged
+from sonde.compare.checkpoint import Checkpoint, Weight, damaged, is_shape
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.mindspore_ckpt import (
@@ -61,7 +61,7 @@ def _weight(path: Path, entry: StoredValue) -> Weight:
             slug="checkpoint-dtype",
         ) from None
     size = sum(len(part) for part in entry.parts)
-    if len(entry.shape) > 64 or prod(entry.shape) * BY_NAME[dtype].itemsize != size:
+    if not is_shape(entry.shape) or prod(entry.shape) * BY_NAME[dtype].itemsize != size:
         raise damaged(
             path, _KIND, f"{entry.tag!r} has {size} bytes, not those of {dtype}{list(entry.shape)}"
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from sonde.compare.checkpoint import Checkpoint, Weight, damaged
+from sonde.compare.checkpoint import Checkpoint, Weight, damaged, is_shape
 from sonde.core.dtypes import BY_NAME
 
 _KIND = ".npz file"
@@ -84,7 +84,7 @@ def _header(
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise damaged(path, _KIND, f"{member.filename!r}: {reason}") from None
     shape, fortran, dtype = found
-    if len(shape) > 64 or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape):
+    if not is_shape(shape):
         raise damaged(path, _KIND, f"{member.filename!r}: the shape in the header is none")
     return shape, fortran, dtype, stream.tell()
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.compare.checkpoint import Checkpoint, Weight, damaged
+from sonde.compare.checkpoint import Checkpoint, Weight, damaged, is_shape
 from sonde.core.dtypes import BY_NAME
 from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.kernels.low_precision import storage_of
@@ -24,7 +24,6 @@ from sonde.kernels.low_precision import storage_of
 MAX_HEADER_BYTES = 100_000_000
 _KIND = "safetensors file"
 _METADATA = "__metadata__"
-_MAX_DIMENSIONS = 64
 
 NAMES = {
     "BOOL": "bool",
@@ -125,7 +124,7 @@ def _span(path: Path, name: str, entry: Any, size: int) -> tuple[str, tuple[int,
     """Type, shape, begin and end of one tensor, checked against each other and the file."""
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     label, shape, offsets = (fields.get(key, 0) for key in ("dtype", "shape", "data_offsets"))
-    if not (_are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
+    if not (is_shape(shape) and is_shape(offsets) and len(offsets) == 2):
         raise damaged(path, _KIND, f"{name!r} has no shape or no data_offsets")
     dtype = NAMES.get(label) if isinstance(label, str) else None
     if dtype is None:
@@ -142,14 +141,6 @@ def _span(path: Path, name: str, entry: Any, size: int) -> tuple[str, tuple[int,
             f"{name!r} claims bytes {begin} to {end} of {size}; {dtype}{shape} has {needed}",
         )
     return dtype, tuple(shape), begin, end
-
-
-def _are_sizes(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) <= _MAX_DIMENSIONS
-        and all(type(each) is int and 0 <= each < 1 << 62 for each in value)
-    )
 
 
 def _refuse_gaps(

@@ -372,7 +372,9 @@ def _value_of(stored: StoredValue, name: str) -> CheckpointValue:
             slug="checkpoint-dtype",
         )
     dtype = np.dtype(code)
-    if len(dims) > _MAX_DIMENSIONS or len(content) != math.prod(dims) * dtype.itemsize:
+    # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
+    is_countable = len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
+    if not is_countable or len(content) != math.prod(dims) * dtype.itemsize:
         raise _damaged(name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}")
     if label == "Bool":
         flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
