@@ -150,13 +150,14 @@ def _reduced(
     kind: str, out: Signal, inputs: Sequence[Signal], roundoff: float, units: float
 ) -> Allowance:
     """Errors without direction keep their norm in a sum; with one they grow by the root of the
-    number of terms at most."""
+    number of terms at most. Adding the terms one by one rounds as often."""
     whole = max(inputs, key=lambda each: each.count, default=out)
     terms = max(1.0, whole.count / max(out.count, 1))
     scale = (
         1 / sqrt(terms) if kind == "mean" else 1.0 if kind == "embedding_backward" else terms**0.5
     )
-    own = units * roundoff * max(out.norm, whole.norm * min(scale, terms**0.25))
+    single = whole.norm / terms if kind == "mean" else whole.norm
+    own = (units + 2 * sqrt(terms)) * roundoff * max(out.norm, single)
     return Allowance(own, own + 2 * sum(each.l2_error for each in inputs) * scale)
 
 

@@ -299,11 +299,12 @@ def _excess(judged: Judged) -> float:
 
 
 def _differing_attributes(draft: Draft) -> list[str]:
-    """Arguments that differ between ops of one type, other than dtypes, devices and layouts."""
+    """Arguments that differ between ops of one type, other than dtypes, devices, layouts and the
+    names of other ops."""
     if draft.a.type != draft.b.type:
         return []
     left, right = dict(draft.a.attributes), dict(draft.b.attributes)
-    ignored = {"dtype", "device", "layout", "memory_format", "pin_memory"}
+    ignored = {"dtype", "device", "layout", "memory_format", "pin_memory", "forward"}
     return [
         name
         for name in {**left, **right}
