@@ -254,6 +254,30 @@ def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:
         assert run["ranks"][0]["state"] == "paused"  # It never said that it obeyed.
 
 
+def test_a_control_that_comes_before_the_first_step_is_kept_for_it(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(Status("waiting", 0, None, None, None, None, "the program has begun", 0))
+        body = {"command": "step", "steps": 3}
+        asking = threading.Thread(target=lambda: server.post("/runs/mine/control", body))
+        asking.start()
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "waiting")
+        rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+        control = rank.receive()
+        assert (control.command, control.steps) == ("step", 3)  # type: ignore[union-attr]
+        asking.join(20)
+
+
+def test_an_op_is_not_looked_for_before_there_is_a_graph(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+        body = {"command": "to", "op": "log-op0"}
+        status, problem = server.ask("POST", "/runs/mine/control", body)
+        assert (status, problem["slug"]) == (404, "no-such-op")
+        server.post("/runs/mine/control", {**body, "op": LOG})
+        assert rank.receive().op == LOG  # type: ignore[union-attr]
+
+
 def test_the_graph_grows_while_the_first_step_runs(server: Server) -> None:
     nodes = sample_graph(3)
     with RankConversation(server) as rank:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,7 @@ from sonde.wire.shapes import Hit, TensorName
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MOST_WAIT_SECONDS: Final = 3600.0
+BEGIN_SECONDS: Final = 60.0
 MOST_NOTICES: Final = 200
 
 
@@ -216,6 +218,8 @@ class LiveRun:
             raise UsageError(
                 f"run {self._id!r} has no connected training process to obey", slug="run-ended"
             )
+        if request.command not in ("pause", "terminate"):
+            await self._begun(ranks)
         op = await self._op(request) if request.command == "to" else ""
         self._generation += 1
         message = Control(self._generation, request.command, request.steps, op)
@@ -229,20 +233,34 @@ class LiveRun:
         if not request.op:
             raise UsageError("say which op to run to", slug="bad-request")
         if not any(rank.graphs for rank in self.ranks.values()):
+            if "/" not in request.op:
+                raise UsageError(
+                    "there is no graph yet to find the op in; run a step first, or give its full "
+                    "name",
+                    slug="no-such-op",
+                )
             return request.op
         return find_op(await self.graph(request.rank, None), request.op)
 
+    async def _begun(self, ranks: list[LiveRank]) -> None:
+        """Until no rank is on its way to its first step, where it would wait to be told again."""
+        await self._until(lambda: all(rank.state != "waiting" for rank in ranks), BEGIN_SECONDS)
+
     async def _settled(self, ranks: list[LiveRank], seconds: float) -> None:
         """Until one of the ranks stands still again, or all are gone, or time is up."""
-        if not seconds > 0:
-            return
+        await self._until(
+            lambda: (
+                any(rank.has_settled and rank.state == "paused" for rank in ranks)
+                or all(rank.has_settled for rank in ranks)
+            ),
+            seconds,
+        )
+
+    async def _until(self, is_so: Callable[[], bool], seconds: float) -> None:
         deadline = asyncio.get_running_loop().time() + seconds
-        while not (
-            any(rank.has_settled and rank.state == "paused" for rank in ranks)
-            or all(rank.has_settled for rank in ranks)
-        ):
+        while not is_so():
             rest = deadline - asyncio.get_running_loop().time()
-            if rest <= 0:
+            if not rest > 0:
                 return
             try:
                 await asyncio.wait_for(self._changed.wait(), rest)
