@@ -21,7 +21,7 @@ import torch
 from nets import NETS, trainer
 
 from sonde.adapters.torch.sources import is_user_file
-from sonde.cli.profile import install_hooks, naming
+from sonde.cli.profile_run import install_hooks, naming
 from sonde.profile.places import Places
 from sonde.profile.recorder import Recorder
 from sonde.profile.sampler import Sampler

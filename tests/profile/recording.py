@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 from sonde.adapters.torch.sources import is_user_file
-from sonde.cli.profile import install_hooks, naming
+from sonde.cli.profile_run import install_hooks, naming
 from sonde.profile.places import Places
 from sonde.profile.recorder import Recorder
 from sonde.profile.sampler import Sampler

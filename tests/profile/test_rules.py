@@ -166,7 +166,7 @@ def test_exposed_collectives_are_bounded_by_what_backward_can_hide() -> None:
     found = find_exposed_collectives(seen)
     assert (found[0].rule, found[0].source) == ("exposed-collectives", line(4))
     assert gain(found[0]) == pytest.approx(100e-6)
-    assert "1 collectives, 16 KiB each" in found[0].message
+    assert "1 collective, 16 KiB each" in found[0].message
     assert "0 % of their time is hidden" in found[0].message
 
 

@@ -16,6 +16,7 @@ from sonde.profile.trial.runs import (
     parse_names,
     run_trials,
     with_values,
+    without_tried,
 )
 
 
@@ -183,3 +184,9 @@ def test_of_several_values_the_fastest_is_a_finding() -> None:
     merged = merged_findings([], tried)
     assert [(each.rule, each.gain.share) for each in merged] == [("tried-threads", 0.5)]
     assert merged[0].advice == "torch.set_num_threads(4), or OMP_NUM_THREADS=4"
+
+
+def test_a_variant_that_had_a_trial_is_no_hint_any_more() -> None:
+    tried = [tried_item("amp", "no gain", 1.0), tried_item("workers=4", "faster", 0.5)]
+    hints = ("amp: products", "compile: chains", "workers: waits")
+    assert without_tried(hints, tried) == ("compile: chains",)

@@ -298,7 +298,8 @@ function drawMemory() {
   const x = (t) => left + (t / end) * (width - left - 6);
   const y = (b) => base - ((b - low) / (high - low)) * (base - 10);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}` });
-  for (const value of low < 0 ? [low, 0, high] : [0, high / 2, high]) {
+  const marks = low < 0.1 * (low - high) ? [low, 0, high] : [0, high / 2, high];
+  for (const value of marks) {
     picture.append(svg("line", { x1: left, x2: width, y1: y(value), y2: y(value), class: "axis" }));
     picture.append(svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end",
       class: "dim" }, size(value)));

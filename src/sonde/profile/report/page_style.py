@@ -53,6 +53,7 @@ td { white-space: nowrap; }
 td.wrap { overflow-wrap: anywhere; min-width: 90px; max-width: 220px; white-space: normal; }
 td .code { white-space: normal; min-width: 220px; color: var(--dim); display: block; }
 #ops td { padding: 4px 7px; } #ops th { padding: 6px 7px; }
+#ops td:first-child { min-width: 150px; }
 #ops td .code { white-space: nowrap; min-width: 0; max-width: 200px; overflow: hidden;
   text-overflow: ellipsis; }
 th.up::after { content: " \\25B2"; } th.down::after { content: " \\25BC"; }

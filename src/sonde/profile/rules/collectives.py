@@ -35,10 +35,10 @@ def find_exposed_collectives(evidence: Evidence) -> list[Finding]:
         length(union(step.trace.collectives)) for step in timings.steps
     )
     hidden = timings.mean_seconds(step.split.overlapped for step in timings.steps)
-    source, calls, total = _launches(evidence)
+    source, total = _launches(evidence)
     each = (
-        f", {evidence.collective_bytes / calls / 1024:.0f} KiB each"
-        if (evidence.collective_bytes and calls)
+        f", {evidence.collective_bytes / total / 1024:.0f} KiB each"
+        if (evidence.collective_bytes and total)
         else ""
     )
     return [
@@ -47,7 +47,7 @@ def find_exposed_collectives(evidence: Evidence) -> list[Finding]:
             "exposed-collectives",
             "multi-node",
             message=f"a rank waits {milliseconds(exposed)} or {percent(evidence.share(exposed))} "
-            f"of a step for {total} collectives{each}, and only "
+            f"of a step for {total} collective{'s' if total != 1 else ''}{each}, and only "
             f"{percent(hidden / under_way if under_way else 0.0)} of their time is hidden behind "
             f"backward{sent_in_one}",
             advice="let DistributedDataParallel send gradients while backward runs; with it "
@@ -63,8 +63,8 @@ def find_exposed_collectives(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _launches(evidence: Evidence) -> tuple[Source | None, int, int]:
-    """The line that starts most collectives, how many it starts, and all of them."""
+def _launches(evidence: Evidence) -> tuple[Source | None, int]:
+    """The line that starts most collectives, and how many are started in all."""
     lines: dict[Source, int] = {}
     total = 0
     nodes = evidence.graph or ()
@@ -75,7 +75,4 @@ def _launches(evidence: Evidence) -> tuple[Source | None, int, int]:
             source = node.source
             if source is not None:
                 lines[source] = lines.get(source, 0) + 1
-    if not lines:
-        return None, total, total
-    source = max(lines, key=lambda each: lines[each])
-    return source, lines[source], total
+    return max(lines, key=lambda each: lines[each], default=None), total

@@ -117,6 +117,12 @@ def run_trials(
     return [_judge(each, base) for each in tried]
 
 
+def without_tried(hints: Sequence[str], tried: Sequence[TriedItem]) -> tuple[str, ...]:
+    """The hints, such as ``"amp: ..."``, whose variant had no trial."""
+    done = {each.name.partition("=")[0] for each in tried}
+    return tuple(hint for hint in hints if hint.partition(":")[0] not in done)
+
+
 def merged_findings(
     findings: Sequence[FoundItem], tried: Sequence[TriedItem]
 ) -> tuple[FoundItem, ...]:
