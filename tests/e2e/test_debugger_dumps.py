@@ -17,9 +17,12 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two dumps of the same training."""
     root = tmp_path_factory.mktemp("dumps")
     paths = (root / "first", root / "second")
-    for path in paths:
-        words = ("run", "--dump-to", str(path), "--dump-steps", "5-8", str(RAINFALL))
-        with Process(*words) as training:
+    trainings = [
+        Process("run", "--dump-to", str(path), "--dump-steps", "5-8", str(RAINFALL))
+        for path in paths
+    ]
+    for training in trainings:
+        with training:
             assert training.wait() == 0, training.text
     return paths
 

@@ -20,6 +20,7 @@ const FAR_SCALE = 0.34;
 const FEW_BOXES = 4;
 const PAN_PIXELS = 60;
 const MIDDLE_SCALE = 0.6;
+const NEAR_SCALE = 0.8;
 const CENTRED_SCALE = 0.95;
 const GROUP_OPENS_ITSELF = 60;
 
@@ -133,7 +134,7 @@ export function GraphView(): JSX.Element {
     if (box === undefined || centred.current === op) return otherwise;
     centred.current = op;
     const all = { left: box.x, top: box.y, right: box.x + box.width, bottom: box.y + box.height };
-    if (contains(visible(otherwise, width, height, -0.1), all) && otherwise.scale >= MIDDLE_SCALE) return otherwise;
+    if (contains(visible(otherwise, width, height, -0.1), all) && otherwise.scale >= NEAR_SCALE) return otherwise;
     return centredOn(box, width, height, Math.max(otherwise.scale, CENTRED_SCALE));
   }
 

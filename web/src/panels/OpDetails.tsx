@@ -60,13 +60,15 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   const find = (io: "input" | "output", slot: number): OpTensor | null =>
     tensors?.tensors.find((each) => each.io === io && each.slot === slot) ?? null;
   const when = tensors === null || tensors.step === null ? "" : ` in step ${tensors.step}`;
+  const missing = commonReason(tensors);
   return (
     <div class="scroll">
       <Head node={node} />
       {problem !== null && <p class="error-line">{problem}</p>}
+      {missing !== null && <p class="quiet missing">{missing}</p>}
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
       {node.inputs.map((edge, slot) => (
-        <TensorRow key={slot} op={node.name} io="input" slot={slot} type={edge.type} tensor={find("input", slot)}>
+        <TensorRow key={slot} op={node.name} io="input" slot={slot} type={edge.type} tensor={find("input", slot)} isTold={missing !== null}>
           <Producer edge={edge} />
         </TensorRow>
       ))}
@@ -75,7 +77,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
           {when}
         </h4>}
       {node.outputs.map((type, slot) => (
-        <TensorRow key={slot} op={node.name} io="output" slot={slot} type={type} tensor={find("output", slot)}>
+        <TensorRow key={slot} op={node.name} io="output" slot={slot} type={type} tensor={find("output", slot)} isTold={missing !== null}>
           <Consumers view={view} slot={slot} />
         </TensorRow>
       ))}
@@ -95,6 +97,14 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
       {node.sources.length > 0 && <SourceStack sources={node.sources} />}
     </div>
   );
+}
+
+/** Why no tensor of the op has values, if it is the same for all. */
+function commonReason(tensors: OpTensors | null): string | null {
+  const all = tensors?.tensors ?? [];
+  const first = all[0];
+  const isCommon = first !== undefined && all.every((each) => each.statistics === null && each.why === first.why);
+  return isCommon && first.why !== "" ? first.why : null;
 }
 
 function Head({ node }: { node: Node }): JSX.Element {
@@ -166,10 +176,12 @@ interface TensorRowProps {
   readonly slot: number;
   readonly type: TensorType;
   readonly tensor: OpTensor | null;
+  /** Why there are no values was said for all tensors together. */
+  readonly isTold: boolean;
   readonly children: JSX.Element | null;
 }
 
-function TensorRow({ op, io, slot, type, tensor, children }: TensorRowProps): JSX.Element {
+function TensorRow({ op, io, slot, type, tensor, isTold, children }: TensorRowProps): JSX.Element {
   const now = place.value;
   const isOpen = now.tab === "tensor" && now.op === op && now.io === io && now.slot === slot;
   return (
@@ -180,9 +192,9 @@ function TensorRow({ op, io, slot, type, tensor, children }: TensorRowProps): JS
         <Icon name="grid" />
       </button>
       {children}
-      <div class="under">
-        {tensor === null ? <span class="quiet">no values at hand</span> : tensor.statistics === null && tensor.why !== "" ? <span class="quiet">{tensor.why}</span> : <StatisticLine of={tensor.statistics} />}
-      </div>
+      {tensor !== null && (tensor.statistics !== null || tensor.why !== "") && !isTold && (
+        <div class="under">{tensor.statistics === null ? <span class="quiet">{tensor.why}</span> : <StatisticLine of={tensor.statistics} />}</div>
+      )}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import type { StatisticNumbers } from "../wire";
-import { brief, grouped, toNumber, type WireNumber } from "../state/numbers";
+import { brief, formatNumber, grouped, toNumber, type WireNumber } from "../state/numbers";
 
 /** One line: what a reader looks for first, and what is bad in colour. */
 export function StatisticLine({ of }: { readonly of: StatisticNumbers | null }): JSX.Element {
@@ -31,7 +31,7 @@ function Value({ of }: { of: WireNumber | null }): JSX.Element {
 }
 
 function share(part: number, whole: number): string {
-  return whole === 0 ? "" : ` (${brief((100 * part) / whole)} %)`;
+  return whole === 0 ? "" : ` ${formatNumber((100 * part) / whole, { notation: "short", digits: 3 })} %`;
 }
 
 /** Every number there is, for the tensor view. */

@@ -39,6 +39,7 @@ export const leftWidth = stored(localStorage, "sonde.left", 268, isNumber);
 export const rightWidth = stored(localStorage, "sonde.right", 356, isNumber);
 export const lowerHeight = stored(localStorage, "sonde.lower", 270, isNumber);
 export const follow = stored(localStorage, "sonde.follow", true, isBoolean);
+export const stretched = stored(localStorage, "sonde.stretched", false, isBoolean);
 /** Ops and scopes ticked for a watchpoint; survives a reload of the tab, not its end. */
 export const tickedPaths = stored<string[]>(sessionStorage, "sonde.ticked", [], isTexts);
 

@@ -3,8 +3,8 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Heat } from "../wire";
 import { brief } from "../state/numbers";
-import { isDark } from "../state/preferences";
-import { colourOf, cssColour, NAN_COLOUR, NEGATIVE_INF_COLOUR, POSITIVE_INF_COLOUR, scaleFor, type Scale } from "./colours";
+import { isDark, stretched } from "../state/preferences";
+import { colourOf, cssColour, NAN_COLOUR, NEGATIVE_INF_COLOUR, POSITIVE_INF_COLOUR, scaleFor, stretchedScale, type Scale } from "./colours";
 import { placeOf, rangeLength, type Plane, type Range } from "./slices";
 
 interface HeatMapProps {
@@ -39,10 +39,11 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
   const canvas = useRef<HTMLCanvasElement>(null);
   const pointed = useSignal<Pointed | null>(null);
   const dark = isDark.value;
-  const scale = scaleFor(heat.low, heat.high);
+  const isStretched = stretched.value;
+  const scale = isStretched ? stretchedScale(heat.cells) : scaleFor(heat.low, heat.high);
   useLayoutEffect(() => {
     if (canvas.current !== null) paint(canvas.current, heat, scale, dark);
-  }, [heat, dark]);
+  }, [heat, dark, isStretched]);
   const [allRows, allColumns] = [length(plane, "row"), length(plane, "column")];
   const area = (at: { row: number; column: number }): readonly [number, number, number, number] => {
     const [top, bottom] = [Math.floor((at.row * allRows) / heat.rows), Math.ceil(((at.row + 1) * allRows) / heat.rows)];
@@ -134,6 +135,11 @@ function HeatLegend({ scale }: { scale: Scale }): JSX.Element {
       <span class="swatch" style={{ background: cssColour(NAN_COLOUR) }} /> nan
       <span class="swatch" style={{ background: cssColour(POSITIVE_INF_COLOUR) }} /> +inf
       <span class="swatch" style={{ background: cssColour(NEGATIVE_INF_COLOUR) }} /> −inf
+      <span class="spacer" />
+      <label class="check" title="Colours for the middle 96 per cent of the cells; the rest takes the end colours">
+        <input type="checkbox" checked={stretched.value} onChange={(event) => (stretched.value = event.currentTarget.checked)} />
+        more contrast
+      </label>
     </div>
   );
 }

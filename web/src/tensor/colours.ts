@@ -26,6 +26,15 @@ export function scaleFor(low: number | null, high: number | null): Scale {
   return { low, high: high === low ? low + 1 : high, isDiverging: false };
 }
 
+const EDGE_SHARE = 0.02;
+
+/** The scale for all but the outermost two per cent of the cells, which take the end colours. */
+export function stretchedScale(cells: readonly (number | null)[]): Scale {
+  const finite = cells.filter((cell): cell is number => cell !== null).sort((a, b) => a - b);
+  const edge = Math.floor(finite.length * EDGE_SHARE);
+  return scaleFor(finite[edge] ?? null, finite[finite.length - 1 - edge] ?? null);
+}
+
 function mixed(from: Colour, to: Colour, share: number): Colour {
   const part = Math.min(Math.max(share, 0), 1);
   return [0, 1, 2].map((at) => Math.round((from[at] ?? 0) + ((to[at] ?? 0) - (from[at] ?? 0)) * part)) as unknown as Colour;
