@@ -65,6 +65,9 @@ def test_what_is_said_is_the_reasoning_of_the_document() -> None:
     second = compared(DECAY, [DECAY[0], *(value * 1.01 for value in DECAY[1:])])
     assert "gradients of the first step and at the update" in " ".join(reasoning(second))
     assert headline(second).startswith("out of tolerance from step 1 on: 3.040596 against 3.071002")
+    assert not any("not the very first" in line for line in reasoning(second))
+    every_50 = LossCurve("x", (50, 100), (1.0, 2.0)), LossCurve("y", (50, 100), (1.1, 2.0))
+    assert "steps 50, not the very first" in " ".join(reasoning(compare_losses(*every_50)))
     nan = compared([1.0, 2.0], [1.0, math.nan])
     assert "NaN or infinite in b from step 1 on" in reasoning(nan)[0]
     assert headline(compared(DECAY, DECAY)) == "equal in all 200 steps"

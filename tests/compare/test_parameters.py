@@ -255,8 +255,8 @@ def test_a_network_pairs_with_itself_in_any_order(left: list[str], seed: int) ->
 
 
 def test_a_large_network_with_other_names_is_paired_in_bounded_time() -> None:
-    a = {f"a{k}.weight": (k % 7 + 1, 3) for k in range(1500)}
-    b = {f"b{k}.weight": (k % 7 + 1, 3) for k in range(1500)}
+    a = {f"a{k}.weight": (k % 7 + 1, 3) for k in range(20_000)}
+    b = {f"b{k}.weight": (k % 7 + 1, 3) for k in range(20_000)}
     found = pair_parameters(a, b)
     assert found.is_complete
     assert [(pair.a, pair.b) for pair in found.pairs[:2]] == [

@@ -55,8 +55,24 @@ def reasoning(found: LossComparison) -> tuple[str, ...]:
         )
     elif found.verdict == "aligned":
         lines.append("Differences of about one thousandth are usual, and grow with the steps.")
+    lines += _gap(found)
     lines += _drift(found)
     return tuple(lines)
+
+
+def _gap(found: LossComparison) -> list[str]:
+    """A verdict on the first steps needs the first steps."""
+    if found.verdict not in ("first-step", "second-step"):
+        return []
+    steps = found.steps[:2]
+    from_start = steps[0] <= 1
+    if from_start and (found.verdict == "first-step" or steps[1] - steps[0] == 1):
+        return []
+    shown = " and ".join(map(str, steps if found.verdict == "second-step" else steps[:1]))
+    return [
+        f"But these are steps {shown}, not the very first: compare every step from the beginning "
+        "to tell the forward pass from the update."
+    ]
 
 
 def _not_finite(found: LossComparison) -> list[str]:

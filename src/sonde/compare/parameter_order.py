@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from difflib import SequenceMatcher
 
 from sonde.compare.naming import tokens
 from sonde.compare.parameter_fit import Fit, fit
@@ -85,11 +84,13 @@ def _words(name: str) -> frozenset[str]:
 def _by_equal_shapes(
     a: Shapes, names_a: list[str], b: Shapes, names_b: list[str]
 ) -> list[tuple[str, str, Fit]]:
-    kinds_a = [(tokens(name)[-1], tuple(a[name])) for name in names_a]
-    kinds_b = [(tokens(name)[-1], tuple(b[name])) for name in names_b]
-    blocks = SequenceMatcher(None, kinds_a, kinds_b, autojunk=False).get_matching_blocks()
-    return [
-        (names_a[block.a + k], names_b[block.b + k], Fit())
-        for block in blocks
-        for k in range(block.size)
-    ]
+    """The n-th of each shape and last part with the n-th of the other side."""
+    waiting: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for name in reversed(names_b):
+        waiting.setdefault((tokens(name)[-1], tuple(b[name])), []).append(name)
+    pairs: list[tuple[str, str, Fit]] = []
+    for name in names_a:
+        same = waiting.get((tokens(name)[-1], tuple(a[name])))
+        if same:
+            pairs.append((name, same.pop(), Fit()))
+    return pairs
