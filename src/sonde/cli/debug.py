@@ -183,15 +183,16 @@ def _train(words: Sequence[str], environ: Mapping[str, str]) -> int:
 def _stay(server: ServerProcess, code: int) -> None:
     """The page stays, with what it knew, until somebody ends it."""
     how = "ended" if code in (0, 130) else f"ended with exit code {code}"
-    _say(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        _say(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
         server.wait()
     except KeyboardInterrupt:
         pass
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -211,6 +211,8 @@ class Debugger:
         """A step is over."""
         if not self._has_begun:
             self._begin()
+        if self._inbox:
+            self._read_news()
         now = time.perf_counter()
         seconds, self._stood_still = now - self._last_end - self._stood_still, 0.0
         is_observed = self._trainee.is_observed()
@@ -221,8 +223,6 @@ class Debugger:
         self.step += 1
         self.library.step = self.step
         self._link.send(StepDone(point, self.graphs.current), soon=True)
-        if self._inbox:
-            self._read_news()
         stop = self._judge_weights()
         self.watching.end_step()
         self._send_hits()

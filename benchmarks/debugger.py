@@ -1,0 +1,136 @@
+"""What the debugger costs: ratios to the bare training step, all taken in one run.
+
+    python benchmarks/debugger.py [--nets gpt resnet tiny] [--repeats 9]
+
+A server of its own is started; nobody looks at its page. Variants are interleaved, one thread,
+medians; the step as the clock sees it, and the training thread's processor time, which other
+programs disturb least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from nets import NETS, trainer
+
+from sonde.adapters.torch.attach import attach
+from sonde.conditions import RECOMMENDED
+from sonde.debugger.server_process import ServerProcess
+from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.starting_set import recommended_draft
+from sonde.wire.api import WatchpointDraft
+from sonde.wire.shapes import ConditionSpec, WatchpointSpec
+
+# The first steps are observed whatever is asked.
+_LEARNING_STEPS = 3
+
+
+def _specs(drafts: list[WatchpointDraft]) -> tuple[WatchpointSpec, ...]:
+    """Watchpoints that list hits and never stop."""
+    return tuple(
+        WatchpointSpec(number, draft.name, draft.conditions, draft.ops, break_after=0)
+        for number, draft in enumerate(drafts, 1)
+    )
+
+
+def _conditions(*conditions: ConditionSpec) -> tuple[WatchpointSpec, ...]:
+    return _specs([WatchpointDraft("", (condition,)) for condition in conditions])
+
+
+VARIANTS: dict[str, tuple[WatchpointSpec, ...] | None] = {
+    "bare": None,
+    "attached, no watchpoint": (),
+    "weights and gradients, recommended": _specs(
+        [recommended_draft(each) for each in RECOMMENDED if each.target in ("weight", "gradient")]
+    ),
+    "tensor overflow on all ops": _conditions(ConditionSpec("tensor_overflow")),
+    "everything recommended": _specs([recommended_draft(each) for each in RECOMMENDED]),
+    "five conditions on all ops": _conditions(
+        ConditionSpec("tensor_overflow"),
+        ConditionSpec("tensor_too_large", {"abs_mean_gt": 1e30}),
+        ConditionSpec("tensor_too_small", {"abs_mean_lt": 0.0}),
+        ConditionSpec("tensor_all_zero"),
+        ConditionSpec(
+            "tensor_range",
+            {"range_start_inclusive": -1, "range_end_inclusive": 1, "range_percentage_lt": 0.0},
+        ),
+    ),
+}
+
+
+@contextlib.contextmanager
+def _variant(port: int, watchpoints: tuple[WatchpointSpec, ...] | None) -> Iterator[None]:
+    if watchpoints is None:
+        yield
+        return
+    options = DebuggerOptions(
+        port=port,
+        pause=False,
+        run=f"bench-{time.monotonic_ns()}",
+        budget_bytes=1 << 30,
+        watchpoints=watchpoints,
+    )
+    with attach(None, starts_at_once=False, debugger=options):
+        yield
+
+
+def _timed(
+    step: Callable[[], float], port: int, watchpoints: tuple[WatchpointSpec, ...] | None, steps: int
+) -> tuple[float, float]:
+    """Seconds of one step, by the clock and of the training thread's own time."""
+    with _variant(port, watchpoints):
+        for _ in range(_LEARNING_STEPS):
+            step()
+        gc.collect()
+        start, worked = time.perf_counter(), time.thread_time()
+        for _ in range(steps):
+            step()
+        return (time.perf_counter() - start) / steps, (time.thread_time() - worked) / steps
+
+
+def measure(net: str, port: int, names: list[str], repeats: int, steps: int) -> None:
+    step = trainer(NETS[net]())
+    for _ in range(3):
+        step()
+    ratios: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for _ in range(repeats):
+        times = {name: _timed(step, port, VARIANTS[name], steps) for name in ("bare", *names)}
+        for name in names:
+            ratios[name].append(
+                (times[name][0] / times["bare"][0], times[name][1] / times["bare"][1])
+            )
+    print(f"{net}: {times['bare'][0] * 1e3:.1f} ms a step")
+    for name, rows in ratios.items():
+        clock, worked = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"  {name:36} {clock:6.3f}x by the clock  {worked:6.3f}x of processor time")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--nets", nargs="+", default=list(NETS), choices=NETS)
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--only", nargs="+", choices=[name for name in VARIANTS if name != "bare"])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    os.environ.pop("SONDE_DEBUGGER_TOKEN", None)
+    server = ServerProcess(port=0, rank_port=0, pause=False)
+    try:
+        names = options.only or [name for name in VARIANTS if name != "bare"]
+        for net in options.nets:
+            measure(net, server.rank_port, names, options.repeats, options.steps)
+    finally:
+        server.end()
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

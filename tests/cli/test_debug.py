@@ -1,0 +1,155 @@
+"""``sonde debug``: server and training together."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.debugger.running import PROGRAMS, environment, plain
+
+SMALL = str(PROGRAMS / "small.py")
+COMMAND = [sys.executable, "-m", "sonde", "debug", "--port", "0", "--debugger-port", "0"]
+
+
+class Debugged:
+    """The command as it runs; ``api`` asks its server."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *words],
+            env=environment(None),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        first = self.process.stderr.readline()
+        found = re.fullmatch(r"sonde: the page is at (http://127\.0\.0\.1:\d+/)\n", first)
+        assert found is not None, first + self.process.stderr.read()
+        self.page = found[1]
+        self.said = [first]
+        self._reader = threading.Thread(target=lambda: self.said.extend(self.process.stderr or ()))
+        self._reader.start()
+
+    def api(self, path: str, **body: Any) -> Any:
+        request = urllib.request.Request(
+            f"{self.page}api/v1/{path}",
+            data=json.dumps(body).encode() if body else None,
+            headers={"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def run_in_state(self, state: str) -> dict[str, Any]:
+        """The run, once its rank is in ``state``."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            for run in self.api("runs")["runs"]:
+                if run["ranks"][0]["state"] == state:
+                    return dict(run)
+            time.sleep(0.05)  # the server has no question that waits for a first run
+        raise AssertionError(f"never {state}: {self.said}")
+
+    def wait(self) -> tuple[int, str, str]:
+        assert self.process.stdout is not None
+        output = self.process.stdout.read()
+        code = self.process.wait(60)
+        self._reader.join(60)
+        self.process.stdout.close()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return code, output, "".join(self.said)
+
+
+def test_it_waits_before_the_first_step_and_ends_as_the_script_does() -> None:
+    debugged = Debugged("--exit", "--no-open", SMALL, "3")
+    run = debugged.run_in_state("paused")
+    assert run["title"] == "small.py 3"
+    debugged.api(f"runs/{run['id']}/control", command="continue")
+    code, output, said = debugged.wait()
+    assert (code, output) == (0, plain("small.py", 3))
+    assert "paused in step 0: before the first step" in said
+
+
+def test_watchpoints_given_on_the_command_line_stop_it_and_the_page_ends_it(
+    tmp_path: Path,
+) -> None:
+    points = tmp_path / "points.json"
+    condition = {"id": "tensor_overflow", "parameters": {}, "expression": ""}
+    points.write_text(
+        json.dumps({"version": 1, "watchpoints": [{"name": "nan", "conditions": [condition]}]})
+    )
+    debugged = Debugged("--exit", "--no-pause", "--watch", str(points), SMALL, "5", "2")
+    run = debugged.run_in_state("paused")
+    (rank,) = run["ranks"]
+    assert (rank["step"], rank["op"]) == (2, "Default/network-Net/log-op0")
+    assert [spec["name"] for spec in run["watchpoints"]] == ["nan"]
+    (hit,) = debugged.api(f"runs/{run['id']}/hits")["hits"]
+    assert (hit["part"], hit["source"]["code"]) == ("producer", "x = torch.log(x - 2)")
+    debugged.api(f"runs/{run['id']}/control", command="terminate")
+    code, _, said = debugged.wait()
+    assert code == 130
+    assert "the training was ended from the debugger" in said
+
+
+def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "import torch\ntorch.nn.Linear(2, 2)(torch.ones(2))\nraise OSError('no data')\n"
+    )
+    debugged = Debugged("--no-pause", str(script))
+    run = debugged.run_in_state("ended")
+    assert run["ranks"][0]["metadata"]["script"] == str(script)
+    deadline = time.monotonic() + 60
+    while "the page stays" not in "".join(debugged.said) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    debugged.process.send_signal(signal.SIGINT)
+    code, _, said = debugged.wait()
+    assert code == 1
+    assert "OSError: no data" in said
+    assert "the page stays" in said
+    with pytest.raises(OSError, match="refused"):
+        debugged.api("runs")
+
+
+@pytest.mark.parametrize(
+    ("words", "slug"),
+    [
+        ([], "usage"),
+        (["no_such_script.py"], "program-not-found"),
+        (["--watch", "no_such_file.json", SMALL], "watchpoint-file"),
+        (["--host", "203.0.113.7", SMALL], "server-start"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug: str) -> None:
+    done = subprocess.run(
+        [*COMMAND, *words], env=environment(None), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(f"[{slug}]")
+    assert done.stdout == ""
+
+
+def test_the_names_of_the_document_work_with_sonde_run() -> None:
+    environ = {**environment(None), "ENABLE_MS_DEBUGGER": "1", "MS_DEBUGGER_PORT": "1"}
+    environ["SONDE_DEBUGGER_WAIT"] = "0"
+    done = subprocess.run(
+        [sys.executable, "-m", "sonde", "run", SMALL, "1"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert "no debugger server answers at 127.0.0.1:1" in done.stderr
+    assert os.environ.get("MS_DEBUGGER_PORT") is None

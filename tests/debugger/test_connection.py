@@ -1,0 +1,155 @@
+"""A server that is away, comes back, refuses, or talks nonsense."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from tests.debugger.driving import OPTIONS, driven, make_net, train
+from tests.debugger.hub import Hub, RankConnection, watchpoint
+
+from sonde.adapters.torch.attach import attach
+from sonde.wire.questions import AskSummary, Summary
+from sonde.wire.rank import StepDone
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        number: int = probe.getsockname()[1]
+        return number
+
+
+def test_without_a_server_the_training_runs_as_ever(capfd: pytest.CaptureFixture[str]) -> None:
+    options = replace(OPTIONS, port=free_port(), wait_seconds=0.0, pause=True)
+    with attach(None, starts_at_once=False, debugger=options):
+        losses = train(make_net(), 3)
+    assert losses == train(make_net(), 3)
+    said = capfd.readouterr().err
+    assert said.count("[debugger-absent]") == 1
+    assert "paused" not in said
+
+
+def test_a_server_that_refuses_is_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    with Hub() as hub:
+        hub.refusal = "the token is wrong"
+        options = replace(OPTIONS, port=hub.port, wait_seconds=0.0, pause=True)
+        with attach(None, starts_at_once=False, debugger=options):
+            train(make_net(), 2)
+        assert len(hub.ranks) == 1
+    assert "refuses this training: the token is wrong" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\xff" * 8, struct.pack(">I", 3) + b"\x93\x01", struct.pack(">I", 2) + b"{}"],
+    ids=["too long", "cut off", "not MessagePack"],
+)
+def test_nonsense_ends_the_connection_and_nothing_else(
+    garbage: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.send_bytes(garbage + bytes(16))
+        rank.ended()
+
+    losses, _ = driven(lambda: train(make_net(), 3), person)
+    assert losses == train(make_net(), 3)
+    said = capfd.readouterr().err
+    assert said.count("sent what is no message") == 1
+
+
+def test_a_paused_training_goes_on_when_the_server_stays_away(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    hub = Hub()
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        hub.close()
+
+    with hub:
+        chair = threading.Thread(target=lambda: person(hub.rank()))
+        chair.start()
+        options = replace(OPTIONS, port=hub.port, lost_seconds=0.2)
+        with attach(None, starts_at_once=False, debugger=options):
+            losses = train(make_net(), 3)
+        chair.join()
+    assert losses == train(make_net(), 3)
+    said = capfd.readouterr().err
+    assert "training stays paused for 0.2 s, then goes on [debugger-lost]" in said
+    assert "training goes on" in said
+
+
+def test_a_server_that_was_started_again_learns_everything() -> None:
+    port = free_port()
+    first = Hub(port=port, watchpoints=(watchpoint(7, "weight_not_changed"),))
+    seconds: list[Hub] = []
+
+    def person() -> None:
+        rank = first.rank()
+        rank.paused()
+        rank.control("step", steps=2)
+        rank.paused()
+        first.close()
+        second = Hub(port=port).__enter__()
+        seconds.append(second)
+        again = second.rank()
+        assert again.paused().reason == "step"
+        assert again.hello.resumes
+        assert [spec.id for spec in again.hello.watchpoints] == [7]
+        assert "fc1.weight.grad" in again.nodes(0)
+        assert [step.point.step for step in again.all(StepDone)] == [0, 1]
+        assert again.answer("fc1.weight", AskSummary(), Summary).type.shape == (16, 8)
+        again.control("step")
+        assert again.paused().step == 3
+        again.control("continue")
+
+    failures: list[BaseException] = []
+
+    def sit() -> None:
+        try:
+            person()
+        except BaseException as error:
+            failures.append(error)
+            for hub in (first, *seconds):
+                hub.close()
+
+    with first:
+        chair = threading.Thread(target=sit)
+        chair.start()
+        options = replace(OPTIONS, port=port, lost_seconds=20.0)
+        with attach(None, starts_at_once=False, debugger=options):
+            losses = train(make_net(), 5)
+        chair.join()
+    for hub in seconds:
+        hub.close()
+    assert failures == []
+    assert losses == train(make_net(), 5)
+
+
+def test_a_server_that_comes_late_is_found() -> None:
+    port = free_port()
+    hubs: list[Hub] = []
+
+    def training() -> int:
+        net = make_net()
+        train(net, 2)
+        hubs.append(Hub(port=port, paused=False).__enter__())
+        deadline = time.monotonic() + 30
+        while not hubs[0].ranks and time.monotonic() < deadline:
+            train(net, 1)
+        train(net, 1)
+        return 0
+
+    options = replace(OPTIONS, port=port, wait_seconds=0.0)
+    with attach(None, starts_at_once=False, debugger=options):
+        training()
+    rank = hubs[0].rank()
+    rank.ended()
+    assert "fc1.weight" in rank.nodes(0)
+    assert rank.all(StepDone)[0].point.step == 0
+    hubs[0].close()

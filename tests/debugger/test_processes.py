@@ -1,0 +1,98 @@
+"""Real programs under the debugger."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+from tests.debugger.hub import Hub, watchpoint
+from tests.debugger.running import PROGRAMS, environment, finish, plain, start
+
+from sonde.wire.questions import AskTable, Table
+from sonde.wire.rank import Goodbye
+
+
+def test_a_script_is_debugged_unchanged_and_computes_the_same_bits() -> None:
+    specs = (
+        watchpoint(1, "tensor_overflow"),
+        watchpoint(2, "weight_change_too_large", abs_mean_update_ratio_gt=100.0),
+        watchpoint(3, "gradient_too_large", abs_mean_gt=1e9),
+    )
+    with Hub(watchpoints=specs) as hub:
+        process = start("small.py", 5, port=hub.port)
+        rank = hub.rank()
+        metadata = rank.hello.metadata
+        assert metadata.script.endswith("small.py")
+        assert (metadata.arguments, metadata.pid) == (("5",), process.pid)
+        rank.paused()
+        rank.control("to", op="Gradients/")
+        assert rank.paused().op is not None
+        rank.control("continue")
+        rank.ended()
+        output, _ = finish(process)
+    assert output == plain("small.py", 5)
+    assert process.returncode == 0
+    assert rank.all(Goodbye) == [Goodbye(0, "")]
+
+
+def test_a_training_that_is_ended_has_the_exit_code_of_ctrl_c_and_no_traceback() -> None:
+    with Hub() as hub:
+        process = start("small.py", 50, port=hub.port)
+        rank = hub.rank()
+        rank.paused()
+        rank.control("step", steps=3)
+        rank.paused()
+        rank.control("terminate")
+        rank.ended()
+        output, said = finish(process)
+    assert process.returncode == 130
+    assert len(output.splitlines()) == 2  # the third step has not been printed
+    assert "sonde: the training was ended from the debugger" in said
+    assert "Traceback" not in said
+
+
+def test_ranks_of_one_training_are_one_run() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Hub() as hub:
+        process = start("two_ranks.py", port, port=hub.port)
+        # The program itself connects first, as rank 0, and makes way for its children.
+        first, second = hub.rank(0, connection=1), hub.rank(1)
+        assert first.hello.run == second.hello.run == hub.rank(0).hello.run
+        assert [each.hello.metadata.world_size for each in (first, second)] == [2, 2]
+        for rank in (first, second):
+            assert rank.paused().reason == "start"
+        for rank in (first, second):
+            rank.control("step", steps=2)
+        tables = []
+        for rank in (first, second):
+            assert rank.paused().step == 2
+            tables.append(rank.answer("weight", AskTable(), Table).values)
+        assert tables[0] == tables[1]
+        for rank in (first, second):
+            rank.control("continue")
+        for rank in (first, second):
+            rank.ended()
+        output, said = finish(process)
+    assert process.returncode == 0, said
+    assert output == plain("two_ranks.py", port)
+
+
+def test_a_program_that_asks_for_the_debugger_itself() -> None:
+    with Hub(paused=False) as hub:
+        process = subprocess.Popen(
+            [sys.executable, str(PROGRAMS / "stops_itself.py")],
+            env=environment(hub.port),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        rank = hub.rank()
+        status = rank.paused()
+        assert status.reason == "breakpoint"
+        assert "stops_itself.py:20" in status.message
+        rank.control("terminate")
+        rank.ended()
+        output, _ = finish(process)
+    assert output == "saved after 2\n"
+    assert process.returncode == 0
