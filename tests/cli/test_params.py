@@ -122,3 +122,12 @@ def test_mistakes_are_one_line_and_exit_code_2(
     captured = capsys.readouterr()
     assert said in captured.err
     assert len(captured.err.splitlines()) == 1
+
+
+def test_show_lists_the_parameters_of_a_checkpoint_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", INIT]) == 0
+    shown = capsys.readouterr().out
+    assert main(["params", INIT]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["show", INIT, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["elements"] == 823

@@ -303,3 +303,9 @@ def test_names_without_parts_do_no_harm() -> None:
     assert tokens("") == ("",)
     assert tokens("...") == ("...",)
     assert pair_parameters({"": (1,), ".": (2,)}, {"": (1,), ".": (2,)}).is_complete
+
+
+def test_a_name_of_endless_parts_costs_nothing() -> None:
+    name = ".".join(["a"] * 200_000)
+    assert len(tokens(name)) == 64
+    assert pair_parameters({name: (1,)}, {f"x.{name}": (1,)}).is_complete

@@ -61,11 +61,7 @@ def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: st
     """
     first = load(a, step=step)
     if b is None:
-        rows = list_parameters(first)
-        if json_file is not None:
-            write_json(json_file, _list_json(first, rows))
-        if json_file != "-":
-            _print_list(console(), first, rows, with_state=state)
+        show_checkpoint(first, json_file, with_state=state)
         return 0
     second = load(b, step=step)
     compared = compare_parameters(first, second)
@@ -74,6 +70,17 @@ def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: st
     if json_file != "-":
         _print_comparison(console(), first, second, compared)
     return 0 if compared.pairing.is_complete else 1
+
+
+def show_checkpoint(
+    checkpoint: Checkpoint, json_file: str | None, *, with_state: bool = False
+) -> None:
+    """Print every parameter, or write them to ``json_file``, or both."""
+    rows = list_parameters(checkpoint)
+    if json_file is not None:
+        write_json(json_file, _list_json(checkpoint, rows))
+    if json_file != "-":
+        _print_list(console(), checkpoint, rows, with_state=with_state)
 
 
 def _print_list(

@@ -84,8 +84,11 @@ def show(
     Without options: its graphs, steps, ops and sizes, and where NaN or Inf first appeared if that
     was watched for. With --op, --step or --io: tensors with shape, dtype and statistics, in the
     order the ops ran, each op with its line in your code. DIR may also be a directory of a
-    SummaryCollector or of a search by sonde tune.
+    SummaryCollector or of a search by sonde tune, or a checkpoint file (see sonde params).
     """
+    if directory.is_file():
+        _show_checkpoint(directory, as_json=as_json)
+        return
     if is_study(directory):
         _show_study(directory, limit, as_json=as_json)
         return
@@ -110,6 +113,13 @@ def show(
     else:
         page.tensors((Listed(record, summarize(record)) for record in shown), with_values=values)
         page.more(more, dump.problems)
+
+
+def _show_checkpoint(path: Path, *, as_json: bool) -> None:
+    from sonde.cli.ckpt_files import load
+    from sonde.cli.params import show_checkpoint
+
+    show_checkpoint(load(path), "-" if as_json else None)
 
 
 def _show_study(directory: Path, limit: int | None, *, as_json: bool) -> None:

@@ -35,6 +35,7 @@ _LEAVES = {
     "w": "weight",
     "kernel": "weight",
 }
+_MAX_PARTS = 64
 _BUFFERS = frozenset({"running_mean", "running_var"})
 _TRAINED = frozenset({"weight", "bias"})
 _RECURRENT = re.compile(r"(w|weight|b|bias)_(ih|hh)(_l[0-9]+(?:_reverse)?)?")
@@ -55,6 +56,8 @@ _STATE_ROOTS = ("optimizer.", "optimizer_state", "optimizer_states.", "lr_schedu
 def tokens(name: str) -> tuple[str, ...]:
     """The parts of a name, wrappers left out, the last one spelled as PyTorch does."""
     parts = [part for part in re.split(r"[./]", name) if part] or [name]
+    if len(parts) > _MAX_PARTS:  # no network's name: not worth looking into
+        parts = [".".join(parts[: 1 - _MAX_PARTS]), *parts[1 - _MAX_PARTS :]]
     kept = [part for part in parts[:-1] if part not in _WRAPPERS]
     return (*kept, canonical_leaf(parts[-1]))
 
