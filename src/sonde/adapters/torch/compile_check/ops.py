@@ -191,6 +191,9 @@ def _values(
     for node in module.graph.nodes:
         if node.op != "output":
             env[node] = graph.node_copy(node, lambda other: env[other])
+            if node.target is torch.ops.aten.view.default:
+                # A decomposition may lay out its result in another way than the op does.
+                env[node].target = torch.ops.aten.reshape.default
     graph.output(tuple(env[node] for node in wanted))
     drop_unneeded(graph)
     whole = fx.GraphModule(module, graph)

@@ -90,8 +90,9 @@ def aot_backend(forward: Any, backward: Any) -> Callable[..., Any]:
 
 
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """What the compiler replaces ops by."""
+    """What the compiler replaces ops by when it is careful."""
     from torch._inductor.decomposition import select_decomp_table
 
-    table: Mapping[Any, Callable[..., Any]] = select_decomp_table()
+    with careful_compiler():
+        table: Mapping[Any, Callable[..., Any]] = select_decomp_table()
     return table
