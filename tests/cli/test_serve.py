@@ -50,9 +50,9 @@ def serving(runtime: Path, *words: str, env: dict[str, str] | None = None) -> It
         page = re.fullmatch(
             r"sonde: the page is at (\S+?)/(\?token=\S+)?\n", popen.stdout.readline()
         )
-        ranks = re.search(r"port (\d+):", popen.stdout.readline())
+        lines = iter(popen.stdout.readline, "")
+        ranks = next(filter(None, (re.search(r"connect to port (\d+):", line) for line in lines)))
         assert page is not None
-        assert ranks is not None
         yield Process(popen, page[1], int(ranks[1]))
     finally:
         popen.terminate()

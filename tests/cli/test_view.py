@@ -110,7 +110,7 @@ def test_the_page_shows_a_dump(bad: Path, good: Path, tmp_path: Path) -> None:
         assert page is not None
         with build_opener(ProxyHandler({})).open(f"{page[1]}/api/v1/runs") as answer:
             runs = json.loads(answer.read())["runs"]
-        assert [(run["id"], run["peer"]) for run in runs] == [("bad", "good"), ("good", "bad")]
+        assert [(run["id"], run["peer"]) for run in runs] == [("good", "bad"), ("bad", "good")]
         assert runs[0]["recheck"] is not None
         assert "libtorch" not in Path(f"/proc/{popen.pid}/maps").read_text()
     finally:

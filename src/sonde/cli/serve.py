@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import click
@@ -77,6 +78,9 @@ def need_server() -> None:
 
 def _say(state: ServerState) -> None:
     click.echo(f"sonde: the page is at {state.address}")
+    if state.host in ("0.0.0.0", "::"):
+        address = state.address.replace(state.url, f"http://{socket.gethostname()}:{state.port}")
+        click.echo(f"sonde: from other machines it is at {address}")
     token = f" SONDE_DEBUGGER_TOKEN={state.token}" if state.token else ""
     click.echo(
         f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={state.host} "

@@ -175,7 +175,7 @@ def _serve(
                 run.watchpoints.add(draft)
             if drafts:
                 run.start_check()
-        return runs
+        return runs[::-1]  # The page begins with the newest, which is the last.
 
     def ready(state: ServerState) -> None:
         click.echo(f"sonde: the page is at {state.address}")

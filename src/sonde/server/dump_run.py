@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -53,6 +54,8 @@ class DumpRun:
         self._hits = HitBook(self._is_leaf)
         self._check: _Check | None = None
         self._bare: dict[tuple[int, int | None], GraphIndex] = {}
+        self._facts: dict[int, Metadata] = {}
+        self._usual: dict[int, int] = {}
         self.peer: str | None = None
 
     @property
@@ -115,6 +118,11 @@ class DumpRun:
         )
 
     def _metadata(self, rank: int) -> Metadata:
+        if rank not in self._facts:
+            self._facts[rank] = self._read_metadata(rank)
+        return self._facts[rank]
+
+    def _read_metadata(self, rank: int) -> Metadata:
         facts = {name: str(value) for name, value in self._shelf.dump.metadata(rank).config.items()}
         return Metadata(
             host="",
@@ -138,9 +146,11 @@ class DumpRun:
 
     def _usual_graph(self, rank: int) -> int:
         """The one most steps have."""
-        steps = [each.graph_id for each in self._shelf.steps(rank) if each.graph_id is not None]
-        ids = self._graph_ids(rank)
-        return max(ids, key=lambda each: (steps.count(each), each))
+        if rank not in self._usual:
+            steps = Counter(each.graph_id for each in self._shelf.steps(rank))
+            ids = self._graph_ids(rank)
+            self._usual[rank] = max(ids, key=lambda each: (steps[each], each))
+        return self._usual[rank]
 
     def _rank(self, rank: int | None) -> int:
         ranks = self._shelf.dump.ranks
