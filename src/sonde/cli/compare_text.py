@@ -6,8 +6,8 @@ from collections import Counter
 from math import isfinite, isnan
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from sonde.compare.result import Comparison, Divergence, OpPair, TensorPair
 from sonde.core.graph import Source
@@ -19,51 +19,55 @@ _MOST = 8
 def print_comparison(comparison: Comparison, console: Console, *, limit: int = _MOST) -> None:
     """Verdict, first divergence, reasons, the worst pairs, what has no counterpart."""
     colour = _COLOURS[comparison.verdict]
-    headline = f"[bold {colour}]{comparison.verdict}[/]  {_headline(comparison)}"
-    console.print(headline, soft_wrap=True)
+    _say(console, (comparison.verdict, f"bold {colour}"), f"  {_headline(comparison)}")
     if comparison.first_divergence is not None:
         _print_divergence(comparison.first_divergence, console)
     if comparison.reasons:
         console.print()
         for reason in comparison.reasons:
-            console.print(f"  {escape(reason)}", soft_wrap=True)
+            _say(console, f"  {reason}")
     for note in comparison.notes:
-        console.print(f"  [yellow]note:[/] {escape(note)}", soft_wrap=True)
+        _say(console, "  ", ("note:", "yellow"), f" {note}")
     _print_losses(comparison, console)
     _print_pairs(comparison, console, limit)
     _print_unpaired(comparison, console, limit)
+
+
+def _say(console: Console, *parts: str | tuple[str, str]) -> None:
+    """A line, however long; a part may have a style. Names are never read as markup."""
+    console.print(Text.assemble(*parts), soft_wrap=True)
 
 
 def _headline(comparison: Comparison) -> str:
     steps = len(comparison.steps)
     pairs = sum(bool(pair.tensors) for pair in comparison.pairs)
     by = {"statistics": ", by statistics", "both": ", partly by statistics"}
-    a, b = escape(comparison.a.path), escape(comparison.b.path)
     return (
         f"{pairs} pairs in {steps} step{'' if steps == 1 else 's'}{by.get(comparison.by, '')}"
-        f"\n  a {a}\n  b {b}"
+        f"\n  a {comparison.a.path}\n  b {comparison.b.path}"
     )
 
 
 def _print_divergence(found: Divergence, console: Console) -> None:
     pair, tensor = found.pair, found.tensor
     certain = "" if found.confidence == "high" else " (low confidence)"
-    console.print(f"\n[bold]First divergence[/]{certain}: step {pair.step}, {pair.phase}")
+    place = f"{certain}: step {pair.step}, {pair.phase}"
+    _say(console, "\n", ("First divergence", "bold"), place)
     for label, name, source, its in (
         ("a", pair.a, pair.source_a, tensor.a),
         ("b", pair.b, pair.source_b, tensor.b),
     ):
-        console.print(f"  {label} [bold]{escape(name)}[/]", soft_wrap=True)
+        _say(console, f"  {label} ", (name, "bold"))
         if str(its) != name and its.parameter is not None:
-            console.print(f"    tensor {escape(str(its))}", soft_wrap=True)
+            _say(console, f"    tensor {its}")
         if source is not None:
-            console.print(f"    [cyan]{escape(_place(source))}[/]", soft_wrap=True)
-    console.print(f"  [bold]{escape(found.cause)}[/]", soft_wrap=True)
-    console.print(f"  {describe_tensor(tensor)}", soft_wrap=True)
-    console.print(
+            _say(console, "    ", (_place(source), "cyan"))
+    _say(console, "  ", (found.cause, "bold"))
+    _say(console, f"  {describe_tensor(tensor)}")
+    _say(
+        console,
         f"  relative error {number(tensor.error)}; its inputs' {number(pair.input_error)}; "
         f"allowed {number(pair.allowed)}",
-        soft_wrap=True,
     )
     if found.inheritors:
         console.print(f"  {found.inheritors} later pairs inherit it")
@@ -77,7 +81,7 @@ def describe_tensor(tensor: TensorPair) -> str:
     """The distances of one pair of tensors in a line."""
     found = tensor.distances
     if tensor.problem is not None:
-        return escape(tensor.problem)
+        return tensor.problem
     if found is None:
         return f"by statistics: relative difference {number(tensor.error)}"
     share = found.within_1 / found.finite_count if found.finite_count else float("nan")
@@ -116,7 +120,7 @@ def _print_losses(comparison: Comparison, console: Console) -> None:
         assert loss.b is not None
         size = max(abs(loss.a), abs(loss.b))
         difference = abs(loss.a - loss.b) / size if size else 0.0
-        verdict = "" if loss.agrees else "[red]differ[/]"
+        verdict = Text("" if loss.agrees else "differ", "red")
         table.add_row(str(loss.step), f"{loss.a:.7g}", f"{loss.b:.7g}", number(difference), verdict)
     console.print(table)
     if len(known) > _MOST:
@@ -126,7 +130,7 @@ def _print_losses(comparison: Comparison, console: Console) -> None:
 def _print_pairs(comparison: Comparison, console: Console, limit: int) -> None:
     counts = Counter(pair.status for pair in comparison.pairs)
     text = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    console.print(f"\nPairs: {text}", soft_wrap=True)
+    _say(console, f"\nPairs: {text}")
     shown = [pair for pair in comparison.pairs if pair.status in ("diverged", "incomparable")]
     if not shown:
         shown = sorted(
@@ -135,14 +139,14 @@ def _print_pairs(comparison: Comparison, console: Console, limit: int) -> None:
         if shown:
             console.print("  the largest errors, all explained by rounding:")
     for pair in shown[:limit]:
-        console.print(f"  {_pair_line(pair)}", soft_wrap=True)
+        _say(console, f"  {_pair_line(pair)}")
     if len(shown) > limit:
         console.print(f"  and {len(shown) - limit} more; --html and --csv have all")
 
 
 def _pair_line(pair: OpPair) -> str:
     name = pair.a if pair.a == pair.b else f"{pair.a} ~ {pair.b}"
-    return f"step {pair.step} {pair.status} {number(pair.error)} {escape(name)}"
+    return f"step {pair.step} {pair.status} {number(pair.error)} {name}"
 
 
 def _print_unpaired(comparison: Comparison, console: Console, limit: int) -> None:
@@ -155,12 +159,9 @@ def _print_unpaired(comparison: Comparison, console: Console, limit: int) -> Non
     real.sort(key=lambda each: (each.side, each.step))
     rest = len(once) - len(real)
     sides = Counter(each.side for each in once.values())
-    console.print(
-        f"\nUnpaired ops: {sides['a']} of a, {sides['b']} of b"
-        + (f" ({rest} of them only hand values on or reserve memory)" if rest else ""),
-        soft_wrap=True,
-    )
+    of_them = f" ({rest} of them only hand values on or reserve memory)" if rest else ""
+    _say(console, f"\nUnpaired ops: {sides['a']} of a, {sides['b']} of b{of_them}")
     for each in real[:limit]:
-        console.print(f"  {each.side} {escape(each.name)}", soft_wrap=True)
+        _say(console, f"  {each.side} {each.name}")
     if len(real) > limit:
         console.print(f"  and {len(real) - limit} more; --json has all")

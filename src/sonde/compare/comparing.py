@@ -112,7 +112,7 @@ class _Work:
                 jury = Jury(self.options, self.mixed)
             judged = jury.judge(drafts, found)
             self._add(judged, found, step, rank)
-            self.losses.append(loss_of(found, step, rank, mixed=bool(self.mixed)))
+            self.losses.append(loss_of(found, step, rank, self.options, mixed=bool(self.mixed)))
 
     def _measure(self, drafts: Sequence[Draft], what: str) -> None:
         """Fill in what every draft asks for; a pair of files is read once."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from sonde.compare.alignment import Alignment
 from sonde.compare.kinds import behaviour_of, is_plumbing
+from sonde.compare.options import CompareOptions
 from sonde.compare.result import Growth, OpPair, Part, Status, StepLoss
 from sonde.compare.side import Op, Side
 from sonde.core.dtypes import BY_NAME
@@ -33,14 +34,19 @@ _RANKING: Final[tuple[Status, ...]] = (
 _MODULE = re.compile(r"^(?:Gradients/)?Default/(?:network-[^/]+/?)?")
 
 
-def loss_of(found: Alignment, step: int, rank: int, *, mixed: bool) -> StepLoss:
+def loss_of(
+    found: Alignment, step: int, rank: int, options: CompareOptions, *, mixed: bool
+) -> StepLoss:
     """The losses of a step; not there if no op of the forward pass ends in one number."""
     op_a, op_b = _loss_op(found.a), _loss_op(found.b)
     a, b = _number(found.a, op_a), _number(found.b, op_b)
     agrees: bool | None = None
     if a is not None and b is not None:
-        rtol = LOSS_RTOL_LOW_PRECISION if mixed else LOSS_RTOL
-        agrees = abs(a - b) <= rtol * max(abs(a), abs(b)) or (isnan(a) and isnan(b)) or a == b
+        rtol, atol = LOSS_RTOL_LOW_PRECISION if mixed else LOSS_RTOL, 0.0
+        if options.is_strict:
+            rtol, atol = options.rtol or 0.0, options.atol or 0.0
+        near = abs(a - b) <= atol + rtol * max(abs(a), abs(b))
+        agrees = near or (isnan(a) and isnan(b)) or a == b
     names = (None if op is None else op.name for op in (op_a, op_b))
     return StepLoss(step, rank, a, b, agrees, *names)
 
