@@ -82,7 +82,7 @@ class Listing:
 
     def record(self, stored: StoredTensor) -> TensorRecord:
         step = self.step
-        if stored.file is not None and Path(stored.file).name != stored.file:
+        if stored.file is not None and ("/" in stored.file or stored.file in ("", ".", "..")):
             raise DumpError(f"{step.path}: {stored.file!r} is no file name", slug="dump-file")
         return TensorRecord(
             TensorKey(step.step, stored.order, stored.op, stored.io, stored.slot),
@@ -95,7 +95,7 @@ class Listing:
             stored.label,
             step.path,
             stored.file,
-            self._nodes.node(stored.op),
+            None if self._nodes.by_sonde else self._nodes.node(stored.op),
             stored.row,
             shape_from_graph=not self._nodes.by_sonde,
         )
