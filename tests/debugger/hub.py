@@ -32,7 +32,7 @@ from sonde.wire.rank import (
 )
 from sonde.wire.shapes import ConditionSpec, Hit, Node, TensorName, WatchpointSpec
 
-WAIT = 30.0
+WAIT = 90.0
 Message = TypeVar("Message", bound=FromRank)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sonde.debugger.hits import MOST_PER_STEP, MOST_REMEMBERED, HitBook
+import msgspec
+
+from sonde.debugger.hits import MOST_PER_STEP, MOST_REMEMBERED, REMINDED_AFTER, HitBook
 from sonde.wire.shapes import Hit, TensorType
 
 
@@ -34,7 +36,7 @@ def test_a_flood_is_counted_not_sent() -> None:
     assert book.totals == {1: MOST_PER_STEP + 25, 2: 1}
 
 
-def test_what_cannot_be_decided_is_told_once_a_step_for_each_reason() -> None:
+def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_step() -> None:
     book = HitBook()
     for name, why in (("a", "NaN"), ("b", "NaN"), ("c", "no value"), ("d", "NaN")):
         assert book.add(hit(name, verdict="undecided", why=why)) == 0
@@ -44,6 +46,12 @@ def test_what_cannot_be_decided_is_told_once_a_step_for_each_reason() -> None:
         ("a", "NaN", 3),
         ("c", "no value", 1),
     ]
+    told = []
+    for step in range(4, 3 + 2 * REMINDED_AFTER + 1):
+        book.add(msgspec.structs.replace(hit("a", verdict="undecided", why="NaN"), step=step))
+        book.end_step()
+        told += [each.step for each in book.take()]
+    assert told == [3 + REMINDED_AFTER, 3 + 2 * REMINDED_AFTER]
 
 
 def test_only_the_latest_are_remembered() -> None:

@@ -25,7 +25,7 @@ from sonde.core.errors import SondeError, UsageError
 # Whose frames are not the program's: those that start it, those that observe its ops, and the one
 # through which the latter call torch.
 _LAUNCHING = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
-_CAPTURING = ("sonde.adapters.",)
+_CAPTURING = ("sonde.adapters.", "sonde.capture.", "sonde.debugger.")
 _CALLING_OPS = ("torch._ops",)
 
 

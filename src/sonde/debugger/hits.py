@@ -12,6 +12,8 @@ from sonde.wire.shapes import Hit
 MOST_PER_STEP: Final = 1000
 """Hits of one watchpoint in one step that are sent one by one; the others are counted."""
 MOST_REMEMBERED: Final = 10_000
+REMINDED_AFTER: Final = 100
+"""Steps after which it is said again that something cannot be decided."""
 
 Key = tuple[int, str, str]
 """Watchpoint, condition, reason."""
@@ -26,13 +28,15 @@ class HitBook:
         self._in_step: dict[int, int] = {}
         self._surplus: dict[Key, Hit] = {}
         self._undecided: dict[Key, Hit] = {}
+        self._told: dict[Key, int] = {}
         self.remembered: list[Hit] = []
         self.totals: dict[int, int] = {}
 
     def add(self, hit: Hit) -> int:
         """Take ``hit``, whose number is given here; how many its watchpoint has had so far.
 
-        What cannot be decided is told once a step for each reason, with a count.
+        What cannot be decided is told once for each reason, with a count, and again when it still
+        cannot after many steps.
         """
         if hit.verdict == "undecided":
             self._count(self._undecided, (hit.watchpoint, hit.condition, hit.why), hit)
@@ -54,8 +58,11 @@ class HitBook:
 
     def end_step(self) -> None:
         """What was only counted becomes a hit of its own."""
-        for counted in (*self._undecided.values(), *self._surplus.values()):
-            self._waiting.append(self._numbered(counted))
+        for key, hit in list(self._undecided.items()):
+            if hit.step >= self._told.get(key, -REMINDED_AFTER) + REMINDED_AFTER:
+                self._told[key] = hit.step
+                self._waiting.append(self._numbered(hit))
+        self._waiting += map(self._numbered, self._surplus.values())
         self._undecided.clear()
         self._surplus.clear()
         self._in_step.clear()
@@ -63,6 +70,7 @@ class HitBook:
     def forget(self, watchpoint: int) -> None:
         """The watchpoint was changed: its hits count from none."""
         self.totals.pop(watchpoint, None)
+        self._told = {key: step for key, step in self._told.items() if key[0] != watchpoint}
 
     def _numbered(self, hit: Hit) -> Hit:
         self._next += 1
