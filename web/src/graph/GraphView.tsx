@@ -93,8 +93,9 @@ export function GraphView(): JSX.Element {
     let isCurrent = true;
     void layoutScene(levels, "").then((made) => {
       if (made === null || !isCurrent) return;
+      const next = viewAfter(made);
       scene.value = made;
-      relook(viewAfter(made));
+      relook(next);
       requestAnimationFrame(() => {
         drawnMilliseconds.value = performance.now() - started.current;
       });
@@ -107,7 +108,10 @@ export function GraphView(): JSX.Element {
   /** Where to look once `made` is drawn: what was clicked stays where it was. */
   function viewAfter(made: Scene): View {
     const { width, height } = size.value;
-    if (shown.current !== subject) touched.current = false;
+    if (shown.current !== subject) {
+      touched.current = false;
+      centred.current = "";
+    }
     if (!touched.current && op === "" && made.boxes.length > 0) {
       shown.current = subject;
       return fitted(made, width, height);
@@ -124,7 +128,16 @@ export function GraphView(): JSX.Element {
       const still = { scale: now.scale, x: held.x - box.x * now.scale, y: held.y - box.y * now.scale };
       return box.isOpen ? showing(still, box, width, height) : still;
     }
-    return withSelected(made, view.value);
+    return withSelected(made, steady(scene.value, made));
+  }
+
+  /** The view in which the selected op stands where it stood, however the rest was laid out anew. */
+  function steady(before: Scene, after: Scene): View {
+    const find = (each: Scene): Box | undefined => each.boxes.find((box) => box.path === op && box.node.what !== "outside");
+    const [from, to] = [find(before), find(after)];
+    const now = view.value;
+    if (from === undefined || to === undefined) return now;
+    return { ...now, x: now.x + (from.x - to.x) * now.scale, y: now.y + (from.y - to.y) * now.scale };
   }
 
   /** Moves to the selected op, once, when something other than the graph selected it. */
