@@ -198,15 +198,15 @@ def _plain_key(key: str) -> str:
 
 
 def _spec(value: torch.Tensor) -> TensorSpec:
-    return TensorSpec(dtype_name(value.dtype), tuple(_size(size) for size in value.shape))
+    return TensorSpec(dtype_name(value.dtype), tuple(map(hint, value.shape)))
 
 
-def _size(size: Any) -> int:
+def hint(size: Any) -> int:
     """A size as it was when the graph was traced; -1 where nobody knew. Sets no guard."""
     if isinstance(size, int):
         return size
-    hint = getattr(size.node, "hint", None)
-    return int(hint) if isinstance(hint, int) else _UNKNOWN_SIZE
+    found = getattr(size.node, "hint", None)
+    return int(found) if isinstance(found, int) else _UNKNOWN_SIZE
 
 
 def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:

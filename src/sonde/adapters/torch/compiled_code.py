@@ -15,10 +15,12 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch import compiler
-from sonde.adapters.torch.aot_graph import AotGraph
+from sonde.adapters.torch.aot_graph import AotGraph, hint
 from sonde.adapters.torch.observing import Look, Watcher, insert, observe, observing_op, register
 
 Run = Callable[[list[Any]], Any]
+Layout = tuple[tuple[int, ...], tuple[int, ...]]
+"""Shape and strides."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,7 +56,7 @@ class CompiledCode:
         self._number = register(watcher)
         self._interprets = interprets
         self._circumstances = compiler.Circumstances()
-        self._strides: list[Any] | None = None
+        self._layouts: list[Layout | None] | None = None
         self.plain: Variant | None = None
         self.observed: Variant | None = None
 
@@ -103,64 +105,74 @@ class CompiledCode:
         self, wanted: frozenset[int], looks: dict[int, Look], module: fx.GraphModule
     ) -> Run:
         looks.update(insert(module.graph, self.graph, wanted, observe, self._number))
+        compiler.seed_random_ops(module.graph)
         return compiler.boxed(module)
 
     def _make(self, make: Callable[[fx.GraphModule], Run]) -> Variant:
         module = compiler.copy_of(self._module)
-        if self._strides is None:
+        if self._layouts is None:
             # AOTAutograd waits for it: what it is told of outputs now holds for all variants.
             run = make(module)
-            self._strides = compiler.told_strides() or _traced_strides(self._module)
+            self._layouts = _layouts(self._module, compiler.told_strides())
             return Variant(run, compiler.kernels_of(run))
         with self._circumstances.again(), compiler.keep_strides_apart():
             run = make(module)
         kernels = compiler.kernels_of(run)
         if self.graph.is_backward:
             return Variant(run, kernels)
-        return Variant(functools.partial(_run_aligned, run, self._strides), kernels)
+        return Variant(functools.partial(_run_aligned, run, self._layouts), kernels)
 
 
-def _traced_strides(module: fx.GraphModule) -> list[Any]:
-    """The strides of the outputs as they were when the graph was traced."""
+def _layouts(module: fx.GraphModule, told: Sequence[Any]) -> list[Layout | None]:
+    """Shape and strides of each output as AOTAutograd knows them: told, or else traced."""
     output = next(iter(reversed(module.graph.nodes)))
-    found: list[Any] = []
-    for leaf in output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args:
+    leaves = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
+    found: list[Layout | None] = []
+    for position, leaf in enumerate(leaves):
         value = leaf.meta.get("val") if isinstance(leaf, fx.Node) else None
-        is_plain = isinstance(value, torch.Tensor) and all(
-            isinstance(size, int) for size in (*value.shape, *value.stride())
-        )
-        found.append(value.stride() if is_plain and value is not None else None)
+        if not isinstance(value, torch.Tensor):
+            found.append(None)
+            continue
+        strides = told[position] if position < len(told) else value.stride()
+        if strides is None:
+            found.append(None)
+        else:
+            found.append((tuple(map(hint, value.shape)), tuple(map(hint, strides))))
     return found
 
 
-def _run_aligned(run: Run, strides: Sequence[Any], args: list[Any]) -> Any:
+def _run_aligned(run: Run, layouts: Sequence[Layout | None], args: list[Any]) -> Any:
     """``run``, its outputs laid out as the backward code expects them."""
     outputs = run(args)
-    if len(strides) != len(outputs):
+    if len(layouts) != len(outputs):
         return outputs
-    return [_aligned(output, wanted) for output, wanted in zip(outputs, strides, strict=True)]
+    return [_aligned(output, layout) for output, layout in zip(outputs, layouts, strict=True)]
 
 
-def _aligned(output: Any, strides: Sequence[int] | None) -> Any:
-    if (
-        strides is None
-        or not isinstance(output, torch.Tensor)
-        or len(strides) != output.dim()
-        or output.requires_grad
-    ):
+def _aligned(output: Any, layout: Layout | None) -> Any:
+    if layout is None or not isinstance(output, torch.Tensor) or output.requires_grad:
         return output
-    order = sorted(range(len(strides)), key=lambda dim: -strides[dim])
-    wanted = [0] * len(strides)
-    step = 1
-    for dim in reversed(order):
-        wanted[dim] = step
-        step *= max(1, int(output.shape[dim]))
+    shape, strides = layout
+    if tuple(output.shape) != shape:
+        if strides != _dense(shape, strides):
+            return output
+        strides = _dense(tuple(output.shape), strides)
     sizes = output.shape
-    if all(
+    is_same = all(
         size <= 1 or have == want
-        for size, have, want in zip(sizes, output.stride(), wanted, strict=True)
-    ) or any(size > 1 and not stride for size, stride in zip(sizes, strides, strict=True)):
+        for size, have, want in zip(sizes, output.stride(), strides, strict=True)
+    )
+    if is_same or any(size > 1 and not want for size, want in zip(sizes, strides, strict=True)):
         return output
-    return torch.empty_strided(
-        output.shape, wanted, dtype=output.dtype, device=output.device
-    ).copy_(output)
+    made = torch.empty_strided(sizes, strides, dtype=output.dtype, device=output.device)
+    return made.copy_(output)
+
+
+def _dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor without gaps whose dimensions lie in the order of ``strides``."""
+    found = [0] * len(shape)
+    step = 1
+    for dim in sorted(range(len(shape)), key=lambda dim: strides[dim]):
+        found[dim] = step
+        step *= max(1, shape[dim])
+    return tuple(found)

@@ -24,6 +24,7 @@ import torch._dynamo.variables.nn_module as _nn_module
 import torch._guards
 import torch._inductor.config as _inductor_config
 import torch._inductor.graph as _graph
+import torch._inductor.inductor_prims as _inductor_prims
 import torch._inductor.metrics as _metrics
 from torch import fx, nn
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -163,6 +164,25 @@ def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
         return forward(args)
 
     return run
+
+
+def seed_random_ops(graph: fx.Graph) -> None:
+    """Let Inductor's random ops, which backward may run again, heed their seed outside kernels."""
+    for node in graph.nodes:
+        if node.target is _inductor_prims.random:
+            node.target = _seeded_random
+        elif node.target is _inductor_prims.randint:
+            node.target = _seeded_randint
+
+
+def _seeded_random(size: Sequence[int], seed: torch.Tensor, mode: str, **_: Any) -> Any:
+    generator = torch.Generator(seed.device).manual_seed(int(seed))
+    return getattr(torch, mode)(size, generator=generator, device=seed.device, dtype=torch.float32)
+
+
+def _seeded_randint(low: int, high: int, size: Sequence[int], seed: torch.Tensor) -> Any:
+    generator = torch.Generator(seed.device).manual_seed(int(seed))
+    return torch.randint(low, high, size, generator=generator, device=seed.device)
 
 
 class _Pass(CustomGraphPass):
