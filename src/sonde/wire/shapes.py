@@ -21,8 +21,9 @@ Verdict = Literal["hit", "undecided"]
 Part = Literal["producer", "carrier", "other"]
 
 
-class Plain(msgspec.Struct, frozen=True, omit_defaults=False):
-    """The parent of every wire type."""
+class Plain(msgspec.Struct, frozen=True, omit_defaults=False, gc=False):
+    """The parent of every wire type. Without cycles, so that the garbage collector need not walk
+    through a hundred thousand nodes again and again."""
 
 
 class SourceLine(Plain, frozen=True):
