@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Hit, ParameterValue } from "../wire";
 import { api } from "../state/api";
+import { useCatalogue } from "../state/catalogue";
 import { fileName, lastPart } from "../state/names";
 import { brief, grouped, typeText } from "../state/numbers";
 import { usePages } from "../state/pages";
@@ -122,6 +123,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
 function HitRow({ hit }: { hit: Hit }): JSX.Element {
   const showsChain = useSignal(false);
   const watchpoint = run.value?.watchpoints.find((each) => each.id === hit.watchpoint);
+  const info = useCatalogue().data?.conditions.find((each) => each.id === hit.condition);
   const { op, step } = place.value;
   const isSelected = op === hit.op && (step === null || step === hit.step);
   return (
@@ -138,8 +140,8 @@ function HitRow({ hit }: { hit: Hit }): JSX.Element {
         {hit.verdict === "undecided" ? <span class="badge-text undecided">undecided</span> : <PartBadge part={hit.part} />}
       </div>
       <div class="hit-body">
-        <span class="quiet" title={watchpoint?.name}>
-          {hit.condition}
+        <span class="quiet" title={[watchpoint?.name, info?.formula, info?.advice].filter((text) => text !== undefined && text !== "").join("\n")}>
+          {info?.title ?? watchpoint?.name ?? hit.condition}
         </span>
         <Values values={hit.values} />
         {hit.count > 1 && <span class="quiet">×{grouped(hit.count)}</span>}

@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../wire";
 import { api } from "../state/api";
 import { tickedPaths } from "../state/preferences";
-import { useResource } from "../state/resource";
+import { useCatalogue } from "../state/catalogue";
 import { go, run } from "../state/store";
 import { messageOf } from "../state/toasts";
 import { Dialog } from "../parts/Dialog";
@@ -20,26 +20,25 @@ interface WatchpointDialogProps {
 type OpsChoice = "all" | "chosen";
 
 /** Makes or changes a watchpoint; what the server finds wrong is said beside the button. */
-export function WatchpointDialog({ id, draft: start }: WatchpointDialogProps): JSX.Element {
-  const catalogue = useResource("conditions", 0, api.conditions);
-  const draft = useSignal<Draft>(start);
-  const ops = useSignal<OpsChoice>(start.ops.length > 0 ? "chosen" : "all");
+export function WatchpointDialog({ id, draft }: WatchpointDialogProps): JSX.Element {
+  const catalogue = useCatalogue();
+  const ops = useSignal<OpsChoice>(draft.ops.length > 0 ? "chosen" : "all");
   const problem = useSignal<string | null>(null);
   const close = (): void => {
     dialog.value = null;
   };
   const change = (part: Partial<Draft>): void => {
-    draft.value = { ...draft.value, ...part };
+    dialog.value = { kind: "watchpoint", id, draft: { ...draft, ...part } };
     problem.value = null;
   };
   const save = async (): Promise<void> => {
     const current = run.value;
     if (current === null) return;
-    const name = draft.value.name.trim();
+    const name = draft.name.trim();
     const whole: Draft = {
-      ...draft.value,
-      name: name === "" ? suggestedName(draft.value, catalogue.data) : name,
-      ops: ops.value === "all" ? [] : draft.value.ops,
+      ...draft,
+      name: name === "" ? suggestedName(draft, catalogue.data) : name,
+      ops: ops.value === "all" ? [] : draft.ops,
     };
     try {
       if (id === null) await api.addWatchpoint(current.id, whole);
@@ -65,11 +64,11 @@ export function WatchpointDialog({ id, draft: start }: WatchpointDialogProps): J
       >
         <label class="field">
           <span>Name</span>
-          <input type="text" value={draft.value.name} placeholder={suggestedName(draft.value, catalogue.data)} onInput={(event) => change({ name: event.currentTarget.value })} />
+          <input type="text" value={draft.name} placeholder={suggestedName(draft, catalogue.data)} onInput={(event) => change({ name: event.currentTarget.value })} />
         </label>
-        {catalogue.data !== null && <Conditions catalogue={catalogue.data} draft={draft.value} onChange={change} />}
-        <OpsField choice={ops.value} draft={draft.value} onChoice={(value) => (ops.value = value)} onChange={change} />
-        <Stopping draft={draft.value} onChange={change} />
+        {catalogue.data !== null && <Conditions catalogue={catalogue.data} draft={draft} onChange={change} />}
+        <OpsField choice={ops.value} draft={draft} onChoice={(value) => (ops.value = value)} onChange={change} />
+        <Stopping draft={draft} onChange={change} />
         <footer>
           {problem.value !== null && (
             <p class="error-line" role="alert">
@@ -188,7 +187,9 @@ function ConditionField({ catalogue, condition, onChange, onRemove }: ConditionF
             <p class="formula">
               <code>{info.formula}</code>
             </p>
-            <p class="quiet">{info.description}</p>
+            <p class="quiet">
+              {info.description} {info.advice}
+            </p>
             {info.parameters.map((parameter) => (
               <ParameterField key={parameter.name} parameter={parameter} condition={condition} onChange={onChange} />
             ))}

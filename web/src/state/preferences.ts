@@ -4,7 +4,8 @@ import type { Notation } from "./numbers";
 /** What belongs to the reader, not to a run; kept in this browser. */
 export type Theme = "system" | "dark" | "light";
 
-function stored<T>(storage: Storage, name: string, start: T, isValid: (value: unknown) => value is T): Signal<T> {
+/** A signal whose value survives a reload, if it is valid then. */
+export function stored<T>(storage: Storage, name: string, start: T, isValid: (value: unknown) => value is T): Signal<T> {
   let first = start;
   try {
     const found: unknown = JSON.parse(storage.getItem(name) ?? "null");
