@@ -191,9 +191,7 @@ def _values(
     for node in module.graph.nodes:
         if node.op != "output":
             env[node] = graph.node_copy(node, lambda other: env[other])
-            if node.target is torch.ops.aten.view.default:
-                # A decomposition may lay out its result in another way than the op does.
-                env[node].target = torch.ops.aten.reshape.default
+            env[node].target = _anyhow(node.target)
     graph.output(tuple(env[node] for node in wanted))
     drop_unneeded(graph)
     whole = fx.GraphModule(module, graph)
@@ -207,6 +205,15 @@ def _values(
         if node.op == "get_attr":
             values[node] = getattr(module, node.target)
     return values
+
+
+def _anyhow(target: Any) -> Any:
+    """``target``, or for a view the op that copies where a view is not possible.
+
+    A decomposition may lay out its result in another way than the op it stands for.
+    """
+    is_view = target is torch.ops.aten.view.default
+    return torch.ops.aten.reshape.default if is_view else target
 
 
 def _first_wrong(
@@ -230,7 +237,7 @@ Judged = list[tuple[torch.Tensor, OpErrors, Callable[[], Fault]]]
 
 def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> Judged | None:
     """The errors of an op's results; None where float64 or eager cannot compute it."""
-    target: Any = node.target
+    target: Any = _anyhow(node.target)
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: values[each])
     wide_args, wide_kwargs = widened(target, args, kwargs)
     generator = torch.Generator().manual_seed(_SEED)
