@@ -8,9 +8,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.server import dumps
 from tests.server.serving_in_thread import Server, serving
 
 from sonde.cli.main import main
+from sonde.server.dump_run import open_dumps
 from sonde.server.state_file import ServerState, announce_server, running_servers
 from sonde.testing.fake_rank import FakeRank
 
@@ -177,6 +179,19 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
     killer.start()
     assert ctl(capsys, "--run", "lost", "continue", "--wait")[0] == 3
     killer.join()
+
+
+def test_a_dump_is_checked_from_the_terminal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = dumps.write_dump(tmp_path / "d", {0: dumps.outputs(dumps.finite(0))})
+    with serving(sources=lambda board: open_dumps([path], board)) as found:
+        server = ["--server", found.url]
+        assert "(dump)" in ctl(capsys, *server, "status")[1]
+        ctl(capsys, *server, "watch", "add", "tensor_too_large", "max_gt=6.5")
+        assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in all, 1 hits\n")
+        assert ctl(capsys, *server, "hits")[0] == 1
+        assert "no training that could be controlled" in ctl(capsys, *server, "step")[1]
 
 
 def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,6 +149,20 @@ def terminate(obj: Target, as_json: bool) -> int:
 
 
 @ctl.command()
+@click.option("--timeout", default=3600.0, help="Seconds to wait at most.")
+@json_option
+@click.pass_obj
+def recheck(obj: Target, timeout: float, as_json: bool) -> int:
+    """Check the watchpoints over all steps and ranks of a dump (sonde view)."""
+    path = obj.path(f"/recheck?wait_seconds={timeout}")
+    run = obj.client.send("POST", path, {}, timeout)
+    check = run["recheck"]
+    state = "so far, and goes on" if check["running"] else "in all"
+    show(run, as_json, [f"{check['done']} tensors checked {state}, {check['hits']} hits"])
+    return LATE if check["running"] else HIT if check["hits"] else 0
+
+
+@ctl.command()
 @click.option("--step", type=int, help="Of one step.")
 @click.option("--limit", default=_SHOWN, show_default=True, help="How many to print.")
 @rank_option

@@ -52,6 +52,8 @@ RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MOST_WAIT_SECONDS: Final = 3600.0
 BEGIN_SECONDS: Final = 60.0
 MOST_NOTICES: Final = 200
+MOST_TEXT: Final = 2000
+MOST_IN_CHAIN: Final = 200
 
 
 class LiveRun:
@@ -155,7 +157,8 @@ class LiveRun:
                 link.answered(message)
             case Status():
                 self._generation = max(self._generation, message.generation)
-                rank.status = message
+                text = message.message[:MOST_TEXT]
+                rank.status = msgspec.structs.replace(message, message=text)
                 self.touch("status")
             case StepDone():
                 rank.add_point(message.point)
@@ -165,7 +168,9 @@ class LiveRun:
             case GraphPart():
                 self._take_part(rank, message)
             case Notice():
-                self._notice(f"rank {rank.number}: {message.text[:2000]} [{message.slug[:100]}]")
+                self._notice(
+                    f"rank {rank.number}: {message.text[:MOST_TEXT]} [{message.slug[:100]}]"
+                )
                 self.touch("notices")
             case Goodbye():
                 rank.goodbye = message
@@ -175,8 +180,7 @@ class LiveRun:
 
     def _take_hits(self, rank: LiveRank, message: Hits) -> None:
         dropped = self._hits.dropped
-        own = (msgspec.structs.replace(hit, rank=rank.number) for hit in message.hits)
-        self._hits.add(own)
+        self._hits.add(_bounded(hit, rank.number) for hit in message.hits)
         if self._hits.dropped and not dropped:
             self._notice("there are so many hits that further ones are not kept [many-hits]")
         self.touch("hits")
@@ -344,3 +348,14 @@ class LiveRun:
         for rank in self.ranks.values():
             if rank.link is not None:
                 rank.link.close()
+
+
+def _bounded(hit: Hit, rank: int) -> Hit:
+    """The hit as it is kept: of this rank, whatever it says, and of a size that fits a page."""
+    return msgspec.structs.replace(
+        hit,
+        rank=rank,
+        why=hit.why[:MOST_TEXT],
+        chain=hit.chain[:MOST_IN_CHAIN],
+        values=hit.values[:MOST_IN_CHAIN],
+    )
