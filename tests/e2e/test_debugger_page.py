@@ -87,7 +87,8 @@ def _open_the_tensor(page: Page) -> None:
     table = page.get_by_role("table", name="Values")
     expect(table.get_by_role("cell").first).not_to_have_text("·")
     page.get_by_role("button", name="find").click()
-    expect(table.locator(".cell.nan")).to_have_text("nan")
+    expect(table.locator(".cell.nan.target")).to_have_text("nan")
+    expect(table.locator(".cell.nan.target")).to_be_in_viewport()
     picture(page, "06-tensor")
     page.get_by_role("tab", name="heat map").click()
     expect(page.get_by_role("img", name="Values as a picture")).to_be_visible()
@@ -153,6 +154,7 @@ def _run_to_an_op(page: Page) -> None:
 def _terminate(page: Page) -> None:
     page.get_by_role("button", name="Terminate").click()
     dialog = page.get_by_role("dialog")
+    expect(dialog).to_be_visible()
     picture(page, "13-terminate")
     dialog.get_by_role("button", name="Terminate").click()
     in_state(page, "ended")

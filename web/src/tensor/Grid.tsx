@@ -48,10 +48,13 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
     onVisible(shownRows.map((item) => item.index), shownColumns.map((item) => item.index));
   });
   useEffect(() => {
-    if (target === null) return;
-    down.scrollToIndex(target.row, { align: "center" });
-    across.scrollToIndex(target.column, { align: "center" });
-  }, [target]);
+    const frame = scroller.current;
+    if (target === null || frame === null) return;
+    frame.scrollTo({
+      top: (target.row + 0.5) * ROW_HEIGHT - frame.clientHeight / 2,
+      left: HEAD_WIDTH + (target.column + 0.5) * width - frame.clientWidth / 2,
+    });
+  }, [target?.row, target?.column]);
   return (
     <div ref={scroller} class="grid" role="table" aria-label={label} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} data-window={key}>
       <div class="grid-inner" style={{ width: `${HEAD_WIDTH + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>
@@ -70,7 +73,7 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
             </span>
             {shownColumns.map((column) => {
               const value = at(row.index, column.index);
-              return <Cell key={column.index} value={value} left={HEAD_WIDTH + column.start} width={width} format={format} weight={weight} />;
+              return <Cell key={column.index} value={value} left={HEAD_WIDTH + column.start} width={width} isTarget={target?.row === row.index && target.column === column.index} format={format} weight={weight} />;
             })}
           </div>
         ))}
@@ -83,13 +86,14 @@ interface CellProps {
   readonly value: WireNumber | null;
   readonly left: number;
   readonly width: number;
+  readonly isTarget: boolean;
   readonly format: NumberFormat;
   readonly weight: ((value: number) => number) | undefined;
 }
 
 const CLASSES = { nan: "nan", inf: "inf", "-inf": "inf", finite: "" } as const;
 
-function Cell({ value, left, width, format, weight }: CellProps): JSX.Element {
+function Cell({ value, left, width, isTarget, format, weight }: CellProps): JSX.Element {
   const style: Record<string, string> = { left: `${left}px`, width: `${width}px` };
   if (weight !== undefined && value !== null && mark(value) === "finite") {
     const strength = weight(toNumber(value));
@@ -98,9 +102,9 @@ function Cell({ value, left, width, format, weight }: CellProps): JSX.Element {
       style["background"] = `color-mix(in srgb, var(${strength > 0 ? "--positive" : "--negative"}) ${share}%, transparent)`;
     }
   }
-  const zero = value === 0 ? " zero" : "";
+  const more = `${value === 0 ? " zero" : ""}${isTarget ? " target" : ""}`;
   return (
-    <span class={`cell ${CLASSES[mark(value)]}${zero}`} role="cell" style={style} title={value === null ? "" : String(value)}>
+    <span class={`cell ${CLASSES[mark(value)]}${more}`} role="cell" style={style} title={value === null ? "" : String(value)}>
       {value === null ? "·" : formatNumber(value, format)}
     </span>
   );
