@@ -250,6 +250,7 @@ def test_the_nan_of_a_real_mindspore_dump_is_found_where_it_was_made(tmp_path: P
     assert "ops.log" in first.source.code
     producers = {hit.op for hit in book.in_order() if hit.part == "producer"}
     assert producers == {first.op}
+    assert {hit.origin for hit in book.in_order()} == {first.op}
     assert check_dump(MINDSPORE / "lenet_full", [draft()]).in_order() == []
 
 

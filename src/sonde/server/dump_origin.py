@@ -114,6 +114,9 @@ class StepOrigins:
                 continue
             if self._input_is_bad(node, slot) and not self._is_spoiled_later(producer, node):
                 found.append(producer)
+        if node.phase == "optimizer":
+            # What it updates in place may have been written down after the update.
+            found = [each for each in found if each.kind == "op"] or found
         return min(found, key=lambda each: each.order, default=None)
 
     def _is_spoiled_later(self, leaf: Node, reader: Node) -> bool:
