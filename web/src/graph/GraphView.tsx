@@ -284,7 +284,7 @@ export function GraphView(): JSX.Element {
         </g>
       </svg>
       {error !== null && <p class="error-line">{error}</p>}
-      <Legend />
+      <Legend hidden={levels.reduce((sum, each) => sum + each.level.hidden, 0)} />
     </section>
   );
 }
@@ -378,9 +378,9 @@ function GraphChoice(): JSX.Element {
   );
 }
 
-function Legend(): JSX.Element {
+function Legend({ hidden }: { hidden: number }): JSX.Element {
   return (
-    <div class="legend" aria-hidden="true">
+    <div class="legend">
       <span class="swatch is-forward" /> forward
       <span class="swatch is-backward" /> backward
       <span class="swatch is-optimizer" /> optimizer
@@ -388,6 +388,8 @@ function Legend(): JSX.Element {
       <span class="swatch is-hit" /> hit
       <span class="swatch is-origin" /> origin
       <span class="swatch is-current" /> here
+      <span class="spacer" />
+      {hidden > 0 && <span>{grouped(hidden)} boxes are left out; find them in the list</span>}
     </div>
   );
 }

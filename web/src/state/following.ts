@@ -1,7 +1,22 @@
 import { effect } from "@preact/signals";
+import { runTitle } from "./names";
 import { follow } from "./preferences";
 import { toast } from "./toasts";
 import { go, place, rank, run, selectOp } from "./store";
+
+/** The tab tells what goes on while the reader looks elsewhere. */
+export function showInTitle(): void {
+  effect(() => {
+    const [currentRun, currentRank] = [run.value, rank.value];
+    if (currentRun === null || currentRank === null) {
+      document.title = "Sonde";
+      return;
+    }
+    const name = runTitle([currentRun], currentRun.id);
+    const state = currentRun.kind === "dump" ? "" : `${currentRank.state}, step ${currentRank.step} · `;
+    document.title = `${state}${name} · Sonde`;
+  });
+}
 
 /** Shows what the server or a training says for people, when it says it. */
 export function showNotices(): void {
