@@ -134,9 +134,11 @@ def test_watchpoints_are_checked_over_all_steps(served: Server) -> None:
         (1, SUM, "carrier"),
         (1, BACK, "carrier"),
         (1, STEP, "carrier"),
-        (2, WEIGHT, "producer"),
+        (2, WEIGHT, "carrier"),
     ]
     assert hits[2]["chain"] == [LOG, SUM, BACK]
+    assert hits[4]["chain"] == [LOG, WEIGHT]
+    assert hits[4]["why"] == "1 NaN among 6 elements; since step 1"
     assert served.get("/runs/a")["ranks"][0]["hits"] == 5
     level = served.get("/runs/a/graph/level?scope=Default/network-Net")
     assert {node["path"]: node["has_origin"] for node in level["nodes"]}[LOG]

@@ -22,6 +22,9 @@ from sonde.wire.shapes import Category, Hit, ParameterValue, WatchpointSpec
 Progress = Callable[[int, int, Sequence[Hit]], bool]
 """Tensors done, tensors in all (as far as known), new hits; False ends the check."""
 
+Origin = tuple[int, str]
+"""The step and the op in which NaN or Inf first came up."""
+
 _TENSOR: tuple[Category, ...] = ("tensor",)
 _NO_TRACE = Trace("other", None, ())
 
@@ -35,6 +38,7 @@ class _Step:
     origins: StepOrigins
     former: Listing | None
     is_first: bool
+    earlier: Origin | None
 
     @property
     def tensors(self) -> Sequence[StoredTensor]:
@@ -50,13 +54,17 @@ def recheck(shelf: DumpShelf, specs: Sequence[WatchpointSpec], progress: Progres
     books = {rank: HitBook() for rank in shelf.dump.ranks}
     watches = {rank: make_watches(specs, rank, ()) for rank in shelf.dump.ranks}
     former: dict[tuple[int, str], Listing] = {}
+    earlier: dict[int, Origin] = {}
     for number, directory in enumerate(directories):
         listing = shelf.listing(directory)
-        step = _step(shelf, listing, former.get((directory.rank, directory.net)))
+        before = former.get((directory.rank, directory.net))
+        step = _step(shelf, listing, before, earlier.get(directory.rank))
         book = books[directory.rank]
         for tensor in step.tensors:
             for hit in _judge(step, watches[directory.rank], tensor):
                 book.add(hit)
+                if hit.part == "producer":
+                    earlier.setdefault(directory.rank, (hit.step, hit.op))
             done += 1
             if done % 256 == 0:
                 total = done * len(directories) // (number + 1)
@@ -69,11 +77,13 @@ def recheck(shelf: DumpShelf, specs: Sequence[WatchpointSpec], progress: Progres
             return
 
 
-def _step(shelf: DumpShelf, listing: Listing, former: Listing | None) -> _Step:
+def _step(
+    shelf: DumpShelf, listing: Listing, former: Listing | None, earlier: Origin | None
+) -> _Step:
     directory: StepDir = listing.step
     graph = None if directory.graph_id is None else shelf.graph(directory.rank, directory.graph_id)
     is_first = directory.step == 0 and (former is None or former.step.step == 0)
-    return _Step(listing, graph, StepOrigins(listing, graph), former, is_first)
+    return _Step(listing, graph, StepOrigins(listing, graph), former, is_first, earlier)
 
 
 def _judge(step: _Step, watches: Sequence[Watch], stored: StoredTensor) -> Iterator[Hit]:
@@ -141,7 +151,8 @@ def _hit(step: _Step, watch: Watch, tensor: DumpTensor, judgement: Judgement) ->
     trace = _NO_TRACE
     is_hit = judgement.verdict == "hit" and stored.io == "output"
     if is_hit and step.origins.is_bad(stored.op, stored.io, stored.slot):
-        trace = step.origins.trace(stored.op)
+        trace = _inherited(step, step.origins.trace(stored.op))
+    since = "" if trace.step is None else f"; since step {trace.step}"
     return Hit(
         number=0,
         watchpoint=watch.spec.id,
@@ -154,13 +165,23 @@ def _hit(step: _Step, watch: Watch, tensor: DumpTensor, judgement: Judgement) ->
         slot=stored.slot,
         type=tensor.type,
         verdict="hit" if judgement.verdict == "hit" else "undecided",
-        why=judgement.why,
+        why=judgement.why + since,
         values=tuple(_value(each) for each in judgement.values),
         part=trace.part,
         origin=trace.origin,
         chain=trace.chain,
         source=node.sources[0] if node is not None and node.sources else None,
     )
+
+
+def _inherited(step: _Step, trace: Trace) -> Trace:
+    """What begins with a parameter that an earlier step spoiled comes from that step."""
+    if step.earlier is None or trace.origin is None or step.graph is None:
+        return trace
+    when, op = step.earlier
+    if when == step.listing.step.step or step.graph.node(trace.origin).kind != "parameter":
+        return trace
+    return Trace("carrier", op, (op, *trace.chain), when)
 
 
 def _value(value: Value) -> ParameterValue:
