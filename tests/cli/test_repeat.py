@@ -69,14 +69,21 @@ def test_a_seeded_training_is_equal_in_both_runs(tmp_path: Path) -> None:
     assert document["same_output"] is False, "the hashes of texts differ"
 
 
-def test_unseeded_weights_are_named_with_the_line_that_uses_them(tmp_path: Path) -> None:
+def test_unseeded_weights_are_named_told_and_kept(tmp_path: Path) -> None:
     training(tmp_path, before="")
-    code, document = repeated(tmp_path, "--steps", "0")
-    assert code == 1
+    words = ("--steps", "0-1", "--keep", "kept", "--json", "out.json")
+    done = sonde(tmp_path, "repeat", *words, "train.py")
+    assert done.returncode == 1
+    document = json.loads((tmp_path / "out.json").read_text())
     first = document["first"]
     assert (first["kind"], first["step"], first["op"]) == ("weights", 0, "0.weight")
     assert first["source"]["code"] == "loss = net(batch).square().mean()"
-    assert document["steps"] == [0]
+    assert document["steps"] == [0, 1]
+    assert "the runs differ from step 0 on: output.0 of 0.weight" in done.stdout
+    assert "Set the seed" in done.stdout
+    assert "sonde: run 2 of 2" in done.stderr
+    assert (tmp_path / "kept" / "run_2" / "output.log").read_text().count("\n") == 4
+    assert (tmp_path / "kept" / "run_1" / "dump" / "rank_0").is_dir()
 
 
 def test_other_data_are_told_from_other_weights(tmp_path: Path) -> None:
@@ -106,26 +113,6 @@ def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) ->
     assert (code, document["equal"]) == (0, True)
 
 
-def test_memory_that_nobody_wrote_is_not_blamed(tmp_path: Path) -> None:
-    training(tmp_path, after="+ 0 * torch.empty(999)[:0].sum() + 0 * torch.empty(9).fill_(1).sum()")
-    code, document = repeated(tmp_path, "--steps", "0-1")
-    assert (code, document["first"]) == (0, None)
-
-
-def test_what_is_said_in_the_terminal_and_kept(tmp_path: Path) -> None:
-    training(tmp_path, before="")
-    done = sonde(tmp_path, "repeat", "--keep", "kept", "--steps", "0-1", "train.py")
-    assert done.returncode == 1
-    assert "the runs differ from step 0 on: output.0 of 0.weight" in done.stdout
-    assert "Set the seed" in done.stdout
-    assert "sonde: run 2 of 2" in done.stderr
-    assert (tmp_path / "kept" / "run_2" / "output.log").read_text().count("\n") == 4
-    assert (tmp_path / "kept" / "run_1" / "dump" / "rank_0").is_dir()
-    again = sonde(tmp_path, "repeat", "--keep", "kept", "--deterministic", "train.py")
-    assert again.returncode == 0
-    assert again.stdout.startswith("equal: ")
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -134,13 +121,11 @@ def test_what_is_said_in_the_terminal_and_kept(tmp_path: Path) -> None:
         (["--steps", "5-", "train.py"], "[steps]"),
         (["--seed", "3", "train.py"], "--seed needs --deterministic [usage]"),
         (["broken.py"], "ZeroDivisionError"),
-        (["idle.py"], "[repeat-nothing]"),
     ],
 )
 def test_mistakes_end_with_2(words: list[str], said: str, tmp_path: Path) -> None:
     training(tmp_path)
     (tmp_path / "broken.py").write_text("1 / 0\n")
-    (tmp_path / "idle.py").write_text("print('nothing')\n")
     done = sonde(tmp_path, "repeat", *words)
     assert done.returncode == 2
     assert said in done.stderr
@@ -161,10 +146,9 @@ def test_a_deterministic_run_is_the_same_every_time_and_says_what_is_left(tmp_pa
     first = sonde(tmp_path, "run", "--deterministic", "train.py")
     second = sonde(tmp_path, "run", "--deterministic", "train.py")
     other = sonde(tmp_path, "run", "--deterministic", "--seed", "1", "train.py")
-    plain = sonde(tmp_path, "run", "train.py")
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
-    assert len({first.stdout, other.stdout, plain.stdout}) == 3
+    assert first.stdout != other.stdout
     lines = first.stderr.splitlines()
     assert lines[0].startswith("sonde: deterministic: seed 0 for Python, numpy, torch and")
     for said in (

@@ -88,14 +88,13 @@ def repeat(
     determinism = requested(deterministic, seed, no_shuffle, no_dropout)
     parse_steps("all" if steps is None else steps)
     with _workplace(directory) as place:
-        runs = []
+        runs, dumps = [], []
         for number in (1, 2):
             print(f"sonde: run {number} of 2", file=sys.stderr, flush=True)
             options = [*_options(determinism), "--step-by", step_by]
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
-        found = compare_repetition(*(_dump(run) for run in runs))
-        if not found.tensors:
-            raise _nothing(runs[0])
+            dumps.append(_dump(runs[-1]))
+        found = compare_repetition(*dumps)
         document = _document(words, found, runs)
     if json_file is not None:
         write_json(json_file, document)
@@ -171,10 +170,14 @@ def _settings(path: Path, steps: str) -> dict[str, Any]:
 
 
 def _dump(run: _Run) -> Dump:
+    """What a run left; an error where that is nothing."""
     try:
-        return Dump(run.dump)
+        dump = Dump(run.dump)
     except DumpError:
         raise _nothing(run) from None
+    if not dump.steps():
+        raise _nothing(run)
+    return dump
 
 
 def _nothing(run: _Run) -> DumpError:
