@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from sonde.compare.parameter_table import compare_parameters, list_parameters
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
 
+TWINS = Path(__file__).parent / "data" / "bn_twins"
 MINDSPORE = Format(write_mindspore, read_mindspore)
 SAFETENSORS = Format(write_safetensors, read_safetensors)
 TORCH = Format(write_torch, read_torch)
@@ -298,3 +300,28 @@ def test_a_flat_lstm_is_compared_with_its_parts(tmp_path: Path) -> None:
     assert found.flat == "rnn.weight"
     assert distances is not None
     assert distances.is_equal
+
+
+@pytest.mark.parametrize("twin", ["ok", "wrong_eps", "wrong_momentum"])
+def test_the_weights_of_a_mindspore_run_and_of_its_torch_twins_differ_as_known(twin: str) -> None:
+    """The numbers were computed with numpy alone, when the runs were made."""
+    expected = json.loads((TWINS / "expected.json").read_text())[twin]
+    a = open_checkpoint(CHECKPOINTS / "bn_compare_final.ckpt", read_torch)
+    found = diff_checkpoints(a, open_checkpoint(TWINS / f"{twin}.npz", read_torch))
+    assert found.pairing.is_complete
+    assert len(found.pairing.counters) == 2
+    measured = {
+        each.pair.b: each.distances.max_abs_error
+        for each in found.changes
+        if each.distances is not None
+    }
+    assert measured == expected
+    apart = {name for name, error in measured.items() if error > 1e-4}
+    if twin == "ok":
+        assert not apart
+    if twin == "wrong_momentum":
+        assert apart == {
+            f"{norm}.{buffer}"
+            for norm in ("bn1", "bn2")
+            for buffer in ("running_mean", "running_var")
+        }
