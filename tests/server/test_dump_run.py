@@ -150,10 +150,35 @@ def test_watchpoints_are_checked_over_all_steps(served: Server) -> None:
 def test_a_nan_that_came_in_is_listed_first(tmp_path: Path) -> None:
     values = dumps.finite(0)
     for op in values:
-        values[op][0, 0] = np.inf
+        values[op][0, 0] = np.nan
     book = check_dump(dumps.write_dump(tmp_path / "d", {0: dumps.outputs(values)}), [draft()])
     assert found(book)[:2] == [(0, X, "producer"), (0, WEIGHT, "producer")]
     assert found(book)[2] == (0, MUL, "carrier")
+
+
+def test_infinities_put_in_on_purpose_are_no_hits_until_they_do_harm(tmp_path: Path) -> None:
+    values = dumps.finite(0)
+    values[X][0, 0] = values[MUL][0, 0] = -np.inf
+    path = dumps.write_dump(tmp_path / "a", {0: dumps.outputs(values)})
+    book = check_dump(path, [draft()])
+    assert found(book) == []
+    (undecided,) = book.in_order()
+    assert undecided.why == "the infinities of x were put in on purpose; no NaN came of them"
+    assert undecided.count == 2
+    named = WatchpointDraft("", (ConditionSpec("tensor_overflow"),), (MUL,))
+    assert found(check_dump(path, [named])) == [(0, MUL, "carrier")]
+    values[LOG][0, 0] = np.nan
+    path = dumps.write_dump(tmp_path / "b", {0: dumps.outputs(values)})
+    assert found(check_dump(path, [draft()])) == [
+        (0, X, "producer"),
+        (0, MUL, "carrier"),
+        (0, LOG, "carrier"),
+    ]
+    values[LOG][0, 0] = 1.0
+    values[BACK][0, 0] = np.inf
+    values[SUM][0, 0] = values[LOG][0, 0] = np.inf
+    path = dumps.write_dump(tmp_path / "c", {0: dumps.outputs(values)})
+    assert found(check_dump(path, [draft()]))[0] == (0, X, "producer")
 
 
 def test_what_changed_is_judged_against_the_step_before(tmp_path: Path) -> None:

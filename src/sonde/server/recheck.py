@@ -15,6 +15,7 @@ from sonde.server.dump_origin import StepOrigins, Trace
 from sonde.server.dump_shelf import DumpShelf, Listing, StoredTensor
 from sonde.server.dump_values import DumpTensor
 from sonde.server.graph_index import GraphIndex
+from sonde.server.innocence import without_blame
 from sonde.server.row_statistics import MissingStatisticError
 from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import Category, Hit, ParameterValue, WatchpointSpec
@@ -26,6 +27,8 @@ Origin = tuple[int, str]
 """The step and the op in which NaN or Inf first came up."""
 
 _TENSOR: tuple[Category, ...] = ("tensor",)
+_BETWEEN = 256
+"""Tensors between two reports."""
 _NO_TRACE = Trace("other", None, ())
 
 
@@ -50,30 +53,30 @@ class _Step:
 def recheck(shelf: DumpShelf, specs: Sequence[WatchpointSpec], progress: Progress) -> None:
     """Judge all tensors of all ranks, step by step, in execution order."""
     directories = [each for rank in shelf.dump.ranks for each in shelf.steps(rank)]
-    done = 0
+    named = {spec.id: frozenset(spec.ops) for spec in specs}
     books = {rank: HitBook() for rank in shelf.dump.ranks}
     watches = {rank: make_watches(specs, rank, ()) for rank in shelf.dump.ranks}
     former: dict[tuple[int, str], Listing] = {}
     earlier: dict[int, Origin] = {}
+    done = 0
     for number, directory in enumerate(directories):
+        rank = directory.rank
         listing = shelf.listing(directory)
-        before = former.get((directory.rank, directory.net))
-        step = _step(shelf, listing, before, earlier.get(directory.rank))
-        book = books[directory.rank]
+        step = _step(shelf, listing, former.get((rank, directory.net)), earlier.get(rank))
+        found: list[Hit] = []
         for tensor in step.tensors:
-            for hit in _judge(step, watches[directory.rank], tensor):
-                book.add(hit)
-                if hit.part == "producer":
-                    earlier.setdefault(directory.rank, (hit.step, hit.op))
+            found.extend(_judge(step, watches[rank], tensor))
             done += 1
-            if done % 256 == 0:
-                total = done * len(directories) // (number + 1)
-                if not progress(done, max(total, done), book.take()):
-                    return
-        book.end_step()
-        former[(directory.rank, directory.net)] = listing
-        left = len(directories) - number - 1
-        if not progress(done, done + left * done // (number + 1), book.take()):
+            if done % _BETWEEN == 0 and not progress(done, len(listing.tensors) + done, ()):
+                return
+        for hit in without_blame(found, step.graph, named):
+            books[rank].add(hit)
+            if hit.part == "producer" and hit.verdict == "hit":
+                earlier.setdefault(rank, (hit.step, hit.op))
+        books[rank].end_step()
+        former[(rank, directory.net)] = listing
+        left = (len(directories) - number - 1) * done // (number + 1)
+        if not progress(done, done + left, books[rank].take()):
             return
 
 
