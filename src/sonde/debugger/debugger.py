@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
-from math import inf, isinf
 from typing import Final
 
 from sonde.core.errors import SondeError
 from sonde.core.graph import Graph, OpNode
 from sonde.core.sink import OpCall
 from sonde.debugger.control import Control
+from sonde.debugger.conversation import Conversation
 from sonde.debugger.former import FormerValues
 from sonde.debugger.graphs import GraphBook
 from sonde.debugger.keeping import Keeping
 from sonde.debugger.library import Library
-from sonde.debugger.link import Link, Lost, News, Welcomed
+from sonde.debugger.link import Lost, News, Welcomed
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.terminated import Terminated
 from sonde.debugger.trainee import Trainee
@@ -25,16 +23,13 @@ from sonde.debugger.watching import Watching
 from sonde.wire.numbers import to_wire
 from sonde.wire.rank import (
     PROTOCOL,
-    Answer,
     Ask,
     Goodbye,
     Hello,
     Hits,
     Keep,
-    Notice,
     SetWatchpoints,
     Status,
-    StepDone,
 )
 from sonde.wire.rank import Control as ControlMessage
 from sonde.wire.shapes import LossPoint, Metadata, PauseReason, State
@@ -44,12 +39,12 @@ LEARNED_STEPS: Final = 2
 differs from those that follow, whose optimizers have their state."""
 _SAID: Final = ("start", "hit", "breakpoint")
 """Pauses that nobody at the page has just asked for are said at the terminal."""
-_MOST_POINTS: Final = 100_000
+_AT_STEP_END: Final = "when the step ends: ops are not observed in this step"
 _PLAN_EVERY: Final = 50
 
 
 class Debugger:
-    """One rank. All methods are called from the training thread, but ``deliver``.
+    """One rank. All methods are called from the training thread.
 
     Blocking in one of them is what a pause is. They raise nothing but Terminated, when the person
     at the page ends the training.
@@ -79,49 +74,34 @@ class Debugger:
         )
         self.keeping = Keeping(options.budget_bytes)
         self.library = Library(trainee, self.graphs, self.keeping.values, self.former.find)
-        self._inbox: deque[News] = deque()
-        self._news = threading.Condition()
-        self._link = Link(options.host, options.port, hello=self._hello, deliver=self.deliver)
+        self.talk = Conversation(
+            options, hello=self._hello, interrupt=self._interrupt, report=report
+        )
         self._is_interrupted = False
         self._pauses_at_start = bool(options.pause)
         self._has_begun = False
         self._pending_stop: str | None = None
-        self._points: deque[LossPoint] = deque(maxlen=_MOST_POINTS)
         self._state: State = "waiting"
-        self._status = self._make_status(None, "", None)
         self._last_end = time.perf_counter()
         self._stood_still = 0.0
-        self._is_absence_said = False
-        self._lost_since: float | None = -inf  # nobody was there yet
 
     # ------------------------------------------------------------------- life
 
     def start(self) -> None:
         """Connect, or say that nobody is there."""
-        if not self._link.open(self._options.wait_seconds):
-            self._is_absence_said = True
-            self._report(
-                f"sonde: no debugger server answers at {self._options.address}; training goes on "
-                "without it, and connects when there is one: start one with 'sonde serve' "
-                "[debugger-absent]"
-            )
+        self.talk.open()
         self._read_news()
-        self._tell(self._make_status(None, "the program has begun", None))
+        self._tell("the program has begun")
 
     def close(self, exit_code: int, error: str) -> None:
         """The program ends."""
         self.watching.end_step()
         self._send_hits()
-        for message in self._inbox:
-            if isinstance(message, Ask):
-                self._link.send(
-                    Answer(message.request, error="the training has ended", slug="tensor-not-kept")
-                )
-        self._link.close(Goodbye(exit_code, error))
+        self.talk.close(Goodbye(exit_code, error))
 
     def hand_over(self) -> None:
         """Others will train, in processes of their own: this one says no more."""
-        self._link.close()
+        self.talk.close()
 
     # ------------------------------------------------------ what is to be seen
 
@@ -150,10 +130,11 @@ class Debugger:
 
     def _begin(self) -> None:
         """The first op is about to run."""
-        self._has_begun = True
         self._read_news()
+        self._has_begun = True
         self._state = "running"
-        if self._pauses_at_start and self._link.is_connected:
+        self._end_if_asked()
+        if self._pauses_at_start and self.talk.is_connected:
             self._pause("start", "before the first step")
         self.watching.plan()
         with self._trainee.unobserved():
@@ -162,7 +143,7 @@ class Debugger:
             self._pause("hit", stop)
         self._leave_step_end()
         self._last_end, self._stood_still = time.perf_counter(), 0.0
-        self._tell(self._make_status(None, "", None))
+        self._tell()
 
     def begin_step(self) -> None:
         """The ops of a step begin to be observed."""
@@ -179,7 +160,7 @@ class Debugger:
 
     def op_ran(self, call: OpCall) -> None:
         """An op ran that was wanted."""
-        if self._inbox:
+        if self.talk.has_news:
             self._read_news()
         with self._trainee.unobserved():
             stop = self.watching.op(call)
@@ -204,14 +185,14 @@ class Debugger:
 
     def graph_learned(self, graph: Graph) -> None:
         for part in self.graphs.learn(graph, self._trainee.held()):
-            self._link.send(part)
+            self.talk.send(part)
         self.watching.plan()
 
     def step_passed(self, loss: float | None) -> None:
         """A step is over."""
         if not self._has_begun:
             self._begin()
-        if self._inbox:
+        if self.talk.has_news:
             self._read_news()
         now = time.perf_counter()
         seconds, self._stood_still = now - self._last_end - self._stood_still, 0.0
@@ -219,10 +200,9 @@ class Debugger:
         point = LossPoint(
             self.step, None if loss is None else to_wire(loss), max(seconds, 0.0), is_observed
         )
-        self._points.append(point)
         self.step += 1
         self.library.step = self.step
-        self._link.send(StepDone(point, self.graphs.current), soon=True)
+        self.talk.tell_step(point, self.graphs.current)
         stop = self._judge_weights()
         self.watching.end_step()
         self._send_hits()
@@ -232,14 +212,14 @@ class Debugger:
         elif reason is not None:
             self._pause(reason, "")
         else:
-            self._tell(self._make_status(None, "", None), soon=True)
+            self._tell(soon=True)
         self._end_if_asked()
         self._leave_step_end()
         self._last_end, self._stood_still = time.perf_counter(), 0.0
 
     def breakpoint(self, place: str) -> None:
         """The program asks to stop."""
-        if self._link.is_connected:
+        if self.talk.is_connected:
             self._has_begun = True
             self._state = "running"
             self._pause("breakpoint", f"sonde.breakpoint() at {place}")
@@ -279,7 +259,7 @@ class Debugger:
 
     def _pause(self, reason: PauseReason, message: str, call: OpCall | None = None) -> None:
         """Stand still until told otherwise; if there is anybody to tell."""
-        if self._is_alone():
+        if self.talk.is_alone:
             self.control.run_freely()
             return
         began = time.perf_counter()
@@ -289,40 +269,24 @@ class Debugger:
         self._send_hits()
         if self._trainee.is_observed():
             for part in self.graphs.learn_draft(self._trainee.nodes_so_far(), self._trainee.held()):
-                self._link.send(part)
-        self._tell(self._make_status(reason, message, call))
+                self.talk.send(part)
+        self._tell(message, reason=reason, call=call)
         if reason in _SAID:
             self._report(f"sonde: paused in step {self.step}: {message}")
         try:
             while self.control.is_paused:
-                self._wait()
-                self._read_news()
+                if self.talk.wait():
+                    self._read_news()
+                else:
+                    self.control.run_freely()
         except KeyboardInterrupt as interrupt:
             # As if Ctrl-C had come in the program's own line.
             raise type(interrupt)() from None
         self._stood_still += time.perf_counter() - began
         self._state = "running"
         self._trainee.refresh()
-        self._tell(self._make_status(None, "", call))
+        self._tell(call=call)
         self._end_if_asked()
-
-    def _is_alone(self) -> bool:
-        """Whether the server has been away for so long that nobody waits for it any more."""
-        since = self._lost_since
-        return since is not None and time.monotonic() - since > self._options.lost_seconds
-
-    def _wait(self) -> None:
-        """Until there are news; goes on training when the server is away for too long."""
-        timeout = None
-        if self._lost_since is not None and not isinf(self._options.lost_seconds):
-            timeout = self._lost_since + self._options.lost_seconds - time.monotonic()
-            if timeout <= 0:
-                self.control.run_freely()
-                self._report("sonde: no debugger server to wait for; training goes on")
-                return
-        with self._news:
-            if not self._inbox:
-                self._news.wait(timeout)
 
     def _end_if_asked(self) -> None:
         if self.control.is_ending:
@@ -331,19 +295,16 @@ class Debugger:
 
     # ---------------------------------------------------------------- messages
 
-    def deliver(self, news: News) -> None:
-        """Called by the link, in its thread."""
-        self._inbox.append(news)
+    def _interrupt(self, news: News) -> None:
+        """Called in the link's thread: what the person wants is asked for at the next op."""
         if isinstance(news, ControlMessage) and self._state == "running":
             self._is_interrupted = True
             if self._trainee.is_observed():
                 self._trainee.refresh()
-        with self._news:
-            self._news.notify()
 
     def _read_news(self) -> None:
-        while self._inbox:
-            self._obey(self._inbox.popleft())
+        while (news := self.talk.next_news()) is not None:
+            self._obey(news)
         if self._is_interrupted:
             self._is_interrupted = False
             self._trainee.refresh()
@@ -351,70 +312,41 @@ class Debugger:
     def _obey(self, news: News) -> None:
         match news:
             case ControlMessage():
-                self.control.obey(news)
-                if self._state == "running" and news.command == "pause":
-                    self._tell(self._make_status(None, self._pause_promise(), None))
+                self._obey_control(news)
             case SetWatchpoints():
-                self._set_watchpoints(news)
+                self.watching.set(news.watchpoints)
+                self._trainee.refresh()
             case Keep():
                 self.keeping.add(news.ops, news.steps, self._trainee.held())
                 self._trainee.refresh()
             case Ask():
                 with self._trainee.unobserved():
                     for answer in self.library.answers(news):
-                        self._link.send(answer)
+                        self.talk.send(answer)
             case Welcomed():
                 self._greet(news)
             case Lost():
-                self._mourn(news)
+                self.talk.mourn(news, is_paused=self.control.is_paused)
+                if news.for_good and self.control.is_paused:
+                    self.control.run_freely()
             case _:
                 pass  # Welcome and Refused come but once, and the link takes them.
 
-    def _set_watchpoints(self, news: SetWatchpoints) -> None:
-        self.watching.set(news.watchpoints)
-        self._trainee.refresh()
-
-    def _pause_promise(self) -> str:
-        if self._trainee.is_observed():
-            return "pausing at the next op"
-        return "pausing when the step ends: ops are not observed in this step"
+    def _obey_control(self, message: ControlMessage) -> None:
+        self.control.obey(message)
+        if not self._has_begun:
+            # Said before there was anything to stop: it stands for what is said at the start.
+            self._pauses_at_start = message.command == "pause"
+        elif self._state == "running" and message.command == "pause":
+            here = "at the next op" if self._trainee.is_observed() else _AT_STEP_END
+            self._tell(f"pausing {here}")
 
     def _greet(self, news: Welcomed) -> None:
-        if news.resumes or self._is_absence_said:
-            self._report(f"sonde: connected to the debugger server at {self._options.address}")
-        self._lost_since = None
         if not news.resumes and self._options.pause is None and not self._has_begun:
             self._pauses_at_start = news.welcome.paused
         self.watching.set(news.welcome.watchpoints)
         self._trainee.refresh()
-        if not news.welcome.knows:
-            for part in self.graphs.all_parts():
-                self._link.send(part)
-            for point in self._points:
-                self._link.send(StepDone(point, self.graphs.current), soon=True)
-            if self.watching.hits.remembered:
-                self._link.send(Hits(tuple(self.watching.hits.remembered)))
-        self._tell(self._status)
-
-    def _mourn(self, news: Lost) -> None:
-        if news.for_good:
-            self._lost_since = -inf
-            self._report(f"sonde: {news.why}; training goes on without the debugger")
-            if self.control.is_paused:
-                self.control.run_freely()
-            return
-        patience = self._options.lost_seconds
-        self._lost_since = time.monotonic()
-        if self.control.is_paused:
-            stays = "until it is back" if isinf(patience) else f"for {patience:g} s, then goes on"
-            self._report(
-                f"sonde: lost the debugger server ({news.why}); training stays paused {stays} "
-                "[debugger-lost]"
-            )
-        else:
-            self._report(
-                f"sonde: lost the debugger server ({news.why}); training goes on [debugger-lost]"
-            )
+        self.talk.greet(news, self.graphs, self.watching.hits.remembered)
 
     def _hello(self, resumes: bool) -> Hello:
         return Hello(
@@ -427,31 +359,35 @@ class Debugger:
             self.control.generation,
         )
 
-    def _make_status(self, reason: PauseReason | None, message: str, call: OpCall | None) -> Status:
-        graphs = self.graphs
+    def _tell(
+        self,
+        message: str = "",
+        *,
+        reason: PauseReason | None = None,
+        call: OpCall | None = None,
+        soon: bool = False,
+    ) -> None:
+        """Say where the training is."""
         op = None if call is None else call.node.name
-        return Status(
+        status = Status(
             state=self._state,
             step=self.step,
-            graph=graphs.here if op is None else graphs.graph_with(op),
+            graph=self.graphs.here if op is None else self.graphs.graph_with(op),
             op=op,
             order=None if call is None else call.order,
             reason=reason,
             message=message,
             generation=self.control.generation,
         )
-
-    def _tell(self, status: Status, *, soon: bool = False) -> None:
-        self._status = status
-        self._link.send(status, soon=soon)
+        self.talk.tell(status, soon=soon)
 
     def _send_hits(self) -> None:
         hits = self.watching.hits.take()
         if hits:
-            self._link.send(Hits(tuple(hits)))
+            self.talk.send(Hits(tuple(hits)))
 
     def _budget_is_full(self, text: str) -> None:
-        self._link.send(Notice("debugger-budget", text))
+        self.talk.notice("debugger-budget", text)
 
     def _complain_of_watchpoint(self, error: SondeError) -> None:
-        self._link.send(Notice(error.slug, f"a watchpoint is left out: {error.message}"))
+        self.talk.notice(error.slug, f"a watchpoint is left out: {error.message}")

@@ -23,6 +23,8 @@ class GraphBook:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        # The server is told numbers without gaps, so that an unfinished graph has the next one.
+        self._numbers: dict[int, int] = {}
         self._graphs: dict[int, tuple[Node, ...]] = {}
         self._orders: dict[int, dict[str, int]] = {}
         self._draft: list[OpNode] = []
@@ -60,14 +62,16 @@ class GraphBook:
 
     def learn(self, graph: Graph, held: Sequence[Held]) -> list[GraphPart]:
         """A step with this graph ended; what is to be said about it."""
-        self.current = graph.id
         self._draft = []
-        if graph.id in self._graphs:
+        known = self._numbers.get(graph.id)
+        if known is not None:
+            self.current = known
             return []
+        self.current = number = self._numbers[graph.id] = len(self._numbers)
         nodes = tuple(_wire_nodes(graph.nodes, held))
-        self._graphs[graph.id] = nodes
-        self._orders[graph.id] = {node.name: place for place, node in enumerate(nodes)}
-        return list(_parts(graph.id, graph.name, nodes, 0, len(nodes)))
+        self._graphs[number] = nodes
+        self._orders[number] = {node.name: place for place, node in enumerate(nodes)}
+        return list(_parts(number, graph.name, nodes, 0, len(nodes)))
 
     def learn_draft(self, nodes: Sequence[OpNode], held: Sequence[Held]) -> list[GraphPart]:
         """A step stands still in its middle; what is to be said if its structure is new."""
@@ -92,7 +96,7 @@ class GraphBook:
             yield from _parts(number, self._name, nodes, 0, len(nodes))
 
     def _next_number(self) -> int:
-        return max(self._graphs, default=-1) + 1
+        return len(self._numbers)
 
     def _graph_with(self, name: str) -> int | None:
         if self.current is not None and name in self._orders[self.current]:
