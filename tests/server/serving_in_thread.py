@@ -74,8 +74,8 @@ class Server:
         """The answer of a path once it is as it should be."""
         end = time.monotonic() + seconds
         while True:
-            _, found = self.ask("GET", path)
-            if found is not None and is_so(found):
+            status, found = self.ask("GET", path)
+            if status == 200 and is_so(found):
                 return found
             assert time.monotonic() < end, found
             time.sleep(0.01)

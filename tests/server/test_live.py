@@ -314,6 +314,26 @@ def test_a_rank_that_does_not_fit_is_refused(
     rank.close()
 
 
+def test_a_second_process_that_says_it_is_the_same_rank_is_refused(server: Server) -> None:
+    with RankConversation(server):
+        rival = RankSocket("127.0.0.1", server.rank_port)
+        metadata = msgspec.structs.replace(sample_metadata(), pid=1)
+        rival.send(Hello(PROTOCOL, "", "mine", metadata, False))
+        answer = rival.receive()
+        assert isinstance(answer, Refused)
+        assert "is connected already" in answer.reason
+        rival.close()
+        with RankConversation(server) as again:  # The same process, on a new connection.
+            again.send(Status("paused", 4, None, None, None, "start", "", 0))
+            run = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["step"] == 4)
+            assert run["ranks"][0]["state"] == "paused"
+    server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "lost")
+    other = RankSocket("127.0.0.1", server.rank_port)
+    other.send(Hello(PROTOCOL, "", "mine", metadata, False))
+    assert isinstance(other.receive(), Welcome)
+    other.close()
+
+
 def test_watchpoints_are_added_changed_saved_and_loaded(server: Server) -> None:
     with RankConversation(server) as rank:
         base = "/runs/mine/watchpoints"

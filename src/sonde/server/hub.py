@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hmac
 import logging
+import socket
 from typing import Final
 
 from sonde.server.events import EventBoard
@@ -53,6 +54,7 @@ class Hub:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        _keep_alive(writer.get_extra_info("socket"))
         try:
             if len(self._connections) <= MOST_CONNECTIONS:
                 await self._serve(reader, writer)
@@ -91,9 +93,25 @@ class Hub:
             return "the name of the run has letters other than a-z, 0-9, '.', '-' and '_'"
         if not 0 <= hello.metadata.rank < MOST_CONNECTIONS:
             return f"rank {hello.metadata.rank} is out of bounds"
-        if hello.run not in self._runs and not self._make_room():
-            return f"{MOST_RUNS} runs are connected already"
-        return ""
+        if hello.run not in self._runs:
+            return "" if self._make_room() else f"{MOST_RUNS} runs are connected already"
+        return self._rival(hello)
+
+    def _rival(self, hello: Hello) -> str:
+        """Two processes that both say they are one rank would push each other out for ever."""
+        run = self._runs.find(hello.run)
+        if not isinstance(run, LiveRun):
+            return f"{hello.run} is the name of a dump here"
+        known = run.ranks.get(hello.metadata.rank)
+        if known is None or known.link is None:
+            return ""
+        there, here = known.metadata, hello.metadata
+        if (there.host, there.pid) == (here.host, here.pid):
+            return ""
+        return (
+            f"rank {here.rank} of run {hello.run} is connected already, as process {there.pid} "
+            f"on {there.host}; give each training its own SONDE_RUN_ID"
+        )
 
     def _make_room(self) -> bool:
         """Forget the oldest run that ended if there are too many."""
@@ -105,10 +123,9 @@ class Hub:
         return True
 
     def _run(self, hello: Hello) -> LiveRun:
-        if hello.run in self._runs:
-            found = self._runs.find(hello.run)
-            if isinstance(found, LiveRun):
-                return found
+        found = self._runs.find(hello.run) if hello.run in self._runs else None
+        if isinstance(found, LiveRun):
+            return found
         run = LiveRun(hello.run, self._board, paused=self._paused)
         self._runs.add(run)
         return run
@@ -131,3 +148,12 @@ class Hub:
         finally:
             with contextlib.suppress(OSError):
                 run.leave(rank, link, "" if rank.goodbye is not None else why)
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """Notice within a minute when the other machine is gone without a word."""
+    with contextlib.suppress(OSError, AttributeError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
