@@ -2,7 +2,8 @@
 
 Works on dumps of statistics with hashes. An op is the *origin* of a difference when its outputs
 differ though its inputs do not; what comes after it only inherits. Memory that no op has written
-yet (``torch.empty``) holds anything and counts as equal, until an op writes it.
+yet (``torch.empty``) holds anything and counts as equal, until an op writes it; bytes that an op
+leaves for its backward (the workspace of an LSTM) count when what reads them differs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ HASH = "xxh3"
 Kind = Literal["weights", "data", "random", "algorithm", "structure", "steps"]
 
 _UNWRITTEN = ("empty", "new_empty", "resize_")
+_SCRATCH = ("uint8", "int8")
 _VIEWS = frozenset(
     {"view", "_unsafe_view", "reshape", "_reshape_alias", "as_strided", "slice", "select", "t"}
     | {"transpose", "permute", "expand", "unsqueeze", "squeeze", "detach", "alias", "narrow"}
@@ -125,38 +127,58 @@ class _Step:
     def __init__(self, step: int) -> None:
         self._step = step
         self._unwritten: set[str] = set()
+        self._scratch: dict[tuple[str, int], FirstDifference] = {}
         self.tensors = self.differing = 0
 
     def compare(
         self, ours: list[TensorRecord], theirs: list[TensorRecord]
     ) -> FirstDifference | None:
-        """The difference that begins at this op, if one does."""
+        """The difference that begins at this op, or at scratch memory it reads, if one does."""
         others = {(each.key.io, each.key.slot): each for each in theirs}
         self.tensors += len(ours)
         changed = [
             each for each in ours if _hash(each) != _hash(others.get((each.key.io, each.key.slot)))
         ]
         first = ours[0]
-        node, name = first.node, first.key.op
-        if first.op_type.startswith(_UNWRITTEN):
-            self._unwritten.add(name)
-            return None
         inputs = [each for each in changed if each.key.io == "input"]
         outputs = [each for each in changed if each.key.io == "output"]
-        read = [each for each in inputs if not self._is_unwritten(node, each.key.slot)]
+        if first.op_type.startswith(_UNWRITTEN):
+            self._unwritten.add(first.key.op)
+            return None
+        read = [each for each in inputs if not self._is_unwritten(first.node, each.key.slot)]
         if inputs and not read and first.op_type in _VIEWS:
-            self._unwritten.add(name)
+            self._unwritten.add(first.key.op)
             return None
-        self.differing += len(outputs) + len(read)
-        if read or not outputs:
+        scratch = [self._scratch.get(_producer(first.node, each.key.slot)) for each in read]
+        if outputs and not any(told is None for told in scratch):
+            return self._begin(first, outputs, next(iter(scratch), None))
+        self.differing += len(outputs) + sum(told is None for told in scratch)
+        return None
+
+    def _begin(
+        self, first: TensorRecord, outputs: list[TensorRecord], scratch: FirstDifference | None
+    ) -> FirstDifference | None:
+        """A difference that no input explains, but perhaps scratch memory."""
+        if all(each.dtype in _SCRATCH for each in outputs):
+            for each in outputs:
+                told = scratch or _difference(self._step, first, (f"output.{each.key.slot}",))
+                self._scratch[first.key.op, each.key.slot] = told
             return None
-        slots = tuple(f"{each.key.io}.{each.key.slot}" for each in outputs)
-        return _difference(self._step, first, slots)
+        self.differing += len(outputs)
+        if scratch is not None:
+            return scratch
+        return _difference(self._step, first, tuple(f"output.{each.key.slot}" for each in outputs))
 
     def _is_unwritten(self, node: OpNode | None, slot: int) -> bool:
-        if node is None or slot >= len(node.inputs):
-            return False
-        return node.inputs[slot].producer in self._unwritten
+        return _producer(node, slot)[0] in self._unwritten
+
+
+def _producer(node: OpNode | None, slot: int) -> tuple[str, int]:
+    """The op and slot an input comes from; ("", 0) where that is not known."""
+    if node is None or slot >= len(node.inputs):
+        return "", 0
+    edge = node.inputs[slot]
+    return edge.producer or "", edge.slot
 
 
 def _hash(record: TensorRecord | None) -> object:
