@@ -171,6 +171,7 @@ def _serve(
     def sources(board: EventBoard) -> list[DumpRun]:
         runs = open_dumps(paths, board)
         for run in runs:
+            run.prepare()
             for draft in drafts:
                 run.watchpoints.add(draft)
             if drafts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
 import re
 import threading
 from collections import Counter
@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from sonde.core.errors import UsageError
+from sonde.core.errors import SondeError, UsageError
 from sonde.debugger import answers
 from sonde.debugger.answers import Values
+from sonde.server.background_check import BackgroundCheck
+from sonde.server.dump_answers import op_tensors, statistic_curve
 from sonde.server.dump_check import is_leaf
 from sonde.server.dump_shelf import DumpShelf
 from sonde.server.dump_values import DumpTensor, need_values
 from sonde.server.events import EventBoard, Topic
 from sonde.server.graph_index import GraphIndex
 from sonde.server.hit_book import HitBook
-from sonde.server.recheck import recheck
 from sonde.server.source import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import (
@@ -29,17 +30,13 @@ from sonde.wire.api import (
     KeepRequest,
     LossCurve,
     RankView,
-    RecheckView,
     RunView,
     StatisticCurve,
-    StatisticPoint,
 )
-from sonde.wire.questions import AnyAnswer, AskCompare, AskOp, OpTensor, OpTensors
+from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
 from sonde.wire.shapes import Hit, Metadata, TensorName
 
-_log = logging.getLogger("sonde.server")
-_MOST_POINTS: Final = 1000
-_ANNOUNCE_SECONDS: Final = 0.3
+_MOST_PREPARED: Final = 500_000
 
 
 class DumpRun:
@@ -52,8 +49,10 @@ class DumpRun:
         self._revision = 0
         self._watchpoints = WatchpointSet()
         self._hits = HitBook(self._is_leaf)
-        self._check: _Check | None = None
+        self._check: BackgroundCheck | None = None
         self._bare: dict[tuple[int, int | None], GraphIndex] = {}
+        self._closed = threading.Event()
+        self._preparing: asyncio.Future[None] | None = None
         self._facts: dict[int, Metadata] = {}
         self._usual: dict[int, int] = {}
         self.peer: str | None = None
@@ -188,44 +187,12 @@ class DumpRun:
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
         if isinstance(question, AskOp):
-            return await asyncio.to_thread(self._op_tensors, self._rank(rank), tensor)
+            return await asyncio.to_thread(op_tensors, self._shelf, self._rank(rank), tensor)
         values = await self.values(rank, tensor)
         other = None
         if isinstance(question, AskCompare):
             other = await self.values(rank, question.other)
         return await asyncio.to_thread(answers.answer, question, values, other)
-
-    def _op_tensors(self, rank: int, tensor: TensorName) -> OpTensors:
-        """Of the step asked for, or of the last that has tensors of the op."""
-        steps: dict[tuple[str, int], list[int]] = {}
-        shown: list[DumpTensor] = []
-        for directory in self._shelf.steps(rank):
-            listing = self._shelf.listing(directory)
-            found = listing.of_op(tensor.op)
-            for each in found:
-                if each.file is not None:
-                    steps.setdefault((each.io, each.slot), []).append(directory.step)
-            if found and tensor.step in (None, directory.step):
-                shown = [DumpTensor(listing, each) for each in found]
-        if not shown:
-            raise UsageError(f"the dump has no tensors of {tensor.op}", slug="no-such-tensor")
-        shown.sort(key=lambda each: (each.stored.io, each.stored.slot))
-        return OpTensors(
-            tensor.op,
-            shown[0].listing.step.step,
-            tuple(
-                OpTensor(
-                    each.stored.io,
-                    each.stored.slot,
-                    each.type,
-                    each.numbers(),
-                    each.has_values,
-                    tuple(steps.get((each.stored.io, each.stored.slot), ())),
-                    "" if each.has_values else "the dump has only statistics of it",
-                )
-                for each in shown
-            ),
-        )
 
     async def values(self, rank: int | None, tensor: TensorName) -> Values:
         return await asyncio.to_thread(self._values, rank, tensor)
@@ -241,27 +208,7 @@ class DumpRun:
         return NpyFile(len(header) + values.array.nbytes, answers.npy_chunks(values))
 
     async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
-        return await asyncio.to_thread(self._curve, self._rank(rank), tensor)
-
-    def _curve(self, rank: int, tensor: TensorName) -> StatisticCurve:
-        found: dict[int, DumpTensor] = {}
-        for directory in self._shelf.steps(rank):
-            listing = self._shelf.listing(directory)
-            stored = listing.find(tensor.op, tensor.io, tensor.slot)
-            if stored is not None:
-                found[directory.step] = DumpTensor(listing, stored)
-        if not found:
-            raise UsageError(
-                f"the dump has no {tensor.io} {tensor.slot} of {tensor.op}", slug="no-such-tensor"
-            )
-        every = max(1, len(found) // _MOST_POINTS)
-        points: list[StatisticPoint] = []
-        for step, each in sorted(found.items())[::every]:
-            numbers = each.numbers()
-            if numbers is not None:
-                points.append(StatisticPoint(step, numbers))
-        kind = next(iter(found.values())).type
-        return StatisticCurve(tensor.op, tensor.io, tensor.slot, kind, tuple(points))
+        return await asyncio.to_thread(statistic_curve, self._shelf, self._rank(rank), tensor)
 
     async def control(self, request: ControlRequest) -> None:
         raise UsageError(
@@ -283,11 +230,28 @@ class DumpRun:
         if self._check is not None:
             self._check.stop()
         self._hits.clear()
-        check = self._check = _Check(self, self._shelf)
+        check = self._check = BackgroundCheck(self._shelf, self._watchpoints.all, self.take)
         self.touch("hits", "status")
         return asyncio.ensure_future(asyncio.to_thread(check.run))
 
-    def take(self, check: _Check, hits: Sequence[Hit]) -> None:
+    def prepare(self) -> None:
+        """Look through the dump in the background, so that the first questions find it listed."""
+        self._preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare))
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(SondeError, OSError):  # Who asks for it is told.
+            self._look_through()
+
+    def _look_through(self) -> None:
+        seen = 0
+        for rank in self._shelf.dump.ranks:
+            self._load(rank, self._usual_graph(rank))
+            for directory in reversed(self._shelf.steps(rank)):
+                if self._closed.is_set() or seen > _MOST_PREPARED:
+                    return
+                seen += len(self._shelf.listing(directory).tensors)
+
+    def take(self, check: BackgroundCheck, hits: Sequence[Hit]) -> None:
         """A check found something, or went on."""
         if check is self._check:
             self._hits.add(hits)
@@ -304,58 +268,12 @@ class DumpRun:
         return LossCurve(self._rank(rank), ())
 
     def close(self) -> None:
+        self._closed.set()
         if self._check is not None:
             self._check.stop()
 
     def _is_leaf(self, hit: Hit) -> bool:
         return is_leaf(self._shelf, hit)
-
-
-class _Check:
-    """One run over the dump, in a thread."""
-
-    def __init__(self, owner: DumpRun, shelf: DumpShelf) -> None:
-        self._owner = owner
-        self._shelf = shelf
-        self._specs = owner.watchpoints.all
-        self._loop = asyncio.get_running_loop()
-        self._stopped = threading.Event()
-        self._done, self._total = 0, 0
-        self._waiting: list[Hit] = []
-        self._told = 0.0
-        self.is_running = True
-        self.failure = ""
-
-    def view(self, hits: int) -> RecheckView:
-        return RecheckView(self.is_running, self._done, self._total, hits)
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def run(self) -> None:
-        try:
-            recheck(self._shelf, self._specs, self._progress)
-        except Exception as error:  # The thread's failure is carried to the page.
-            _log.exception("the check of %s failed", self._shelf.dump.path)
-            self.failure = f"the check failed: {type(error).__name__}: {error} [server-failed]"
-        finally:
-            self.is_running = False
-            self._total = self._done
-            self._tell()
-
-    def _progress(self, done: int, total: int, hits: Sequence[Hit]) -> bool:
-        self._done, self._total = done, total
-        self._waiting.extend(hits)
-        now = self._loop.time()
-        if now - self._told > _ANNOUNCE_SECONDS:
-            self._told = now
-            self._tell()
-        return not self._stopped.is_set()
-
-    def _tell(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._owner.take, self, waiting)
 
 
 def open_dumps(paths: Sequence[Path], board: EventBoard) -> list[DumpRun]:
