@@ -144,7 +144,7 @@ class TorchAdapter:
         graphs = CompiledGraphs(
             self._session, self._observer, self._scopes, self._failed, self._mode
         )
-        graphs.install(self._hidden_hooks, undo)
+        graphs.install(self._hidden_hooks, self._switch_if_due, undo)
         compile_gate.know_watched(undo)
         graphs.is_watching = self._is_active and not self._is_broken
         self._compiled = graphs
@@ -289,6 +289,15 @@ class TorchAdapter:
             self._is_switch_due = True
         else:
             self._active.close()
+
+    def _switch_if_due(self) -> None:
+        """A compiled function is about to run: the last chance to do what was put off."""
+        if self._is_switch_due and threading.get_ident() == self._thread:
+            self._guard(self._switch_at_entry)
+
+    def _switch_at_entry(self) -> None:
+        if not private.keeps_modes(at_entry=True):
+            self._switch()
 
     def _switch(self) -> None:
         """Make up for a change that had to be put off: see ``private.keeps_modes``."""

@@ -104,8 +104,12 @@ class CompiledGraphs:
         self.is_watching = False
         self.passages: list[Passage] = []
 
-    def install(self, hidden: Hidden, undo: ExitStack) -> None:
-        """Watch what is compiled from here on; frames are traced inside ``hidden()``."""
+    def install(self, hidden: Hidden, began: Callable[[], None], undo: ExitStack) -> None:
+        """Watch what is compiled from here on; frames are traced inside ``hidden()``.
+
+        ``began`` is called when a compiled function is about to run.
+        """
+        compiler.watch_entries(lambda: began() if self in _CURRENT else None, undo)
         compiler.hide_while_tracing(hidden, undo)
         compiler.watch_backends(self._wrapped, undo)
         compiler.watch_traced(self._traced, undo)

@@ -19,6 +19,7 @@ import torch._dynamo
 import torch._dynamo.backends.common as _backends
 import torch._dynamo.compiled_autograd as _compiled_autograd
 import torch._dynamo.convert_frame as _convert_frame
+import torch._dynamo.eval_frame as _eval_frame
 import torch._dynamo.output_graph as _output_graph
 import torch._dynamo.variables.nn_module as _nn_module
 import torch._guards
@@ -100,6 +101,27 @@ def hide_while_tracing(
             return original(self, *args, **kwargs)
 
     _replace(kind, "__call__", original, call, undo)
+
+
+def watch_entries(began: Callable[[], None], undo: ExitStack) -> None:
+    """Call ``began`` whenever a function that is compiled from now on is about to run."""
+    kind = _eval_frame._TorchDynamoContext
+    original = kind.__init__
+
+    def enter() -> Callable[[], None]:
+        began()
+        return _nothing
+
+    @functools.wraps(original)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.enter_exit_hooks.append(enter)
+
+    _replace(kind, "__init__", original, init, undo)
+
+
+def _nothing() -> None:
+    """What is to be done when such a function has run."""
 
 
 def _replace(owner: Any, name: str, original: Any, other: Any, undo: ExitStack) -> None:

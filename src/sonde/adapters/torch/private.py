@@ -143,18 +143,22 @@ def run_uncompiled(is_on: bool) -> None:
 _UNCOMPILED: list[Any] = []
 
 
-def keeps_modes() -> bool:
+def keeps_modes(*, at_entry: bool = False) -> bool:
     """Whether modes entered or left here will be forgotten: what runs us puts its own back.
 
-    Autograd's engine does, and the wrapper of a compiled function.
+    Autograd's engine does, and the wrapper of a compiled function. ``at_entry``: such a wrapper
+    runs us before it notes which modes there are.
     """
     if torch._C._current_graph_task_id() != -1:
         return True
+    wrappers = 0
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_name == "compile_wrapper" and code.co_filename.endswith(_COMPILER_FILE):
-            return True
+            wrappers += 1
+            if wrappers > at_entry:
+                return True
         frame = frame.f_back
     return False
 
