@@ -111,7 +111,8 @@ def test_control_characters_in_names_do_not_reach_the_terminal(
     [
         (["nope.pt"], "nope.pt does not exist [checkpoint-missing]"),
         ([__file__], "is no checkpoint known here"),
-        ([str(CHECKPOINTS)], "holds no dump"),
+        ([str(CHECKPOINTS)], "holds 4 checkpoints"),
+        ([str(CHECKPOINTS.parent)], "holds no dump"),
         ([INIT, "--json", "no/where.json"], "--json no/where.json cannot be written"),
     ],
 )

@@ -338,3 +338,23 @@ def test_checkpoints_other_than_torchs_need_no_torch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "bfloat16" in done.stdout
     assert "which is not installed; pip install torch [torch-missing]" in done.stderr
+
+
+def test_a_models_directory_gives_its_file_or_its_shards(tmp_path: Path) -> None:
+    save_file({"a": torch.ones(2)}, tmp_path / "one.safetensors")
+    assert list(load(tmp_path).weights) == ["a"]
+    save_file({"b": torch.ones(3)}, tmp_path / "two.safetensors")
+    with pytest.raises(CheckpointError, match=r"holds 2 checkpoints: one\.safetensors, two"):
+        load(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    shards = {"a": "one.safetensors", "b": "two.safetensors"}
+    index.write_text(json.dumps({"weight_map": shards}))
+    assert sorted(load(tmp_path).weights) == ["a", "b"]
+    for wrong, said in (
+        ({"a": "../one.safetensors"}, "which is not in"),
+        ({"a": "three.safetensors"}, "which is not in"),
+        (3, "is not the index"),
+    ):
+        index.write_text(json.dumps({"weight_map": wrong}))
+        with pytest.raises(CheckpointError, match=said):
+            load(tmp_path)

@@ -177,6 +177,12 @@ def test_columns_keys_and_patterns_can_be_chosen(tmp_path: Path) -> None:
         read_losses(tmp_path / "nope.csv")
 
 
+def test_a_log_of_blanks_costs_no_more_than_others(tmp_path: Path) -> None:
+    line = "loss" + " " * 60_000 + "step" + " " * 5_000 + "\n" + "loss " * 12_000 + "\n"
+    log = written(tmp_path / "a.log", line * 20 + "loss 1\n")
+    assert read_losses(log).values == (1.0,)
+
+
 def test_steps_that_begin_again_are_counted_through_and_repeated_ones_overwritten(
     tmp_path: Path,
 ) -> None:

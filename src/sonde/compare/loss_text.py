@@ -26,9 +26,14 @@ MAX_BYTES = 1 << 30
 MAX_POINTS = 20_000_000
 _MAX_LINE = 1 << 16
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:inf(?:inity)?|nan)\b"
-_LOSS = re.compile(rf"(?i)(?<![a-z0-9])loss(?:\s+is|\s+value)?\s*[:=]?\s*(?:tensor\()?({_NUMBER})")
+# Spaces are counted, so that a line of nothing else costs no more than any other.
+_LOSS = re.compile(
+    r"(?i)(?<![a-z0-9])loss(?:\s{1,8}is|\s{1,8}value)?\s{0,8}[:=]?\s{0,8}(?:tensor\()?"
+    rf"({_NUMBER})"
+)
 _STEP = re.compile(
-    r"(?i)(?<![a-z])(?:global_?step|step|iteration|iter)s?\s*[:=#]?\s*\[?\s*([0-9]+)"
+    r"(?i)(?<![a-z])(?:global_?step|step|iteration|iter)s?\s{0,8}[:=#]?\s{0,8}\[?\s{0,8}"
+    r"([0-9]{1,18})"
 )
 _OTHER_LOSS = re.compile(r"(?i)(?:val|valid|validation|eval|test|best|min)[\s_/.-]*$")
 _LOSS_NAMES = ("loss", "train_loss", "train/loss", "training_loss", "loss/train", "losses")
@@ -270,7 +275,7 @@ def _flattened(value: Mapping[str, Any], prefix: str, depth: int) -> Iterator[tu
 
 def _default_point(line: str) -> Point | None:
     for match in _LOSS.finditer(line):
-        if not _OTHER_LOSS.search(line[: match.start()]):
+        if not _OTHER_LOSS.search(line[max(0, match.start() - 24) : match.start()]):
             value = _number(match[1])
             step = _STEP.search(line)
             if value is not None:
