@@ -15,11 +15,12 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.debugger import answers
 from sonde.debugger.answers import Values
 from sonde.server.background_check import BackgroundCheck
+from sonde.server.changes import Changes
 from sonde.server.dump_answers import op_tensors, statistic_curve
 from sonde.server.dump_check import is_leaf
 from sonde.server.dump_shelf import DumpShelf
 from sonde.server.dump_values import DumpTensor, need_values
-from sonde.server.events import EventBoard, Topic
+from sonde.server.events import EventBoard
 from sonde.server.graph_index import GraphIndex
 from sonde.server.hit_book import HitBook
 from sonde.server.source import NpyFile, Question
@@ -44,9 +45,8 @@ class DumpRun:
 
     def __init__(self, run: str, path: Path, board: EventBoard) -> None:
         self._id = run
-        self._board = board
+        self._changes = Changes(run, board)
         self._shelf = DumpShelf(path)
-        self._revision = 0
         self._watchpoints = WatchpointSet()
         self._hits = HitBook(self._is_leaf)
         self._check: BackgroundCheck | None = None
@@ -79,7 +79,7 @@ class DumpRun:
             id=self._id,
             kind="dump",
             title=str(dump.path),
-            revision=self._revision,
+            revision=self._changes.revision,
             ranks=tuple(self._rank_view(rank) for rank in dump.ranks),
             watchpoints=self._watchpoints.all,
             controls=(),
@@ -231,7 +231,7 @@ class DumpRun:
             self._check.stop()
         self._hits.clear()
         check = self._check = BackgroundCheck(self._shelf, self._watchpoints.all, self.take)
-        self.touch("hits", "status")
+        self._changes.touch("hits", "status")
         return asyncio.ensure_future(asyncio.to_thread(check.run))
 
     def prepare(self) -> None:
@@ -255,14 +255,10 @@ class DumpRun:
         """A check found something, or went on."""
         if check is self._check:
             self._hits.add(hits)
-            self.touch("hits", "status")
+            self._changes.touch("hits", "status")
 
     def watchpoints_changed(self) -> None:
-        self.touch("watchpoints")
-
-    def touch(self, *topics: Topic) -> None:
-        self._revision += 1
-        self._board.announce(self._id, self._revision, *topics)
+        self._changes.touch("watchpoints")
 
     def loss(self, rank: int | None, after: int) -> LossCurve:
         return LossCurve(self._rank(rank), ())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,8 @@ import msgspec
 from sonde.core.errors import UsageError
 from sonde.debugger.answers import Values
 from sonde.server import live_values
-from sonde.server.events import EventBoard, Topic
+from sonde.server.changes import Changes
+from sonde.server.events import EventBoard
 from sonde.server.graph_index import GraphIndex
 from sonde.server.hit_book import HitBook
 from sonde.server.listing import find_op
@@ -61,11 +61,9 @@ class LiveRun:
 
     def __init__(self, run: str, board: EventBoard, *, paused: bool) -> None:
         self._id = run
-        self._board = board
+        self._changes = Changes(run, board)
         self._paused = paused
-        self._revision = 0
         self._generation = 0
-        self._changed = asyncio.Event()
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
         self._watchpoints = WatchpointSet()
         self._hits = HitBook(self._is_leaf)
@@ -93,7 +91,7 @@ class LiveRun:
             id=self._id,
             kind="live",
             title=self._title(),
-            revision=self._revision,
+            revision=self._changes.revision,
             ranks=tuple(rank.view(self._hits.count(number)) for number, rank in ranks),
             watchpoints=self._watchpoints.all,
             controls=self._controls(),
@@ -136,7 +134,7 @@ class LiveRun:
         known.metadata = hello.metadata
         known.link = link
         self._generation = max(self._generation, hello.generation)
-        self.touch("status", "watchpoints", "hits")
+        self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
         return known, Welcome(self._watchpoints.all, is_paused, self._generation, knows)
 
@@ -148,7 +146,7 @@ class LiveRun:
         rank.link = None
         if why:
             self._notice(f"rank {rank.number}: {why} [rank-unreadable]")
-        self.touch("status", "notices")
+        self._changes.touch("status", "notices")
 
     def take(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
         """A rank said something; BadFrameError if it makes no sense."""
@@ -159,10 +157,10 @@ class LiveRun:
                 self._generation = max(self._generation, message.generation)
                 text = message.message[:MOST_TEXT]
                 rank.status = msgspec.structs.replace(message, message=text)
-                self.touch("status")
+                self._changes.touch("status")
             case StepDone():
                 rank.add_point(message.point)
-                self.touch("loss")
+                self._changes.touch("loss")
             case Hits():
                 self._take_hits(rank, message)
             case GraphPart():
@@ -171,10 +169,10 @@ class LiveRun:
                 self._notice(
                     f"rank {rank.number}: {message.text[:MOST_TEXT]} [{message.slug[:100]}]"
                 )
-                self.touch("notices")
+                self._changes.touch("notices")
             case Goodbye():
                 rank.goodbye = message
-                self.touch("status")
+                self._changes.touch("status")
             case Hello():
                 self._notice(f"rank {rank.number} said hello twice [rank-unreadable]")
 
@@ -183,14 +181,14 @@ class LiveRun:
         self._hits.add(_bounded(hit, rank.number) for hit in message.hits)
         if self._hits.dropped and not dropped:
             self._notice("there are so many hits that further ones are not kept [many-hits]")
-        self.touch("hits")
+        self._changes.touch("hits")
 
     def _take_part(self, rank: LiveRank, part: GraphPart) -> None:
         if not rank.add_part(part):
             self._notice(
                 f"rank {rank.number} has so many graphs that more are not kept [many-graphs]"
             )
-        self.touch("graph")
+        self._changes.touch("graph")
 
     def _is_leaf(self, hit: Hit) -> bool:
         rank = self.ranks.get(hit.rank)
@@ -199,13 +197,6 @@ class LiveRun:
     def _notice(self, text: str) -> None:
         if not self._notices or self._notices[-1] != text:
             self._notices.append(text)
-
-    def touch(self, *topics: Topic) -> None:
-        """Something changed."""
-        self._revision += 1
-        self._board.announce(self._id, self._revision, *topics)
-        self._changed.set()
-        self._changed = asyncio.Event()
 
     # ------------------------------------------------------------ what people want
 
@@ -248,28 +239,19 @@ class LiveRun:
 
     async def _begun(self, ranks: list[LiveRank]) -> None:
         """Until no rank is on its way to its first step, where it would wait to be told again."""
-        await self._until(lambda: all(rank.state != "waiting" for rank in ranks), BEGIN_SECONDS)
+        await self._changes.until(
+            lambda: all(rank.state != "waiting" for rank in ranks), BEGIN_SECONDS
+        )
 
     async def _settled(self, ranks: list[LiveRank], seconds: float) -> None:
         """Until one of the ranks stands still again, or all are gone, or time is up."""
-        await self._until(
+        await self._changes.until(
             lambda: (
                 any(rank.has_settled and rank.state == "paused" for rank in ranks)
                 or all(rank.has_settled for rank in ranks)
             ),
             seconds,
         )
-
-    async def _until(self, is_so: Callable[[], bool], seconds: float) -> None:
-        deadline = asyncio.get_running_loop().time() + seconds
-        while not is_so():
-            rest = deadline - asyncio.get_running_loop().time()
-            if not rest > 0:
-                return
-            try:
-                await asyncio.wait_for(self._changed.wait(), rest)
-            except asyncio.TimeoutError:
-                return
 
     async def keep(self, request: KeepRequest) -> None:
         if not 1 <= request.steps <= 1000:
@@ -287,7 +269,7 @@ class LiveRun:
         for rank in self.ranks.values():
             if rank.link is not None:
                 rank.link.send(SetWatchpoints(self._watchpoints.all))
-        self.touch("watchpoints")
+        self._changes.touch("watchpoints")
 
     def rank(self, number: int | None) -> LiveRank:
         if number is None:

@@ -132,7 +132,7 @@ async def _rank_port(hub: Hub, options: ServerOptions) -> int | None:
         return None
     try:
         return await hub.start(options.host, options.rank_port)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         raise _taken(options.host, options.rank_port, "--debugger-port", error) from None
 
 
