@@ -21,6 +21,7 @@ from sonde.core.errors import CaptureError, SondeError
 from sonde.core.graph import Graph
 from sonde.profile import private
 from sonde.profile.events import Event, MemoryEvent
+from sonde.profile.heap import event_bytes, warm_heap
 from sonde.profile.sampler import Sample, Sampler
 from sonde.profile.window import Window
 from sonde.profile.witness import Witness
@@ -225,6 +226,8 @@ class Recorder:
             )
         self.resident_bytes = _resident_bytes()
         self.records_memory = self._wants_memory or self._is_memory_cheap()
+        ops = len(self.graph) if self.graph is not None else 0
+        warm_heap(event_bytes(ops, self.window.stop - self.window.first_timed))
         if self.records_memory:
             self._quiet.on()
         with private.quiet_first_start(), private.ops_and_ranges_only():
