@@ -278,7 +278,7 @@ def test_the_nan_of_a_real_mindspore_dump_is_found_where_it_was_made(tmp_path: P
     producers = {hit.op for hit in book.in_order() if hit.part == "producer"}
     assert producers == {first.op}
     assert {hit.origin for hit in book.in_order()} == {first.op}
-    assert check_dump(MINDSPORE / "lenet_full", [draft()]).in_order() == []
+    assert len(check_dump(MINDSPORE / "lenet_full", [draft()])) == 0
 
 
 def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:

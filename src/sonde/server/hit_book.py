@@ -36,6 +36,20 @@ class HitFilter:
         )
 
 
+_Place = tuple[int, bool, int, int, str, int, int]
+
+
+def _first(entry: tuple[_Place, Hit]) -> _Place:
+    return entry[0]
+
+
+def page_of(hits: Sequence[Hit], wanted: HitFilter, window: Window) -> HitPage:
+    """A page of those of ``hits`` that are wanted."""
+    if wanted != HitFilter():
+        hits = [hit for hit in hits if wanted.takes(hit)]
+    return HitPage(len(hits), window.offset, tuple(hits[window.slice]))
+
+
 class HitBook:
     """Hits by step, then place in the step, inputs and parameters first, then rank.
 
@@ -47,7 +61,9 @@ class HitBook:
     def __init__(self, is_leaf: Callable[[Hit], bool]) -> None:
         self._is_leaf = is_leaf
         self._hits: dict[tuple[int, int], Hit] = {}
-        self._sorted: list[Hit] | None = []
+        self._new: list[Hit] = []
+        self._entries: list[tuple[_Place, Hit]] = []
+        self._sorted: tuple[Hit, ...] = ()
         self._counts: Counter[str] | None = None
         self._by_rank: Counter[int] = Counter()
         self.dropped = 0
@@ -58,33 +74,48 @@ class HitBook:
     def add(self, hits: Iterable[Hit]) -> None:
         for hit in hits:
             key = (hit.rank, hit.number)
-            if len(self._hits) >= MOST_HITS and key not in self._hits:
+            if key in self._hits:
+                self._replace(key, hit)
+            elif len(self._hits) >= MOST_HITS:
                 self.dropped += 1
-                continue
-            if key not in self._hits and hit.verdict == "hit":
-                self._by_rank[hit.rank] += 1
+            else:
+                self._hits[key] = hit
+                self._new.append(hit)
+                self._by_rank[hit.rank] += hit.verdict == "hit"
+        self._counts = None
+
+    def _replace(self, key: tuple[int, int], hit: Hit) -> None:
+        if self._hits[key] != hit:
             self._hits[key] = hit
-        self._sorted = self._counts = None
+            self._begin_again()
 
     def clear(self, rank: int | None = None) -> None:
         """Forget all hits, or those of one rank."""
         self._hits = {k: hit for k, hit in self._hits.items() if rank not in (None, hit.rank)}
+        self._begin_again()
+
+    def _begin_again(self) -> None:
         self._by_rank = Counter(h.rank for h in self._hits.values() if h.verdict == "hit")
-        self._sorted = self._counts = None
+        self._entries, self._new = [], list(self._hits.values())
+        self._sorted, self._counts = (), None
 
     def in_order(self) -> Sequence[Hit]:
-        if self._sorted is None:
-            self._sorted = sorted(self._hits.values(), key=self._place)
+        """All hits; what is given does not change later."""
+        if self._new:
+            # Nearly sorted: what is new mostly comes last.
+            self._entries.extend((self._place(hit), hit) for hit in self._new)
+            self._entries.sort(key=_first)
+            self._sorted = tuple(hit for _, hit in self._entries)
+            self._new = []
         return self._sorted
 
-    def _place(self, hit: Hit) -> tuple[int, bool, int, int, str, int, int]:
+    def _place(self, hit: Hit) -> _Place:
         # A parameter that the step itself spoiled stands where that happened.
         is_late = hit.part == "carrier" or not self._is_leaf(hit)
         return hit.step, is_late, hit.order, hit.rank, hit.io, hit.slot, hit.number
 
     def page(self, wanted: HitFilter, window: Window) -> HitPage:
-        found = [hit for hit in self.in_order() if wanted.takes(hit)]
-        return HitPage(len(found), window.offset, tuple(found[window.slice]))
+        return page_of(self.in_order(), wanted, window)
 
     @property
     def counts(self) -> Counter[str]:

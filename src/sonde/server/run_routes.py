@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from sonde.server.endpoint import Call, Endpoint
-from sonde.server.hit_book import HitFilter
+from sonde.server.hit_book import HitFilter, page_of
 from sonde.server.listing import Window
 from sonde.wire import queries
 from sonde.wire.api import (
@@ -85,7 +87,8 @@ async def list_hits(call: Call) -> HitPage:
     if query.graph is not None:
         ops = (await call.run.graph(query.rank, query.graph)).numbers
     wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, ops)
-    return call.run.hits.page(wanted, Window(query.offset, query.limit))
+    window = Window(query.offset, query.limit)
+    return await asyncio.to_thread(page_of, call.run.hits.in_order(), wanted, window)
 
 
 async def losses(call: Call) -> LossCurve:

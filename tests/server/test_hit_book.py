@@ -1,0 +1,100 @@
+"""The order of hits, and what is kept of very many."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonde.server import hit_book
+from sonde.server.hit_book import HitBook, HitFilter
+from sonde.server.listing import Window
+from sonde.wire.shapes import Hit, TensorType
+
+
+def hit(number: int, step: int = 0, order: int = 0, op: str = "op", **more: object) -> Hit:
+    made = Hit(
+        number,
+        1,
+        "tensor_overflow",
+        0,
+        step,
+        order,
+        op,
+        "output",
+        0,
+        TensorType("float32", ()),
+        "hit",
+        "",
+        (),
+    )
+    return msgspec.structs.replace(made, **more)
+
+
+def book() -> HitBook:
+    return HitBook(lambda each: each.op.startswith("leaf"))
+
+
+hits = st.lists(
+    st.builds(
+        hit,
+        st.integers(0, 30),
+        st.integers(0, 3),
+        st.integers(0, 5),
+        st.sampled_from(["op", "leaf"]),
+        rank=st.integers(0, 1),
+        part=st.sampled_from(["producer", "carrier", "other"]),
+        verdict=st.sampled_from(["hit", "undecided"]),
+    ),
+    max_size=20,
+)
+
+
+@given(st.lists(hits, max_size=5))
+def test_hits_are_in_order_however_they_come(parts: list[list[Hit]]) -> None:
+    found = book()
+    latest: dict[tuple[int, int], Hit] = {}
+    for part in parts:
+        found.add(part)
+        latest.update({(each.rank, each.number): each for each in part})
+        found.in_order()
+
+    def place(each: Hit) -> tuple[object, ...]:
+        first = each.op == "leaf" and each.part != "carrier"
+        return each.step, not first, each.order, each.rank, each.number
+
+    assert list(found.in_order()) == sorted(latest.values(), key=place)
+    assert len(found) == len(latest)
+    for rank in (0, 1):
+        counted = [h for h in latest.values() if h.rank == rank and h.verdict == "hit"]
+        assert found.count(rank) == len(counted)
+    assert sum(found.counts.values()) == found.count(0) + found.count(1)
+    found.clear(0)
+    assert {each.rank for each in found.in_order()} <= {1}
+    found.clear()
+    assert found.in_order() == ()
+
+
+def test_the_first_of_very_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hit_book, "MOST_HITS", 3)
+    found = book()
+    found.add(hit(number) for number in range(5))
+    assert [each.number for each in found.in_order()] == [0, 1, 2]
+    assert found.dropped == 2
+
+
+def test_pages_are_filtered() -> None:
+    found = book()
+    found.add(hit(number, step=number, rank=number % 2, op=f"op{number}") for number in range(10))
+    assert found.page(HitFilter(), Window(8, 5)).total == 10
+    page = found.page(HitFilter(rank=1), Window(1, 2))
+    assert (page.total, [each.number for each in page.hits]) == (5, [3, 5])
+    assert found.page(HitFilter(step=3, op="op3"), Window()).total == 1
+    assert found.page(HitFilter(ops={"op1", "op2"}), Window()).total == 2
+    assert found.page(HitFilter(verdict="undecided"), Window()).total == 0
+    assert found.page(HitFilter(watchpoint=2), Window()).total == 0
+
+
+def test_origins_are_those_that_hits_name() -> None:
+    found = book()
+    found.add([hit(0, op="a", part="producer"), hit(1, op="b", part="carrier", origin="a")])
+    assert found.origins() == {"a"}
