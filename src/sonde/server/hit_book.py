@@ -65,6 +65,7 @@ class HitBook:
         self._entries: list[tuple[_Place, Hit]] = []
         self._sorted: tuple[Hit, ...] = ()
         self._counts: Counter[str] | None = None
+        self._origins: set[str] | None = None
         self._by_rank: Counter[int] = Counter()
         self.dropped = 0
 
@@ -82,7 +83,7 @@ class HitBook:
                 self._hits[key] = hit
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
-        self._counts = None
+        self._counts = self._origins = None
 
     def _replace(self, key: tuple[int, int], hit: Hit) -> None:
         if self._hits[key] != hit:
@@ -97,7 +98,8 @@ class HitBook:
     def _begin_again(self) -> None:
         self._by_rank = Counter(h.rank for h in self._hits.values() if h.verdict == "hit")
         self._entries, self._new = [], list(self._hits.values())
-        self._sorted, self._counts = (), None
+        self._sorted = ()
+        self._counts = self._origins = None
 
     def in_order(self) -> Sequence[Hit]:
         """All hits; what is given does not change later."""
@@ -130,5 +132,8 @@ class HitBook:
 
     def origins(self) -> set[str]:
         """The ops that made non-finite values out of finite ones, as far as hits tell."""
-        named = {hit.origin for hit in self._hits.values() if hit.origin is not None}
-        return named | {hit.op for hit in self._hits.values() if hit.part == "producer"}
+        if self._origins is None:
+            named = {hit.origin for hit in self._hits.values() if hit.origin is not None}
+            made = {hit.op for hit in self._hits.values() if hit.part == "producer"}
+            self._origins = named | made
+        return self._origins
