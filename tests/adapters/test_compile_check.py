@@ -247,6 +247,63 @@ def test_a_program_that_compiles_nothing_is_checked_as_if_it_did(
     assert nn.Module.__call__.__module__ == "torch.nn.modules.module"
 
 
+def test_numbers_that_are_not_finite_anywhere_are_no_mistake_and_told() -> None:
+    class Logarithm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(6, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.first(torch.log(x))
+
+    verdict = checked(lambda: train(new_net(Logarithm)))
+    assert verdict.agrees
+    assert verdict.graphs[0].problems == (
+        "3 of 3 outputs and gradients hold NaN or infinities in float64 too; only finite elements "
+        "are compared, and sonde run --overflow finds where they begin",
+    )
+
+
+def test_choices_that_fall_the_other_way_are_counted_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Chosen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(6, 300)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            logits = self.first(x)
+            return logits, logits.argmax(1)
+
+    def program() -> None:
+        net = new_net(Chosen)
+        run = torch.compile(net, backend="aot_eager")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        run(torch.randn(40, 6))[0].sum().backward()
+        optimizer.step()
+
+    def flipping(count: int) -> Callable[..., Any]:
+        def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+            def call(*values: Any) -> Any:
+                *others, choice = graph(*values)
+                if choice.dtype is torch.int64:
+                    choice = torch.where(torch.arange(40) < count, 299 - choice, choice)
+                return (*others, choice)
+
+            return call
+
+        return lambda *_: backend
+
+    monkeypatch.setattr(private, "backend_function", flipping(2))
+    assert checked(program).graphs[0].disagreeing == ()
+    torch._dynamo.reset()
+    monkeypatch.setattr(private, "backend_function", flipping(9))
+    (wrong,) = checked(program).graphs[0].disagreeing
+    assert (wrong.name, wrong.dtype) == ("output 1", "int64")
+    assert wrong.compiled == pytest.approx((9 - 2.4) ** 0.5)
+
+
 # ---------------------------------------------------------------- planted mistakes
 
 

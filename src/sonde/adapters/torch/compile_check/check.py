@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from math import hypot
 from typing import Any
 
 import torch
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.distances import broken_elements, error
+from sonde.adapters.torch.compile_check.distances import (
+    broken_elements,
+    compiled_error,
+    error,
+    size,
+)
 from sonde.adapters.torch.compile_check.ops import OpsJudged, coarsest_epsilon, judge_ops
 from sonde.adapters.torch.compile_check.records import Record
 from sonde.adapters.torch.compile_check.tape import Tape
@@ -131,6 +137,7 @@ def _check_graph(record: Record, name: str, budget: int) -> tuple[GraphVerdict, 
     except Exception as failed:  # said in the report; the results stand without the ops
         problems.append(f"its ops could not be judged: {first_line(failed)}")
     comparisons = _comparisons(record, ways, coarsest_epsilon(graphs))
+    problems += _not_finite(ways)
     verdict = GraphVerdict(
         name=name,
         backend=record.backend,
@@ -162,6 +169,18 @@ def _comparisons(record: Record, ways: Ways, epsilon: float) -> list[Comparison]
     ]
 
 
+def _not_finite(ways: Ways) -> list[str]:
+    """A sentence about results that hold NaN or infinities in float64 too."""
+    results = [*ways.reference.outputs.values(), *ways.reference.gradients.values()]
+    count = sum(not bool(torch.isfinite(each).all()) for each in results)
+    if not count:
+        return []
+    return [
+        f"{count} of {len(results)} outputs and gradients hold NaN or infinities in float64 too; "
+        "only finite elements are compared, and sonde run --overflow finds where they begin"
+    ]
+
+
 def _of_kind(
     kind: Kind,
     names: Mapping[int, str],
@@ -170,7 +189,7 @@ def _of_kind(
     epsilon: float,
 ) -> list[Comparison]:
     references = {number: part(ways.reference)[number] for number in names}
-    group = sum(float(value.double().norm()) ** 2 for value in references.values()) ** 0.5
+    group = hypot(*(size(value) for value in references.values()))
     return [
         compared(
             kind,
@@ -206,12 +225,12 @@ def compared(
         kind=kind,
         name=name,
         dtype=name_of(eager.dtype),
-        norm=error(reference, torch.zeros_like(reference)),
+        norm=size(reference),
         group_norm=group_norm,
         epsilon=epsilon,
         eager=error(eager, reference),
         interpreted=float("nan") if interpreted is None else error(interpreted, reference),
-        compiled=error(compiled, reference),
+        compiled=compiled_error(compiled, reference),
         shift=0.0 if moved is None else error(moved, eager),
         broken=broken_elements(compiled, eager, reference),
     )
@@ -270,7 +289,7 @@ def _weights(
             f"failed: {first_line(failed)}"
         )
         return ()
-    group = sum(float(value.norm()) ** 2 for value in after["reference"].values()) ** 0.5
+    group = hypot(*(size(value) for value in after["reference"].values()))
     return tuple(
         compared(
             "weight",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Any
 
 import torch
@@ -37,14 +38,41 @@ def epsilon_of(dtype: torch.dtype) -> float:
 
 
 def error(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The Euclidean norm of the difference, over elements finite in both; 0 if there are none."""
-    found = distances(a, b).l2_error
-    return found if found == found else 0.0
+    """The Euclidean norm of the difference, over elements finite in both; 0 if there are none.
+
+    Of whole numbers (indices, masks) each that differs counts 1: how far apart they are means
+    nothing.
+    """
+    if _is_whole(b):
+        return sqrt(float((a != b).sum()))
+    return _number(distances(a, b).l2_error)
+
+
+def compiled_error(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The error of compiled code: of whole numbers, one in a hundred may fall the other way."""
+    if _is_whole(b):
+        return sqrt(max(0.0, float((a != b).sum()) - _free_flips(b)))
+    return error(a, b)
+
+
+def size(tensor: torch.Tensor) -> float:
+    """The Euclidean norm of the finite elements; of whole numbers, each counts 1."""
+    if _is_whole(tensor):
+        return sqrt(tensor.numel())
+    return _number(distances(tensor, torch.zeros_like(tensor)).l2_error)
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
+
+
+def _free_flips(tensor: torch.Tensor) -> float:
+    return _FLIPS_ALLOWED * tensor.numel() + 2 if tensor.numel() > 1 else 0.0
 
 
 def broken_elements(compiled: torch.Tensor, eager: torch.Tensor, reference: torch.Tensor) -> int:
     """Elements that are NaN or infinite in compiled code, and neither in eager nor in float64."""
-    if not (compiled.is_floating_point() or compiled.is_complex()):
+    if _is_whole(compiled):
         return 0
     bad = ~torch.isfinite(compiled)
     return int((bad & torch.isfinite(eager) & torch.isfinite(reference)).sum())
@@ -62,7 +90,7 @@ def op_errors(
     """The errors of one result of an op; whole numbers made of floating ones count as flips."""
     if compiled.shape != exact.shape:
         return OpErrors((0.0, 0.0), 0.0, 1.0, (1.0, 1.0), (0.0, 0.0), (0.0, 0.0))
-    if not (exact.is_floating_point() or exact.is_complex()):
+    if _is_whole(exact):
         return _flips(compiled, exact, moved, eager, args)
     found = distances(compiled, exact)
     return OpErrors(
@@ -93,7 +121,7 @@ def _flips(
         isinstance(each, torch.Tensor) and each.is_floating_point()
         for each in pytree.tree_leaves(args)
     )
-    free = 0.0 if is_exact else _FLIPS_ALLOWED * exact.numel() + 2
+    free = 0.0 if is_exact else _free_flips(exact)
     return OpErrors(
         norm=(float(exact.numel()), 1.0),
         epsilon=0.0,
