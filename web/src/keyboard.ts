@@ -75,7 +75,8 @@ function moveInList(by: 1 | -1): void {
   const lines = [...document.querySelectorAll<HTMLElement>(".node-list .line")].sort(
     (a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top,
   );
-  const at = lines.findIndex((line) => line.getAttribute("aria-selected") === "true");
+  // The place is ahead of the screen when keys come fast.
+  const at = lines.findIndex((line) => line.dataset["path"] === place.value.op);
   const start = at === -1 && by === -1 ? lines.length : at;
   for (let next = start + by; next >= 0 && next < lines.length; next += by) {
     const line = lines[next];

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { follow } from "../state/preferences";
 import { grouped } from "../state/numbers";
 import { isAmong, lastPart } from "../state/names";
-import { command, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
+import { calmTick, command, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { Boxes } from "./Boxes";
@@ -44,7 +44,7 @@ export function GraphView(): JSX.Element {
     currentRun === null || currentRank === null || currentGraph === null
       ? null
       : { run: currentRun.id, rank: currentRank.rank, graph: currentGraph.id };
-  const version = `${currentGraph?.nodes ?? 0} ${tick("hits")} ${tick("graph")}`;
+  const version = `${currentGraph?.nodes ?? 0} ${calmTick("hits")} ${tick("graph")}`;
   const { levels, error, loading } = useLevels(key, open, version);
 
   const frame = useRef<SVGSVGElement>(null);

@@ -6,7 +6,7 @@ import { useCatalogue } from "../state/catalogue";
 import { fileName, lastPart } from "../state/names";
 import { brief, grouped, typeText } from "../state/numbers";
 import { usePages } from "../state/pages";
-import { go, openTensor, place, rank, run, selectOp, tick } from "../state/store";
+import { calmTick, go, openTensor, place, rank, run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { newWatchpoint } from "./dialogs";
 import { tickedPaths } from "../state/preferences";
@@ -24,7 +24,7 @@ export function Hits(): JSX.Element {
   };
   const found = usePages<Hit>(
     currentRun === null ? null : JSON.stringify([currentRun.id, filter]),
-    tick("hits"),
+    calmTick("hits"),
     async (offset, limit, signal) => {
       const page = await api.hits(currentRun?.id ?? "", filter, offset, limit, signal);
       return { total: page.total, items: page.hits };

@@ -4,7 +4,7 @@ import { api } from "../state/api";
 import { asScope, fileName, lastPart } from "../state/names";
 import { grouped } from "../state/numbers";
 import { usePages } from "../state/pages";
-import { go, graph, place, rank, run, selectOp, tick } from "../state/store";
+import { calmTick, go, graph, place, rank, run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { TickBox } from "./NodeList";
@@ -20,7 +20,7 @@ export function NodeResults(): JSX.Element {
   const subject = isReady
     ? JSON.stringify([currentRun.id, currentRank.rank, currentGraph.id, filter])
     : null;
-  const found = usePages<ListedNode>(subject, `${currentGraph?.nodes ?? 0} ${tick("hits")}`, async (offset, limit, signal) => {
+  const found = usePages<ListedNode>(subject, `${currentGraph?.nodes ?? 0} ${calmTick("hits")}`, async (offset, limit, signal) => {
     const page = await api.nodes(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, filter, offset, limit, signal);
     return { total: page.total, items: page.nodes };
   });
@@ -58,7 +58,7 @@ export function NodeResults(): JSX.Element {
 function Result({ node }: { node: ListedNode }): JSX.Element {
   const isSelected = node.name === place.value.op;
   return (
-    <div class={`result line ${isSelected ? "selected" : ""}`} role="option" aria-selected={isSelected} title={node.name} onClick={() => selectOp(node.name)}>
+    <div class={`result line ${isSelected ? "selected" : ""}`} role="option" data-path={node.name} aria-selected={isSelected} title={node.name} onClick={() => selectOp(node.name)}>
       <TickBox path={node.name} scope={asScope(node.scope)} />
       <div class="two-lines">
         <span class={`name kind-${node.kind}`}>{lastPart(node.name)}</span>

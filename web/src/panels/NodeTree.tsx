@@ -5,7 +5,7 @@ import type { TreeEntry } from "../wire";
 import { api } from "../state/api";
 import { scopesOf } from "../state/names";
 import { grouped } from "../state/numbers";
-import { go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
+import { calmTick, go, graph, opScope, place, rank, run, selectOp } from "../state/store";
 import { isAborted, messageOf } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { Rows } from "../parts/Rows";
@@ -49,7 +49,7 @@ export function NodeTree(): JSX.Element {
   const asked = useRef(new Set<string>());
   const open = new Set(place.value.tree);
   const subject = `${run.value?.id ?? ""} ${rank.value?.rank ?? ""} ${graph.value?.id ?? ""}`;
-  const version = `${subject} ${graph.value?.nodes ?? 0} ${tick("hits")}`;
+  const version = `${subject} ${graph.value?.nodes ?? 0} ${calmTick("hits")}`;
 
   const load = (scope: string, offset: number, signal: AbortSignal): void => {
     const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
@@ -135,6 +135,7 @@ function TreeLine({ entry, scope, depth, isOpen }: { entry: TreeEntry; scope: st
       class={`tree-line line ${isSelected ? "selected" : ""}`}
       style={{ paddingLeft: `${depth * 14 + 4}px` }}
       role="treeitem"
+      data-path={entry.path}
       aria-selected={isSelected}
       aria-expanded={entry.is_scope ? isOpen : undefined}
       aria-level={depth + 1}

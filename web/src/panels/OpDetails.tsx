@@ -2,10 +2,11 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from "../wire";
 import { api } from "../state/api";
+import { useFreshness } from "../state/freshness";
 import { lastPart, shortName } from "../state/names";
 import { grouped, typeText } from "../state/numbers";
 import { useResource } from "../state/resource";
-import { command, graph, openTensor, place, rank, revealScope, run, selectOp, tick } from "../state/store";
+import { calmTick, command, graph, openTensor, opTensors, place, rank, revealScope, run, selectOp } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -19,13 +20,16 @@ export function OpDetails(): JSX.Element {
   const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
   const isReady = op !== "" && currentRun !== null && currentRank !== null && currentGraph !== null;
   const subject = isReady ? `${currentRun.id} ${currentRank.rank} ${currentGraph.id} ${op}` : null;
-  const where = `${currentRank?.state ?? ""} ${currentRank?.step ?? 0} ${currentRank?.order ?? 0} ${place.value.step ?? ""}`;
-  const view = useResource(subject, `${currentGraph?.nodes ?? 0} ${tick("hits")}`, (signal) =>
+  const freshness = useFreshness();
+  const view = useResource(subject, `${currentGraph?.nodes ?? 0} ${calmTick("hits")}`, (signal) =>
     api.op(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, op, signal),
   );
-  const tensors = useResource(subject, currentRank?.state === "running" ? `running ${place.value.step ?? ""}` : where, (signal) =>
+  const tensors = useResource(subject, freshness, (signal) =>
     api.opTensors(currentRun?.id ?? "", currentRank?.rank ?? 0, op, place.value.step, signal),
   );
+  useEffect(() => {
+    opTensors.value = tensors.data;
+  }, [tensors.data]);
   const scope = view.data?.node.name === op ? view.data.node.scope : null;
   useEffect(() => {
     if (scope !== null) revealScope(scope);

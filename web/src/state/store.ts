@@ -1,5 +1,5 @@
 import { batch, computed, signal } from "@preact/signals";
-import type { ControlRequest, GraphInfo, RankView, RunView } from "../wire";
+import type { ControlRequest, GraphInfo, OpTensors, RankView, RunView } from "../wire";
 import { api } from "./api";
 import { asScope, scopesOf } from "./names";
 import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
@@ -13,6 +13,8 @@ export const connection = signal<"connecting" | "open" | "lost">("connecting");
 export const place = signal<Place>(parsePlace(location.search));
 /** The scope of the selected op, known once its details are here; ends with "/". */
 export const opScope = signal("");
+/** What is at hand of the selected op's tensors; the details fetch it, others read it here. */
+export const opTensors = signal<OpTensors | null>(null);
 export const scopeOfControl = signal<number | null>(null);
 
 export type Topic = "status" | "graph" | "hits" | "watchpoints" | "loss" | "notices";
@@ -44,6 +46,21 @@ function newest(all: readonly RunView[]): RunView | undefined {
 export function tick(topic: Topic): number {
   return ticks.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
 }
+
+const CALM_MILLISECONDS = 2000;
+const calmTicks = signal(ticks.peek());
+setInterval(() => {
+  if (!document.hidden) calmTicks.value = ticks.peek();
+}, CALM_MILLISECONDS);
+
+/** As `tick`, but while a training runs it looks only now and then: nobody could read more. */
+export function calmTick(topic: Topic): number {
+  const calm = calmTicks.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
+  return rank.value?.state === "running" ? calm : tick(topic);
+}
+
+/** Asks for tensors again, at the reader's wish. */
+export const refreshes = signal(0);
 
 /** Goes to another place; only what is named changes. */
 export function go(change: Partial<Place>): void {

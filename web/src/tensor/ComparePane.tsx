@@ -6,7 +6,8 @@ import { lastPart, runTitle } from "../state/names";
 import { brief, grouped, toNumber, typeText, type NumberFormat } from "../state/numbers";
 import type { Against } from "../state/place";
 import { useResource } from "../state/resource";
-import { go, place, rank, runs } from "../state/store";
+import { useFreshness } from "../state/freshness";
+import { go, place, runs } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Grid } from "./Grid";
 import { HeatMap } from "./HeatMap";
@@ -33,9 +34,10 @@ export function ComparePane({ run, at, against, plane, format }: ComparePaneProp
   const rows = Math.max(Math.min(plane.rows, Math.floor(MOST_CELLS / Math.max(columns, 1))), 1);
   const first = Math.min(top.value, Math.max(plane.rows - rows, 0));
   const index = windowIndex(plane, first, rows, 0, columns);
+  const freshness = useFreshness();
   const { tolerance, mode } = place.value;
   const subject = JSON.stringify([run, at, against]);
-  const { data, error, loading } = useResource(subject, `${index} ${tolerance} ${rank.value?.state ?? ""} ${rank.value?.step ?? ""}`, (signal) =>
+  const { data, error, loading } = useResource(subject, `${index} ${tolerance} ${freshness}`, (signal) =>
     api.compare(run, at, against, index, tolerance, signal),
   );
   if (error !== null) {

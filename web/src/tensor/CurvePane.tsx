@@ -4,14 +4,16 @@ import type { StatisticCurve } from "../wire";
 import { api, type TensorAt } from "../state/api";
 import { counted, toNumber, type WireNumber } from "../state/numbers";
 import { useResource } from "../state/resource";
-import { go, rank, tick } from "../state/store";
+import { useFreshness } from "../state/freshness";
+import { go } from "../state/store";
 import { Chart, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
 
 /** One tensor's statistics over the steps; a click opens the step. */
 export function CurvePane({ run, at }: { readonly run: string; readonly at: TensorAt }): JSX.Element {
+  const freshness = useFreshness();
   const subject = `${run} ${at.rank} ${at.op} ${at.io} ${at.slot}`;
-  const { data, error, loading } = useResource(subject, `${rank.value?.state} ${tick("status")}`, (signal) => api.curve(run, at, signal));
+  const { data, error, loading } = useResource(subject, freshness, (signal) => api.curve(run, at, signal));
   if (error !== null) return <Empty title="No curve">{error}</Empty>;
   if (data === null) return <Empty title={loading ? "Loading…" : "No curve"} />;
   if (data.points.length === 0) return <Empty title="No steps yet">Statistics of this tensor are listed from the next step on.</Empty>;

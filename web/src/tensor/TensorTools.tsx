@@ -7,7 +7,7 @@ import { lastPart, runTitle, shortName } from "../state/names";
 import { typeText, type Notation } from "../state/numbers";
 import type { Against, TensorMode } from "../state/place";
 import { digits, notation } from "../state/preferences";
-import { go, graph, openTensor, place, rank, run, runs, selectOp } from "../state/store";
+import { go, graph, openTensor, place, rank, refreshes, run, runs, selectOp } from "../state/store";
 import { isAborted } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { defaultIndex, movedIndex, type Plane } from "./slices";
@@ -34,6 +34,11 @@ export function TensorTools({ at, type, tensors, steps, plane, indexProblem }: T
         </button>
         <SlotChoice at={at} tensors={tensors} />
         <StepChoice steps={steps} />
+        {rank.value?.state === "running" && (
+          <button type="button" class="small" title="The training runs; values are fetched when you ask" onClick={() => (refreshes.value += 1)}>
+            refresh
+          </button>
+        )}
         <span class="spacer" />
         <a class="button small" href={api.fileAddress(run.value?.id ?? "", at)} download={`${lastPart(at.op)}.${at.io}.${at.slot}.npy`} title="Download as .npy">
           <Icon name="down" /> .npy

@@ -6,7 +6,8 @@ import { api, type TensorAt } from "../state/api";
 import { elementCount, grouped, type NumberFormat } from "../state/numbers";
 import { digits, notation } from "../state/preferences";
 import { useResource } from "../state/resource";
-import { go, place, rank, run } from "../state/store";
+import { useFreshness } from "../state/freshness";
+import { go, opTensors, place, rank, run } from "../state/store";
 import { attempt, messageOf, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { StatisticTable } from "../panels/Statistics";
@@ -33,27 +34,19 @@ export function TensorView(): JSX.Element {
   return <OneTensor run={currentRun} rank={currentRank} />;
 }
 
-/** What decides whether the values on the screen are still those of the tensor. */
-function freshness(rankView: RankView, step: number | null): string {
-  if (step !== null) return String(step);
-  return rankView.state === "running" ? `${rankView.step}` : `${rankView.state} ${rankView.step} ${rankView.order ?? ""}`;
-}
-
 function OneTensor({ run: currentRun, rank: currentRank }: { run: RunView; rank: RankView }): JSX.Element {
   const { op, io, slot, step } = place.value;
   const at: TensorAt = { rank: currentRank.rank, op, io, slot, step };
   const subject = JSON.stringify([currentRun.id, at]);
-  const version = freshness(currentRank, step);
-  const tensors = useResource(`${currentRun.id} ${currentRank.rank} ${op}`, version, (signal) =>
-    api.opTensors(currentRun.id, currentRank.rank, op, null, signal),
-  );
+  const version = useFreshness();
+  const tensors = opTensors.value?.op === op ? opTensors.value.tensors : [];
   const summary = useResource(subject, version, (signal) => api.summary(currentRun.id, at, signal));
-  const listed = tensors.data?.tensors.find((each) => each.io === io && each.slot === slot) ?? null;
+  const listed = tensors.find((each) => each.io === io && each.slot === slot) ?? null;
   const type = summary.data?.type ?? null;
   const { plane, problem } = usePlane(type);
   return (
     <section class="tensor" aria-label="Tensor">
-      <TensorTools at={at} type={type} tensors={tensors.data?.tensors ?? []} steps={listed?.steps ?? []} plane={plane} indexProblem={problem} />
+      <TensorTools at={at} type={type} tensors={tensors} steps={listed?.steps ?? []} plane={plane} indexProblem={problem} />
       {place.value.mode === "curve" ? (
         <CurvePane run={currentRun.id} at={at} />
       ) : summary.error !== null ? (
