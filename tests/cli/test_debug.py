@@ -24,10 +24,10 @@ COMMAND = [sys.executable, "-m", "sonde", "debug", "--port", "0", "--debugger-po
 class Debugged:
     """The command as it runs; ``api`` asks its server."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, **variables: str) -> None:
         self.process = subprocess.Popen(
             [*COMMAND, *words],
-            env=environment(None),
+            env=environment(None, **variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -118,6 +118,17 @@ def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:
     assert code == 1
     assert "OSError: no data" in said
     assert "the page stays" in said
+    with pytest.raises(OSError, match="refused"):
+        debugged.api("runs")
+
+
+def test_the_server_does_not_outlive_a_command_that_was_killed() -> None:
+    debugged = Debugged("--no-open", SMALL, "2", SONDE_DEBUGGER_LOST="0")
+    debugged.run_in_state("paused")
+    debugged.process.kill()
+    code, output, said = debugged.wait()  # of the training, too, which goes on and ends
+    assert (code, output) == (-9, plain("small.py", 2))
+    assert "[debugger-lost]" in said
     with pytest.raises(OSError, match="refused"):
         debugged.api("runs")
 

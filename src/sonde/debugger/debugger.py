@@ -80,6 +80,7 @@ class Debugger:
         self._is_interrupted = False
         self._pauses_at_start = bool(options.pause)
         self._has_begun = False
+        self._is_initial_due = True
         self._pending_stop: str | None = None
         self._state: State = "waiting"
         self._last_end = time.perf_counter()
@@ -136,14 +137,21 @@ class Debugger:
         self._end_if_asked()
         if self._pauses_at_start and self.talk.is_connected:
             self._pause("start", "before the first step")
+        self._judge_initial()
+        self._last_end, self._stood_still = time.perf_counter(), 0.0
+        self._tell()
+
+    def _judge_initial(self) -> None:
+        """Look at the weights before anything has changed them, as soon as they are known."""
+        if not self._trainee.held():
+            return
+        self._is_initial_due = False
         self.watching.plan()
         with self._trainee.unobserved():
             stop = self.watching.initial(self.step)
         if stop is not None:
             self._pause("hit", stop)
         self._leave_step_end()
-        self._last_end, self._stood_still = time.perf_counter(), 0.0
-        self._tell()
 
     def begin_step(self) -> None:
         """The ops of a step begin to be observed."""
@@ -173,6 +181,11 @@ class Debugger:
         elif reason is not None:
             self._stop_at(call, reason, "")
         self._end_if_asked()
+
+    def before_update(self) -> None:
+        """An optimizer is about to change weights."""
+        if self._is_initial_due and self._has_begun:
+            self._judge_initial()
 
     def gradients_ready(self, weights: Iterable[str]) -> None:
         """An optimizer is about to use the gradients of these weights."""

@@ -25,7 +25,8 @@ _TOKEN: Final = "SONDE_DEBUGGER_TOKEN"
 class ServerProcess:
     """A running server; ``page`` is the address to open, ``rank_port`` where ranks connect.
 
-    It is in a session of its own: Ctrl-C at the terminal does not reach it.
+    It is in a session of its own, where Ctrl-C at the terminal does not reach it, and ends with
+    this process at the latest (``server_guard``).
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class ServerProcess:
         token: str = "",
         pause: bool = True,
     ) -> None:
-        words = [sys.executable, "-m", "sonde", "serve", "--host", host]
+        words = [sys.executable, "-m", "sonde.debugger.server_guard", "serve", "--host", host]
         words += ["--port", str(_free(host, DEFAULT_PAGE_PORT) if port is None else port)]
         ranks = _free(host, DEFAULT_PORT) if rank_port is None else rank_port
         words += ["--debugger-port", str(ranks), "--pause" if pause else "--no-pause"]
@@ -47,7 +48,7 @@ class ServerProcess:
         self._process = subprocess.Popen(
             words,
             env=environ,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

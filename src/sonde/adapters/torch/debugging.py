@@ -122,7 +122,6 @@ class TorchDebugging:
         self._by_id: dict[int, TorchHeld] = {}
         self._steps = 0
         self._is_stale = True
-        self._observed_before = False
         self._pid = os.getpid()
 
     def subscriptions(self) -> list[Subscription]:
@@ -145,6 +144,7 @@ class TorchDebugging:
     def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self.is_observed():
             self._learn_gradients(optimizer)
+        self.debugger.before_update()
         if self.debugger.watching.needs_gradients:
             parameters = [each for group in optimizer.param_groups for each in group["params"]]
             held = (self._by_id.get(id(parameter)) for parameter in parameters)
