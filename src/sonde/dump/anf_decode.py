@@ -13,6 +13,8 @@ from sonde.dump.protowire import Field, Message, WireError
 
 MAX_ITEMS = 4_000_000
 """Nodes, inputs, attributes, outputs and sources of one file; keeps memory within ~1 GB."""
+_SHORT = 256
+_MOST_KEPT = 10_000
 
 
 @dataclass(slots=True)
@@ -72,7 +74,20 @@ def decode_raw(data: bytes) -> RawGraph:
 
 @dataclass(slots=True)
 class _Decoder:
+    """Shapes and attributes repeat from node to node: the same bytes are decoded once."""
+
     items: int = 0
+    specs: dict[bytes, tuple[TensorSpec, ...]] = field(default_factory=dict)
+    attributes: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+
+    def _specs(self, item: Field) -> tuple[TensorSpec, ...]:
+        raw = item.as_bytes()
+        found = self.specs.get(raw)
+        if found is None:
+            found = decode_specs(item.as_message())
+            if len(raw) <= _SHORT and len(self.specs) < _MOST_KEPT:
+                self.specs[raw] = found
+        return found
 
     def _count(self, item: Field, number: int = 1) -> None:
         self.items += number
@@ -172,18 +187,24 @@ class _Decoder:
             self._outputs(node, item)
 
     def _outputs(self, node: RawNode, item: Field) -> None:
-        node.outputs = decode_specs(item.as_message())
+        node.outputs = self._specs(item)
         self._count(item, len(node.outputs))
 
     def _attribute(self, node: RawNode, parent: Field) -> None:
         self._count(parent)
-        name = text = ""
-        for item in parent.as_message().fields():
-            if item.number == schema.Attribute.NAME:
-                name = item.as_text()
-            elif item.number == schema.Attribute.VALUE:
-                text = value_text(item.as_message())
-        node.attributes.append((name, text))
+        raw = parent.as_bytes()
+        found = self.attributes.get(raw)
+        if found is None:
+            name = text = ""
+            for item in parent.as_message().fields():
+                if item.number == schema.Attribute.NAME:
+                    name = item.as_text()
+                elif item.number == schema.Attribute.VALUE:
+                    text = value_text(item.as_message())
+            found = (name, text)
+            if len(raw) <= _SHORT and len(self.attributes) < _MOST_KEPT:
+                self.attributes[raw] = found
+        node.attributes.append(found)
 
     def _input(self, node: RawNode, parent: Field) -> None:
         self._count(parent)
@@ -198,7 +219,7 @@ class _Decoder:
             elif item.number == Input.SLOT:
                 found.slot = item.as_int()
             elif item.number == Input.SPEC:
-                specs = decode_specs(item.as_message())
+                specs = self._specs(item)
                 found.spec = specs[0] if specs else None
         node.inputs.append(found)
 

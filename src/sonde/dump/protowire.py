@@ -50,7 +50,11 @@ class Message(NamedTuple):
                 yield Field(self, number, wire, value, position)
                 continue
             if wire == BYTES:
-                length, position = _read_varint(data, position, stop)
+                if position < stop and data[position] < 0x80:
+                    length = data[position]
+                    position += 1
+                else:
+                    length, position = _read_varint(data, position, stop)
             elif wire in (FIXED64, FIXED32):
                 length = 8 if wire == FIXED64 else 4
             else:
