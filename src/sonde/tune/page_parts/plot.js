@@ -116,8 +116,8 @@ function bottomAxis(svg, scale, y, count = 8) {
   }
 }
 
-// Viridis, from worse to better, readable on light and on dark paper.
-const RAMP = [[68, 1, 84], [65, 68, 135], [42, 120, 142], [34, 168, 132], [122, 209, 81], [220, 205, 50]];
+// Viridis with its dark end lifted, from worse to better, readable on light and on dark paper.
+const RAMP = [[140, 70, 175], [88, 100, 185], [48, 128, 158], [34, 168, 132], [122, 209, 81], [220, 205, 50]];
 
 function colour(share) {
   const place = Math.min(1, Math.max(0, share)) * (RAMP.length - 1);
