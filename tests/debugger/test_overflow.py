@@ -68,6 +68,21 @@ def test_ops_that_pass_it_on_are_listed_and_stop_nobody_again() -> None:
     driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
 
 
+def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -> None:
+    def person(rank: RankConnection) -> None:
+        hit = rank.paused().op
+        rank.control("next")
+        status = rank.paused()
+        assert (status.reason, status.op) == ("op", "Default/network-Net/fc2-Linear/t-op0")
+        rank.control("step")
+        rank.paused()
+        assert hit is not None
+        assert rank.answer(hit, AskTable("[0, 0:1]"), Table, step=3).values == ("nan",)
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
+
+
 def test_it_stops_in_the_middle_of_the_backward_pass() -> None:
     net = make_net(lambda step, hidden: _BadGradient.apply(hidden))  # type: ignore[no-untyped-call]
 
@@ -93,6 +108,8 @@ def test_spoiled_gradients_stop_it_before_the_weights_are_changed() -> None:
         assert "gradient_exploding at fc1.weight.grad" in status.message
         assert [hit.op for hit in rank.hits] == ["fc1.weight.grad", "fc1.bias.grad"]
         assert torch.equal(net.fc1.weight, before)
+        gradient = rank.answer("fc1.weight.grad", AskTable("[0, 0:1]"), Table, step=0)
+        assert isinstance(gradient.values[0], str)
         rank.control("terminate")
 
     driven(lambda: train(net, 2), person, hub=watched(watchpoint(1, "gradient_exploding")))

@@ -81,7 +81,7 @@ class Debugger:
         self._pauses_at_start = bool(options.pause)
         self._has_begun = False
         self._is_initial_due = True
-        self._pending_stop: str | None = None
+        self._stopped_at = (-1, -1)
         self._state: State = "waiting"
         self._last_end = time.perf_counter()
         self._stood_still = 0.0
@@ -161,9 +161,7 @@ class Debugger:
         """An op ran that may have NaN or Inf."""
         with self._trainee.unobserved():
             stop = self.watching.overflow(call)
-        if self.wants_op(call.node):
-            self._pending_stop = stop  # ``op_ran`` comes for it, too
-        elif stop is not None:
+        if stop is not None:
             self._stop_at(call, "hit", stop)
 
     def op_ran(self, call: OpCall) -> None:
@@ -172,11 +170,12 @@ class Debugger:
             self._read_news()
         with self._trainee.unobserved():
             stop = self.watching.op(call)
-            reason = self.control.reason_at_op(call.node)
-            if reason is not None or self.keeping.wants_op(call.node):
+            if self.keeping.wants_op(call.node):
                 self.keeping.keep(call)
-        stop, self._pending_stop = self._pending_stop or stop, None
-        if stop is not None:
+        reason = self.control.reason_at_op(call.node)
+        if (call.step, call.order) == self._stopped_at:
+            pass  # It overflowed, and somebody has said since how to go on.
+        elif stop is not None:
             self._stop_at(call, "hit", stop)
         elif reason is not None:
             self._stop_at(call, reason, "")
@@ -194,7 +193,8 @@ class Debugger:
         with self._trainee.unobserved():
             stop = self.watching.gradients(weights, self.step)
         if stop is not None:
-            self._pause("hit", stop)
+            with self.library.inside_step(None):
+                self._pause("hit", stop)
 
     def graph_learned(self, graph: Graph) -> None:
         for part in self.graphs.learn(graph, self._trainee.held()):
@@ -264,11 +264,12 @@ class Debugger:
     # ------------------------------------------------------------------ pausing
 
     def _stop_at(self, call: OpCall, reason: PauseReason, message: str) -> None:
-        self.library.call = call
-        try:
+        """Pause after ``call``; what it made can be looked at later, too."""
+        self._stopped_at = (call.step, call.order)
+        with self._trainee.unobserved():
+            self.keeping.keep(call)
+        with self.library.inside_step(call):
             self._pause(reason, message, call)
-        finally:
-            self.library.call = None
 
     def _pause(self, reason: PauseReason, message: str, call: OpCall | None = None) -> None:
         """Stand still until told otherwise; if there is anybody to tell."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -47,8 +48,18 @@ class Library:
         self._kept = kept
         self._former = former
         self.step = 0
-        self.call: OpCall | None = None
         self.opened: set[str] = set()
+        self._call: OpCall | None = None
+        self._is_inside_step = False
+
+    @contextmanager
+    def inside_step(self, call: OpCall | None) -> Iterator[None]:
+        """The training stands in the middle of its step, after ``call``."""
+        self._call, self._is_inside_step = call, True
+        try:
+            yield
+        finally:
+            self._call, self._is_inside_step = None, False
 
     def answers(self, ask: Ask) -> Iterator[Answer]:
         """The answer, in pieces where it is a file; what cannot be answered is answered so."""
@@ -90,7 +101,7 @@ class Library:
         return Values(msgspec.structs.replace(name, step=found[0]), found[1].array, found[1].dtype)
 
     def _look(self, op: str, io: Io, slot: int, step: int | None) -> tuple[int, Values] | None:
-        call = self.call
+        call = self._call
         if call is not None and call.node.name == op and step in (None, call.step):
             views = call.inputs if io == "input" else call.outputs
             if slot < len(views):
@@ -116,22 +127,27 @@ class Library:
                 former = self._former(name)
                 return former if former is not None and former[0] == step else None
             if gradient_name(held.name) == name:
-                made = self.step if self.call is not None else max(self.step - 1, 0)
                 gradient = held.gradient()
-                if gradient is not None and step in (None, made):
-                    return made, gradient
+                if gradient is not None and step in (None, self._gradient_step):
+                    return self._gradient_step, gradient
                 return None
         return None
 
     def _made_gradient(self, op: str, slot: int, step: int | None) -> tuple[int, Values] | None:
         """What an op made that became the gradient of a weight is there as long as that is."""
-        made = self.step if self.call is not None else max(self.step - 1, 0)
-        for held in self._trainee.held() if step in (None, made) else ():
+        if step not in (None, self._gradient_step):
+            return None
+        for held in self._trainee.held():
             if held.gradient_maker == (op, slot):
                 gradient = held.gradient()
                 if gradient is not None:
-                    return made, _values(op, gradient)
+                    return self._gradient_step, _values(op, gradient)
         return None
+
+    @property
+    def _gradient_step(self) -> int:
+        """The step that made the gradients that are there."""
+        return self.step if self._is_inside_step else max(self.step - 1, 0)
 
     def _why_not(self, name: TensorName) -> str:
         held = self._held(name.op)
@@ -168,7 +184,7 @@ class Library:
     def _op_tensors(self, name: TensorName) -> OpTensors:
         """All inputs and outputs of an op, with numbers of those at hand."""
         node = self._graphs.node(name.op)
-        call = self.call if self.call is not None and self.call.node.name == name.op else None
+        call = self._call if self._call is not None and self._call.node.name == name.op else None
         if node is None and call is None:
             raise UsageError(self._why_not(name), slug="tensor-not-kept")
         if call is not None:
