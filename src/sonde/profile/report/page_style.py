@@ -9,7 +9,7 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--back); color: var(--text);
   font: 14px/1.45 system-ui, sans-serif; }
-main { max-width: 1180px; margin: 0 auto; padding: 20px 24px 60px; }
+main { max-width: 1232px; margin: 0 auto; padding: 20px 24px 60px; }
 h1 { font-size: 20px; margin: 0 0 2px; font-weight: 600; overflow-wrap: anywhere; }
 h2 { font-size: 16px; margin: 34px 0 8px; font-weight: 600; }
 .dim { color: var(--dim); } .mono { font-family: ui-monospace, monospace; font-size: 12.5px; }
@@ -53,8 +53,8 @@ td { white-space: nowrap; }
 td.wrap { overflow-wrap: anywhere; min-width: 90px; max-width: 220px; white-space: normal; }
 td .code { white-space: normal; min-width: 220px; color: var(--dim); display: block; }
 #ops td { padding: 4px 7px; } #ops th { padding: 6px 7px; }
-#ops td:first-child { min-width: 150px; }
-#ops td .code { white-space: nowrap; min-width: 0; max-width: 200px; overflow: hidden;
+#ops td:first-child { min-width: 150px; } #ops td:nth-child(10) { min-width: 140px; }
+#ops td .code { white-space: nowrap; min-width: 0; max-width: 180px; overflow: hidden;
   text-overflow: ellipsis; }
 th.up::after { content: " \\25B2"; } th.down::after { content: " \\25BC"; }
 .tip { position: fixed; pointer-events: none; background: var(--text); color: var(--back);
