@@ -100,6 +100,20 @@ def test_texts_numbers_and_tensors_mix_and_change_from_step_to_step(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_numpy_values_and_other_objects(
+    backend: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        sonde.print(np.arange(3), np.float32(2), {"a": 1}, x.dtype, x.device)
+        return x
+
+    compiled(step, backend)(torch.ones(2))
+    assert capsys.readouterr().out == (
+        "Tensor(shape=[3], dtype=Int64, value=\n[0 1 2])\n2.0\n{'a': 1}\ntorch.float32\ncpu\n"
+    )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_prints_of_forward_and_backward_come_in_order_every_step(
     backend: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:

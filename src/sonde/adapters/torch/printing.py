@@ -12,6 +12,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -154,6 +155,10 @@ def _collect(value: Any, tensors: list[torch.Tensor], words: list[str]) -> None:
     if isinstance(value, torch.Tensor):
         tensors.append(value)
         words.append(TENSOR)
+    elif isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "biuf":
+        with private.unobserved():
+            tensors.append(torch.tensor(value))
+        words.append(TENSOR)
     elif isinstance(value, (list, tuple)) and any(_holds_tensor(item) for item in value):
         ends = "[]" if isinstance(value, list) else "()"
         words.append(TEXT + ends[0])
@@ -192,6 +197,9 @@ def _collect_traced(
         words.append(FLOAT)
     elif isinstance(value, (list, tuple)):
         _collect_items(value, tensors, integers, words)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        tensors.append(torch.as_tensor(value))
+        words.append(TENSOR if value.ndim else FLOAT)
     else:
         words.append(TEXT + str(value))
 
