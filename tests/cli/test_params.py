@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from tests.compare.weights import CHECKPOINTS, DUMPS
 
 from sonde.cli.main import main
@@ -132,3 +133,17 @@ def test_show_lists_the_parameters_of_a_checkpoint_too(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == shown
     assert main(["show", INIT, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["elements"] == 823
+
+
+@pytest.mark.parametrize("words", [["params", INIT], ["params", INIT, FINAL]])
+def test_eighty_columns_are_enough_for_names_and_numbers(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow = Console(width=80, highlight=False)
+    monkeypatch.setattr("sonde.cli.params.console", lambda: narrow)
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("bn2.moving_") for line in lines)
+    table = lines[:15]
+    assert all(len(line) <= 80 for line in table)
+    assert ("std" if len(words) == 2 else "max abs") in table[0]

@@ -19,6 +19,10 @@ from sonde.compare.checkpoint import Checkpoint
 from sonde.compare.checkpoint_files import open_checkpoint
 from sonde.core.errors import CaptureError, UsageError
 
+_FOLDED_WIDTH = 14
+WIDE = 110
+"""From so many columns on, a terminal has room for numbers that are not needed at first sight."""
+
 
 def load(path: Path, *, step: int | None = None) -> Checkpoint:
     """The weights in a checkpoint file or a dump; torch is imported for its own files only."""
@@ -75,7 +79,7 @@ def safe(text: str) -> str:
 def number(value: float | int | None) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}"
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -89,15 +93,15 @@ def console() -> Console:
 
 
 def table(*titles: str) -> Table:
-    """A plain table: the columns whose title begins with ``>`` are numbers."""
+    """A plain table: ``>`` before a title makes a column of numbers, ``~`` one that may fold."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
-        is_number = title.startswith(">")
         made.add_column(
-            title.removeprefix(">"),
-            justify="right" if is_number else "left",
+            title.lstrip(">~"),
+            justify="right" if title[:1] == ">" else "left",
             overflow="fold",
-            no_wrap=is_number,
+            no_wrap=title[:1] != "~",
+            min_width=_FOLDED_WIDTH if title[:1] == "~" else None,
         )
     return made
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from sonde.cli.ckpt_files import cell, number, safe, shape_text, table
+from sonde.cli.ckpt_files import WIDE, cell, number, safe, shape_text, table
 from sonde.compare.checkpoint import Checkpoint
 from sonde.compare.checkpoint_convert import Conversion
 from sonde.compare.checkpoint_diff import CheckpointDiff, WeightChange
@@ -23,7 +23,7 @@ def print_diff(out: Console, found: CheckpointDiff) -> None:
     """Changed weights, most changed first; then the unchanged, the unpaired and a count."""
     changed = [each for each in found.changes if not each.is_same]
     if changed:
-        out.print(_changes(changed))
+        out.print(_changes(changed, is_wide=out.width >= WIDE))
     same = [each for each in found.changes if each.is_same]
     if changed and same:
         out.print(f"not changed at all: {_listed([each.pair.a for each in same])}", soft_wrap=True)
@@ -47,33 +47,27 @@ def print_diff(out: Console, found: CheckpointDiff) -> None:
     out.print(f"{text}: {len(changed)} of {total} changed, {len(same)} not", style="bold")
 
 
-def _changes(changed: Sequence[WeightChange]) -> Any:
-    shown = table(
-        "weight",
-        "shape",
-        ">relative change",
-        ">max abs",
-        ">mean abs",
-        ">cosine",
-        ">equal elements",
-        ">nan/inf a",
-        ">nan/inf b",
-    )
+def _changes(changed: Sequence[WeightChange], *, is_wide: bool) -> Any:
+    broken = any(each.non_finite_a or each.non_finite_b for each in changed)
+    titles = ["~weight", "shape", ">change", ">max abs", ">cosine", ">equal"]
+    titles += [">mean abs"] if is_wide else []
+    shown = table(*titles, *([">nan/inf a", ">nan/inf b"] if broken else []))
     for each in sorted(changed, key=_by_change):
         found = each.distances
         name = each.pair.a if each.pair.a == each.pair.b else f"{each.pair.a} -> {each.pair.b}"
         types = "" if each.a.dtype == each.b.dtype else f" {each.a.dtype} -> {each.b.dtype}"
         fit = "" if each.pair.fit.is_plain else f" {each.pair.fit}"
+        numbers = ["not compared", "", "", "", ""]
+        if found is not None:
+            share = f"{found.equal_count / found.count:.1%}" if found.count else ""
+            numbers = [number(each.relative), number(found.max_abs_error), number(found.cosine)]
+            numbers += [share, number(found.mean_abs_error)]
+        bad = [cell(str(n or ""), "bold red") for n in (each.non_finite_a, each.non_finite_b)]
         shown.add_row(
             cell(name),
             f"{shape_text(each.a.shape)}{fit}{types}",
-            "not compared" if found is None else number(each.relative),
-            number(None if found is None else found.max_abs_error),
-            number(None if found is None else found.mean_abs_error),
-            number(None if found is None else found.cosine),
-            "" if found is None or not found.count else f"{found.equal_count / found.count:.1%}",
-            cell(str(each.non_finite_a or ""), "bold red"),
-            cell(str(each.non_finite_b or ""), "bold red"),
+            *(numbers if is_wide else numbers[:4]),
+            *(bad if broken else []),
         )
     return shown
 
@@ -148,7 +142,7 @@ def diff_json(a: Checkpoint, b: Checkpoint, found: CheckpointDiff) -> dict[str, 
 
 
 def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding]) -> None:
-    shown = table("", "rule", "finding", "advice")
+    shown = table("", "rule", "~finding", "~advice")
     for finding in findings:
         shown.add_row(
             cell(finding.severity, _STYLES[finding.severity]),
@@ -188,7 +182,7 @@ def check_json(checkpoint: Checkpoint, findings: Sequence[Finding]) -> dict[str,
 
 def print_conversion(out: Console, a: Path, b: Path, done: Conversion) -> None:
     if done.renamed:
-        shown = table("was", "is")
+        shown = table("~was", "~is")
         for old, new in done.renamed.items():
             shown.add_row(cell(old), cell(new))
         out.print(shown)

@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 
 from sonde.cli.ckpt_files import (
+    WIDE,
     cell,
     console,
     load,
@@ -86,21 +87,20 @@ def show_checkpoint(
 def _print_list(
     out: Console, checkpoint: Checkpoint, rows: dict[str, ParameterRow], *, with_state: bool
 ) -> None:
-    shown = table(
-        "parameter", "dtype", "shape", ">count", "trained", ">min", ">max", ">mean", ">std", ""
-    )
-    for name, row in rows.items():
-        if row.role == "state" and not with_state:
-            continue
-        found = row.numbers
+    is_wide = out.width >= WIDE
+    listed = {name: row for name, row in rows.items() if with_state or row.role != "state"}
+    odd = any(_oddities(row) for row in listed.values())
+    titles = ["~parameter", "dtype", "shape", *([">count"] if is_wide else []), "train"]
+    shown = table(*titles, ">min", ">max", ">mean", ">std", *([""] if odd else []))
+    for name, row in listed.items():
         shown.add_row(
             cell(name),
             row.weight.dtype,
             shape_text(row.weight.shape),
-            f"{row.weight.count:,}",
+            *([f"{row.weight.count:,}"] if is_wide else []),
             _TRAINED[row.trainable],
-            *(number(found.get(key)) for key in ("min", "max", "avg", "std")),
-            cell(_oddities(row), "bold red"),
+            *(number(row.numbers.get(key)) for key in ("min", "max", "avg", "std")),
+            *([cell(_oddities(row), "bold red")] if odd else []),
         )
     out.print(shown)
     out.print(_totals(checkpoint, rows), style="bold", soft_wrap=True)
@@ -133,7 +133,9 @@ def _totals(checkpoint: Checkpoint, rows: dict[str, ParameterRow]) -> str:
 def _print_comparison(
     out: Console, a: Checkpoint, b: Checkpoint, compared: ParameterComparison
 ) -> None:
-    shown = table("a", "b", "paired by", "shape", "values", ">max abs", ">std a", ">std b", "")
+    is_wide = out.width >= WIDE
+    titles = ["~a", "~b", "by", "shape", "values", ">max abs"]
+    shown = table(*titles, *([">std a", ">std b", ""] if is_wide else [""]))
     for row in compared.rows:
         pair = row.pair
         shown.add_row(
@@ -143,8 +145,7 @@ def _print_comparison(
             shape_text(row.a.weight.shape) + (f" {pair.fit}" if not pair.fit.is_plain else ""),
             cell(_values_text(row)),
             number(None if row.distances is None else row.distances.max_abs_error),
-            number(row.a.numbers.get("std")),
-            number(row.b.numbers.get("std")),
+            *(number(side.numbers.get("std")) for side in (row.a, row.b) if is_wide),
             cell("; ".join(row.notes), "yellow"),
         )
     if compared.rows:
