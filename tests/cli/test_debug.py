@@ -122,6 +122,17 @@ def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:
         debugged.api("runs")
 
 
+def test_a_command_that_is_told_to_end_ends_training_and_server() -> None:
+    debugged = Debugged("--no-open", SMALL, "2")
+    debugged.run_in_state("paused")
+    debugged.process.terminate()
+    code, _, said = debugged.wait()
+    assert code == 143
+    assert "the page stays" not in said
+    with pytest.raises(OSError, match="refused"):
+        debugged.api("runs")
+
+
 def test_the_server_does_not_outlive_a_command_that_was_killed() -> None:
     debugged = Debugged("--no-open", SMALL, "2", SONDE_DEBUGGER_LOST="0")
     debugged.run_in_state("paused")

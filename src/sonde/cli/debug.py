@@ -117,8 +117,8 @@ def debug(
             if _is_desktop() if opens is None else opens:
                 webbrowser.open(server.page)
             environ = _environment(server, host, watch_files, recommended=recommended)
-            code = _train(words, environ)
-            if not exits:
+            code, is_told_to_end = _train(words, environ)
+            if not exits and not is_told_to_end:
                 _stay(server, code)
         finally:
             server.end()
@@ -158,14 +158,17 @@ def _environment(
     return {**os.environ, **more}
 
 
-def _train(words: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the training to its end; its exit code as a shell has it.
+def _train(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bool]:
+    """Run the training to its end; its exit code as a shell has it, and whether SIGTERM told all
+    of us to end.
 
     It is in our process group: Ctrl-C at the terminal reaches it by itself, and is its business.
     """
     process = subprocess.Popen(words, env=environ)
+    told: list[int] = []
 
     def pass_on(number: int, _: FrameType | None) -> None:
+        told.append(number)
         process.send_signal(number)
 
     before: list[tuple[int, Any]] = [
@@ -177,7 +180,7 @@ def _train(words: Sequence[str], environ: Mapping[str, str]) -> int:
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-    return code if code >= 0 else 128 - code
+    return (code if code >= 0 else 128 - code), bool(told)
 
 
 def _stay(server: ServerProcess, code: int) -> None:
