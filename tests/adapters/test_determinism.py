@@ -179,6 +179,15 @@ def test_no_dropout_lets_everything_through_in_training() -> None:
     assert not torch.equal(nn.Dropout(0.9)(x), x)
 
 
+def test_dropout_is_off_in_compiled_code_too_and_breaks_no_graph() -> None:
+    x = torch.ones(64)
+    with deterministic(Wanted(no_dropout=True), lambda line: None):
+        module = nn.Sequential(nn.Dropout(0.5), nn.ReLU())
+        compiled = torch.compile(module, backend="eager", fullgraph=True)
+        assert torch.equal(compiled(x), x)
+    torch._dynamo.reset()
+
+
 def test_no_shuffle_keeps_the_order_and_tells_what_shuffles_itself() -> None:
     data = TensorDataset(torch.arange(6))
     with deterministic(Wanted(no_shuffle=True), lambda line: None) as found:

@@ -105,7 +105,8 @@ def _without(name: str, position: int, told: str, note_removed: Note, place: Pla
         def call(*args: Any, **named: Any) -> Any:
             given = named.get(name, args[position] if len(args) > position else None)
             default = 0.0 if name == "dropout_p" else 0.5
-            if (default if given is None else given) != 0:
+            # What the compiler traces must not look at frames.
+            if (default if given is None else given) != 0 and not torch.compiler.is_compiling():
                 where = place()
                 note_removed(f"{told}{f' at {where}' if where else ''}")
             if len(args) > position:
@@ -127,8 +128,9 @@ def _recurrent(
         probability = module.dropout
         if not probability:
             return original(module, *args, **named)
-        where = place()
-        note_removed(f"dropout of {type(module).__name__}{f' at {where}' if where else ''}")
+        if not torch.compiler.is_compiling():
+            where = place()
+            note_removed(f"dropout of {type(module).__name__}{f' at {where}' if where else ''}")
         module.dropout = 0.0
         try:
             return original(module, *args, **named)
