@@ -73,10 +73,11 @@ def test_code_that_agrees_ends_with_0_and_the_program_goes_on_if_asked(tmp_path:
 
 
 def test_code_that_deviates_ends_with_1_and_json_names_the_op(tmp_path: Path) -> None:
-    done = run("--json", "train.py", "plant", cwd=tmp_path)
+    done = run("--json", "--step", "1", "train.py", "plant", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)
-    assert (found["step"], found["agrees"], found["complete"]) == (0, False, True)
+    assert (found["step"], found["agrees"], found["complete"]) == (1, False, True)
+    assert "finished step 0\n" in done.stderr
     (graph,) = found["graphs"]
     wrong = graph["wrong_op"]
     assert wrong["op"] == "aten.silu.default"

@@ -6,7 +6,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +59,12 @@ class CheckOptions:
     show_default=True,
     help="The step to check; a step ends with an optimizer's step().",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print the verdict as JSON; what the script prints goes to stderr.",
+)
 @click.option(
     "--continue",
     "continues",
@@ -124,7 +129,11 @@ class _CheckRun:
         self.check = CompileCheck(
             self.options.step, continues=self.options.continues, say=_say, budget=self.budget
         )
-        with self.check.attached():
+        # What the program prints must not stand between the lines of the JSON.
+        output: AbstractContextManager[object] = (
+            redirect_stdout(sys.stderr) if self.options.as_json else nullcontext()
+        )
+        with self.check.attached(), output:
             yield
 
     def _judged(self, check: CompileCheck, outcome: BaseException | None) -> BaseException | None:

@@ -85,6 +85,7 @@ class CompileCheck:
             self._watch.forget()
             torch.set_rng_state(state)
         if not self._continues:
+            # The only way to end the program before it updates its weights; no hook is asked again.
             raise CheckDoneError
 
     def _ended(self) -> None:

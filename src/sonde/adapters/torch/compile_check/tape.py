@@ -89,7 +89,7 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
         if self._wide:
             args, kwargs = widened(func, args, kwargs)
         kind = random_kind(func)
-        state = None if kind is None else bytes(torch.get_rng_state().numpy())
+        state = None if kind is None else _generator_state(args, kwargs)
         result = func(*args, **kwargs)
         if kind is not None and state is not None:
             result = self._draw(kind, state, args, result)
@@ -138,6 +138,15 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
         if isinstance(result, tuple):
             return dropped(args[0], drawn, float(args[1])), drawn
         return result
+
+
+def _generator_state(args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
+    """Where the generator stands that an op with these arguments draws from."""
+    devices = [each.device for each in args if isinstance(each, torch.Tensor)]
+    device = torch.device(kwargs.get("device") or "cpu") if not devices else devices[0]
+    if device.type == "cuda":
+        return bytes(torch.cuda.get_rng_state(device).numpy())
+    return bytes(torch.get_rng_state().numpy())
 
 
 def dropped(values: torch.Tensor, mask: torch.Tensor, probability: float) -> torch.Tensor:
