@@ -6,6 +6,7 @@ import mmap
 import pickle
 import random
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -170,3 +171,16 @@ def test_a_damaged_file_is_read_or_refused_and_never_more(tmp_path: Path) -> Non
         except DumpError:
             refused += 1
     assert refused > 100
+
+
+def test_headers_are_read_by_many_threads_at_once(tmp_path: Path) -> None:
+    """Python 3.11's own parser fails there; a header nobody's library writes needs it."""
+    plain, odd = tmp_path / "plain.npy", tmp_path / "odd.npy"
+    np.save(plain, np.zeros((2, 3), np.float32))
+    header = b"{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}".ljust(117) + b"\n"
+    odd.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + bytes(24))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(read_header, [plain, odd] * 200))
+    assert {(each.dtype, each.shape, each.fortran_order) for each in found} == {
+        ("float32", (2, 3), False)
+    }

@@ -11,6 +11,7 @@ import os
 import re
 import stat
 import struct
+import threading
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -24,6 +25,12 @@ from sonde.core.errors import DumpError
 
 _MAGIC = b"\x93NUMPY"
 _NUMBER_TYPE = re.compile(r"[<>=|]?[?biufc][0-9]{0,2}")
+_PLAIN_HEADER = re.compile(
+    r"\{'descr': '([^'\\]{1,20})', 'fortran_order': (True|False), "
+    r"'shape': \(((?:[0-9]{1,18}, )*[0-9]{1,18},|(?:[0-9]{1,18}, )+[0-9]{1,18}|)\),? ?\}"
+)
+# Python 3.11 fails with SystemError where two threads parse at once.
+_PARSER = threading.Lock()
 _MAX_HEADER = 64 << 10
 _MAX_DIMENSIONS = 64
 # Mapping a small file costs more than reading it, and a process has few mappings to give.
@@ -128,7 +135,7 @@ def _header_span(path: Path, start: bytes) -> tuple[int, int]:
 
 def _parse_header(path: Path, text: str, offset: int) -> NpyHeader:
     try:
-        header = ast.literal_eval(text.strip())
+        header = _literal(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         raise _error(path, "byte 10: the header is damaged") from None
     if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
@@ -147,6 +154,16 @@ def _parse_header(path: Path, text: str, offset: int) -> NpyHeader:
         storage = _storage(path, descr)
         name = storage.newbyteorder("=").name
     return NpyHeader(path, name, shape, header["fortran_order"] is True, offset, storage)
+
+
+def _literal(text: str) -> object:
+    """The dictionary in a header; what everybody writes is read without Python's parser."""
+    match = _PLAIN_HEADER.fullmatch(text)
+    if match is not None:
+        sizes = tuple(int(size) for size in match[3].split(",") if size.strip())
+        return {"descr": match[1], "fortran_order": match[2] == "True", "shape": sizes}
+    with _PARSER:
+        return ast.literal_eval(text)
 
 
 def _storage(path: Path, descr: object) -> np.dtype[Any]:
