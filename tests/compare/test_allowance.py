@@ -122,7 +122,6 @@ def test_nothing_is_said_about_what_is_not_finite() -> None:
         ("sum", "BiasAddGrad"),
         ("view", "Flatten"),
         ("embedding", "Gather"),
-        ("_foreach_add_", "Add"),
     ],
 )
 def test_ops_of_both_frameworks_have_one_kind(ours: str, theirs: str) -> None:

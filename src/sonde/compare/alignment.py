@@ -28,6 +28,8 @@ _SLOTS = {
     ("BatchNorm", "native_batch_norm"): ((0, 0), (3, 1)),
     ("LayerNorm", "native_layer_norm"): ((0, 0),),
 }
+# The last output is memory between forward and backward: its values mean nothing.
+_WITH_WORKSPACE = frozenset({"mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"})
 
 
 @dataclass
@@ -71,8 +73,8 @@ def slot_pairs(a: Op, b: Op) -> list[tuple[int, int]]:
     if known is not None:
         return list(known)
     if a.type == b.type or len(a.outputs) == len(b.outputs):
-        pairs = zip(a.outputs, b.outputs, strict=False)
-        return [(x.slot, y.slot) for x, y in pairs]
+        pairs = [(x.slot, y.slot) for x, y in zip(a.outputs, b.outputs, strict=False)]
+        return pairs[:-1] if a.type in _WITH_WORKSPACE else pairs
     return [(a.value.slot, b.value.slot)] if a.outputs and b.outputs else []
 
 
@@ -190,13 +192,13 @@ def _candidates(
 def _may_pair(op: Op, other: Op) -> bool:
     if other.is_leaf or op.kind != other.kind:
         return False
+    if op.size != other.size and op.size >= 0 and other.size >= 0:
+        return False
     if op.name == other.name and op.type == other.type:
         return True
     if op.kind == "identity":
         return False
-    if (op.phase == "backward") != (other.phase == "backward"):
-        return False
-    return op.size == other.size or op.size < 0 or other.size < 0
+    return (op.phase == "backward") == (other.phase == "backward")
 
 
 def _score(found: Alignment, op: Op, roots: list[Value], other: Op, *, is_strict: bool) -> float:
@@ -207,6 +209,8 @@ def _score(found: Alignment, op: Op, roots: list[Value], other: Op, *, is_strict
     matched, against = _evidence(roots, other_roots, found.values)
     _, against_b = _evidence(other_roots, roots, found.values_back)
     named = op.name == other.name and op.type == other.type
+    if roots and not matched and is_plumbing(op.type):
+        return 0.0  # It is what it hands on.
     if not against and not against_b:
         if named:
             return 100.0 + matched
@@ -259,7 +263,9 @@ def _shape(op: Op) -> tuple[int, ...]:
 def _pair_by_use(found: Alignment, *, is_strict: bool) -> None:
     """The producers of corresponding inputs of paired ops make the same value; if strict, only
     ops of one kind are paired so."""
-    for op, other, _ in reversed(list(found.pairs())):
+    for op, other, how in reversed(list(found.pairs())):
+        if how == "order":
+            continue  # A guess is not built upon.
         for value, twin in _loose_ends(found, op, other):
             producer, source = found.a.producer(value), found.b.producer(twin)
             if producer is None or source is None:
@@ -324,8 +330,8 @@ def _order_score(found: Alignment, op: Op, other: Op) -> float:
 def _places(found: Alignment) -> Iterator[tuple[Value, Value]]:
     """Values that paired ops read in the same place, of which one has no counterpart."""
     seen: set[tuple[Value, Value]] = set()
-    for op, other, _ in list(found.pairs()):
-        if op.type != other.type:
+    for op, other, how in list(found.pairs()):
+        if op.type != other.type or how == "order" or is_plumbing(op.type):
             continue  # One may do the work of several: what they read need not correspond.
         for value, twin in _loose_ends(found, op, other):
             producer, source = found.a.producer(value), found.b.producer(twin)

@@ -51,14 +51,22 @@ GAIN: Final = 4.0
 """What a relative error may grow by in one op beyond what its conditioning explains."""
 
 
+_NOISE: Final = 0.3
+"""A relative error from which on a gradient is as much noise as signal."""
+
+
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """The size of a tensor and of its error, in norms; ``error`` is relative."""
+    """The size of a tensor and of its error, in norms; ``error`` is relative.
+
+    ``mean_relative_error`` is that of single elements: about the share of those that are noise.
+    """
 
     l2_error: float
     norm: float
     count: int
     max_abs_error: float
+    mean_relative_error: float = 0.0
 
     @property
     def error(self) -> float:
@@ -109,8 +117,11 @@ def allow(
         # A comparison decides about each element: a share as large as the error may flip.
         total += (2 * sqrt(min(error, 1.0)) + 3 / sqrt(max(out.count, 1))) * out.norm
     elif behaviour == "update":
-        # An update divided by its own size is a sign: small gradients flip.
-        total += 6 * sqrt(min(error, 1.0)) * out.norm
+        # An update divided by its own size is a sign: small gradients flip, noise is all sign.
+        if error > _NOISE:
+            return Allowance(own, inf)
+        noise = max((each.mean_relative_error for each in inputs), default=0.0)
+        total += (6 * sqrt(error) + 3 * sqrt(noise)) * out.norm
     return Allowance(own, total)
 
 

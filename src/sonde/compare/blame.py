@@ -26,6 +26,8 @@ _SPARED_UP_TO = 20.0
 _ATTRIBUTE_UNITS = 2.0
 _BLIND = 16.0
 """What an op may have more where part of what it reads cannot be compared, in its own rounding."""
+_UNKNOWN = 4096.0
+"""Roundoffs an op may have if nothing it reads can be compared: the end of a group of others."""
 
 
 @dataclass(slots=True)
@@ -94,7 +96,9 @@ def is_mixed(drafts: Iterable[Draft]) -> bool:
 
 def _signal(measured: Measured) -> Signal:
     l2_error = inf if measured.error == inf else measured.l2_error
-    return Signal(l2_error, measured.norm, measured.count, measured.max_abs_error)
+    distances = measured.pair.distances
+    noise = 0.0 if distances is None else distances.mean_relative_error
+    return Signal(l2_error, measured.norm, measured.count, measured.max_abs_error, noise)
 
 
 class _Step:
@@ -167,6 +171,8 @@ class _Step:
         own, total = allowed.own, allowed.total
         if draft.is_blind:
             total = inf if is_plumbing(draft.a.type) else total + _BLIND * own
+            if not inputs:
+                total = max(total, _UNKNOWN * roundoff * out.norm)
         if input_error == 0.0 and _differing_attributes(draft):
             own = total = min(own, _ATTRIBUTE_UNITS * roundoff * out.norm)
         return own, total

@@ -228,6 +228,8 @@ def _identity(task: Task) -> tuple[object, ...]:
 def _op_pair(judged: Judged, step: int, rank: int, order: int, reads: tuple[int, ...]) -> OpPair:
     draft = judged.draft
     notes = [*judged.notes, *(describe_attributes(draft) if judged.error else [])]
+    if draft.is_blind and judged.status == "diverged":
+        notes.append("part of what it reads has no counterpart in the other run")
     return OpPair(
         step,
         rank,

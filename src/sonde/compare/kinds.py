@@ -144,7 +144,6 @@ _TABLE: Final[dict[str, tuple[str, Behaviour]]] = {
     for op_type in types.split()
 }
 _PLUMBING: Final = frozenset({"identity", "movement"})
-_FOREACH = re.compile(r"^_(?:foreach|fused)_(.+?)_?$")
 
 
 @lru_cache(maxsize=4096)
@@ -173,7 +172,4 @@ def is_heavy(op_type: str) -> bool:
 
 
 def _find(op_type: str) -> tuple[str, Behaviour] | None:
-    found = _TABLE.get(op_type) or _TABLE.get(op_type.rstrip("_"))
-    if found is None and (match := _FOREACH.match(op_type)):
-        found = _TABLE.get(match[1])
-    return found
+    return _TABLE.get(op_type) or _TABLE.get(op_type.rstrip("_"))
