@@ -53,7 +53,7 @@ def quiet() -> Any:
 
 
 def ten_of(name: str, place: Path) -> list[str]:
-    """Ten forward ops of the net, evenly spread."""
+    """Ten outputs of linear or convolution layers in forward, evenly spread."""
     from sonde.dump.reader import Dump
 
     step = compiled_trainer(name)
@@ -61,7 +61,8 @@ def ten_of(name: str, place: Path) -> list[str]:
     with quiet(), capture(place / "names", stats=True, steps="0", compiled="interpret"):
         step()
     graph = next(iter(Dump(place / "names" / "dump").graphs()))
-    ops = [node.name for node in graph.ops if node.phase == "forward" and node.type != "permute"]
+    layers = ("addmm", "mm", "convolution")
+    ops = [node.name for node in graph.ops if node.phase == "forward" and node.type in layers]
     return ops[:: max(1, len(ops) // 10)][:10]
 
 

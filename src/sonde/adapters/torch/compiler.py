@@ -234,6 +234,7 @@ def inductor_pass(change: Callable[[fx.Graph], None]) -> Iterator[None]:
             "triton.cudagraphs": False,
             "cpp_wrapper": False,
             "reorder_for_peak_memory": False,
+            "reorder_for_locality": False,
         }
     ):
         yield
