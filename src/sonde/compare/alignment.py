@@ -264,8 +264,8 @@ def _pair_by_use(found: Alignment, *, is_strict: bool) -> None:
     """The producers of corresponding inputs of paired ops make the same value; if strict, only
     ops of one kind are paired so."""
     for op, other, how in reversed(list(found.pairs())):
-        if how == "order":
-            continue  # A guess is not built upon.
+        if how == "order" or op.kind != other.kind:
+            continue  # A guess is not built upon; the last op of a group reads what the group made.
         for value, twin in _loose_ends(found, op, other):
             producer, source = found.a.producer(value), found.b.producer(twin)
             if producer is None or source is None:

@@ -170,7 +170,8 @@ class _Step:
         allowed = allow(how, kind, out, inputs, roundoff, conditioning)
         own, total = allowed.own, allowed.total
         if draft.is_blind:
-            total = inf if is_plumbing(draft.a.type) else total + _BLIND * own
+            is_guess = draft.how == "order" or is_plumbing(draft.a.type)
+            total = inf if is_guess else total + _BLIND * own
             if not inputs:
                 total = max(total, _UNKNOWN * roundoff * out.norm)
         if input_error == 0.0 and _differing_attributes(draft):
