@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sonde.capture.options import parse_size
 from sonde.core.errors import UsageError
-from sonde.debugger.starting_set import starting_set
-from sonde.wire.shapes import WatchpointSpec
+
+if TYPE_CHECKING:
+    from sonde.wire.shapes import WatchpointSpec
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 50051
@@ -72,6 +73,9 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
     host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
     port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
     budget = environ.get("SONDE_DEBUGGER_BUDGET")
+    # Here, because it needs numpy: a run without a debugger starts without.
+    from sonde.debugger.starting_set import starting_set
+
     return DebuggerOptions(
         host=host,
         port=_port(port, environ.get(port) or str(DEFAULT_PORT)),
