@@ -20,7 +20,7 @@ from sonde.wire.questions import (
     Summary,
     Table,
 )
-from sonde.wire.rank import Goodbye, Notice, Status, StepDone
+from sonde.wire.rank import Answer, Ask, Goodbye, Notice, Status, StepDone
 from sonde.wire.shapes import TensorName
 
 TANH = "Default/network-Net/act-Tanh/tanh-op0"
@@ -298,6 +298,22 @@ def test_values_that_are_kept_are_there_for_so_many_steps() -> None:
         rank.control("terminate")
 
     driven(lambda: train(make_net(), 9), person)
+
+
+def test_what_makes_no_sense_is_said_and_the_debugger_stays() -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.keep("name-regex(()")
+        rank.send(Ask(99, TensorName("fc1.weight"), b"\xc1"))
+        rank.wait(lambda: any(isinstance(each, Answer) for each in rank.seen))
+        assert [notice.slug for notice in rank.all(Notice)] == ["op-pattern"]
+        assert [answer.slug for answer in rank.all(Answer)] == ["debugger-garbage"]
+        rank.control("step")
+        assert rank.paused().step == 1
+        rank.control("continue")
+
+    losses, _ = driven(lambda: train(make_net(), 3), person)
+    assert losses == train(make_net(), 3)
 
 
 def test_a_question_while_it_runs_is_answered_when_a_step_ends() -> None:

@@ -318,7 +318,10 @@ class Debugger:
 
     def _read_news(self) -> None:
         while (news := self.talk.next_news()) is not None:
-            self._obey(news)
+            try:
+                self._obey(news)
+            except SondeError as error:
+                self.talk.notice(error.slug, error.message)
         if self._is_interrupted:
             self._is_interrupted = False
             self._trainee.refresh()

@@ -79,6 +79,9 @@ class Library:
             yield Answer(ask.request, error=error.message, slug=error.slug)
         except msgspec.DecodeError as error:
             yield Answer(ask.request, error=f"no such question: {error}", slug="debugger-garbage")
+        except Exception as error:  # a shield: one question must not end the debugger
+            said = f"the question could not be answered: {type(error).__name__}: {error}"
+            yield Answer(ask.request, error=said, slug="debugger-failed")
 
     def _file(self, ask: Ask) -> Iterator[Answer]:
         for chunk in npy_chunks(self.find(ask.tensor)):
