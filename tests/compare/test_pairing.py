@@ -165,3 +165,60 @@ def test_other_data_are_blamed_on_the_data(tmp_path: Path) -> None:
     assert here.first_divergence is not None
     assert here.first_divergence.pair.a == "Default/network-Linear/addmm-op0"
     assert "not the same data" in here.first_divergence.cause
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 6)
+        self.lstm = nn.LSTM(6, 8, batch_first=True)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.lstm(self.embedding(tokens))[0]).flatten(0, 1)
+
+
+def recurrent_training(*, fused: bool, foreach: bool) -> Callable[[], None]:
+    torch.manual_seed(0)
+    net, tokens = Recurrent(), torch.randint(0, 10, (3, 5))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, foreach=foreach)
+
+    def train() -> None:
+        before = torch._C._get_mkldnn_enabled()
+        torch._C._set_mkldnn_enabled(fused)
+        try:
+            for _ in range(2):
+                optimizer.zero_grad()
+                functional.cross_entropy(net(tokens), tokens.flatten()).backward()
+                optimizer.step()
+        finally:
+            torch._C._set_mkldnn_enabled(before)
+
+    return train
+
+
+def test_a_fused_lstm_and_its_many_ops_are_aligned(tmp_path: Path) -> None:
+    fused = dumped(tmp_path / "fused", recurrent_training(fused=True, foreach=False))
+    many = dumped(tmp_path / "many", recurrent_training(fused=False, foreach=False))
+    here = compare(many, fused)
+    assert (here.verdict, here.first_divergence) == ("aligned", None)
+    twins = {pair.a: pair.b for pair in here.pairs if pair.step == 0}
+    loss = "Default/nll_loss_forward-op0"
+    assert twins[loss] == loss
+    assert twins["lstm.weight_ih_l0"] == "lstm.weight_ih_l0"
+
+
+def test_an_optimizer_that_takes_all_parameters_at_once_is_compared_by_its_results(
+    tmp_path: Path,
+) -> None:
+    single = dumped(tmp_path / "single", recurrent_training(fused=False, foreach=False))
+    at_once = dumped(tmp_path / "at_once", recurrent_training(fused=False, foreach=True))
+    here = compare(single, at_once)
+    assert here.verdict == "aligned"
+    updates = [pair for pair in here.pairs if pair.how == "update" and pair.step == 0]
+    assert {tensor.a.parameter for pair in updates for tensor in pair.tensors} >= {
+        "embedding.weight",
+        "lstm.weight_ih_l0",
+        "head.bias",
+    }
+    assert {pair.status for pair in updates} <= {"equal", "within"}

@@ -7,18 +7,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan, sqrt
 
-import numpy as np
-
 from sonde.compare.alignment import Alignment
 from sonde.compare.allowance import GAIN, ROUNDOFF, Signal, allow
 from sonde.compare.drafts import Draft, Ends
+from sonde.compare.evidence import differing_attributes, inverse_deviation
 from sonde.compare.kinds import is_heavy, is_plumbing
 from sonde.compare.measure import Measured
 from sonde.compare.options import CompareOptions
 from sonde.compare.result import Status
-from sonde.compare.side import Op, Side, behaviour
+from sonde.compare.side import behaviour
 from sonde.core.dtypes import BY_NAME
-from sonde.core.errors import DumpError
 
 _NEIGHBOURS = 3
 _IN_LINE = 3.0
@@ -174,7 +172,7 @@ class _Step:
             total = inf if is_guess else total + _BLIND * own
             if not inputs:
                 total = max(total, _UNKNOWN * roundoff * out.norm)
-        if input_error == 0.0 and _differing_attributes(draft):
+        if input_error == 0.0 and differing_attributes(draft):
             own = total = min(own, _ATTRIBUTE_UNITS * roundoff * out.norm)
         return own, total
 
@@ -201,7 +199,7 @@ class _Step:
     def _conditioning(self, draft: Draft) -> float:
         """How much larger a normalisation's input is than what is left without its mean."""
         for op, side in ((draft.a, self._found.a), (draft.b, self._found.b)):
-            spread = _inverse_deviation(op, side)
+            spread = inverse_deviation(op, side)
             if spread is None:
                 continue
             whole = max(
@@ -303,44 +301,3 @@ def _spare_those_in_line(judged: Sequence[Judged]) -> None:
 
 def _excess(judged: Judged) -> float:
     return judged.error / judged.allowed if judged.allowed else inf
-
-
-def _differing_attributes(draft: Draft) -> list[str]:
-    """Arguments that differ between ops of one type, other than dtypes, devices, layouts and the
-    names of other ops."""
-    if draft.a.type != draft.b.type:
-        return []
-    left, right = dict(draft.a.attributes), dict(draft.b.attributes)
-    ignored = {"dtype", "device", "layout", "memory_format", "pin_memory", "forward"}
-    return [
-        name
-        for name in {**left, **right}
-        if left.get(name) != right.get(name) and name not in ignored
-    ]
-
-
-def describe_attributes(draft: Draft) -> list[str]:
-    left, right = dict(draft.a.attributes), dict(draft.b.attributes)
-    return [
-        f"{name} is {left.get(name, 'not given')} in a and {right.get(name, 'not given')} in b"
-        for name in _differing_attributes(draft)
-    ]
-
-
-def _inverse_deviation(op: Op, side: Side) -> float | None:
-    """The mean of 1/std as the op saved it; of a backward op, as it read it."""
-    if op.type.startswith("native_") and op.type.endswith("_backward"):
-        slot = 6 if "batch" in op.type else 3 if "layer" in op.type else -1
-        record = side.record(op.name, "input", slot)
-    elif op.type in ("native_batch_norm", "native_layer_norm", "native_group_norm"):
-        record = side.record(op.name, "output", 2)
-    else:
-        return None
-    if record is None or record.path is None:
-        return None
-    try:
-        values = np.asarray(record.numpy(), np.float64)
-    except DumpError:
-        return None
-    finite = values[np.isfinite(values)]
-    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else None

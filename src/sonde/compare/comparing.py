@@ -6,17 +6,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
 
-from sonde.compare.alignment import Alignment, align
-from sonde.compare.blame import Judged, Jury, describe_attributes, is_mixed
+from sonde.compare.alignment import Alignment
+from sonde.compare.blame import Judged, Jury, is_mixed
 from sonde.compare.drafts import Draft, draft_pairs
+from sonde.compare.evidence import describe_attributes
 from sonde.compare.kinds import is_plumbing
+from sonde.compare.loading import load_side
 from sonde.compare.measure import Task, measure_all
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.overview import loss_of, parts_of
+from sonde.compare.pairing import align
 from sonde.compare.result import Comparison, OpPair, SideSummary, StepLoss, Unpaired
-from sonde.compare.side import Op, Side, load_side
+from sonde.compare.side import Op, Side
 from sonde.compare.verdict import reach_verdict
 from sonde.dump.reader import Dump
+
+_STRANGERS = 0.8
+"""The share of ops without a counterpart from which on the runs may be of different networks."""
 
 
 def compare(a: Dump, b: Dump, options: CompareOptions | None = None) -> Comparison:
@@ -202,6 +208,13 @@ def _notes(work: _Work, kinds: Iterable[str]) -> tuple[str, ...]:
         notes.append(
             "compared by statistics (norm, extremes, mean) where a side has no values: "
             "small or rearranged differences do not show"
+        )
+    paired = sum(not pair.is_leaf and not is_plumbing(pair.type_a) for pair in work.pairs)
+    alone = sum("no op like it" in each.reason for each in work.unpaired)
+    if alone > _STRANGERS * (paired + alone):
+        notes.append(
+            f"{alone} ops have no counterpart, {paired} pairs were found: are these runs of the "
+            "same network?"
         )
     if work.mixed:
         notes.append("one side computes in lower precision: its rounding is allowed for")

@@ -125,7 +125,7 @@ def _divergence(found: Divergence | None) -> str:
 
 
 def _side(label: str, name: str, parameter: str | None, source: Source | None) -> str:
-    code = "" if source is None else f"<pre>{_text(source.code or str(source))}</pre>"
+    code = "" if source is None else f"<pre>{_text(source.code.strip() or str(source))}</pre>"
     where = "" if source is None else f'<div class="soft">{_text(str(source))}</div>'
     tensor = "" if parameter in (None, name) else f"<div>tensor {_text(str(parameter))}</div>"
     return f'<div>{label} <span class="name">{_text(name)}</span>{tensor}{where}{code}</div>'
@@ -144,7 +144,10 @@ def _numbers(tensor: TensorPair, pair: OpPair) -> str:
         ]
         if not isnan(found.max_ulp):
             shown.append(("ULP", found.max_ulp))
-    return "".join(f"<span>{title} <b>{_number(value)}</b></span>" for title, value in shown)
+    return "".join(
+        f"<span>{title} <b>{f'{value:.6f}' if title == 'cosine' else _number(value)}</b></span>"
+        for title, value in shown
+    )
 
 
 def _number(value: float) -> str:

@@ -64,7 +64,7 @@ function drawPlot() {
   const style = getComputedStyle(document.documentElement);
   const soft = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
   const shown = pairs.filter((pair) => pair.step === step && pair.compared && !pair.leaf && !pair.plumbing);
-  const values = shown.flatMap((pair) => [size(pair.error), size(pair.allowed)]).filter((value) => value > 0 && isFinite(value));
+  const values = shown.flatMap((pair) => [size(pair.error), Math.min(size(pair.allowed), 1)]).filter((value) => value > 0 && isFinite(value));
   const low = Math.floor(Math.log10(Math.max(Math.min(...values, 1e-6), 1e-16)));
   const high = Math.max(Math.ceil(Math.log10(Math.max(...values, 1e-6))), low + 1);
   const left = 52, right = 10, top = 10, bottom = 26;
@@ -80,13 +80,15 @@ function drawPlot() {
     draw.strokeStyle = line; draw.beginPath(); draw.moveTo(left, y(10 ** power)); draw.lineTo(width - right, y(10 ** power)); draw.stroke();
     draw.fillStyle = soft; draw.fillText(`1e${power}`, left - 6, y(10 ** power));
   }
-  let phase = null;
+  let phase = null, labelled = -100;
   draw.textAlign = "left";
   shown.forEach((pair, index) => {
     if (pair.phase !== phase) {
       phase = pair.phase;
       draw.strokeStyle = soft; draw.setLineDash([3, 3]); draw.beginPath(); draw.moveTo(x(index), top); draw.lineTo(x(index), height - bottom); draw.stroke(); draw.setLineDash([]);
-      draw.fillStyle = soft; draw.fillText(phase, x(index) + 4, height - bottom / 2);
+      if (x(index) - labelled > 64) {
+        draw.fillStyle = soft; draw.fillText(phase, x(index) + 4, height - bottom / 2); labelled = x(index);
+      }
     }
   });
   draw.strokeStyle = soft; draw.globalAlpha = 0.55; draw.beginPath();
