@@ -1,5 +1,6 @@
 """A fault planted in one layer is named, in both directions; rounding is not."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -114,3 +115,15 @@ def test_a_wrong_weight_also_shows_by_statistics_and_is_said_to(tmp_path: Path) 
     assert found.first_divergence is not None
     assert found.first_divergence.pair.a == f"{BLOCK}/fc-Linear/addmm-op0"
     assert any("by statistics" in note for note in found.notes)
+
+
+def test_without_graphs_the_names_of_files_and_the_inputs_are_enough(tmp_path: Path) -> None:
+    dumps = {}
+    for name, fault in (("wrong", "activation"), ("right", "")):
+        dumped(tmp_path / name, gpt(fault), steps="0")
+        shutil.rmtree(tmp_path / name / "rank_0" / "graphs")
+        dumps[name] = Dump(tmp_path / name)
+    found = compare(dumps["wrong"], dumps["right"])
+    assert found.first_divergence is not None
+    assert found.first_divergence.pair.a == f"{BLOCK}/gelu-op0".replace("/", "_")
+    assert found.first_divergence.pair.input_error == 0.0

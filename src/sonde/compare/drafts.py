@@ -104,7 +104,7 @@ def _add_outputs(found: Alignment, draft: Draft) -> None:
 def _add_inputs(found: Alignment, draft: Draft) -> None:
     """Compare inputs themselves where the dump does not say what made them."""
     a, b = draft.a, draft.b
-    if a.type != b.type or a.inputs or b.inputs:
+    if a.type != b.type or (a.inputs and b.inputs):
         return
     slots = [slot for slot in range(32) if (a.name, "input", slot) in found.a.records]
     for slot in slots:

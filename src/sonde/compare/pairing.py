@@ -37,6 +37,8 @@ def align(
             if found.is_open(op) and found.is_open_b(other) and op.name == other.name:
                 found.add(op, other, "name")
         return found
+    if not a.structure or not b.structure:
+        _pair_by_file_name(found)
     for is_strict in (True, False):
         for _ in range(_ROUNDS):
             before = len(found.forward)
@@ -61,6 +63,21 @@ def _add_wanted(found: Alignment, wanted: Mapping[str, str]) -> None:
             others.sort(key=lambda each: (each.kind != op.kind, each.size != op.size))
             if others:
                 found.add(op, others[0], "map")
+
+
+def _pair_by_file_name(found: Alignment) -> None:
+    """Without a graph there are only the names of files, which lack slashes."""
+    others = {_file_name(op.name): op for op in found.b.ops if not op.is_leaf}
+    for op in found.a.ops:
+        other = others.get(_file_name(op.name))
+        if other is None or op.is_leaf or not found.is_open(op) or not found.is_open_b(other):
+            continue
+        if op.kind == other.kind and op.size == other.size:
+            found.add(op, other, "name")
+
+
+def _file_name(name: str) -> str:
+    return name.replace("/", "_")
 
 
 def _named(side: Side) -> dict[str, list[Op]]:
