@@ -13,7 +13,8 @@ class Recommended:
     """A watchpoint to be made for a network, if it has what it looks at.
 
     ``functions``: the activation functions it is for, by the name of the op or module, in small
-    letters and without underscores; empty for all tensors of the target.
+    letters and without underscores; empty for all tensors of the target. ``but_not``: a regular
+    expression for the ends of names it is not for, because there it is no sign of trouble.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Recommended:
     parameters: tuple[tuple[str, float], ...]
     target: Target
     functions: tuple[str, ...] = ()
+    but_not: str = ""
 
 
 def _sigmoid(x: float) -> float:
@@ -42,7 +44,13 @@ def _range(
 _TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
 
 RECOMMENDED = (
-    Recommended("weights start as zeros", "weight_initialization", (), "weight"),
+    Recommended(
+        "weights start as zeros",
+        "weight_initialization",
+        (),
+        "weight",
+        but_not=r"(bias|beta)[^./]*",  # they usually do
+    ),
     Recommended(
         "weights move too far",
         "weight_change_too_large",
@@ -54,7 +62,13 @@ RECOMMENDED = (
     Recommended("gradients are not finite", "gradient_exploding", (), "gradient"),
     Recommended("weights are not finite", "weight_overflow", (), "weight"),
     Recommended("tensors are not finite", "tensor_overflow", (), "tensor"),
-    Recommended("tensors of zeros", "tensor_all_zero", (), "tensor"),
+    Recommended(
+        "tensors of zeros",
+        "tensor_all_zero",
+        (),
+        "tensor",
+        but_not=r"((new_)?(zeros|full|empty)(_like)?|zero_|fill_|_foreach_zero_)-op\d+",
+    ),
     _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),
     _range(
         "sigmoid is saturated",
