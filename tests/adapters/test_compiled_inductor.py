@@ -46,7 +46,7 @@ def again(call: Seen) -> list[np.ndarray[Any, Any]] | None:
     namespace, name = ("prims", node.type[6:]) if node.type.startswith("prims_") else ("aten", "")
     packet = getattr(getattr(torch.ops, namespace), name or node.type)
     errors = []
-    for overload in map(packet.__getattr__, packet.overloads()):
+    for overload in [getattr(packet, each) for each in packet.overloads()]:
         tensors = [torch.from_numpy(np.array(each)) for each in call.inputs if each is not None]
         try:
             return _called(overload, tensors, dict(call.attributes), len(node.outputs))
