@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -109,6 +110,16 @@ class Serving(Process):
         self.page = self.said(r"the page is at (\S+)").group(1)
         self.rank_port = int(self.said(r"trainings connect to port (\d+)").group(1))
         self.port = int(self.page.rsplit(":", 1)[1].rstrip("/"))
+
+    def wait_for(self, page: Page, run: str) -> None:
+        """Wait until a training is connected and paused."""
+        end = time.monotonic() + WAIT_SECONDS
+        while True:
+            answer = page.request.get(f"{self.page}api/v1/runs/{run}")
+            if answer.ok and answer.json()["ranks"][0]["state"] == "paused":
+                return
+            assert time.monotonic() < end, answer.text()
+            page.wait_for_timeout(50)
 
     def train(self, run: str, *words: str) -> Process:
         """A training that connects to this server."""

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { Level } from "../wire";
 import { api } from "../state/api";
-import { isAborted, messageOf } from "../state/toasts";
 import { groupScope } from "../state/names";
+import { isAborted, messageOf } from "../state/toasts";
 import type { OpenLevel } from "./scene";
 
 export interface GraphKey {
@@ -17,59 +17,75 @@ export interface Levels {
   readonly loading: boolean;
 }
 
-interface Held {
-  readonly level: Level;
-  readonly version: string;
+/** What is known of one graph: levels that came, and those that were asked for, by version. */
+class Shelf {
+  readonly held = new Map<string, { readonly level: Level; readonly version: string }>();
+  readonly asked = new Map<string, string>();
+  readonly abort = new AbortController();
+  pending = 0;
+  error: string | null = null;
+
+  constructor(
+    readonly key: GraphKey,
+    readonly name: string,
+  ) {}
+
+  /** Loads a level unless it is there, or on its way, in this version; whether it was asked for. */
+  async load(path: string, version: string): Promise<boolean> {
+    if (this.asked.get(path) === version) return false;
+    this.asked.set(path, version);
+    this.pending += 1;
+    const { run, rank, graph } = this.key;
+    const scope = groupScope(path);
+    try {
+      const level = await api.level(run, rank, graph, scope ?? path, scope === null ? "" : path, this.abort.signal);
+      if (this.asked.get(path) === version) this.held.set(path, { level, version });
+      if (path === "") this.error = null;
+    } catch (problem) {
+      if (this.asked.get(path) === version) this.asked.delete(path);
+      if (path === "" && !isAborted(problem)) this.error = messageOf(problem);
+    } finally {
+      this.pending -= 1;
+    }
+    return true;
+  }
+
+  show(open: readonly string[]): Levels {
+    const levels = ["", ...open].flatMap((path): OpenLevel[] => {
+      const found = this.held.get(path);
+      return found === undefined ? [] : [{ path, key: `${this.name} ${path} ${found.version}`, level: found.level }];
+    });
+    return { levels, error: this.error, loading: this.pending > 0 };
+  }
 }
 
 /**
  * What is open of a graph: the root and the levels of `open`. Loaded once each, again when `version`
  * changes (more of the graph is known, hits came); until then the old ones stay.
  */
-export function useLevels(graph: GraphKey | null, open: readonly string[], version: string): Levels {
-  const held = useRef(new Map<string, Held>());
-  const asked = useRef(new Map<string, string>());
-  const subject = useRef("");
+export function useLevels(graph: GraphKey, open: readonly string[], version: string): Levels {
   const [state, setState] = useState<Levels>({ levels: [], error: null, loading: true });
-  const now = graph === null ? "" : `${graph.run} ${graph.rank} ${graph.graph}`;
-  if (subject.current !== now) {
-    subject.current = now;
-    held.current = new Map();
-    asked.current = new Map();
-  }
-
+  const name = `${graph.run} ${graph.rank} ${graph.graph}`;
+  const shelf = useRef<Shelf | null>(null);
+  const latest = useRef(open);
+  latest.current = open;
   useEffect(() => {
-    if (graph === null) return undefined;
-    const abort = new AbortController();
-    let error: string | null = null;
-    let pending = 0;
+    const made = new Shelf(graph, name);
+    shelf.current = made;
+    return () => made.abort.abort();
+  }, [name]);
+  useEffect(() => {
+    const current = shelf.current;
+    if (current === null) return;
     const publish = (): void => {
-      const levels = ["", ...open].flatMap((path): OpenLevel[] => {
-        const found = held.current.get(path);
-        return found === undefined ? [] : [{ path, key: `${now} ${path} ${found.version}`, level: found.level }];
+      if (shelf.current === current) setState(current.show(latest.current));
+    };
+    for (const path of ["", ...open]) {
+      void current.load(path, version).then((isAsked) => {
+        if (isAsked) publish();
       });
-      setState({ levels, error, loading: pending > 0 });
-    };
-    const load = async (path: string): Promise<void> => {
-      if (asked.current.get(path) === version) return;
-      asked.current.set(path, version);
-      pending += 1;
-      const scope = groupScope(path);
-      try {
-        const level = await api.level(graph.run, graph.rank, graph.graph, scope ?? path, scope === null ? "" : path, abort.signal);
-        held.current.set(path, { level, version });
-      } catch (problem) {
-        asked.current.delete(path);
-        if (isAborted(problem)) return;
-        if (path === "") error = messageOf(problem);
-      } finally {
-        pending -= 1;
-      }
-      if (!abort.signal.aborted) publish();
-    };
+    }
     publish();
-    for (const path of ["", ...open]) void load(path);
-    return () => abort.abort();
-  }, [now, open.join("\n"), version]);
+  }, [name, open.join("\n"), version]);
   return state;
 }

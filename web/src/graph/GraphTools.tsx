@@ -1,0 +1,105 @@
+import type { JSX } from "preact";
+import { lastPart } from "../state/names";
+import { grouped } from "../state/numbers";
+import { follow } from "../state/preferences";
+import { command, go, graph, place, rank, run, selectOp } from "../state/store";
+import { Empty } from "../parts/Empty";
+import { Icon } from "../parts/Icon";
+import type { Camera } from "./camera";
+
+const ZOOM = 1.3;
+
+/** The line above the graph. */
+export function GraphTools({ camera, loading }: { readonly camera: Camera; readonly loading: boolean }): JSX.Element {
+  const current = rank.value?.op ?? null;
+  return (
+    <div class="toolbar graph-tools">
+      <GraphChoice />
+      <span class="spacer" />
+      {loading && <span class="quiet">loading…</span>}
+      {current !== null && (
+        <button
+          type="button"
+          class="small"
+          title="Go to the current op (c)"
+          onClick={() => {
+            selectOp(current);
+            camera.reveal(current, true);
+          }}
+        >
+          <Icon name="here" /> {lastPart(current)}
+        </button>
+      )}
+      {run.value?.kind === "live" && (
+        <label class="check" title="Select the op at which training pauses">
+          <input type="checkbox" checked={follow.value} onChange={(event) => (follow.value = event.currentTarget.checked)} />
+          follow
+        </label>
+      )}
+      <button type="button" class="small" title="Close every scope" disabled={place.value.open.length === 0} onClick={() => go({ open: [] })}>
+        collapse
+      </button>
+      <button type="button" class="icon" aria-label="Zoom out" onClick={() => camera.zoom(1 / ZOOM)}>
+        −
+      </button>
+      <button type="button" class="icon" aria-label="Zoom in" onClick={() => camera.zoom(ZOOM)}>
+        +
+      </button>
+      <button type="button" class="small" title="Show everything (0)" onClick={() => camera.fit()}>
+        fit
+      </button>
+    </div>
+  );
+}
+
+function GraphChoice(): JSX.Element {
+  const graphs = rank.value?.graphs ?? [];
+  const current = graph.value;
+  if (current === null) return <span />;
+  const text = (each: typeof current): string =>
+    `${each.name} · ${grouped(each.nodes)} nodes${each.whole ? "" : ", still growing"}`;
+  if (graphs.length < 2) return <span class="quiet">{text(current)}</span>;
+  return (
+    <select
+      aria-label="Graph"
+      value={String(current.id)}
+      onChange={(event) => go({ graph: Number(event.currentTarget.value), open: [], tree: [] })}
+    >
+      {graphs.map((each) => (
+        <option key={each.id} value={String(each.id)}>
+          {text(each)}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+export function NoGraph(): JSX.Element {
+  const canStep = run.value?.controls.includes("step") === true && rank.value?.state !== "running";
+  return (
+    <Empty title="No graph yet">
+      <p>The ops appear with the first step.</p>
+      {canStep && (
+        <button type="button" class="primary" onClick={() => command({ command: "step" })}>
+          Run one step
+        </button>
+      )}
+    </Empty>
+  );
+}
+
+export function Legend({ hidden }: { readonly hidden: number }): JSX.Element {
+  return (
+    <div class="legend">
+      <span class="swatch is-forward" /> forward
+      <span class="swatch is-backward" /> backward
+      <span class="swatch is-optimizer" /> optimizer
+      <span class="swatch is-parameter" /> parameter
+      <span class="swatch is-hit" /> hit
+      <span class="swatch is-origin" /> origin
+      <span class="swatch is-current" /> here
+      <span class="spacer" />
+      {hidden > 0 && <span>{grouped(hidden)} boxes are left out; find them in the list</span>}
+    </div>
+  );
+}

@@ -1,0 +1,156 @@
+import { computed, signal } from "@preact/signals";
+import type { Box, Point, Scene } from "./scene";
+import { centredOn, contains, fitted, showing, visible, zoomed, type Rectangle, type View } from "./view";
+
+const EMPTY: Scene = { boxes: [], lines: [], width: 0, height: 0 };
+const NOWHERE: Rectangle = { left: 0, top: 0, right: 0, bottom: 0 };
+const MARGIN_SHARE = 0.6;
+const FAR_SCALE = 0.34;
+const MIDDLE_SCALE = 0.6;
+const NEAR_SCALE = 0.8;
+const CENTRED_SCALE = 0.95;
+
+/** A box that stays where it is on the screen until it is open (or closed), as its click wants. */
+interface Anchor {
+  readonly path: string;
+  readonly opens: boolean;
+  readonly x: number;
+  readonly y: number;
+}
+
+function boxOf(scene: Scene, op: string): Box | undefined {
+  return scene.boxes.find((box) => box.path === op && box.node.what !== "outside");
+}
+
+/**
+ * What part of a graph is looked at, and what happens to it when the graph is laid out anew: what was
+ * clicked, or is selected, stays where it was; an op that was selected elsewhere comes into view.
+ */
+export class Camera {
+  readonly scene = signal<Scene>(EMPTY);
+  readonly view = signal<View>({ x: 0, y: 0, scale: 1 });
+  /** The part of the scene that is drawn: what is visible and a margin. */
+  readonly area = signal<Rectangle>(NOWHERE);
+  /** From the last click to the screen. */
+  readonly milliseconds = signal(0);
+  readonly transform = computed(() => `translate(${this.view.value.x} ${this.view.value.y}) scale(${this.view.value.scale})`);
+  readonly distance = computed(() => {
+    const { scale } = this.view.value;
+    return scale < FAR_SCALE ? "far" : scale < MIDDLE_SCALE ? "middle" : "near-by";
+  });
+  private width = 0;
+  private height = 0;
+  private anchor: Anchor | null = null;
+  private centred = "";
+  private subject = "";
+  private isTouched = false;
+  private started = performance.now();
+
+  get middle(): Point {
+    return { x: this.width / 2, y: this.height / 2 };
+  }
+
+  resize(width: number, height: number): void {
+    this.width = width;
+    this.height = height;
+    this.relook(this.view.peek());
+  }
+
+  /** A movement the reader made. */
+  move(next: View): void {
+    this.isTouched = true;
+    this.look(next);
+  }
+
+  zoom(factor: number, around: Point = this.middle): void {
+    this.move(zoomed(this.view.peek(), factor, around));
+  }
+
+  fit(): void {
+    this.anchor = null;
+    this.relook(fitted(this.scene.peek(), this.width, this.height));
+  }
+
+  /** A box was clicked to open or close it. */
+  hold(box: Box, opens: boolean): void {
+    const { x, y, scale } = this.view.peek();
+    this.isTouched = true;
+    this.started = performance.now();
+    this.anchor = { path: box.path, opens, x: box.x * scale + x, y: box.y * scale + y };
+  }
+
+  /** An op was clicked in the graph: it is in view already. */
+  leave(op: string): void {
+    this.centred = op;
+  }
+
+  /** Brings the op into view, once for each time it is selected, or whenever `isAsked`. */
+  reveal(op: string, isAsked = false): void {
+    if (isAsked) {
+      this.anchor = null;
+      this.centred = "";
+    }
+    this.relook(this.withSelected(this.scene.peek(), op, this.view.peek()));
+  }
+
+  /** Draws `made`, of the graph `subject`, in which `op` is selected. */
+  draw(made: Scene, subject: string, op: string): void {
+    const next = this.viewAfter(made, subject, op);
+    this.scene.value = made;
+    this.relook(next);
+    requestAnimationFrame(() => {
+      this.milliseconds.value = performance.now() - this.started;
+    });
+  }
+
+  private look(next: View): void {
+    this.view.value = next;
+    if (!contains(this.area.peek(), visible(next, this.width, this.height, 0.05))) {
+      this.area.value = visible(next, this.width, this.height, MARGIN_SHARE);
+    }
+  }
+
+  private relook(next: View): void {
+    this.area.value = NOWHERE;
+    this.look(next);
+  }
+
+  private viewAfter(made: Scene, subject: string, op: string): View {
+    const isNew = this.subject !== subject;
+    if (isNew) {
+      this.isTouched = false;
+      this.centred = "";
+    }
+    if (made.boxes.length > 0 && (isNew || (!this.isTouched && op === ""))) {
+      this.subject = subject;
+      return this.withSelected(made, op, fitted(made, this.width, this.height));
+    }
+    const held = this.anchor;
+    const box = held === null ? undefined : made.boxes.find((each) => each.path === held.path);
+    if (held !== null && box !== undefined) {
+      if (box.isOpen === held.opens) this.anchor = null;
+      const { scale } = this.view.peek();
+      const still = { scale, x: held.x - box.x * scale, y: held.y - box.y * scale };
+      return box.isOpen ? showing(still, box, this.width, this.height) : still;
+    }
+    return this.withSelected(made, op, this.steady(made, op));
+  }
+
+  /** The view in which the selected op stands where it stood, however the rest was laid out anew. */
+  private steady(made: Scene, op: string): View {
+    const [from, to] = [boxOf(this.scene.peek(), op), boxOf(made, op)];
+    const now = this.view.peek();
+    if (from === undefined || to === undefined) return now;
+    return { ...now, x: now.x + (from.x - to.x) * now.scale, y: now.y + (from.y - to.y) * now.scale };
+  }
+
+  private withSelected(made: Scene, op: string, otherwise: View): View {
+    const box = boxOf(made, op);
+    if (box === undefined || this.centred === op) return otherwise;
+    this.centred = op;
+    const all = { left: box.x, top: box.y, right: box.x + box.width, bottom: box.y + box.height };
+    const isSeen = contains(visible(otherwise, this.width, this.height, -0.1), all);
+    if (isSeen && otherwise.scale >= NEAR_SCALE) return otherwise;
+    return centredOn(box, this.width, this.height, Math.max(otherwise.scale, CENTRED_SCALE));
+  }
+}
