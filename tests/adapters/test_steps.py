@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from typing import Any
 
@@ -164,6 +165,18 @@ def test_preparations_of_a_script_belong_to_no_step() -> None:
         net = mlp()
         net(data)
     assert {node.scope.split("/")[1] for node in seen.graph().ops} == {"network-Sequential"}
+
+
+def test_copying_a_module_belongs_to_no_step_and_its_weights_keep_their_names() -> None:
+    with watch(starts_at_once=False) as seen:
+        net = copy.deepcopy(mlp())
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.mul_(0.9)
+        net(torch.ones(1, 4))
+    assert {node.scope.split("/")[1] for node in seen.graph().ops} == {"network-Sequential"}
+    leaves = {node.name for node in seen.graph() if node.kind == "parameter"}
+    assert {"0.weight", "0.bias"} <= leaves
 
 
 def test_idle_steps_have_no_mode_and_no_module_hooks() -> None:

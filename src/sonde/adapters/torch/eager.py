@@ -28,6 +28,8 @@ from sonde.capture.session import Session
 
 _Tensor = torch.Tensor
 
+_DETACH = torch.ops.aten.detach.default
+
 
 class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     """Recognises ops, names them, and hands them to the session.
@@ -220,7 +222,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def _look(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Seen | None:
         """What is to be known before the op runs; None if it is not observed."""
-        if not self.tables.started and (self._is_asleep or not self._starts_here(args)):
+        if not self.tables.started and (self._is_asleep or not self._starts_here(func, args)):
             return None
         # The program's tensor subclasses are looked at as they are: their own code does not run.
         with torch._C.DisableTorchFunctionSubclass():
@@ -328,13 +330,16 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     # ------------------------------------------------------------ cold corners
 
-    def _starts_here(self, args: Sequence[Any]) -> bool:
+    def _starts_here(self, func: Any, args: Sequence[Any]) -> bool:
         """Whether the first step begins with this op: inside a module, or on what is trained.
 
-        What a script does before, making data and initial weights, belongs to no step.
+        What a script does before, making data and initial weights, belongs to no step; nor does
+        taking a weight's ``data``, as copying a module does.
         """
         if self.scopes.is_inside_module or (
-            torch.is_grad_enabled() and any(tensor.requires_grad for tensor in _tensors_in(args))
+            torch.is_grad_enabled()
+            and func is not _DETACH
+            and any(tensor.requires_grad for tensor in _tensors_in(args))
         ):
             self.tables.started = 1
         return bool(self.tables.started)

@@ -72,11 +72,11 @@ class OpInfo:
     workspaces: tuple[int, ...] = ()
 
 
-_BOOKKEEPING = ("profiler", "prim")
+_BOOKKEEPING = ("profiler", "prim", "sonde")
 
 
 def is_bookkeeping(func: Any) -> bool:
-    """Whether ``func`` computes nothing: profiler marks, questions about a tensor's device."""
+    """Whether ``func`` computes nothing: profiler marks, a tensor's device, our own prints."""
     return getattr(func, "namespace", "") in _BOOKKEEPING
 
 
