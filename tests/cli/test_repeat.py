@@ -132,6 +132,50 @@ def test_mistakes_end_with_2(words: list[str], said: str, tmp_path: Path) -> Non
     assert "Traceback" not in done.stderr.partition("exit code")[0]
 
 
+WORKERS = """
+    import random, os
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Noise(Dataset):
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, index):
+            return torch.tensor(np.random.randn(4), dtype=torch.float32) + random.random()
+
+    net = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for epoch in range(2):
+        for batch in DataLoader(Noise(), batch_size=4, shuffle=True, num_workers=2):
+            loss = (net(batch) {after}).square().mean()
+            loss.backward()
+            optimizer.step()
+    """
+
+
+def test_batches_of_workers_are_inputs_that_repeat_with_the_seed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(dedent(WORKERS.format(after="")))
+    code, found = repeated(tmp_path, "--deterministic", "--keep", "kept")
+    assert (code, found["equal"], len(found["steps"])) == (0, True, 12)
+    # When a batch happens to arrive is no op of the program: it would differ from run to run.
+    orders = (tmp_path / "kept" / "run_1" / "dump" / "rank_0" / "execution_order").glob("*.csv")
+    assert not any("set_" in path.read_text() for path in orders)
+    # Processes that prove each other who they are draw no numbers of the program.
+    assert found["not_removed"] == []
+
+
+def test_what_no_seed_reaches_is_told_and_the_option_not_advised_again(tmp_path: Path) -> None:
+    text = WORKERS.format(after="+ torch.tensor(float(os.urandom(1)[0]))")
+    (tmp_path / "train.py").write_text(dedent(text))
+    done = sonde(tmp_path, "repeat", "--deterministic", "train.py")
+    assert done.returncode == 1
+    assert "though every generator is seeded" in done.stdout
+    assert "--deterministic" not in done.stdout
+    assert "not removed: random numbers of the operating system at train.py:18 (" in done.stdout
+
+
 RANDOM = "r = random.Random(); n = np.random.default_rng(); u = uuid.uuid4()"
 
 

@@ -27,6 +27,7 @@ from sonde.dump.reader import Dump
 _CATEGORIES = ("max", "min", "l2norm", HASH)
 _NET = "repeat"
 _SHOWN_LINES = 15
+_LEFT = "sonde: not removed: "
 
 EPILOG = """\b
 Examples:
@@ -94,12 +95,14 @@ def repeat(
             options = [*_options(determinism), "--step-by", step_by]
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
             dumps.append(_dump(runs[-1]))
-        found = compare_repetition(*dumps)
+        found = compare_repetition(*dumps, is_seeded=determinism is not None)
         document = _document(words, found, runs)
     if json_file is not None:
         write_json(json_file, document)
     if json_file != "-":
         _print(found, runs)
+        for what in _left(runs):
+            print(f"not removed: {what}")
     return 0 if found.first is None and runs[0].code == runs[1].code else 1
 
 
@@ -194,6 +197,12 @@ def _nothing(run: _Run) -> DumpError:
     )
 
 
+def _left(runs: list[_Run]) -> list[str]:
+    """What ``--deterministic`` could not remove, as the runs said it, each once."""
+    lines = (line for run in runs for line in run.output.splitlines() if line.startswith(_LEFT))
+    return list(dict.fromkeys(line.removeprefix(_LEFT) for line in lines))
+
+
 def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str, Any]:
     first = found.first
     source = None if first is None else first.source
@@ -205,6 +214,7 @@ def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str
         "differing": found.differing,
         "exit_codes": [run.code for run in runs],
         "same_output": runs[0].output == runs[1].output,
+        "not_removed": _left(runs),
         "first": None
         if first is None
         else {

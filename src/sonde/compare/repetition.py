@@ -67,8 +67,11 @@ class Repetition:
     first: FirstDifference | None
 
 
-def compare_repetition(a: Dump, b: Dump) -> Repetition:
-    """Compare two dumps of one program, step by step and op by op, in the order they ran."""
+def compare_repetition(a: Dump, b: Dump, *, is_seeded: bool = False) -> Repetition:
+    """Compare two dumps of one program, step by step and op by op, in the order they ran.
+
+    ``is_seeded``: they ran with ``--deterministic``, which is then no advice any more.
+    """
     steps_a, steps_b = a.steps(), b.steps()
     common = tuple(step for step in steps_a if step in set(steps_b))
     first: FirstDifference | None = None
@@ -88,6 +91,8 @@ def compare_repetition(a: Dump, b: Dump) -> Repetition:
         first = _other_steps(steps_a, steps_b)
     if first is not None and first.source is None and first.op:
         first = replace(first, source=_first_use(a, first))
+    if first is not None and is_seeded:
+        first = replace(first, told=_TOLD_SEEDED.get(first.kind, first.told))
     return Repetition(common, tensors, differing, first)
 
 
@@ -219,6 +224,18 @@ _TOLD: dict[Kind, str] = {
     "algorithm": "This op gives another result for the same inputs: an algorithm that is not "
     "deterministic, other threads, or memory that was never written. --deterministic removes or "
     "names it.",
+}
+
+_TOLD_SEEDED: dict[Kind, str] = {
+    "weights": "The weights differ before any op has run, though every generator is seeded: they "
+    "come from what no seed reaches, such as a file, the clock or the operating system.",
+    "data": "The data differ, though every generator is seeded: they come from what no seed "
+    "reaches, such as the clock, the operating system, files that change, or threads that finish "
+    "in any order.",
+    "random": "This op draws other random numbers, though every generator is seeded: its seed, or "
+    "how often it was drawn from before, depends on what no seed reaches.",
+    "algorithm": "This op gives another result for the same inputs: it has no deterministic "
+    "version, other threads, or reads memory that was never written.",
 }
 
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from sonde import kernels
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
+from sonde.adapters.torch.arrivals import hide_arrivals
 from sonde.adapters.torch.children import observed_children
 from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.adapters.torch.debugging import TorchDebugging
@@ -104,6 +105,7 @@ def attach(
     try:
         with ExitStack() as undo:
             _join(capture, undo)
+            hide_arrivals(undo)
             with (
                 capture.adapter.attach(),
                 observed_children(config, step_by, compiled, debugger, capture.hand_over),

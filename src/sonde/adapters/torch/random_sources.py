@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from sonde.adapters.torch.sources import is_user_file
+
 Note = Callable[[str], None]
 Place = Callable[[], str | None]
 
@@ -99,7 +101,7 @@ class _Watch:
 
     def python_method(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def seed(generator: random.Random, a: Any = None, *more: Any, **named: Any) -> Any:
-            foreign = not isinstance(generator, random.SystemRandom) and not _in_tempfile()
+            foreign = not isinstance(generator, random.SystemRandom) and not _is_bookkeeping()
             if foreign and self._is_foreign("random.Random", a):
                 a = self._next()
             return original(generator, a, *more, **named)
@@ -151,7 +153,7 @@ class _Watch:
     def operating_system(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def urandom(size: int) -> Any:
             where = self._place()
-            if where is not None and "site-packages" not in where:
+            if where is not None and "site-packages" not in where and not _is_bookkeeping():
                 self._left(
                     f"random numbers of the operating system at {where} (os.urandom, uuid, "
                     "secrets, or a numpy generator without a seed)"
@@ -161,13 +163,13 @@ class _Watch:
         return urandom
 
 
-def _in_tempfile() -> bool:
-    """Names of temporary files must stay random, or two programs would meet."""
+def _is_bookkeeping() -> bool:
+    """Whether Python draws for itself: names of temporary files must stay random, or two programs
+    would meet, and processes that talk to each other prove who they are."""
     frame: FrameType | None = sys._getframe(2)
-    for _ in range(4):
-        if frame is None:
-            return False
-        if frame.f_globals.get("__name__") == "tempfile":
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        name = str(frame.f_globals.get("__name__"))
+        if name == "tempfile" or name.startswith("multiprocessing."):
             return True
         frame = frame.f_back
     return False
