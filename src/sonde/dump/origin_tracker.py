@@ -111,6 +111,9 @@ class OriginTracker:
                 self._givers.setdefault(node.name, giver)
             return origin, False
         if node.kind == "op":
+            unseen = self._origin_unseen(call)
+            if unseen is not None:
+                return unseen, False
             return self._new("op", call, node.name, asked=infinite_argument(call)), True
         for view in bad_outputs:
             earlier = self.spoiler(view)
@@ -118,6 +121,17 @@ class OriginTracker:
                 # Spoiled by an op of an earlier step, or the same leaf again.
                 return earlier, earlier.kind == "leaf" and earlier.op == node.name
         return self._new("leaf", call, node.name), True
+
+    def _origin_unseen(self, call: OpCall) -> Origin | None:
+        """The first culprit of the step, for an op with inputs that nobody could look at.
+
+        Compiled code does not keep every value: one that it only had in a register may be what
+        brought the bad values here. Without a culprit so far, the op is one.
+        """
+        if len(call.inputs) >= len(call.node.inputs):
+            return None
+        known = [each for each in self._by_op.values() if each.is_guilty]
+        return min(known, key=lambda each: each.number, default=None)
 
     def _origin_of(self, call: OpCall, view: TensorView) -> Origin:
         producer = producer_of(call.node, view.slot)
