@@ -78,8 +78,9 @@ def test_it_says_what_it_needs_and_what_it_found() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "invalid syntax"),
-        ("max >", "invalid syntax"),
+        ("", "it is empty"),
+        ("max >", "it ends too early"),
+        ("max > > 1", "invalid syntax at column 7"),
         ("max", "a number, not a question"),
         ("max + 1", "a number, not a question"),
         ("maxx > 1", "did you mean 'max'?"),

@@ -86,13 +86,21 @@ def parse_expression(text: str) -> Expression:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        place = f" at column {error.offset}" if isinstance(error, SyntaxError) else ""
-        reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise _wrong(text, f"{reason}{place}") from None
+        raise _wrong(text, _syntax_words(text, error)) from None
     checker = _Checker(text)
     if checker.check(tree) != "truth":
         raise _wrong(text, "it is a number, not a question; compare it with something")
     return Expression(text.strip(), tree, checker.uses_previous)
+
+
+def _syntax_words(text: str, error: Exception) -> str:
+    if not isinstance(error, SyntaxError):
+        return str(error)
+    if not text.strip():
+        return "it is empty"
+    if not error.offset:
+        return "it ends too early"
+    return f"{error.msg} at column {error.offset}"
 
 
 def _wrong(text: str, reason: str) -> UsageError:
