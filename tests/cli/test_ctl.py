@@ -137,6 +137,7 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["tensor", "tanh-op0"], "4 ops match 'tanh-op0'"),
         (["tensor", "log-op0", "--index", "[9999]"], "outside of a dimension"),
         (["--run", "other", "hits"], "there is no run 'other'"),
+        (["--run", "other", "status"], "there is no run 'other'"),
         (["graph", "--scope", "Nowhere"], "there is no scope 'Nowhere'"),
         (["step", "0"], "not in the range"),
     ],
@@ -179,6 +180,23 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
     killer.start()
     assert ctl(capsys, "--run", "lost", "continue", "--wait")[0] == 3
     killer.join()
+
+
+def test_the_exit_code_is_that_of_the_rank_that_was_asked_for(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = [
+        FakeRank(server.rank_port, rank=number, steps=10_000, step_seconds=0.01).start()
+        for number in (0, 1)
+    ]
+    server.wait_for("/runs/run-1", lambda run: len(run["ranks"]) == 2)
+    assert ctl(capsys, "watch", "add", "tensor_overflow")[0] == 0
+    assert ctl(capsys, "continue", "--wait", "--rank", "0")[0] == 1
+    assert ctl(capsys, "watch", "remove", "1")[0] == 0
+    code, text = ctl(capsys, "continue", "--wait", "--timeout", "0.1", "--rank", "1")
+    assert (code, "rank 0: paused (hit)" in text, "time is up" in text) == (4, True, True)
+    for rank in ranks:
+        rank.close()
 
 
 def test_a_dump_is_checked_from_the_terminal(

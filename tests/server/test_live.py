@@ -254,6 +254,32 @@ def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:
         assert run["ranks"][0]["state"] == "paused"  # It never said that it obeyed.
 
 
+def test_a_training_that_stands_still_need_not_be_told_to_pause(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(Status("paused", 4, None, None, None, "step", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+        run = server.post("/runs/mine/control", {"command": "pause", "wait_seconds": 3600})
+        assert (run["ranks"][0]["state"], run["ranks"][0]["reason"]) == ("paused", "step")
+        server.post("/runs/mine/control", {"command": "continue"})
+        assert rank.receive().command == "continue"  # type: ignore[union-attr]
+
+
+def test_the_answer_to_continue_shows_where_the_training_is_then(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(Status("paused", 0, None, None, None, "start", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+
+        def obey() -> None:
+            control = rank.receive()
+            rank.send(Status("running", 0, None, None, None, None, "", control.generation))  # type: ignore[union-attr]
+
+        obeying = threading.Thread(target=obey)
+        obeying.start()
+        run = server.post("/runs/mine/control", {"command": "continue"})
+        assert run["ranks"][0]["state"] == "running"
+        obeying.join(20)
+
+
 def test_a_control_that_comes_before_the_first_step_is_kept_for_it(server: Server) -> None:
     with RankConversation(server) as rank:
         rank.send(Status("waiting", 0, None, None, None, None, "the program has begun", 0))

@@ -49,7 +49,9 @@ def ctl(ctx: click.Context, server: str | None, token: str | None, run: str | No
 @click.pass_obj
 def status(obj: Target, as_json: bool) -> int:
     """The runs, and where they are."""
-    answer = obj.client.get("/runs")
+    answer = (
+        obj.client.get("/runs") if obj.asked is None else {"runs": [obj.client.get(obj.path())]}
+    )
     lines = [line for run in answer["runs"] for line in text.run_lines(run)]
     show(answer, as_json, lines or ["no training has connected yet"])
     return 0
@@ -62,15 +64,17 @@ def _control(
     body = {"command": command, "wait_seconds": seconds, **more}
     run = obj.client.send("POST", obj.path("/control"), body, seconds)
     show(run, as_json, text.run_lines(run))
-    return _outcome(run) if wait else 0
+    return _outcome(run, more.get("rank")) if wait else 0
 
 
-def _outcome(run: Any) -> int:
-    states = [rank["state"] for rank in run["ranks"]]
+def _outcome(run: Any, number: object) -> int:
+    """How it went with the rank of this number; None: with all of them."""
+    ranks = [rank for rank in run["ranks"] if number in (None, rank["rank"])]
+    states = [rank["state"] for rank in ranks]
     if "paused" in states:
-        return HIT if any(rank["reason"] == "hit" for rank in run["ranks"]) else 0
+        return HIT if any(rank["reason"] == "hit" for rank in ranks) else 0
     if all(state in ("ended", "lost") for state in states):
-        return 0 if all(_is_fine(rank) for rank in run["ranks"]) else FAILED
+        return 0 if all(_is_fine(rank) for rank in ranks) else FAILED
     click.echo("sonde: time is up, and the training still runs", err=True)
     return LATE
 
@@ -144,8 +148,7 @@ def to(obj: Target, op: str, wait: bool, timeout: float, rank: int | None, as_js
 @click.pass_obj
 def terminate(obj: Target, as_json: bool) -> int:
     """End the training, by an exception in it that lets it tidy up."""
-    _control(obj, as_json, True, 60.0, "terminate")
-    return 0
+    return LATE if _control(obj, as_json, True, 60.0, "terminate") == LATE else 0
 
 
 @ctl.command()

@@ -20,7 +20,7 @@ class Target:
 
     def __init__(self, server: str | None, token: str | None, run: str | None) -> None:
         self._find = partial(find_server, server, token)
-        self._run = run
+        self.asked = run
         self._client: Client | None = None
 
     @property
@@ -34,8 +34,8 @@ class Target:
 
     def run(self) -> str:
         """The run asked for, the only one connected, or the newest."""
-        if self._run is not None:
-            return self._run
+        if self.asked is not None:
+            return self.asked
         runs = self.client.get("/runs")["runs"]
         if not runs:
             raise UsageError(

@@ -51,6 +51,7 @@ from sonde.wire.shapes import Hit, TensorName
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 MOST_WAIT_SECONDS: Final = 3600.0
 BEGIN_SECONDS: Final = 60.0
+OBEY_SECONDS: Final = 0.5
 MOST_NOTICES: Final = 200
 MOST_TEXT: Final = 2000
 MOST_IN_CHAIN: Final = 200
@@ -213,7 +214,9 @@ class LiveRun:
             raise UsageError(
                 f"run {self._id!r} has no connected training process to obey", slug="run-ended"
             )
-        if request.command not in ("pause", "terminate"):
+        if request.command == "pause":  # Who stands still has nothing to obey, and says nothing.
+            ranks = [rank for rank in ranks if not rank.has_settled]
+        elif request.command != "terminate":
             await self._begun(ranks)
         op = await self._op(request) if request.command == "to" else ""
         self._generation += 1
@@ -223,6 +226,7 @@ class LiveRun:
             if rank.link is not None:
                 rank.link.send(message)
         await self._settled(ranks, min(request.wait_seconds, MOST_WAIT_SECONDS))
+        await self._obeyed(ranks)
 
     async def _op(self, request: ControlRequest) -> str:
         if not request.op:
@@ -251,6 +255,13 @@ class LiveRun:
                 or all(rank.has_settled for rank in ranks)
             ),
             seconds,
+        )
+
+    async def _obeyed(self, ranks: list[LiveRank]) -> None:
+        """Until those that stood still have heard of it, so that nobody is shown where they were
+        before; but not for long."""
+        await self._changes.until(
+            lambda: all(rank.state != "paused" or rank.has_settled for rank in ranks), OBEY_SECONDS
         )
 
     async def keep(self, request: KeepRequest) -> None:
@@ -289,10 +300,10 @@ class LiveRun:
             graph = running if running in known.graphs else max(known.graphs, default=None)
         growing = known.graphs.get(graph) if graph is not None else None
         if growing is None or graph is None:
+            which = "yet; run a step first" if graph is None else f"{graph}"
+            others = f"; it has {sorted(known.graphs)}" if known.graphs else ""
             raise UsageError(
-                f"rank {known.number} has no graph {'yet' if graph is None else graph}; it has "
-                f"{sorted(known.graphs)}",
-                slug="no-such-graph",
+                f"rank {known.number} has no graph {which}{others}", slug="no-such-graph"
             )
         if growing.index is None:
             nodes, whole = tuple(growing.nodes), growing.is_whole
