@@ -144,6 +144,19 @@ def test_the_server_does_not_outlive_a_command_that_was_killed() -> None:
         debugged.api("runs")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the server in /proc")
+def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
+    debugged = Debugged("--no-open", SMALL, "2", SONDE_DEBUGGER_LOST="0")
+    debugged.run_in_state("paused")
+    us = debugged.process.pid
+    children = Path(f"/proc/{us}/task/{us}/children").read_text().split()
+    (server,) = (pid for pid in children if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(int(server), signal.SIGKILL)
+    code, output, said = debugged.wait()
+    assert (code, output) == (0, plain("small.py", 2))
+    assert said.endswith("the page is gone, because its server has ended\n")
+
+
 @pytest.mark.parametrize(
     ("words", "slug"),
     [

@@ -122,6 +122,14 @@ def test_a_taken_port_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert "choose another port with --debugger-port [port]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])
+def test_an_address_of_another_machine_is_said(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--host", host, "--port", "0", "--debugger-port", "0"]) == 2
+    assert "say with --host an address of this machine [port]" in capsys.readouterr().err
+
+
 def test_a_missing_package_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

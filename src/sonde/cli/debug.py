@@ -186,6 +186,8 @@ def _train(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bool]
 def _stay(server: ServerProcess, code: int) -> None:
     """The page stays, with what it knew, until somebody ends it."""
     how = "ended" if code in (0, 130) else f"ended with exit code {code}"
+    if not server.is_running:
+        return _say(f"the training has {how}; the page is gone, because its server has ended")
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 import socket
 import threading
@@ -24,6 +26,7 @@ from sonde.server.state_file import ServerState, announce_server
 
 DEFAULT_PORT: Final = 8080
 DEFAULT_RANK_PORT: Final = 50051
+_OTHER_HOST: Final = "say with --host an address of this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ async def _rank_port(hub: Hub, options: ServerOptions) -> int | None:
         return None
     try:
         return await hub.start(options.host, options.rank_port)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise _taken(options.host, options.rank_port, "--debugger-port", error) from None
 
 
@@ -143,14 +146,19 @@ def _bound(host: str, port: int, option: str) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
         sock.listen(512)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         sock.close()
         raise _taken(host, port, option, error) from None
     return sock
 
 
 def _taken(host: str, port: int, option: str, error: Exception) -> UsageError:
-    reason = getattr(error, "strerror", None) or str(error)
-    return UsageError(
-        f"cannot listen at {host}:{port}: {reason}; choose another port with {option}", slug="port"
-    )
+    reason, advice = str(error), f"choose another port with {option}"
+    if isinstance(error, UnicodeError):  # The name of a machine is encoded by rules of its own.
+        reason, advice = "it is not a name of a machine", _OTHER_HOST
+    if isinstance(error, OSError) and error.errno is not None:
+        is_name = isinstance(error, socket.gaierror)  # It counts its errors by itself.
+        reason = str(error.strerror) if is_name else os.strerror(error.errno)
+        if is_name or error.errno == errno.EADDRNOTAVAIL:
+            advice = _OTHER_HOST
+    return UsageError(f"cannot listen at {host}:{port}: {reason}; {advice}", slug="port")
