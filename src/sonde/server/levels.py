@@ -15,7 +15,7 @@ from sonde.server.graph_index import GraphIndex
 from sonde.wire.api import Level, LevelEdge, LevelNode
 from sonde.wire.shapes import TensorType
 
-SAME_OPS: Final = 5
+SAME_OPS: Final = 12
 """So many ops of one type in one scope are drawn once."""
 SAME_SCOPES: Final = 3
 """So many scopes with the same inside are drawn once."""
