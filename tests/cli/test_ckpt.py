@@ -30,6 +30,15 @@ def test_a_diff_lists_changes_the_most_changed_first(capsys: pytest.CaptureFixtu
     assert relative == sorted(relative, reverse=True)
 
 
+def test_a_diff_says_why_checkpoints_without_a_change_are_not_equal(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "a.npz", **{"x.weight": np.ones((2, 2)), "y.weight": np.ones((3, 3))})
+    np.savez(tmp_path / "b.npz", **{"x.weight": np.ones((2, 2))})
+    assert main(["ckpt", "diff", str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]) == 1
+    assert "not equal: 0 of 1 changed, 1 not, 1 on one side only" in capsys.readouterr().out
+
+
 def test_a_diff_names_weights_that_stood_still_and_values_that_broke(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -66,6 +66,9 @@ def test_each_side_may_have_its_own_tag_and_pattern(
         (["a.csv", "empty.csv"], "empty.csv has no"),
         (["a.csv", "other.csv"], "no step is in both curves"),
         (["a.csv", "a.csv", "--rtol", "-1"], "invalid value for '--rtol'"),
+        (["a.csv", "a.csv", "--rtol", "nan"], "--rtol and --atol are numbers"),
+        (["a.csv", "/dev/null"], "/dev/null is not a file"),
+        (["a.csv", "cut.json"], "cut.json cannot be read"),
         (["a.csv", "a.csv", "--regex", "("], "is no regular expression"),
         (["a.csv", "a.csv", "--png", "no/x.png"], "--png no/x.png cannot be written"),
         (["a.csv", "a.csv", "--tag", "x"], "has no column 'x'"),
@@ -82,6 +85,7 @@ def test_mistakes_are_one_line_and_exit_code_2(
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("step,loss\n0,1\n1,2\n")
     Path("empty.csv").write_text("")
+    Path("cut.json").write_text('{"losses": [1.0, 2')
     Path("other.csv").write_text("step,loss\n7,1\n8,2\n9,3\n")
     assert main(["loss", *words]) == 2
     error = capsys.readouterr().err

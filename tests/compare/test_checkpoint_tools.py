@@ -99,6 +99,7 @@ def test_values_survive_every_conversion_bit_by_bit(tmp_path: Path) -> None:
             st.sampled_from([np.float32, np.float16, np.int64, np.bool_]),
             hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
         ),
+        min_size=1,  # a file of no weights is taken for a damaged one
         max_size=4,
     )
 )
@@ -107,7 +108,7 @@ def test_any_arrays_come_back_the_same_from_any_format(
 ) -> None:
     directory = tmp_path_factory.mktemp("any")
     source = checkpoint(arrays)
-    for number, format in enumerate((MINDSPORE, SAFETENSORS, *([TORCH] if arrays else []))):
+    for number, format in enumerate((MINDSPORE, SAFETENSORS, TORCH)):
         path = directory / f"{number}.bin"
         convert(source, path, format, new_names(source, "keep"))
         found = format.read(path).weights

@@ -184,6 +184,9 @@ def test_files_that_are_no_checkpoints_are_refused_with_the_place(tmp_path: Path
     (tmp_path / "a.txt").write_text("hello")
     (tmp_path / "junk.pt").write_bytes(bytes(200))
     (tmp_path / "empty.pt").write_bytes(b"")
+    (tmp_path / "empty.ckpt").write_bytes(b"")
+    torch.save({"weight": torch.ones(99)}, tmp_path / "whole.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:700])
     torch.save([1, 2, 3], tmp_path / "list.pt")
     (tmp_path / "junk.ckpt").write_bytes(b"\x0a\x05abc")
     (tmp_path / "junk.npz").write_bytes(b"PK\x03\x04" + bytes(50))
@@ -192,6 +195,8 @@ def test_files_that_are_no_checkpoints_are_refused_with_the_place(tmp_path: Path
         ("a.txt", "neither its name"),
         ("junk.pt", "junk.pt is damaged"),
         ("empty.pt", "empty.pt is damaged"),
+        ("empty.ckpt", "empty.ckpt is damaged or not a MindSpore checkpoint: it is empty"),
+        ("cut.pt", "it is cut off: no zip directory before byte 700"),
         ("list.pt", "has no weights: it is a list"),
         ("junk.ckpt", "the value at byte 0"),
         ("junk.npz", "is damaged or not a .npz"),

@@ -157,6 +157,17 @@ def test_curves_are_read_from_every_kind_of_text(tmp_path: Path) -> None:
         assert np.array_equal(found.values, values, equal_nan=True), name
 
 
+def test_lines_that_should_have_a_loss_and_have_none_are_told(tmp_path: Path) -> None:
+    table, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    table.write_text("step,loss\n0,1\n1,abc\n2,\n3,2\n4,x\n")
+    lines.write_text('{"loss": 1}\n{"loss": \n\n{"lr": 1}\n{"loss": 2}\n')
+    first, second = read_losses(table), read_losses(lines)
+    assert (first.steps, first.values) == ((0, 3), (1.0, 2.0))
+    assert first.notes == ("a.csv: line 3 (and 1 more) has a loss that is no number: left out",)
+    assert second.values == (1.0, 2.0)
+    assert second.notes == ("a.jsonl: line 2 is no JSON: left out",)
+
+
 def test_columns_keys_and_patterns_can_be_chosen(tmp_path: Path) -> None:
     csv = written(tmp_path / "a.csv", "it,objective,loss\n3,1,9\n4,2,9\n")
     assert read_losses(csv, tag="objective").values == (1.0, 2.0)

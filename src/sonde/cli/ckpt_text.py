@@ -44,7 +44,9 @@ def print_diff(out: Console, found: CheckpointDiff) -> None:
         )
     total = len(found.changes)
     text = "equal, bit for bit" if found.is_same else "not equal"
-    out.print(f"{text}: {len(changed)} of {total} changed, {len(same)} not", style="bold")
+    text += f": {len(changed)} of {total} changed, {len(same)} not"
+    lonely = _lonely_count(found)
+    out.print(text + (f", {lonely} on one side only" if lonely else ""), style="bold")
 
 
 def _changes(changed: Sequence[WeightChange], *, is_wide: bool) -> Any:
@@ -100,6 +102,12 @@ def _print_lonely(out: Console, found: CheckpointDiff) -> None:
             f"{safe(flat.flat)} is flat, its parts are {_listed(flat.parts)}: not compared here",
             soft_wrap=True,
         )
+
+
+def _lonely_count(found: CheckpointDiff) -> int:
+    pairing = found.pairing
+    sides = (pairing.only_a, pairing.only_b, pairing.state_a, pairing.state_b, pairing.counters)
+    return sum(len(names) for names in sides)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,8 @@ def loss(
     """
     if len(tag) > 2 or len(regex) > 2:
         raise UsageError("--tag and --regex are given once, or once for each side", slug="usage")
+    if math.isnan(rtol) or math.isnan(atol):
+        raise UsageError("--rtol and --atol are numbers, not nan", slug="usage")
     curves = [
         read_losses(path, tag=_of(tag, side), pattern=_of(regex, side))
         for side, path in enumerate((a, b))

@@ -31,8 +31,8 @@ def read_mindspore(path: Path) -> Checkpoint:
     with path.open("rb") as stream:
         try:
             memory = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        except ValueError:  # an empty file cannot be mapped, and is an empty checkpoint
-            memory = memoryview(b"")
+        except ValueError:  # an empty file cannot be mapped
+            raise damaged(path, _KIND, "it is empty") from None
     stored = scan(memory, name=str(path))
     texts = {tag: str(entry.value(str(path))) for tag, entry in stored.items() if entry.is_text}
     weights = {tag: _weight(path, entry) for tag, entry in stored.items() if not entry.is_text}

@@ -30,7 +30,8 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
                 f"{path} cannot be read: {error.strerror}", slug="loss-file"
             ) from None
     if not path.is_file():
-        raise LossFileError(f"{path} does not exist", slug="loss-file")
+        problem = "is not a file" if path.exists() else "does not exist"
+        raise LossFileError(f"{path} {problem}", slug="loss-file")
     if pattern is not None:
         return read_log(path, pattern)
     if EVENT_MARK in path.name:

@@ -13,6 +13,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,18 @@ def read_csv(path: Path, tag: str | None) -> LossCurve:
         loss = _column(path, head, tag)
         step = next((head.index(name) for name in _like(head, _STEP_NAMES)), None)
         epoch = next((head.index(name) for name in _like(head, ("epoch",))), None)
-        points = [
-            (_whole_number(_cell(row, step)), value)
-            for row in rows
-            if (value := _number(_cell(row, loss))) is not None
-        ]
+        points: list[Point] = []
+        odd: list[int] = []
+        for row in rows:
+            value = _number(_cell(row, loss))
+            if value is not None:
+                points.append((_whole_number(_cell(row, step)), value))
+            elif _cell(row, loss):  # an empty one is usual: other rows hold other metrics
+                odd.append(rows.line_num)
     except csv.Error as error:
         raise _unreadable(path, f"line {rows.line_num}: {error}") from None
-    return curve(path, points, renumber=epoch is not None and epoch != step)
+    found = curve(path, points, renumber=epoch is not None and epoch != step)
+    return _noted(found, odd, "has a loss that is no number")
 
 
 def read_json(path: Path, tag: str | None) -> LossCurve:
@@ -73,8 +78,12 @@ def read_json(path: Path, tag: str | None) -> LossCurve:
     text = _whole(path)
     try:
         points = list(_points(json.loads(text), tag))
-    except (ValueError, RecursionError):
-        points = list(_json_lines(text, tag))
+    except (ValueError, RecursionError) as error:
+        odd: list[int] = []
+        points = list(_json_lines(text, tag, odd))
+        if not points and text.strip():
+            raise _unreadable(path, str(error)) from None
+        return _noted(curve(path, points), odd, "is no JSON")
     return curve(path, points)
 
 
@@ -224,12 +233,23 @@ def _whole_number(value: Any) -> int | None:
     return int(number) if whole and number is not None else None
 
 
-def _json_lines(text: str, tag: str | None) -> Iterator[Point]:
-    for line in text.splitlines():
+def _json_lines(text: str, tag: str | None, odd: list[int]) -> Iterator[Point]:
+    """The points of all lines; the numbers of those that are no JSON are added to ``odd``."""
+    for number, line in enumerate(text.splitlines(), 1):
         try:
             yield from _points(json.loads(line), tag)
         except (ValueError, RecursionError):
-            continue
+            if line.strip():
+                odd.append(number)
+
+
+def _noted(found: LossCurve, odd: list[int], what: str) -> LossCurve:
+    """The curve with a note about the lines that were passed over although they should count."""
+    if not odd:
+        return found
+    more = f" (and {len(odd) - 1:,} more)" if len(odd) > 1 else ""
+    note = f"{os.path.basename(found.origin)}: line {odd[0]}{more} {what}: left out"
+    return replace(found, notes=(*found.notes, note))
 
 
 def _points(value: Any, tag: str | None) -> Iterator[Point]:

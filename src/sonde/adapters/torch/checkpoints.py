@@ -27,6 +27,7 @@ from sonde.core.mindspore_ckpt import CheckpointError
 _KIND = "file of tensors only (a state_dict saved by torch)"
 WEIGHT_KEYS = ("state_dict", "model_state_dict", "model", "module", "net", "network", "weights")
 """Where trainers put the weights inside their own files; the first that is there is taken."""
+_ZIP = b"PK\x03\x04"
 _MAX_DEPTH = 8
 _MAX_NAMES = 1_000_000
 # How numpy sees the bits of what it has no type for.
@@ -114,6 +115,8 @@ def _check_legacy(path: Path, size: int) -> None:
         path.open("rb") as stream,
         mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
+        if data[: len(_ZIP)] == _ZIP:
+            raise zipfile.BadZipFile(f"it is cut off: no zip directory before byte {size}")
         for _ in range(5):
             scan_pickle(data, size)
 
