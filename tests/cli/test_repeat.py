@@ -113,6 +113,14 @@ def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) ->
     assert (code, document["equal"]) == (0, True)
 
 
+def test_a_result_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
+    training(tmp_path)
+    done = sonde(tmp_path, "repeat", "--json", "no/x.json", "train.py")
+    assert done.returncode == 2
+    assert done.stdout.startswith("equal: ")
+    assert "--json no/x.json cannot be written" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

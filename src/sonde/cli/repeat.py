@@ -97,12 +97,12 @@ def repeat(
             dumps.append(_dump(runs[-1]))
         found = compare_repetition(*dumps, is_seeded=determinism is not None)
         document = _document(words, found, runs)
-    if json_file is not None:
-        write_json(json_file, document)
-    if json_file != "-":
+    if json_file != "-":  # first: a file that cannot be written takes nothing away
         _print(found, runs)
         for what in _left(runs):
             print(f"not removed: {what}")
+    if json_file is not None:
+        write_json(json_file, document)
     return 0 if found.first is None and runs[0].code == runs[1].code else 1
 
 

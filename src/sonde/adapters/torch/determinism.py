@@ -59,10 +59,12 @@ def set_seed(seed: int) -> None:
     ``seed`` is a whole number from 0 to 2**32 - 1. Generators made by the program itself
     (``numpy.random.default_rng()``, ``torch.Generator()``) are seeded where they are made.
     """
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
+    is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not is_whole or not 0 <= seed <= MAX_SEED:
         raise UsageError(
             f"a seed is a whole number from 0 to {MAX_SEED}, not {seed!r}", slug="seed"
         )
+    seed = int(seed)
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
