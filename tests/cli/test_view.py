@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.server import dumps
 from tests.server.dumps import LOG, SUM
 
 from sonde.cli.main import main
+
+MINDSPORE = Path(__file__).parents[1] / "dump" / "data"
 
 
 @pytest.fixture
@@ -62,6 +65,24 @@ def test_a_check_can_be_read_by_programs(
     assert (code, found["total"], found["hits"][0]["op"]) == (1, 2, LOG)
     code, text = view(capsys, "--check", "--json", str(good), str(bad))
     assert [each["total"] for each in json.loads(text)] == [0, 2]
+
+
+def test_a_damaged_graph_is_named_wherever_a_dump_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = tmp_path / "dump"
+    shutil.copytree(MINDSPORE / "nan_log", dump, copy_function=shutil.copyfile)
+    graph = next(dump.rglob("*.pb"))
+    graph.write_bytes(graph.read_bytes()[:100])
+    code, text = view(capsys, "--check", str(dump))
+    assert code == 1
+    assert f"sonde: damaged: {graph}: not a graph file: field 4" in text
+    main(["view", "--check", "--json", str(dump)])
+    assert json.loads(capsys.readouterr().out)["problems"][0].startswith(str(graph))
+    assert main(["params", str(dump)]) == 2
+    assert f"{graph}: not a graph file" in capsys.readouterr().err
+    assert main(["loss", str(dump), str(dump)]) == 2
+    assert f"{graph}: not a graph file" in capsys.readouterr().err
 
 
 def test_conditions_expressions_and_files_can_be_checked(

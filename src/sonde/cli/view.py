@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.cli import ctl_text as text
+from sonde.cli.ckpt_files import safe
 from sonde.cli.ctl_watch import condition_of
 from sonde.cli.serve import need_server
 from sonde.core.errors import UsageError
@@ -126,13 +127,17 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
     answers: list[dict[str, Any]] = []
     is_hit = False
     for path in paths:
-        book = check_dump(path, drafts or default, _progress if not as_json else None)
+        problems: list[str] = []
+        progress = None if as_json else _progress
+        book = check_dump(path, drafts or default, progress, problems.append)
         hits = msgspec.to_builtins(list(book.in_order()))
         is_hit = is_hit or any(hit["verdict"] == "hit" for hit in hits)
-        answers.append({"dump": str(path), "total": len(hits), "hits": hits})
+        answers.append({"dump": str(path), "total": len(hits), "hits": hits, "problems": problems})
         page = book.page(HitFilter(), Window(0, _SHOWN))
         if not as_json:
             _print(path, msgspec.to_builtins(page), len(paths) > 1)
+            for problem in problems[:_SHOWN]:
+                click.echo(f"sonde: damaged: {safe(problem)}", err=True)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     return HIT if is_hit else 0

@@ -24,7 +24,7 @@ _PARAMETER = LEAF_TYPES["parameter"]
 def read_dump(path: Path, *, step: int | None = None, rank: int | None = None) -> Checkpoint:
     """The parameters in a step of a dump, the first step if None, in the order of the graph.
 
-    A DumpError when there is no such step, or no parameter was dumped.
+    A DumpError when there is no such step, no parameter was dumped, or the graph is damaged.
     """
     dump = Dump(path)
     steps = dump.steps(rank=rank)
@@ -37,6 +37,9 @@ def read_dump(path: Path, *, step: int | None = None, rank: int | None = None) -
     wanted = steps[0] if step is None else step
     rank = dump.ranks[0] if rank is None else rank
     graphs = dump.graphs(rank)
+    broken = next((each for each in dump.problems if each.path.suffix == ".pb"), None)
+    if broken is not None:  # without it parameters have other names, and none is known to be one
+        raise DumpError(str(broken), slug="dump-file")
     weights: dict[str, Weight] = {}
     for record in dump.tensors(step=wanted, rank=rank):
         if record.op_type == _PARAMETER and record.key.op not in weights:

@@ -12,6 +12,8 @@ from sonde.dump.record import TensorRecord
 _SEED = "ones_like"
 """The op of torch that makes the gradient of the loss, which is its input."""
 
+_TOLD = 5
+
 
 def read_dump_losses(path: Path) -> LossCurve:
     """The loss of each dumped step: the last float of one element before the backward pass.
@@ -27,13 +29,16 @@ def read_dump_losses(path: Path) -> LossCurve:
         if value is not None:
             steps.append(step)
             values.append(value)
+    problems = tuple(f"damaged: {each}" for each in dump.problems)
+    if not values and problems:
+        raise LossFileError(f"{path} has no loss that can be read; {problems[0]}", slug="loss-file")
     if not values:
         raise LossFileError(
             f"{path} is a dump without a loss: no op of the forward pass gives one number; dump "
             "the outputs of all ops",
             slug="loss-empty",
         )
-    return LossCurve(str(path), tuple(steps), tuple(values))
+    return LossCurve(str(path), tuple(steps), tuple(values), problems[:_TOLD])
 
 
 def _loss(records: list[TensorRecord]) -> float | None:

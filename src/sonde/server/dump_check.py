@@ -17,10 +17,12 @@ def check_dump(
     path: Path,
     drafts: Sequence[WatchpointDraft],
     progress: Callable[[int, int], None] | None = None,
+    trouble: Callable[[str], None] | None = None,
 ) -> HitBook:
     """The hits of these watchpoints over all steps and ranks of the dump at ``path``.
 
-    ``progress`` is told how many tensors are done and how many there are, as far as is known.
+    ``progress`` is told how many tensors are done and how many there are, as far as is known;
+    ``trouble`` what of the dump is damaged, a line each.
     """
     shelf = DumpShelf(path)
     watchpoints = WatchpointSet()
@@ -35,6 +37,9 @@ def check_dump(
         return True
 
     recheck(shelf, watchpoints.all, take)
+    if trouble is not None:
+        for problem in shelf.dump.problems:
+            trouble(str(problem))
     return book
 
 
