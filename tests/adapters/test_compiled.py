@@ -13,6 +13,7 @@ from tests.adapters.compiled_trainings import COMPILED, Plain, batch, fit
 from tests.adapters.watching import Watched, same, watch
 from torch import nn
 
+import sonde
 from sonde.adapters.torch import compiled_code
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -225,3 +226,31 @@ def test_a_compiled_graph_without_ops_is_no_trouble() -> None:
     with watch(step_by="manual") as seen:
         nn.Linear(2, 2)(same_thing(torch.ones(1, 2)))
     assert [node.type for node in seen.graph(0).ops][-2:] == ["t", "addmm"]
+
+
+class Printing(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+        self.head = nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.body(x))
+        sonde.print("hidden", hidden, summary=True)
+        result: torch.Tensor = self.head(hidden)
+        return result
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+def test_a_graph_that_prints_is_observed_without_its_printing(backend: str, capsys: Any) -> None:
+    net = Printing()
+    with watch() as seen:
+        torch.compile(net, backend=backend, fullgraph=True)(torch.ones(2, 4)).sum().backward()
+    assert problems(seen) == []
+    assert capsys.readouterr().out.count("hidden") == 1
+    names = seen.names(0)
+    assert not [name for name in names if "print" in name or "effect" in name or "token" in name]
+    root = "Default/network-Printing"
+    assert f"{root}/head-Linear/addmm-op0" in names
+    assert f"Gradients/{root}/body-Linear/mm-op0" in names
+    assert seen.graph(0).node(f"{root}/body-Linear/t-op0").inputs[0].producer == "body.weight"

@@ -7,7 +7,6 @@ is also left on the graph's node, so that it is found again after the backend's 
 
 from __future__ import annotations
 
-import itertools
 import operator
 import os
 import re
@@ -31,6 +30,7 @@ NUMBER = "sonde_op"
 _FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$')
 _OPTIMIZERS = f"{os.sep}torch{os.sep}optim{os.sep}"
 _UNKNOWN_SIZE = -1
+_EFFECTS = ("with_effects", "prims._make_token.default", "prims._sink_tokens.default")
 _COPY = torch.ops.aten.copy_.default
 
 
@@ -96,16 +96,14 @@ Modules = Mapping[str, weakref.ref[nn.Module]]
 
 def describe(graph: fx.Graph, modules: Modules, *, is_backward: bool, family: Family) -> AotGraph:
     """Number the ops of ``graph`` and say what they are. Changes only the nodes' ``meta``."""
-    operands: dict[fx.Node, Operand] = {}
+    operands = {node: Operand(None, slot) for slot, node in enumerate(graph_inputs(graph))}
     ops: list[AotOp] = []
     results: tuple[Operand | None, ...] = ()
     optimizer_ops = 0
-    inputs = itertools.count()
     for node in graph.nodes:
-        if node.op == "placeholder":
-            if isinstance(node.meta.get("val"), torch.Tensor):
-                operands[node] = Operand(None, next(inputs))
-        elif node.op == "output":
+        if node.op == "placeholder" or _is_of_effects(node):
+            continue
+        if node.op == "output":
             leaves = node.args[0] if isinstance(node.args[0], (list, tuple)) else node.args
             results = tuple(
                 operands.get(leaf) if isinstance(leaf, fx.Node) else None for leaf in leaves
@@ -126,6 +124,35 @@ def describe(graph: fx.Graph, modules: Modules, *, is_backward: bool, family: Fa
             if op.sequence is not None:
                 family.by_sequence[op.sequence] = op.number
     return made
+
+
+def graph_inputs(graph: fx.Graph) -> list[fx.Node]:
+    """The inputs of ``graph`` that are tensors when it runs, in order."""
+    return [
+        node
+        for node in graph.nodes
+        if node.op == "placeholder"
+        and isinstance(node.meta.get("val"), torch.Tensor)
+        and not _is_of_effects(node)
+    ]
+
+
+def _is_of_effects(node: fx.Node) -> bool:
+    """Whether ``node`` only keeps ops with effects (printing, say) in order.
+
+    Such an op is wrapped, takes a token and gives one; as inputs of a graph the tokens are None
+    when it runs.
+    """
+    if node.op == "placeholder":
+        return any(_is_effect(user) and user.args[0] is node for user in node.users)
+    if node.target is operator.getitem:
+        owner = node.args[0]
+        return isinstance(owner, fx.Node) and _is_effect(owner)
+    return _is_effect(node)
+
+
+def _is_effect(node: fx.Node) -> bool:
+    return node.op == "call_function" and str(node.target) in _EFFECTS
 
 
 def output_slot(item: fx.Node) -> int:

@@ -22,6 +22,7 @@ from sonde.adapters.torch.aot_graph import (
     NUMBER,
     AotGraph,
     Operand,
+    graph_inputs,
     output_slot,
     tensor_arguments,
 )
@@ -113,12 +114,7 @@ def insert(
     """
     order = {node: position for position, node in enumerate(graph.nodes)}
     numbers = _numbered(graph, described)
-    inputs = [
-        node
-        for node in graph.nodes
-        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
-    operands = {node: Operand(None, slot) for slot, node in enumerate(inputs)}
+    operands = {node: Operand(None, slot) for slot, node in enumerate(graph_inputs(graph))}
     for node, number in numbers.items():
         if number in wanted:
             operands[node] = Operand(number, 0)
@@ -161,11 +157,7 @@ def _look_at_removed(
     """Observers for ops that were left out because they do nothing: they look at the input."""
     numbers = _numbered(graph, described)
     nodes = {number: node for node, number in numbers.items()}
-    inputs = [
-        node
-        for node in graph.nodes
-        if node.op == "placeholder" and isinstance(node.meta.get("val"), torch.Tensor)
-    ]
+    inputs = graph_inputs(graph)
     looks: dict[int, Look] = {}
     for number in sorted(removed):
         op = described.ops[number]
