@@ -26,14 +26,21 @@ export function shortName(path: string): string {
   return parts.slice(-2).join("/");
 }
 
-/** A run as lists name it: the program with its arguments, or the folder of a dump. */
+/** A run as lists name it: the program with its arguments, or the folder of a dump, with as many of
+ * the folders round it as tell it from other dumps. */
 export function runTitle(
   runs: readonly { readonly id: string; readonly kind: string; readonly title: string }[],
   id: string,
 ): string {
   const found = runs.find((each) => each.id === id);
   if (found === undefined) return id;
-  return found.kind === "dump" ? lastPart(found.title) : found.title;
+  if (found.kind !== "dump") return found.title;
+  const parts = found.title.replace(/\/$/, "").split("/");
+  for (let count = 1; count < parts.length; count++) {
+    const name = parts.slice(-count).join("/");
+    if (!runs.some((each) => each !== found && `/${each.title.replace(/\/$/, "")}`.endsWith(`/${name}`))) return name;
+  }
+  return found.title;
 }
 
 /** The last part of a file's path. */
