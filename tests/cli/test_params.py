@@ -1,6 +1,8 @@
 """``sonde params`` as a command."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +96,25 @@ def test_a_dump_and_the_checkpoint_of_its_run_have_the_same_values(
     weights = [pair for pair in document["pairs"] if pair["a"].startswith("fc")]
     assert len(weights) == 4
     assert all(pair["equal"] for pair in weights)
+
+
+def test_where_only_statistics_are_known_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch; torch.manual_seed(0); net = torch.nn.Linear(3, 2)\n"
+        "torch.save(net.state_dict(), 'start.pt')\n"
+        "net(torch.ones(1, 3)).sum().backward(); torch.optim.SGD(net.parameters(), 0.1).step()\n"
+    )
+    words = [sys.executable, "-m", "sonde", "run", "--stats", "--dump-to", "dump", script.name]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    dump, start = str(tmp_path / "dump"), str(tmp_path / "start.pt")
+    assert main(["params", dump, start]) == 0
+    out = capsys.readouterr().out
+    assert "2 paired, 0 of them with equal values, 2 without values, 2 of these with equal" in out
+    assert main(["ckpt", "check", dump]) == 0
+    assert "of 2 weights only statistics are known" in capsys.readouterr().out
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(

@@ -160,6 +160,13 @@ def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding
         )
     if findings:
         out.print(shown)
+    bare = sum(weight.load is None for weight in checkpoint.weights.values())
+    if bare:
+        out.print(
+            f"of {bare} weights only statistics are known: looked for NaN and Inf, nothing else",
+            style="yellow",
+            soft_wrap=True,
+        )
     counts = {kind: sum(each.severity == kind for each in findings) for kind in _STYLES}
     out.print(
         f"{safe(str(checkpoint.path))}: {len(checkpoint.weights)} weights, "

@@ -162,13 +162,21 @@ def _print_comparison(
         out.print(f"{side}: {_totals(checkpoint, dict(rows))}", soft_wrap=True)
     pairing = compared.pairing
     same = sum(row.is_same is True and row.distances is not None for row in compared.rows)
+    bare = _without_values(compared)
     out.print(
-        f"{len(compared.rows)} paired, {same} of them with equal values; "
+        f"{len(compared.rows)} paired, {same} of them with equal values{bare}; "
         f"{len(pairing.only_a)} only in a, {len(pairing.only_b)} only in b, "
         f"{len(pairing.misshaped)} of another shape",
         style="bold",
         soft_wrap=True,
     )
+
+
+def _without_values(compared: ParameterComparison) -> str:
+    """What is to be said of pairs that could only be compared by statistics, or not at all."""
+    rows = [row for row in compared.rows if row.distances is None]
+    same = sum(row.is_same is True for row in rows)
+    return f", {len(rows)} without values, {same} of these with equal statistics" if rows else ""
 
 
 def _values_text(row: PairRow) -> str:
