@@ -19,7 +19,7 @@ def note(text: str) -> None:
 
 
 @contextlib.contextmanager
-def attach(config: Any, *, starts_at_once: bool, step_by: str) -> Iterator[None]:
+def attach(config: Any, *, starts_at_once: bool, step_by: str, **_: Any) -> Iterator[None]:
     what = "nothing" if config is None else f"{config.saved_data} to {config.path}"
     note(f"attach {what}, {step_by}")
     try:
