@@ -17,6 +17,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 
 from sonde.cli.main import main
+from sonde.cli.serve import _say
+from sonde.server.state_file import ServerState
 from sonde.testing.fake_rank import FakeRank
 
 OPENER = build_opener(ProxyHandler({}))
@@ -94,6 +96,15 @@ def test_other_machines_need_the_token_that_is_made_up(tmp_path: Path) -> None:
             server.get("/api/v1/runs")
         with pytest.raises(ConnectionRefusedError, match="token"):
             FakeRank(server.rank_port).start()
+
+
+def test_trainings_on_other_machines_are_told_a_name_they_can_find(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _say(ServerState.of("0.0.0.0", 8080, 50051, "secret"))
+    said = capsys.readouterr().out
+    assert f"SONDE_DEBUGGER_HOST={socket.gethostname()} SONDE_DEBUGGER_PORT=50051 " in said
+    assert "0.0.0.0" not in said
 
 
 def test_a_token_can_be_given(tmp_path: Path) -> None:

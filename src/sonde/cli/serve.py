@@ -78,11 +78,13 @@ def need_server() -> None:
 
 def _say(state: ServerState) -> None:
     click.echo(f"sonde: the page is at {state.address}")
-    if state.host in ("0.0.0.0", "::"):
-        address = state.address.replace(state.url, f"http://{socket.gethostname()}:{state.port}")
+    host = state.host
+    if host in ("0.0.0.0", "::"):
+        host = socket.gethostname()  # No training on another machine finds the server at 0.0.0.0.
+        address = state.address.replace(state.url, f"http://{host}:{state.port}")
         click.echo(f"sonde: from other machines it is at {address}")
     token = f" SONDE_DEBUGGER_TOKEN={state.token}" if state.token else ""
     click.echo(
-        f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={state.host} "
+        f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={host} "
         f"SONDE_DEBUGGER_PORT={state.rank_port}{token} sonde run train.py"
     )
