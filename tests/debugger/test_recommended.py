@@ -35,6 +35,13 @@ def test_ops_that_make_zeros_may(op: str) -> None:
     assert not looks_at("tensor_all_zero", f"Default/network-Net/{op}")
 
 
+@pytest.mark.parametrize(
+    "name", ["bn.num_batches_tracked", "data-1", "Default/optimizer-Adam/mul_-op0"]
+)
+def test_counters_inputs_and_optimizer_state_may(name: str) -> None:
+    assert not looks_at("tensor_all_zero", name)
+
+
 @pytest.mark.parametrize("op", ["relu-op0", "mul-op3", "threshold_backward-op1"])
 def test_other_ops_may_not(op: str) -> None:
     assert looks_at("tensor_all_zero", f"Default/network-Net/{op}")

@@ -13,8 +13,8 @@ class Recommended:
     """A watchpoint to be made for a network, if it has what it looks at.
 
     ``functions``: the activation functions it is for, by the name of the op or module, in small
-    letters and without underscores; empty for all tensors of the target. ``but_not``: a regular
-    expression for the ends of names it is not for, because there it is no sign of trouble.
+    letters and without underscores; empty for all tensors of the target. ``names``: a regular
+    expression for the whole names it is for, where elsewhere it is no sign of trouble.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Recommended:
     parameters: tuple[tuple[str, float], ...]
     target: Target
     functions: tuple[str, ...] = ()
-    but_not: str = ""
+    names: str = ""
 
 
 def _sigmoid(x: float) -> float:
@@ -43,19 +43,23 @@ def _range(
 # Beyond these arguments the functions are flat in float32: no gradient passes.
 _TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
 
+# Biases usually start as zeros, and so their first step is far compared with their size.
+_NOT_BIASES = r"(?!(.*[./_])?(bias|beta)[^./]*$).*"
+
 RECOMMENDED = (
     Recommended(
         "weights start as zeros",
         "weight_initialization",
         (),
         "weight",
-        but_not=r"(bias|beta)[^./]*",  # they usually do
+        names=_NOT_BIASES,
     ),
     Recommended(
         "weights move too far",
         "weight_change_too_large",
         (("abs_mean_update_ratio_gt", 1.0),),
         "weight",
+        names=_NOT_BIASES,
     ),
     Recommended("weights do not move", "weight_not_changed", (), "weight"),
     Recommended("gradients vanish", "gradient_vanishing", (("abs_mean_lt", 1e-9),), "gradient"),
@@ -67,7 +71,11 @@ RECOMMENDED = (
         "tensor_all_zero",
         (),
         "tensor",
-        but_not=r"((new_)?(zeros|full|empty)(_like)?|zero_|fill_|_foreach_zero_)-op\d+",
+        # Counters and inputs may be zero, an optimizer's state begins so, some ops are for that.
+        names=(
+            r"(?!.*/optimizer-)(.*/)?"
+            r"(?!((new_)?(zeros|full|empty)(_like)?|zero_|fill_|_foreach_zero_)-op)[^/]+-op\d+"
+        ),
     ),
     _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),
     _range(

@@ -61,6 +61,6 @@ def recommended_draft(recommended: Recommended) -> WatchpointDraft:
     if recommended.functions:
         names = "|".join(map(re.escape, recommended.functions))
         ops = (rf"name-regex((?i)(.*/)?({names})_?(-op\d+)?|.*-({names})/[^/]+)",)
-    elif recommended.but_not:
-        ops = (rf"name-regex((?!(.*[./_])?{recommended.but_not}$).*)",)
+    elif recommended.names:
+        ops = (f"name-regex({recommended.names})",)
     return WatchpointDraft(recommended.name, (condition,), ops)
