@@ -1,6 +1,6 @@
 """What observing compiled code costs: ratios to the plain compiled step, all taken in one run.
 
-    python benchmarks/compiled.py [--nets gpt resnet] [--repeats 9] [--steps 3]
+    python benchmarks/compiled.py [--nets gpt resnet] [--repeats 9] [--steps 3] [--compilations 3]
 
 Inductor, batch 8, one torch thread. Variants are interleaved, medians: the step as the clock sees
 it, and the training thread's processor time, which other programs disturb least. The time of
@@ -154,7 +154,8 @@ def main() -> None:
     parser.add_argument("--nets", nargs="*", default=list(NETS))
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--no-compile-time", action="store_true")
+    parser.add_argument("--compilations", type=int, default=3, help="0: compile time is left out")
+    parser.add_argument("--only-compile-time", action="store_true")
     parser.add_argument("--first-step")
     parser.add_argument("--seen", action="store_true")
     given = parser.parse_args()
@@ -163,16 +164,30 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     for name in given.nets:
-        times = measure(name, given.repeats, given.steps)
         print(f"\n{name}, batch 8 (ms; ratios: clock, processor)")
-        for key, (clock, busy) in times.items():
-            base = times["eager" if key.startswith("interpreted") else "plain"]
-            ratio = f"{clock / base[0]:6.3f} {busy / base[1]:6.3f}"
-            print(f"  {key:32} {clock * 1e3:8.1f} {busy * 1e3:8.1f}   {ratio}")
-        if not given.no_compile_time:
-            plain, seen = (compile_seconds(name, observed=each) for each in (False, True))
-            print(f"  compile time {plain:.1f} s, with all nodes observed {seen:.1f} s")
-            print(f"  {'compile time, all nodes':32} {'':8} {'':8}   {seen / plain:6.3f}")
+        if not given.only_compile_time:
+            print_steps(measure(name, given.repeats, given.steps))
+        if given.compilations:
+            print_compilations(name, given.compilations)
+
+
+def print_steps(times: dict[str, tuple[float, float]]) -> None:
+    for key, (clock, busy) in times.items():
+        base = times["eager" if key.startswith("interpreted") else "plain"]
+        ratio = f"{clock / base[0]:6.3f} {busy / base[1]:6.3f}"
+        print(f"  {key:32} {clock * 1e3:8.1f} {busy * 1e3:8.1f}   {ratio}", flush=True)
+
+
+def print_compilations(name: str, count: int) -> None:
+    pairs = [
+        (compile_seconds(name, observed=False), compile_seconds(name, observed=True))
+        for _ in range(count)
+    ]
+    plain, seen = (statistics.median(times) for times in zip(*pairs, strict=True))
+    each = " ".join(f"{after / before:.2f}" for before, after in pairs)
+    print(f"  compile time {plain:.1f} s, with all nodes observed {seen:.1f} s; ratios {each}")
+    ratio = statistics.median(after / before for before, after in pairs)
+    print(f"  {'compile time, all nodes':32} {'':8} {'':8}   {'':6} {ratio:6.3f}", flush=True)
 
 
 if __name__ == "__main__":

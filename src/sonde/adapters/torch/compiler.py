@@ -36,6 +36,7 @@ from torch.fx.graph import _BoxedCodeGen
 from torch.utils import _python_dispatch
 
 from sonde.adapters.torch.aot_graph import Family
+from sonde.adapters.torch.compiler_kernels import together
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[[list[Any]], Any]]
 """A backend: makes a function of a graph; the function takes a list and empties it."""
@@ -226,7 +227,7 @@ def inductor_pass(change: Callable[[fx.Graph], None]) -> Iterator[None]:
     """
     users = _inductor_config.post_grad_custom_post_pass
     passes = [*_as_list(users), _Pass(change)]
-    with _inductor_config.patch(
+    apart = _inductor_config.patch(
         {
             "post_grad_custom_post_pass": passes,
             "fx_graph_cache": False,
@@ -236,7 +237,8 @@ def inductor_pass(change: Callable[[fx.Graph], None]) -> Iterator[None]:
             "reorder_for_peak_memory": False,
             "reorder_for_locality": False,
         }
-    ):
+    )
+    with apart, together():
         yield
 
 
