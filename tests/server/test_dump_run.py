@@ -298,11 +298,13 @@ def eager_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def listed(path: Path) -> list[tuple[int, str]]:
     shelf = DumpShelf(path)
-    return [
+    found = [
         (directory.step, tensor.op)
         for directory in shelf.steps(0)
         for tensor in shelf.listing(directory).tensors
     ]
+    shelf.keep()
+    return found
 
 
 @pytest.mark.usefixtures("eager_cache")

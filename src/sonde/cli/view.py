@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shlex
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 HIT = 1
 _PORT = 8080
 _SHOWN = 50
+_RUBBISH = 200_000
 
 EPILOG = """\b
 Examples:
@@ -189,6 +191,9 @@ def _serve(
         if browser and has_screen and sys.stdout.isatty():
             webbrowser.open(state.address)
 
+    # A graph is a hundred thousand objects that stay: looking through them again and again for
+    # rubbish takes longer than reading them.
+    gc.set_threshold(_RUBBISH, *gc.get_threshold()[1:])
     chosen = _free(host) if port is None else port
     serve(ServerOptions(host, chosen, None, token), ready, sources)
 

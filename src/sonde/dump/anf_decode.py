@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sonde.core.graph import Source, TensorSpec
 from sonde.dump import anf_schema as schema
+from sonde.dump.anf_raw import RawGraph, RawInput, RawNode
 from sonde.dump.anf_schema import KINDS, PHASES, Extra, GraphProto, Input, NamedValue, Node
 from sonde.dump.anf_schema import Parameter as ParameterProto
 from sonde.dump.anf_values import decode_specs, value_index, value_spec, value_text
@@ -15,50 +16,6 @@ MAX_ITEMS = 4_000_000
 """Nodes, inputs, attributes, outputs and sources of one file; keeps memory within ~1 GB."""
 _SHORT = 256
 _MOST_KEPT = 10_000
-
-
-@dataclass(slots=True)
-class RawInput:
-    """One ``InputProto``; ``producer`` is a position, in files by Sonde."""
-
-    name: str = ""
-    producer: int | None = None
-    producer_name: str | None = None
-    slot: int = 0
-    spec: TensorSpec | None = None
-
-
-@dataclass(slots=True)
-class RawNode:
-    """A ``NodeProto``, ``ParameterProto`` or ``NamedValueProto``; ``key`` is what inputs refer to.
-
-    ``position`` is None in files by MindSpore; ``index`` is the whole number a constant is.
-    """
-
-    at: int
-    kind: int
-    key: str = ""
-    name: str = ""
-    type: str = ""
-    scope: str = ""
-    phase: int = 0
-    position: int | None = None
-    index: int | None = None
-    inputs: list[RawInput] = field(default_factory=list)
-    outputs: tuple[TensorSpec, ...] = ()
-    attributes: list[tuple[str, str]] = field(default_factory=list)
-    sources: list[int] = field(default_factory=list)
-    source_address: str = ""
-
-
-@dataclass(slots=True)
-class RawGraph:
-    """A ``GraphProto``; ``id`` is None in files by MindSpore."""
-
-    id: int | None = None
-    name: str = ""
-    nodes: list[RawNode] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
 
 
 def decode_raw(data: bytes) -> RawGraph:
@@ -73,21 +30,41 @@ def decode_raw(data: bytes) -> RawGraph:
 
 
 @dataclass(slots=True)
-class _Decoder:
+class PartDecoder:
     """Shapes and attributes repeat from node to node: the same bytes are decoded once."""
 
-    items: int = 0
-    specs: dict[bytes, tuple[TensorSpec, ...]] = field(default_factory=dict)
-    attributes: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    _known_specs: dict[bytes, tuple[TensorSpec, ...]] = field(default_factory=dict)
+    _known_attributes: dict[bytes, tuple[str, str]] = field(default_factory=dict)
 
-    def _specs(self, item: Field) -> tuple[TensorSpec, ...]:
+    def specs(self, item: Field) -> tuple[TensorSpec, ...]:
         raw = item.as_bytes()
-        found = self.specs.get(raw)
+        found = self._known_specs.get(raw)
         if found is None:
             found = decode_specs(item.as_message())
-            if len(raw) <= _SHORT and len(self.specs) < _MOST_KEPT:
-                self.specs[raw] = found
+            if len(raw) <= _SHORT and len(self._known_specs) < _MOST_KEPT:
+                self._known_specs[raw] = found
         return found
+
+    def attribute(self, parent: Field) -> tuple[str, str]:
+        raw = parent.as_bytes()
+        found = self._known_attributes.get(raw)
+        if found is None:
+            name = text = ""
+            for item in parent.as_message().fields():
+                if item.number == schema.Attribute.NAME:
+                    name = item.as_text()
+                elif item.number == schema.Attribute.VALUE:
+                    text = value_text(item.as_message())
+            found = (name, text)
+            if len(raw) <= _SHORT and len(self._known_attributes) < _MOST_KEPT:
+                self._known_attributes[raw] = found
+        return found
+
+
+@dataclass(slots=True)
+class _Decoder:
+    items: int = 0
+    parts: PartDecoder = field(default_factory=PartDecoder)
 
     def _count(self, item: Field, number: int = 1) -> None:
         self.items += number
@@ -109,7 +86,7 @@ class _Decoder:
                 graph.id = item.as_int()
             elif item.number == GraphProto.SOURCE:
                 self._count(item)
-                graph.sources.append(_source(item.as_message()))
+                graph.sources.append(decode_source(item.as_message()))
         return graph
 
     def _node(self, parent: Field) -> RawNode:
@@ -174,7 +151,7 @@ class _Decoder:
         elif item.number == Extra.SOURCES:
             indices = item.as_uints()
             self._count(item, len(indices))
-            node.sources.extend(indices)
+            node.sources += tuple(indices)
         elif item.number == Extra.OP_TYPE:
             node.type = item.as_text()
         elif item.number == Extra.SCOPE:
@@ -187,24 +164,12 @@ class _Decoder:
             self._outputs(node, item)
 
     def _outputs(self, node: RawNode, item: Field) -> None:
-        node.outputs = self._specs(item)
+        node.outputs = self.parts.specs(item)
         self._count(item, len(node.outputs))
 
     def _attribute(self, node: RawNode, parent: Field) -> None:
         self._count(parent)
-        raw = parent.as_bytes()
-        found = self.attributes.get(raw)
-        if found is None:
-            name = text = ""
-            for item in parent.as_message().fields():
-                if item.number == schema.Attribute.NAME:
-                    name = item.as_text()
-                elif item.number == schema.Attribute.VALUE:
-                    text = value_text(item.as_message())
-            found = (name, text)
-            if len(raw) <= _SHORT and len(self.attributes) < _MOST_KEPT:
-                self.attributes[raw] = found
-        node.attributes.append(found)
+        node.attributes.append(self.parts.attribute(parent))
 
     def _input(self, node: RawNode, parent: Field) -> None:
         self._count(parent)
@@ -219,7 +184,7 @@ class _Decoder:
             elif item.number == Input.SLOT:
                 found.slot = item.as_int()
             elif item.number == Input.SPEC:
-                specs = self._specs(item)
+                specs = self.parts.specs(item)
                 found.spec = specs[0] if specs else None
         node.inputs.append(found)
 
@@ -237,7 +202,7 @@ def _choice(item: Field, count: int) -> int:
     return item.value
 
 
-def _source(message: Message) -> Source:
+def decode_source(message: Message) -> Source:
     file = function = code = ""
     line = 0
     for item in message.fields():

@@ -17,14 +17,23 @@ from typing import Literal
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import LEAF_TYPES, Edge, Graph, Kind, OpNode, Phase, Source
-from sonde.dump.anf_decode import RawGraph, RawInput, RawNode, decode_raw
+from sonde.dump.anf_decode import decode_raw
 from sonde.dump.anf_encode import encode_graph
+from sonde.dump.anf_raw import RawGraph, RawInput, RawNode
 from sonde.dump.anf_schema import KINDS, PHASES
 from sonde.dump.anf_values import NOT_A_TENSOR
+from sonde.dump.graph_columns import GraphColumns, decode_columns
 from sonde.dump.protowire import WireError
 from sonde.dump.source_lines import read_pb_sources, users_own
 
-__all__ = ["MAX_FILE_BYTES", "GraphFile", "decode_graph", "encode_graph", "read_graph_file"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "GraphFile",
+    "decode_graph",
+    "encode_graph",
+    "read_columns",
+    "read_graph_file",
+]
 
 MAX_FILE_BYTES = 512 << 20
 _BATCH_INPUT = re.compile(r"inputs[0-9]+")
@@ -44,13 +53,7 @@ def read_graph_file(path: Path, graph_id: int) -> GraphFile:
     Takes memory in proportion to the file, up to about 1 GB, whatever the file holds.
     """
     try:
-        status = path.stat()
-        size = status.st_size
-        if not stat.S_ISREG(status.st_mode):  # a pipe in place of a file would never answer
-            raise WireError("not a file", 0)
-        if size > MAX_FILE_BYTES:
-            raise WireError(f"{size} bytes are more than a graph file has", MAX_FILE_BYTES)
-        return decode_graph(path.read_bytes(), graph_id)
+        return decode_graph(_read(path), graph_id)
     except WireError as error:
         raise DumpError(f"{path}: not a graph file: {error}", slug="graph-file") from None
     except OSError as error:
@@ -59,8 +62,28 @@ def read_graph_file(path: Path, graph_id: int) -> GraphFile:
         ) from None
 
 
+def read_columns(path: Path) -> GraphColumns | None:
+    """A large graph by Sonde; None for any other file: ``read_graph_file`` reads it, or judges."""
+    try:
+        return decode_columns(_read(path))
+    except (OSError, WireError):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe in place of a file would never answer
+        raise WireError("not a file", 0)
+    if status.st_size > MAX_FILE_BYTES:
+        raise WireError(f"{status.st_size} bytes are more than a graph file has", MAX_FILE_BYTES)
+    return path.read_bytes()
+
+
 def decode_graph(data: bytes, graph_id: int = 0) -> GraphFile:
     """The graph in these bytes; WireError, which has the position, if they are no graph."""
+    columns = decode_columns(data)
+    if columns is not None:
+        return GraphFile(columns.graph(), "sonde")
     raw = decode_raw(data)
     if raw.id is not None:
         return GraphFile(_own_graph(raw), "sonde")

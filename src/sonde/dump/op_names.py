@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sonde.core.graph import Graph, OpNode
 from sonde.dump.layout import escape_op
@@ -17,8 +18,7 @@ from sonde.dump.layout import escape_op
 _NUMBER = re.compile(r"-op([0-9]{1,9})$")
 
 
-@dataclass(frozen=True, slots=True)
-class OpText:
+class OpText(NamedTuple):
     """An op as files name it; ``is_full`` where the name may be in full, slashes kept."""
 
     op_type: str
@@ -81,11 +81,12 @@ class OpNames:
 
     def candidates(self, text: OpText) -> list[OpNode]:
         """Every node an escaped text may stand for."""
-        return self._by_text.get(text.escaped, [])
+        as_it_is = self._by_text.get(f"{text.op_type}.{text.op_name}")  # Most are escaped already.
+        return self._by_text.get(text.escaped, []) if as_it_is is None else as_it_is
 
     def _is(self, text: OpText) -> bool:
         node = self.graph.node(text.op_name)
-        return escape_op(node.type, node.name) == text.escaped
+        return node.type == text.op_type or escape_op(node.type, node.name) == text.escaped
 
     def _pair_by_number(self, left: dict[str, list[OpText]], found: dict[OpText, OpNode]) -> None:
         taken = {node.name for node in found.values()}

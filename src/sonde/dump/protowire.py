@@ -91,17 +91,18 @@ class Field(NamedTuple):
         self.expect(VARINT)
         return self.value - (1 << 64) if self.value >> 63 else self.value
 
+    def span(self) -> tuple[int, int]:
+        """Where its bytes are."""
+        self.expect(BYTES)
+        return self.value, self.stop
+
     def as_bytes(self) -> bytes:
         self.expect(BYTES)
         return self.parent.data[self.value : self.stop]
 
     def as_text(self) -> str:
         """Text; bytes that are no text become U+FFFD rather than an error."""
-        raw = self.as_bytes()
-        try:
-            return raw.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            return raw.decode("utf-8", "replace")
+        return decode_text(self.as_bytes())
 
     def as_message(self) -> Message:
         self.expect(BYTES)
@@ -131,6 +132,14 @@ class Field(NamedTuple):
             raise WireError(f"field {self.number} is not made of {size}-byte numbers", self.stop)
         raw = self.parent.data[self.value : self.stop]
         return [value for (value,) in struct.iter_unpack(f"<{letter}", raw)]
+
+
+def decode_text(raw: bytes) -> str:
+    """Text; bytes that are no text become U+FFFD rather than an error."""
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "replace")
 
 
 def _read_varint(data: bytes, position: int, stop: int) -> tuple[int, int]:

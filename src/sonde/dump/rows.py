@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io as text_io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -64,9 +65,10 @@ def read_rows(text: str) -> StatisticFile:
         missing = [name for name in STATISTIC_COLUMNS if name.lower() not in columns]
         if missing:
             return StatisticFile((), (f"line 1: no column {missing[0]!r}",) if text else ())
+        reader = _RowReader(columns)
         for cells in lines:
             try:
-                rows.append(_row(cells, columns))
+                rows.append(reader.row(cells))
             except (ValueError, IndexError, SondeError) as error:
                 problems.append(f"line {lines.line_num}: {error}")
     except csv.Error as error:
@@ -79,26 +81,46 @@ def _columns(header: list[str]) -> dict[str, int]:
     return {_COLUMN_OF.get(name, name): index for index, name in enumerate(names) if name}
 
 
-def _row(cells: list[str], columns: dict[str, int]) -> StatisticRow:
-    io = cells[columns["io"]].strip().lower()
-    if io not in ("input", "output"):
-        raise ValueError(f"{io!r} is neither input nor output")
-    values: dict[str, Number] = {}
-    for title, index in columns.items():
-        category = _CATEGORY_OF.get(title)
-        if category is not None and index < len(cells):
-            _keep(values, category, cells[index].strip())
-    return StatisticRow(
-        cells[columns["op type"]],
-        cells[columns["op name"]],
-        _whole(cells[columns["timestamp"]]),
-        cast(Io, io),
-        _whole(cells[columns["slot"]]),
-        _whole(cells[columns["data size"]]),
-        dtype_named(cells[columns["data type"]].strip()).name,
-        _shape(cells[columns["shape"]]),
-        values,
-    )
+class _RowReader:
+    """What stands where in the lines of one file."""
+
+    def __init__(self, columns: dict[str, int]) -> None:
+        self._places = tuple(columns[name.lower()] for name in STATISTIC_COLUMNS)
+        self._values = tuple(
+            (_CATEGORY_OF[title], index, _reader(_CATEGORY_OF[title]))
+            for title, index in columns.items()
+            if title in _CATEGORY_OF
+        )
+
+    def row(self, cells: list[str]) -> StatisticRow:
+        op_type, op_name, _, _, time, io, slot, nbytes, dtype, shape = [
+            cells[place] for place in self._places
+        ]
+        if io not in ("input", "output"):
+            io = io.strip().lower()
+            if io not in ("input", "output"):
+                raise ValueError(f"{io!r} is neither input nor output")
+        values: dict[str, Number] = {}
+        for category, index, read in self._values:
+            text = cells[index].strip() if index < len(cells) else ""
+            if text and text != "null":
+                values[category] = read(text)
+        return StatisticRow(
+            op_type,
+            op_name,
+            _whole(time),
+            cast(Io, io),
+            _whole(slot),
+            _whole(nbytes),
+            _dtype(dtype),
+            _shape(shape),
+            values,
+        )
+
+
+@lru_cache(maxsize=1024)
+def _dtype(text: str) -> str:
+    return dtype_named(text.strip()).name
 
 
 @lru_cache(maxsize=1024)
@@ -115,12 +137,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _keep(values: dict[str, Number], category: str, text: str) -> None:
-    if not text or text == "null":
-        return
+def _reader(category: str) -> Callable[[str], Number]:
     if category in _TEXTS:
-        values[category] = text
-    elif category.endswith("count"):
-        values[category] = _whole(text)
-    else:
-        values[category] = float(text)
+        return str
+    return _whole if category.endswith("count") else float

@@ -37,6 +37,7 @@ def check_dump(
         return True
 
     recheck(shelf, watchpoints.all, take)
+    shelf.keep()
     if trouble is not None:
         for problem in shelf.dump.problems:
             trouble(str(problem))

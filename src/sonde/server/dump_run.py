@@ -38,6 +38,8 @@ from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
 from sonde.wire.shapes import Hit, Metadata, TensorName
 
 _MOST_PREPARED: Final = 500_000
+_FIRST_SCREEN_SECONDS: Final = 0.5
+"""The graph is there, and the page asks for it now: what it asks for later can wait."""
 
 
 class DumpRun:
@@ -241,11 +243,14 @@ class DumpRun:
     def _prepare(self) -> None:
         with contextlib.suppress(SondeError, OSError):  # Who asks for it is told.
             self._look_through()
+        self._shelf.keep()
 
     def _look_through(self) -> None:
         seen = 0
         for rank in self._shelf.dump.ranks:
             self._load(rank, self._usual_graph(rank))
+        self._closed.wait(_FIRST_SCREEN_SECONDS)
+        for rank in self._shelf.dump.ranks:
             for directory in reversed(self._shelf.steps(rank)):
                 if self._closed.is_set() or seen > _MOST_PREPARED:
                     return

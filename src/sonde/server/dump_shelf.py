@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from sonde.core.errors import DumpError, UsageError
-from sonde.core.graph import Edge, Graph, OpNode, TensorSpec
+from sonde.core.graph import Edge, OpNode, TensorSpec
 from sonde.core.keys import Io, TensorKey
-from sonde.debugger.categories import GRADIENT, WEIGHT, categories_of
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
 from sonde.dump.reader import Dump
 from sonde.dump.record import TensorRecord
 from sonde.dump.rows import StatisticRow
+from sonde.dump.step_listing import Item
 from sonde.dump.tree import StepDir, find_ranks
 from sonde.server.dump_cache import DumpCache, state_of
 from sonde.server.graph_index import GraphIndex
-from sonde.wire.convert import wire_node
-from sonde.wire.shapes import Category, Node, Phase
+from sonde.server.stored_nodes import wire_nodes
+from sonde.wire.shapes import Node, Phase
 
 WORTH_KEEPING: Final = 500
 """Nodes or tensors from which on a graph or a step goes into the cache."""
@@ -134,6 +134,9 @@ class DumpShelf:
         self._roots = {rank: RankLayout(root) for rank, root in find_ranks(Path(path)).items()}
         self._cache = DumpCache(self.dump.path)
         self._lock = threading.RLock()
+        self._graph_lock = threading.RLock()
+        self._loading: dict[StepDir, threading.Lock] = {}
+        self._unkept: list[Callable[[], None]] = []
         self._graphs: dict[tuple[int, int], tuple[GraphIndex, bool] | None] = {}
         self._listings: OrderedDict[StepDir, Listing] = OrderedDict()
 
@@ -152,7 +155,7 @@ class DumpShelf:
         return None if found is None else found[0]
 
     def _graph(self, rank: int, graph_id: int) -> tuple[GraphIndex, bool] | None:
-        with self._lock:
+        with self._graph_lock:  # Not the lock of listings, which may take long.
             key = (rank, graph_id)
             if key not in self._graphs:
                 stored = self._load_graph(rank, graph_id)
@@ -170,26 +173,38 @@ class DumpShelf:
         if stored is not None:
             return stored
         try:
-            graph = self.dump.graph(graph_id, rank)
+            columns = self.dump.columns(graph_id, rank)
         except DumpError:
             return None
         by_sonde = self.dump.writer(rank) == "sonde"
-        stored = StoredGraph(graph.name, by_sonde, tuple(wire_nodes(graph)))
+        stored = StoredGraph(columns.name, by_sonde, wire_nodes(columns))
         if len(stored.nodes) >= WORTH_KEEPING:
-            self._cache.write(name, key, stored, *paths)
+            self._unkept.append(partial(self._cache.write, name, key, stored, *paths))
         return stored
+
+    def keep(self) -> None:
+        """Write what was found out into the cache; it is not done while somebody waits."""
+        while self._unkept:
+            self._unkept.pop()()
 
     def listing(self, step: StepDir) -> Listing:
         with self._lock:
-            found = self._listings.pop(step, None)
+            lock = self._loading.setdefault(step, threading.Lock())
+        with lock:  # Each step has its own: who asks for one does not wait for others.
+            with self._lock:
+                found = self._listings.pop(step, None)
             if found is None:
                 found = self._load_listing(step)
-            self._listings[step] = found
-            total = sum(len(each.tensors) for each in self._listings.values())
-            while total > _MOST_TENSORS and len(self._listings) > 2:
-                _, dropped = self._listings.popitem(last=False)
-                total -= len(dropped.tensors)
-            return found
+            with self._lock:
+                self._add_listing(step, found)
+        return found
+
+    def _add_listing(self, step: StepDir, listing: Listing) -> None:
+        self._listings[step] = listing
+        total = sum(len(each.tensors) for each in self._listings.values())
+        while total > _MOST_TENSORS and len(self._listings) > 2:
+            _, dropped = self._listings.popitem(last=False)
+            total -= len(dropped.tensors)
 
     def _load_listing(self, step: StepDir) -> Listing:
         graph = self._graph(step.rank, step.graph_id) if step.graph_id is not None else None
@@ -203,10 +218,9 @@ class DumpShelf:
         key = state_of(*paths)
         stored = self._cache.read(name, key, list[StoredTensor])
         if stored is None:
-            records = self.dump.tensors(step=step.step, rank=step.rank, graph_id=step.graph_id)
-            stored = [_stored(each) for each in records if each.directory == step.path]
+            stored = [_stored(each) for each in self.dump.items(step)]
             if len(stored) >= WORTH_KEEPING:
-                self._cache.write(name, key, stored, *paths)
+                self._unkept.append(partial(self._cache.write, name, key, stored, *paths))
         return Listing(step, stored, nodes)
 
     def steps(self, rank: int, step: int | None = None) -> tuple[StepDir, ...]:
@@ -244,18 +258,18 @@ class DumpShelf:
         return GraphIndex(-1 if graph_id is None else graph_id, "", tuple(nodes.values()))
 
 
-def _stored(record: TensorRecord) -> StoredTensor:
+def _stored(item: Item) -> StoredTensor:
     return StoredTensor(
-        record.key.op,
-        record.op_type,
-        record.key.io,
-        record.key.slot,
-        record.key.order,
-        record.timestamp,
-        record.format,
-        record.dtype_label,
-        record.file_name,
-        record.row,
+        item.name,
+        item.op_type,
+        item.io,
+        item.slot,
+        item.order,
+        item.timestamp,
+        item.format,
+        item.label,
+        item.file,
+        item.row,
     )
 
 
@@ -263,34 +277,3 @@ def _bare_node(tensor: StoredTensor, order: int) -> Node:
     scope = tensor.op.rpartition("/")[0]
     phase: Phase = "backward" if scope.startswith("Gradients/") else "forward"
     return Node(tensor.op, tensor.op_type, scope, phase, "op", order)
-
-
-def wire_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph on disk, with what they may be watched as.
-
-    A weight is a parameter that both the network and the optimizer read; without an optimizer, one
-    that the network reads and that is no running mean. A gradient is what the optimizer reads of
-    the backward pass.
-    """
-    readers: dict[str, set[str]] = {}
-    for node in graph:
-        for edge in node.inputs:
-            if edge.producer is not None:
-                readers.setdefault(edge.producer, set()).add(node.phase)
-    trains = any(node.phase == "optimizer" for node in graph)
-    weights = {n.name for n in graph if n.kind == "parameter" and _is_weight(n, readers, trains)}
-    for order, node in enumerate(graph):
-        categories: tuple[Category, ...] = categories_of(node, weights, ())
-        if node.phase == "backward" and "optimizer" in readers.get(node.name, ()):
-            categories = GRADIENT
-        elif node.name in weights:
-            categories = WEIGHT
-        yield wire_node(node, order, categories)
-
-
-def _is_weight(node: OpNode, readers: Mapping[str, set[str]], trains: bool) -> bool:
-    phases = readers.get(node.name, set())
-    if trains:
-        return {"forward", "optimizer"} <= phases
-    name = node.name.rpartition(".")[2]
-    return "forward" in phases and not name.startswith(("running_", "moving_", "num_batches"))
