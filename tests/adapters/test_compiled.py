@@ -218,6 +218,18 @@ def test_code_compiled_before_the_capture_runs_eagerly_in_observed_steps() -> No
     with watch(step_by="manual") as seen:
         run(x)
     assert "Default/network-Plain/relu-op0" in seen.names(0)
+    (line,) = seen.reports
+    assert line.startswith("sonde: 1 function or part of one was compiled before the capture began")
+    assert line.endswith("[compiled-before]")
+
+
+@pytest.mark.parametrize(("steps", "mode"), [("7", "observe"), ("0", "eager")])
+def test_code_compiled_before_is_told_of_where_it_matters_only(steps: str, mode: Any) -> None:
+    net = Plain()
+    run = torch.compile(net, backend="aot_eager")
+    run(torch.ones(2, 4))
+    with watch(steps=steps, compiled=mode, step_by="manual") as seen:
+        run(torch.ones(2, 4))
     assert seen.reports == []
 
 

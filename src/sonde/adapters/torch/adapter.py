@@ -59,6 +59,7 @@ class TorchAdapter:
     ) -> None:
         self._session = session
         self._mode = compile_gate.possible_mode(compiled, session)
+        self._last_word = compile_gate.cannot_look_line(compiled, session)
         self._step_by = step_by
         self._scopes = ScopeBook()
         self._structures = Structures(name)
@@ -68,6 +69,7 @@ class TorchAdapter:
         )
         self._active = ExitStack()
         self._is_active = False
+        self._was_active = False
         self._is_switch_due = False
         self._is_broken = False
         self._is_thread_reported = False
@@ -233,6 +235,8 @@ class TorchAdapter:
         if self._compiled is not None:
             self._compiled.is_watching = False
             self._guard(self._compiled.say_tally)
+        if self._last_word is not None and self._was_active:
+            self._session.report(self._last_word)
         self._guard(self._observer.close)
         self._session.close()
         for action in self._at_close:
@@ -258,7 +262,7 @@ class TorchAdapter:
     # ------------------------------------------------------------- on and off
 
     def _activate(self) -> None:
-        self._is_active = True
+        self._is_active = self._was_active = True
         if self._is_switch_due:
             self._is_switch_due = False
         else:

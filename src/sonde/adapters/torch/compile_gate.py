@@ -29,9 +29,27 @@ def possible_mode(asked: CompiledMode, session: Session) -> CompiledMode:
     There is no looking into such code; that it does not run as long as somebody looks is the best
     that can be done.
     """
-    if not session.subscriptions or any(code not in _WATCHED for code in private.compiled_codes()):
-        return "eager"
-    return asked
+    return asked if session.subscriptions and not _unwatched() else "eager"
+
+
+def _unwatched() -> int:
+    """How many compiled functions, or parts of them, nobody watched when they were compiled."""
+    return sum(code not in _WATCHED for code in private.compiled_codes())
+
+
+def cannot_look_line(asked: CompiledMode, session: Session) -> str | None:
+    """What a user is told at the end who gets "eager" and ``asked`` for something else."""
+    count = _unwatched()
+    if asked == "eager" or not session.subscriptions or not count:
+        return None
+    functions = (
+        "1 function or part of one was" if count == 1 else f"{count} functions or parts were"
+    )
+    return (
+        f"sonde: {functions} compiled before the capture began, which cannot look into them: in the "
+        "steps that were wanted compiled code ran eagerly, and the numbers are eager code's; begin "
+        "the capture before the first call, or use sonde run [compiled-before]"
+    )
 
 
 def know_watched(undo: ExitStack) -> None:
