@@ -42,11 +42,9 @@ def cannot_look_line(asked: CompiledMode, session: Session) -> str | None:
     count = _unwatched()
     if asked == "eager" or not session.subscriptions or not count:
         return None
-    functions = (
-        "1 function or part of one was" if count == 1 else f"{count} functions or parts were"
-    )
+    subject = "1 function or part of one was" if count == 1 else f"{count} functions or parts were"
     return (
-        f"sonde: {functions} compiled before the capture began, which cannot look into them: in the "
+        f"sonde: {subject} compiled before the capture began, which cannot look into them: in the "
         "steps that were wanted compiled code ran eagerly, and the numbers are eager code's; begin "
         "the capture before the first call, or use sonde run [compiled-before]"
     )
