@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { Comparison } from "./compare/Comparison";
 import { GraphView } from "./graph/GraphView";
 import { dialog } from "./panels/dialogs";
 import { Help } from "./panels/Help";
@@ -51,6 +52,7 @@ function Workplace(): JSX.Element {
 }
 
 const TABS: readonly (readonly [Tab, string, string])[] = [
+  ["compare", "Compare", "m"],
   ["graph", "Graph", "g"],
   ["tensor", "Tensor", "t"],
   ["loss", "Loss", "l"],
@@ -62,7 +64,7 @@ function Centre(): JSX.Element {
   return (
     <section class="pane centre">
       <div class="tabs" role="tablist" aria-label="View">
-        {TABS.map(([value, text, key]) => (
+        {TABS.filter(([value]) => value !== "compare" || run.value?.peer != null).map(([value, text, key]) => (
           <button key={value} type="button" role="tab" aria-selected={tab === value} title={`${text} (${key})`} onClick={() => go({ tab: value })}>
             {text}
           </button>
@@ -75,6 +77,8 @@ function Centre(): JSX.Element {
 
 function Tabbed({ tab }: { tab: Tab }): JSX.Element {
   switch (tab) {
+    case "compare":
+      return <Comparison />;
     case "graph":
       return <GraphView />;
     case "tensor":

@@ -45,6 +45,8 @@ function actionOf(key: string): (() => void) | null {
         const op = rank.value?.op;
         if (op != null) selectOp(op);
       };
+    case "m":
+      return run.value?.peer == null ? null : () => go({ tab: "compare" });
     case "g":
       return () => go({ tab: "graph" });
     case "t":

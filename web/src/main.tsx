@@ -9,6 +9,7 @@ import "./styles/controls.css";
 import "./styles/graph.css";
 import "./styles/tensor.css";
 import "./styles/lists.css";
+import "./styles/compare.css";
 
 const host = document.getElementById("page");
 if (host === null) throw new Error("index.html has no element for the page");

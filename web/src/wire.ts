@@ -13,6 +13,10 @@ export type Verdict = "hit" | "undecided";
 export type Part = "producer" | "carrier" | "other";
 export type Command = "continue" | "pause" | "step" | "next" | "to" | "terminate";
 export type RunKind = "live" | "dump";
+export type ComparedVerdict = "aligned" | "diverged" | "incomparable";
+export type PairStatus = "equal" | "within" | "rounding" | "inherited" | "diverged" | "incomparable" | "not dumped";
+export type PairSort = "order" | "error";
+export type Side = "a" | "b";
 
 export interface SourceLine {
   readonly file: string;
@@ -498,6 +502,22 @@ export interface WatchpointDraft {
   readonly ranks?: readonly number[];
 }
 
+/**
+ * A watchpoint as it was set. `warning`: what a person should know of it, such as that no op
+ * matches its patterns; empty if there is nothing.
+ */
+export interface WatchpointAnswer {
+  readonly id: number;
+  readonly name: string;
+  readonly conditions: readonly ConditionSpec[];
+  readonly ops: readonly string[];
+  readonly join: "all" | "any";
+  readonly enabled: boolean;
+  readonly break_after: number;
+  readonly ranks: readonly number[];
+  readonly warning: string;
+}
+
 export interface WatchpointList {
   readonly watchpoints: readonly WatchpointSpec[];
 }
@@ -526,4 +546,134 @@ export interface Event {
   readonly run: string;
   readonly revision: number;
   readonly topics: readonly ("graph" | "hits" | "loss" | "notices" | "status" | "watchpoints")[];
+}
+
+/** One tensor of a pair; `parameter` names it where it is a parameter's value. */
+export interface PairedTensor {
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly parameter: string | null;
+}
+
+/** Two tensors that should be equal; `problem` says why they could not be compared. */
+export interface PairedTensors {
+  readonly a: PairedTensor;
+  readonly b: PairedTensor;
+  readonly error: Num;
+  readonly distances: DistanceNumbers | null;
+  readonly layout: string;
+  readonly problem: string;
+}
+
+/** Two ops that compute the same; `number` is their place among all pairs. */
+export interface PairView {
+  readonly number: number;
+  readonly step: number;
+  readonly rank: number;
+  readonly order: number;
+  readonly a: string;
+  readonly b: string;
+  readonly type_a: string;
+  readonly type_b: string;
+  readonly kind: string;
+  readonly phase: Phase;
+  readonly how: string;
+  readonly status: PairStatus;
+  readonly error: Num;
+  readonly input_error: Num;
+  readonly allowed: Num;
+  readonly members_a: readonly string[];
+  readonly members_b: readonly string[];
+  readonly source_a: SourceLine | null;
+  readonly source_b: SourceLine | null;
+  readonly tensors: readonly PairedTensors[];
+  readonly notes: readonly string[];
+}
+
+/** A page of the pairs that match; `total` of them in all. */
+export interface PairPage {
+  readonly total: number;
+  readonly offset: number;
+  readonly pairs: readonly PairView[];
+}
+
+/** An op of one side without a counterpart. */
+export interface UnpairedView {
+  readonly step: number;
+  readonly rank: number;
+  readonly side: Side;
+  readonly op: string;
+  readonly type: string;
+  readonly phase: Phase;
+  readonly source: SourceLine | null;
+  readonly reason: string;
+}
+
+export interface UnpairedPage {
+  readonly total: number;
+  readonly offset: number;
+  readonly unpaired: readonly UnpairedView[];
+}
+
+export interface ComparedLoss {
+  readonly step: number;
+  readonly rank: number;
+  readonly a: Num | null;
+  readonly b: Num | null;
+  readonly agrees: boolean | null;
+}
+
+/**
+ * The first op whose output differs though what it read agrees. `tensor`: which of the pair's
+ * tensors shows it.
+ */
+export interface FirstDivergence {
+  readonly pair: PairView;
+  readonly tensor: PairedTensors;
+  readonly cause: string;
+  readonly confidence: "high" | "low";
+  readonly inheritors: number;
+}
+
+/**
+ * How far the comparison is, and what it found. `a` and `b` are the ids of the runs, of which
+ * this one is `side`; b is the reference. `verdict` is there when it is over, `problem`
+ * instead where it was not possible. `counts`: pairs by status.
+ */
+export interface ComparisonView {
+  readonly a: string;
+  readonly b: string;
+  readonly side: Side;
+  readonly running: boolean;
+  readonly what: string;
+  readonly done: number;
+  readonly total: number;
+  readonly problem: string;
+  readonly verdict: ComparedVerdict | null;
+  readonly by: string;
+  readonly first: FirstDivergence | null;
+  readonly reasons: readonly string[];
+  readonly notes: readonly string[];
+  readonly losses: readonly ComparedLoss[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly pairs: number;
+  readonly unpaired_a: number;
+  readonly unpaired_b: number;
+}
+
+/**
+ * How a box of the graph compares: the worst of what is in it; `first`: the first divergence
+ * is in it. `status` none: nothing of it has a counterpart.
+ */
+export interface LevelMark {
+  readonly path: string;
+  readonly status: PairStatus | null;
+  readonly first: boolean;
+}
+
+export interface LevelMarks {
+  readonly marks: readonly LevelMark[];
 }

@@ -28,6 +28,10 @@ const FULL: Place = {
   hitVerdict: "hit",
   hitStep: 12,
   hitOp: true,
+  pairList: "b",
+  pairQuery: "conv 1",
+  pairStatus: "not dumped",
+  pairSort: "error",
 };
 
 test("an address holds the whole place", () => {

@@ -171,7 +171,7 @@ def _serve(
     token: str,
     browser: bool,
 ) -> None:
-    from sonde.server.dump_run import DumpRun, open_dumps
+    from sonde.server.dump_run import DumpRun, open_dumps, start_comparison
     from sonde.server.events import EventBoard
     from sonde.server.serving import ServerOptions, serve
 
@@ -183,13 +183,17 @@ def _serve(
                 run.watchpoints.add(draft)
             if drafts:
                 run.start_check()
+        if len(runs) == 2:
+            start_comparison(*runs)
         return runs[::-1]  # The page begins with the newest, which is the last.
 
     def ready(state: ServerState) -> None:
-        click.echo(f"sonde: the page is at {state.address}")
+        mark = "&" if "?" in state.address else "?"
+        address = f"{state.address}{mark}tab=compare" if len(paths) == 2 else state.address
+        click.echo(f"sonde: the page is at {address}")
         has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
         if browser and has_screen and sys.stdout.isatty():
-            webbrowser.open(state.address)
+            webbrowser.open(address)
 
     # A graph is a hundred thousand objects that stay: looking through them again and again for
     # rubbish takes longer than reading them.

@@ -15,7 +15,13 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.server import condition_routes, graph_routes, run_routes, tensor_routes
+from sonde.server import (
+    comparison_routes,
+    condition_routes,
+    graph_routes,
+    run_routes,
+    tensor_routes,
+)
 from sonde.server.endpoint import Call, Context, Endpoint
 from sonde.server.openapi import openapi, openapi_page
 from sonde.server.page import page
@@ -32,6 +38,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *condition_routes.ENDPOINTS,
     *graph_routes.ENDPOINTS,
     *tensor_routes.ENDPOINTS,
+    *comparison_routes.ENDPOINTS,
 )
 _log = logging.getLogger("sonde.server")
 _STATUS: Final = {
@@ -45,6 +52,7 @@ _STATUS: Final = {
     "no-such-file": 404,
     "no-such-watchpoint": 404,
     "no-values": 404,
+    "no-comparison": 404,
     "run-ended": 409,
     "run-connected": 409,
     "not-a-dump": 409,

@@ -14,7 +14,9 @@ from typing import Final
 from sonde.core.errors import SondeError, UsageError
 from sonde.debugger import answers
 from sonde.debugger.answers import Values
+from sonde.dump.reader import Dump
 from sonde.server.background_check import BackgroundCheck
+from sonde.server.background_comparison import BackgroundComparison
 from sonde.server.changes import Changes
 from sonde.server.dump_answers import op_tensors, statistic_curve
 from sonde.server.dump_check import is_leaf
@@ -58,10 +60,15 @@ class DumpRun:
         self._facts: dict[int, Metadata] = {}
         self._usual: dict[int, int] = {}
         self.peer: str | None = None
+        self.comparison: BackgroundComparison | None = None
 
     @property
     def id(self) -> str:
         return self._id
+
+    @property
+    def dump(self) -> Dump:
+        return self._shelf.dump
 
     @property
     def watchpoints(self) -> WatchpointSet:
@@ -272,6 +279,16 @@ class DumpRun:
         self._closed.set()
         if self._check is not None:
             self._check.stop()
+        if self.comparison is not None:
+            self.comparison.stop()
+
+    async def prepared(self) -> None:
+        """Wait until what ``prepare`` began is done."""
+        if self._preparing is not None:
+            await self._preparing
+
+    def comparison_changed(self) -> None:
+        self._changes.touch("status")
 
     def _is_leaf(self, hit: Hit) -> bool:
         return is_leaf(self._shelf, hit)
@@ -288,3 +305,20 @@ def open_dumps(paths: Sequence[Path], board: EventBoard) -> list[DumpRun]:
     if len(runs) == 2:
         runs[0].peer, runs[1].peer = runs[1].id, runs[0].id
     return runs
+
+
+def start_comparison(a: DumpRun, b: DumpRun) -> asyncio.Future[None]:
+    """Compare two dumps in the background, once both are prepared; done when the comparison is."""
+
+    def changed() -> None:
+        a.comparison_changed()
+        b.comparison_changed()
+
+    found = BackgroundComparison((a.id, a.dump), (b.id, b.dump), changed)
+    a.comparison = b.comparison = found
+
+    async def run() -> None:
+        await asyncio.gather(a.prepared(), b.prepared())
+        await asyncio.to_thread(found.run)
+
+    return asyncio.ensure_future(run())

@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { markClasses, markText } from "../compare/marks";
 import { isAmong } from "../state/names";
 import { countText, type Box, type Line, type Scene } from "./scene";
 import { edgeText, labelPlace, lineMeets, meets, pathOf, type Rectangle } from "./view";
@@ -113,6 +114,7 @@ function classesOf(box: Box, marks: Marks): string {
   if (holds(box, marks.current)) classes.push(marks.isPaused ? "current" : "current moving");
   if (node.hits > 0) classes.push("hit");
   if (node.has_origin) classes.push("origin");
+  if (node.what !== "outside") classes.push(...markClasses(box.path));
   return classes.join(" ");
 }
 
@@ -123,6 +125,8 @@ function describe(box: Box): string {
   if (node.what !== "op") parts.push(`${node.ops} ops`);
   if (node.hits > 0) parts.push(`${node.hits} hits`);
   if (node.has_origin) parts.push("origin of non-finite values");
+  const compared = markText(box.path);
+  if (compared !== "") parts.push(compared);
   return parts.join(", ");
 }
 

@@ -98,6 +98,13 @@ export function Legend({ hidden }: { readonly hidden: number }): JSX.Element {
       <span class="swatch is-hit" /> hit
       <span class="swatch is-origin" /> origin
       <span class="swatch is-current" /> here
+      {run.value?.peer != null && (
+        <>
+          <span class="swatch is-same" /> same
+          <span class="swatch is-inherited" /> inherited
+          <span class="swatch is-diverged" /> diverged
+        </>
+      )}
       <span class="spacer" />
       {hidden > 0 && <span>{grouped(hidden)} boxes are left out; find them in the list</span>}
     </div>

@@ -1,5 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { usePairMarks } from "../compare/marks";
 import { isAmong } from "../state/names";
 import { calmTick, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { Boxes } from "./Boxes";
@@ -34,6 +35,7 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
       isCurrent = false;
     };
   }, [levels.levels]);
+  usePairMarks(graphKey);
   useFirstLook(levels, subject);
   useSelection(camera);
   return (

@@ -12,6 +12,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["c", "go to the current op"],
   ["w", "new watchpoint"],
   ["g, t, l, i", "graph, tensor, loss, run information"],
+  ["m", "the comparison of two dumps"],
   ["h, p", "hits, watchpoints"],
   ["arrows, +, −, 0", "in the graph: move, zoom, show everything"],
   ["Esc", "leave a field, close a dialog"],

@@ -2,14 +2,17 @@ import type {
   Catalogue,
   CodeText,
   Compared,
+  ComparisonView,
   ControlRequest,
   Heat,
   HitPage,
   Level,
+  LevelMarks,
   LossCurve,
   NodePage,
   OpTensors,
   OpView,
+  PairPage,
   Problem,
   RunList,
   RunView,
@@ -18,6 +21,7 @@ import type {
   Summary,
   Table,
   TreePage,
+  UnpairedPage,
   WatchpointDraft,
   WatchpointSpec,
 } from "../wire";
@@ -103,6 +107,12 @@ export interface NodeFilter {
   readonly hits: boolean;
 }
 
+export interface PairFilter {
+  readonly query: string;
+  readonly status: string;
+  readonly sort: string;
+}
+
 export interface HitFilter {
   readonly rank: number | null;
   readonly watchpoint: number | null;
@@ -186,6 +196,13 @@ export const api = {
   recheck: (run: string) => change<unknown>("POST", `${runPath(run)}/recheck`),
   hits: (run: string, filter: HitFilter, offset: number, limit: number, signal?: AbortSignal) =>
     get<HitPage>(`${runPath(run)}/hits`, { ...filter, offset, limit }, signal),
+  comparison: (run: string, signal?: AbortSignal) => get<ComparisonView>(`${runPath(run)}/comparison`, {}, signal),
+  pairs: (run: string, filter: PairFilter, offset: number, limit: number, signal?: AbortSignal) =>
+    get<PairPage>(`${runPath(run)}/comparison/pairs`, { ...filter, offset, limit }, signal),
+  unpaired: (run: string, side: string, offset: number, limit: number, signal?: AbortSignal) =>
+    get<UnpairedPage>(`${runPath(run)}/comparison/unpaired`, { side, offset, limit }, signal),
+  pairMarks: (run: string, rank: number, graph: number, scope: string, group: string, signal?: AbortSignal) =>
+    get<LevelMarks>(`${runPath(run)}/comparison/marks`, { rank, graph, scope, group }, signal),
   loss: (run: string, rank: number, after: number | null, signal?: AbortSignal) =>
     get<LossCurve>(`${runPath(run)}/loss`, { rank, after }, signal),
 };

@@ -2,9 +2,11 @@
  * Where the reader is: everything that decides what the page shows, and that the address holds, so
  * that a reload, or a colleague with the link, sees the same screen. Pure.
  */
-export type Tab = "graph" | "tensor" | "loss" | "run";
+export type Tab = "compare" | "graph" | "tensor" | "loss" | "run";
 export type Side = "hits" | "watchpoints";
 export type TensorMode = "table" | "heat" | "curve";
+export type PairList = "pairs" | "a" | "b";
+export type PairSort = "order" | "error";
 export type Io = "input" | "output";
 
 /** What a tensor is compared with; every part that is null is the same as the tensor's own. */
@@ -44,6 +46,10 @@ export interface Place {
   readonly hitVerdict: string;
   readonly hitStep: number | null;
   readonly hitOp: boolean;
+  readonly pairList: PairList;
+  readonly pairQuery: string;
+  readonly pairStatus: string;
+  readonly pairSort: PairSort;
 }
 
 export const START: Place = {
@@ -72,6 +78,10 @@ export const START: Place = {
   hitVerdict: "",
   hitStep: null,
   hitOp: false,
+  pairList: "pairs",
+  pairQuery: "",
+  pairStatus: "",
+  pairSort: "order",
 };
 
 function oneOf<T extends string>(text: string | null, choices: readonly T[], otherwise: T): T {
@@ -90,7 +100,7 @@ export function parsePlace(search: string): Place {
     run: text("run"),
     rank: whole(given.get("rank")),
     graph: whole(given.get("graph")),
-    tab: oneOf(given.get("tab"), ["graph", "tensor", "loss", "run"], "graph"),
+    tab: oneOf(given.get("tab"), ["graph", "compare", "tensor", "loss", "run"], "graph"),
     side: oneOf(given.get("side"), ["hits", "watchpoints"], "hits"),
     op: text("op"),
     open: given.getAll("open"),
@@ -112,6 +122,10 @@ export function parsePlace(search: string): Place {
     hitVerdict: text("hit_verdict"),
     hitStep: whole(given.get("hit_step")),
     hitOp: given.get("hit_op") === "1",
+    pairList: oneOf(given.get("pair_list"), ["pairs", "a", "b"], "pairs"),
+    pairQuery: text("pair_query"),
+    pairStatus: text("pair_status"),
+    pairSort: oneOf(given.get("pair_sort"), ["order", "error"], "order"),
   };
 }
 
@@ -167,6 +181,10 @@ export function formatPlace(place: Place): string {
   put("hit_verdict", place.hitVerdict, START.hitVerdict);
   put("hit_step", place.hitStep, START.hitStep);
   if (place.hitOp) out.append("hit_op", "1");
+  put("pair_list", place.pairList, START.pairList);
+  put("pair_query", place.pairQuery, START.pairQuery);
+  put("pair_status", place.pairStatus, START.pairStatus);
+  put("pair_sort", place.pairSort, START.pairSort);
   const text = out.toString();
   return text === "" ? "" : `?${text}`;
 }

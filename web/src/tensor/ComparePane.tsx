@@ -24,11 +24,11 @@ interface ComparePaneProps {
   readonly format: NumberFormat;
 }
 
-type Shown = "difference" | "a" | "b";
+type Shown = "both" | "difference" | "a" | "b";
 
 /** This tensor and another, and their difference, over one plane; numbers over the whole. */
 export function ComparePane({ run, at, against, plane, format }: ComparePaneProps): JSX.Element {
-  const shown = useSignal<Shown>("difference");
+  const shown = useSignal<Shown>(against.run === null ? "difference" : "both");
   const top = useSignal(0);
   const columns = Math.min(plane.columns, MOST_COLUMNS);
   const rows = Math.max(Math.min(plane.rows, Math.floor(MOST_CELLS / Math.max(columns, 1))), 1);
@@ -70,9 +70,33 @@ export function ComparePane({ run, at, against, plane, format }: ComparePaneProp
         <ToleranceField boundary={data.boundary} />
       </div>
       <Distances of={data.distances} />
-      {mode === "heat" ? <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" /> : <Side table={data[shown.value]} boundary={shown.value === "difference" ? data.boundary : 0} isDifference={shown.value === "difference"} format={format} />}
+      <Panes data={data} shown={mode === "heat" ? "heat" : shown.value} plane={plane} format={format} />
     </div>
   );
+}
+
+interface PanesProps {
+  readonly data: Compared;
+  readonly shown: Shown | "heat";
+  readonly plane: Plane;
+  readonly format: NumberFormat;
+}
+
+function Panes({ data, shown, plane, format }: PanesProps): JSX.Element {
+  if (shown === "heat") return <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" />;
+  if (shown === "both") {
+    return (
+      <div class="sides">
+        <Side table={data.a} boundary={0} isDifference={false} format={format} />
+        <Side table={data.b} boundary={0} isDifference={false} format={format} />
+        <div class="sides-difference">
+          <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" />
+        </div>
+      </div>
+    );
+  }
+  const isDifference = shown === "difference";
+  return <Side table={data[shown]} boundary={isDifference ? data.boundary : 0} isDifference={isDifference} format={format} />;
 }
 
 function name(table: Table): string {
@@ -91,6 +115,7 @@ function Choice({ data, against, shown, onShown }: ChoiceProps): JSX.Element {
   const run = against.run === null ? null : runTitle(runs.value, against.run);
   const elsewhere = run !== null ? ` of ${run}` : against.rank !== null ? ` of rank ${against.rank}` : "";
   const texts: readonly (readonly [Shown, string, string])[] = [
+    ["both", "side by side", "Both, and a picture of the difference"],
     ["difference", "difference", "This minus the other"],
     ["a", "this", `${name(data.a)} ${typeText(data.a.type)}`],
     ["b", "other", `${name(data.b)} ${typeText(data.b.type)}`],

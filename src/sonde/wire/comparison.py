@@ -1,0 +1,150 @@
+"""Two dumps compared, as the page shows it: the verdict, pairs of ops, what has no counterpart."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from sonde.wire.numbers import Number
+from sonde.wire.questions import DistanceNumbers
+from sonde.wire.shapes import Io, Phase, Plain, SourceLine
+
+ComparedVerdict = Literal["aligned", "diverged", "incomparable"]
+PairStatus = Literal[
+    "equal", "within", "rounding", "inherited", "diverged", "incomparable", "not dumped"
+]
+PairSort = Literal["order", "error"]
+Side = Literal["a", "b"]
+
+
+class PairedTensor(Plain, frozen=True):
+    """One tensor of a pair; ``parameter`` names it where it is a parameter's value."""
+
+    op: str
+    io: Io
+    slot: int
+    dtype: str
+    shape: tuple[int, ...]
+    parameter: str | None
+
+
+class PairedTensors(Plain, frozen=True):
+    """Two tensors that should be equal; ``problem`` says why they could not be compared."""
+
+    a: PairedTensor
+    b: PairedTensor
+    error: Number
+    distances: DistanceNumbers | None
+    layout: str
+    problem: str
+
+
+class PairView(Plain, frozen=True):
+    """Two ops that compute the same; ``number`` is their place among all pairs."""
+
+    number: int
+    step: int
+    rank: int
+    order: int
+    a: str
+    b: str
+    type_a: str
+    type_b: str
+    kind: str
+    phase: Phase
+    how: str
+    status: PairStatus
+    error: Number
+    input_error: Number
+    allowed: Number
+    members_a: tuple[str, ...]
+    members_b: tuple[str, ...]
+    source_a: SourceLine | None
+    source_b: SourceLine | None
+    tensors: tuple[PairedTensors, ...]
+    notes: tuple[str, ...]
+
+
+class PairPage(Plain, frozen=True):
+    """A page of the pairs that match; ``total`` of them in all."""
+
+    total: int
+    offset: int
+    pairs: tuple[PairView, ...]
+
+
+class UnpairedView(Plain, frozen=True):
+    """An op of one side without a counterpart."""
+
+    step: int
+    rank: int
+    side: Side
+    op: str
+    type: str
+    phase: Phase
+    source: SourceLine | None
+    reason: str
+
+
+class UnpairedPage(Plain, frozen=True):
+    total: int
+    offset: int
+    unpaired: tuple[UnpairedView, ...]
+
+
+class ComparedLoss(Plain, frozen=True):
+    step: int
+    rank: int
+    a: Number | None
+    b: Number | None
+    agrees: bool | None
+
+
+class FirstDivergence(Plain, frozen=True):
+    """The first op whose output differs though what it read agrees. ``tensor``: which of the
+    pair's tensors shows it."""
+
+    pair: PairView
+    tensor: PairedTensors
+    cause: str
+    confidence: Literal["high", "low"]
+    inheritors: int
+
+
+class ComparisonView(Plain, frozen=True):
+    """How far the comparison is, and what it found. ``a`` and ``b`` are the ids of the runs, of
+    which this one is ``side``; b is the reference. ``verdict`` is there when it is over,
+    ``problem`` instead where it was not possible. ``counts``: pairs by status."""
+
+    a: str
+    b: str
+    side: Side
+    running: bool
+    what: str
+    done: int
+    total: int
+    problem: str = ""
+    verdict: ComparedVerdict | None = None
+    by: str = ""
+    first: FirstDivergence | None = None
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    losses: tuple[ComparedLoss, ...] = ()
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
+    pairs: int = 0
+    unpaired_a: int = 0
+    unpaired_b: int = 0
+
+
+class LevelMark(Plain, frozen=True):
+    """How a box of the graph compares: the worst of what is in it; ``first``: the first
+    divergence is in it. ``status`` none: nothing of it has a counterpart."""
+
+    path: str
+    status: PairStatus | None
+    first: bool
+
+
+class LevelMarks(Plain, frozen=True):
+    marks: tuple[LevelMark, ...]

@@ -1,0 +1,45 @@
+import type { JSX } from "preact";
+import type { ComparisonView, UnpairedView } from "../wire";
+import { api } from "../state/api";
+import { usePages } from "../state/pages";
+import { run, selectOp } from "../state/store";
+import { Empty } from "../parts/Empty";
+import { Rows } from "../parts/Rows";
+
+const ROW_HEIGHT = 26;
+
+/** The ops of one side that have no counterpart, and why. */
+export function Unpaired({ view, side }: { view: ComparisonView; side: "a" | "b" }): JSX.Element {
+  const id = run.value?.id ?? "";
+  const found = usePages<UnpairedView>(JSON.stringify([id, side]), view.pairs, async (offset, limit, signal) => {
+    const page = await api.unpaired(id, side, offset, limit, signal);
+    return { total: page.total, items: page.unpaired };
+  });
+  if (found.error !== null) return <p class="error-line">{found.error}</p>;
+  if (!found.loading && found.total === 0) return <Empty title="Every op has a counterpart" />;
+  return (
+    <Rows
+      count={found.items.length}
+      height={ROW_HEIGHT}
+      label={`Ops only in ${side}`}
+      onReach={found.reach}
+      row={(at) => <Row each={found.items[at] as UnpairedView} isHere={view.side === side} />}
+    />
+  );
+}
+
+function Row({ each, isHere }: { each: UnpairedView; isHere: boolean }): JSX.Element {
+  return (
+    <button
+      type="button"
+      class="unpaired-row line"
+      title={each.op}
+      disabled={!isHere}
+      onClick={() => selectOp(each.op, { tab: "graph", step: each.step, rank: each.rank })}
+    >
+      <span>{each.step}</span>
+      <span class="name">{each.op}</span>
+      <span class="quiet">{each.reason}</span>
+    </button>
+  );
+}

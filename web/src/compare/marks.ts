@@ -1,0 +1,51 @@
+import { signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import type { LevelMark } from "../wire";
+import { api } from "../state/api";
+import { groupScope } from "../state/names";
+import { place, run, tick } from "../state/store";
+import type { GraphKey } from "../graph/levels";
+
+/** How the boxes of the graph compare with those of the other dump, by path. */
+export const pairMarks = signal<ReadonlyMap<string, LevelMark>>(new Map());
+
+/** Fetches the marks of the levels that are open, where there is a comparison. */
+export function usePairMarks(graph: GraphKey): void {
+  const isCompared = run.value?.peer != null;
+  const { open } = place.value;
+  const subject = `${graph.run} ${graph.rank} ${graph.graph} ${open.join("\n")}`;
+  useEffect(() => {
+    if (!isCompared) {
+      if (pairMarks.value.size > 0) pairMarks.value = new Map();
+      return undefined;
+    }
+    const abort = new AbortController();
+    const load = async (path: string): Promise<readonly LevelMark[]> => {
+      const scope = groupScope(path);
+      const found = await api.pairMarks(graph.run, graph.rank, graph.graph, scope ?? path, scope === null ? "" : path, abort.signal);
+      return found.marks;
+    };
+    // Until the comparison is there every level has none; a level that is gone has none, too.
+    void Promise.all(["", ...open].map((path) => load(path).catch(() => []))).then((levels) => {
+      if (!abort.signal.aborted) pairMarks.value = new Map(levels.flat().map((mark) => [mark.path, mark]));
+    });
+    return () => abort.abort();
+  }, [isCompared, subject, tick("status")]);
+}
+
+/** The classes of a box for what the comparison says of it. */
+export function markClasses(path: string): string[] {
+  const found = pairMarks.value.get(path);
+  if (found === undefined) return [];
+  const classes = [found.status === null ? "pair-none" : `pair-${found.status.replace(" ", "-")}`];
+  if (found.first) classes.push("pair-first");
+  return classes;
+}
+
+/** The same in words. */
+export function markText(path: string): string {
+  const found = pairMarks.value.get(path);
+  if (found === undefined) return "";
+  if (found.first) return "first divergence of the two dumps";
+  return found.status === null ? "no counterpart in the other dump" : `compared: ${found.status}`;
+}
