@@ -14,7 +14,8 @@ from tests.server.serving_in_thread import Server, serving
 from sonde.cli.main import main
 from sonde.server.dump_run import open_dumps
 from sonde.server.state_file import ServerState, announce_server, running_servers
-from sonde.testing.fake_rank import FakeRank
+from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.wire.rank import PROTOCOL, Hello, Welcome
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
 
@@ -99,13 +100,13 @@ def test_watchpoints_are_saved_and_loaded(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     ctl(
-        capsys, "watch", "add", "abs_max > 10 * prev.abs_max", "--ops", "relu", "--break-after", "3"
+        capsys, "watch", "add", "abs_max > 10 * prev.abs_max", "--ops", "tanh", "--break-after", "3"
     )
     file = str(tmp_path / "watch.json")
     assert ctl(capsys, "watch", "save", file) == (0, f"saved to {file}\n")
     assert ctl(capsys, "watch", "remove", "1") == (0, "removed 1\n")
     assert ctl(capsys, "watch", "list") == (0, "")
-    expected = "2: abs_max > 10 * prev.abs_max on relu\n"
+    expected = "2: abs_max > 10 * prev.abs_max on tanh\n"
     assert ctl(capsys, "watch", "load", file) == (0, expected)
     assert json.loads(Path(file).read_text())["watchpoints"][0]["break_after"] == 3
     assert json.loads(ctl(capsys, "watch", "save", "-")[1])["version"] == 1
@@ -131,6 +132,15 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["watch", "add", "tensor_overflw"], "did you mean 'tensor_overflow'?"),
         (["watch", "add", "tensor_too_large", "max_gt"], "is not a parameter such as max_gt=10"),
         (["watch", "add", "tensor_too_large", "max_gt=many"], "is not a parameter"),
+        (["watch", "add", "tensor_too_large", "max_gt=nan"], "the parameter max_gt is nan"),
+        (["watch", "add", "tensor_too_large", "max_gt=1e999"], "the parameter max_gt is 1e999"),
+        (["watch", "add", "1/0 > 1"], "divides by zero"),
+        (["watch", "add", "tensor_overflow", "--ops", "nosuch"], "matches 'nosuch'"),
+        (["watch", "add", "gradient_exploding", "--ops", "log-op"], "matches 'log-op'"),
+        (["watch", "add", "gradient_exploding", "--ops", "tanh"], "'tanh' matches, but"),
+        (["hits", "--rank", "9"], "run 'run-1' has no rank 9; it has [0]"),
+        (["continue", "--rank", "7"], "run 'run-1' has no rank 7; it has [0]"),
+        (["to", "no-such-scope/"], "no scope matches 'no-such-scope/'"),
         (["watch", "load", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["watch", "remove", "7"], "there is no watchpoint 7"),
         (["to", "nothing"], "no op matches 'nothing'"),
@@ -149,6 +159,43 @@ def test_mistakes_are_said_in_a_line(
     assert code == 2
     assert part in text
     assert len(text.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("rank")
+def test_a_pattern_that_nothing_matches_is_taken_by_force(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "nosuch", "--force")
+    assert code == 0
+    assert text.splitlines() == [
+        "1: tensor_overflow on nosuch",
+        "sonde: no op, parameter or gradient seen so far matches 'nosuch'",
+    ]
+
+
+def test_before_the_first_step_a_pattern_is_taken_with_a_warning(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(Hello(PROTOCOL, "", "young", sample_metadata(), False))
+    assert isinstance(rank.receive(), Welcome)
+    code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "relu")
+    assert (code, text.splitlines()[0]) == (0, "1: tensor_overflow on relu")
+    assert "no op is known before the first step" in text
+    rank.close()
+
+
+@pytest.mark.usefixtures("rank")
+def test_a_training_runs_to_a_scope(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(
+        FakeRank, "_obey", lambda self, control: (told.append(control.op), self._pause("op"))
+    )
+    for words in ("loss-Loss/", "Default/network-Net/loss-Loss/", "loss-Loss"):
+        assert ctl(capsys, "to", words, "--no-wait")[0] == 0
+    assert told == ["Default/network-Net/loss-Loss/"] * 3
 
 
 def test_a_run_must_be_chosen_among_several(
@@ -225,6 +272,10 @@ def test_the_token_of_ones_own_server_is_found(
 ) -> None:
     with serving(host="0.0.0.0", token="hidden") as found:
         assert "asks for its token" in ctl(capsys, "--server", found.url, "status")[1]
+        assert ctl(capsys, "--server", found.url, "--token", "wrong", "status") == (
+            2,
+            "sonde: the token given is not that of this server [token]\n",
+        )
         assert ctl(capsys, "--server", found.url, "--token", "hidden", "status")[0] == 0
         with announce_server(ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden")):
             assert ctl(capsys, "status")[0] == 0

@@ -163,7 +163,8 @@ def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
         ([], "usage"),
         (["no_such_script.py"], "program-not-found"),
         (["--watch", "no_such_file.json", SMALL], "watchpoint-file"),
-        (["--host", "203.0.113.7", SMALL], "server-start"),
+        (["--host", "203.0.113.7", SMALL], "port"),
+        (["--port", "99999", SMALL], "port"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug: str) -> None:
@@ -172,6 +173,7 @@ def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug
     )
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith(f"[{slug}]")
+    assert len(re.findall(r"\[[a-z-]+\]", done.stderr)) == done.stderr.count("\n") == 1
     assert done.stdout == ""
 
 

@@ -40,7 +40,11 @@ def test_a_server_that_refuses_is_left_alone(capfd: pytest.CaptureFixture[str]) 
         with attach(None, starts_at_once=False, debugger=options):
             train(make_net(), 2)
         assert len(hub.ranks) == 1
-    assert "refuses this training: the token is wrong" in capfd.readouterr().err
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("sonde:")]
+    assert said == [
+        "sonde: the debugger server refuses this training: the token is wrong "
+        "[debugger-refused]; training goes on without the debugger"
+    ]
 
 
 @pytest.mark.parametrize(

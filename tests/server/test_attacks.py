@@ -313,6 +313,22 @@ def test_a_body_that_is_no_json_is_refused(server: Server, body: bytes) -> None:
     assert is_well(server)
 
 
+@pytest.mark.parametrize(
+    ("number", "said"), [("NaN", "nan"), ("1e999", "inf"), ("-Infinity", "-inf")]
+)
+def test_a_number_that_is_not_finite_is_named(server: Server, number: str, said: str) -> None:
+    body = (
+        '{"name": "x", "conditions": [{"id": "tensor_overflow"}, {"id": "tensor_too_large", '
+        f'"parameters": {{"max_gt": {number}}}}}]}}'
+    )
+    status, _, data = server.open("POST", "/api/v1/runs/steady/watchpoints", body.encode())
+    error = msgspec.json.decode(data)["error"]
+    assert (status, error) == (
+        400,
+        f"the body: conditions[1].parameters.max_gt is {said}; it must be a finite number",
+    )
+
+
 # ------------------------------------------------------------------ the port of the ranks
 
 

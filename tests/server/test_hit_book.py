@@ -1,5 +1,7 @@
 """The order of hits, and what is kept of very many."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -67,7 +69,7 @@ def test_hits_are_in_order_however_they_come(parts: list[list[Hit]]) -> None:
     for rank in (0, 1):
         counted = [h for h in latest.values() if h.rank == rank and h.verdict == "hit"]
         assert found.count(rank) == len(counted)
-    assert sum(found.counts.values()) == found.count(0) + found.count(1)
+        assert found.counts(rank) == Counter(each.op for each in counted)
     found.clear(0)
     assert {each.rank for each in found.in_order()} <= {1}
     found.clear()
@@ -97,4 +99,6 @@ def test_pages_are_filtered() -> None:
 def test_origins_are_those_that_hits_name() -> None:
     found = book()
     found.add([hit(0, op="a", part="producer"), hit(1, op="b", part="carrier", origin="a")])
-    assert found.origins() == {"a"}
+    found.add([hit(2, op="c", part="producer", rank=1)])
+    assert found.origins(0) == {"a"}
+    assert found.origins(1) == {"c"}

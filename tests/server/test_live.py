@@ -441,3 +441,24 @@ def test_a_slow_browser_holds_nobody_up(server: Server) -> None:
     assert [p["step"] for p in server.get("/runs/run-1/loss?after=2997")["points"]] == [2998, 2999]
     sleepy.close()
     rank.join()
+
+
+def test_hits_are_counted_for_the_rank_that_is_shown(server: Server) -> None:
+    with ExitStack() as ranks:
+        for number in (0, 1):
+            found = FakeRank(server.rank_port, rank=number, world_size=2).start()
+            ranks.callback(found.close)
+        server.wait_for("/runs/run-1", lambda run: len(run["ranks"]) == 2)
+        server.post("/runs/run-1/watchpoints", OVERFLOW)
+        server.control("run-1", "continue", rank=0)
+        server.wait_for("/runs/run-1/hits", lambda page: page["total"] == 2)
+        for rank, count in ((0, 2), (1, 0)):
+            where = f"rank={rank}"
+            entries = server.get(f"/runs/run-1/graph/tree?{where}")["entries"]
+            assert {e["label"]: e["hits"] for e in entries}["Default"] == count
+            nodes = server.get(f"/runs/run-1/graph/level?{where}")["nodes"]
+            default = next(node for node in nodes if node["path"] == "Default/")
+            assert (default["hits"], default["has_origin"]) == (count, bool(count))
+            assert server.get(f"/runs/run-1/nodes?{where}&hits=true")["total"] == count
+            op = server.get(f"/runs/run-1/op?{where}&name={quote(LOG)}")
+            assert len(op["hits"]) == count // 2

@@ -47,6 +47,30 @@ def test_an_unknown_path_is_the_page_and_a_missing_part_of_it_is_missing(server:
     assert server.open("POST", "/")[0] == 405
 
 
+@pytest.mark.parametrize(
+    ("path", "end"),
+    [
+        ("/docs", "text/html; charset=utf-8"),
+        ("/api", "text/html; charset=utf-8"),
+        ("/api/", "text/html; charset=utf-8"),
+        ("/api/v1", "text/html; charset=utf-8"),
+        ("/openapi.json", "application/json"),
+    ],
+)
+def test_the_addresses_people_try_lead_to_the_description(
+    server: Server, path: str, end: str
+) -> None:
+    status, headers, data = server.open("GET", path)
+    assert (status, headers["content-type"]) == (200, end)
+    assert b"/api/v1/runs/{run}/hits" in data
+
+
+def test_an_unknown_route_of_the_api_is_none(server: Server) -> None:
+    for path in ("/api/v2/runs", "/api/nothing", "/api/v1/nothing"):
+        status, _, data = server.open("GET", path)
+        assert (status, json.loads(data)["slug"]) == (404, "no-such-file")
+
+
 def test_without_the_page_people_are_told(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,7 +139,7 @@ def next_(obj: Target, wait: bool, timeout: float, rank: int | None, as_json: bo
 @_control_options(wait=True)
 @click.pass_obj
 def to(obj: Target, op: str, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
-    """Run to an op: its full name, or as much of it as only one has."""
+    """Run to an op, or the first one of a scope: the full name, or as much as only one has."""
     return _control(obj, as_json, wait, timeout, "to", op=op, rank=rank)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def watch_list(obj: Target, as_json: bool) -> int:
 @click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--ops", multiple=True, metavar="PATTERN", help="Of these ops only; may be repeated.")
 @click.option("--name", default="", help="What to call it.")
+@click.option("--force", is_flag=True, help="Also if no op seen so far matches --ops.")
 @click.option("--break-after", default=1, help="Stop at every so manieth hit; 0: never.")
 @json_option
 @click.pass_obj
@@ -48,14 +50,18 @@ def watch_add(
     parameters: tuple[str, ...],
     ops: tuple[str, ...],
     name: str,
+    force: bool,
     break_after: int,
     as_json: bool,
 ) -> int:
     """Add one: a condition with its parameters, or an expression."""
     spec = condition_of(condition, parameters)
     body = {"name": name, "conditions": [spec], "ops": ops, "break_after": break_after}
-    answer = obj.client.send("POST", obj.path("/watchpoints"), body)
+    path = obj.path("/watchpoints" if force else "/watchpoints?must_match=true")
+    answer = obj.client.send("POST", path, body)
     show(answer, as_json, [text.watchpoint_line(answer)])
+    if answer["warning"]:
+        click.echo(f"sonde: {answer['warning']}", err=True)
     return 0
 
 
@@ -72,11 +78,17 @@ def condition_of(condition: str, parameters: Sequence[str]) -> dict[str, Any]:
 def _assignment(word: str) -> tuple[str, float]:
     match = _ASSIGNMENT.fullmatch(word)
     try:
-        if match is not None:
-            return match[1], float(match[2])
+        value = float(match[2]) if match is not None else None
     except ValueError:
-        pass
-    raise UsageError(f"{word!r} is not a parameter such as max_gt=10", slug="usage")
+        value = None
+    if match is None or value is None:
+        raise UsageError(f"{word!r} is not a parameter such as max_gt=10", slug="usage")
+    if not isfinite(value):
+        raise UsageError(
+            f"the parameter {match[1]} is {match[2]}; it must be a finite number",
+            slug="condition-parameter",
+        )
+    return match[1], value
 
 
 @watch.command("remove")

@@ -113,6 +113,7 @@ class _Checker:
     def __init__(self, text: str) -> None:
         self._text = text
         self._nodes = 0
+        self._names = 0
         self.uses_previous = False
 
     def check(self, node: ast.expr) -> Literal["number", "truth"]:
@@ -131,7 +132,10 @@ class _Checker:
             if type(node.op) not in _ARITHMETIC and not isinstance(node.op, ast.Div):
                 raise self._wrong(node, "of arithmetic only + - * / may be used")
             self._must_be(node.left, "number")
+            names = self._names
             self._must_be(node.right, "number")
+            if isinstance(node.op, ast.Div) and names == self._names and _constant(node.right) == 0:
+                raise self._wrong(node, f"{ast.unparse(node)!r} divides by zero")
             return "number"
         if isinstance(node, ast.Call):
             return self._call(node)
@@ -156,9 +160,20 @@ class _Checker:
         for sign in node.ops:
             if type(sign) not in _COMPARE:
                 raise self._wrong(node, "numbers are compared with < <= > >= == !=")
+        names = self._names
         for part in (node.left, *node.comparators):
             self._must_be(part, "number")
+        self._must_ask(node, names)
         return "truth"
+
+    def _must_ask(self, node: ast.expr, names: int) -> None:
+        """``names``: how many had been met before ``node``, which must have some of its own."""
+        if names == self._names:
+            raise self._wrong(
+                node,
+                f"{ast.unparse(node)!r} names no statistic, so its answer is the same for every "
+                "tensor; compare one, as in 'abs_max > 1'",
+            )
 
     def _call(self, node: ast.Call) -> Literal["number", "truth"]:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -167,11 +182,16 @@ class _Checker:
         least, most = (2, 9) if name in ("min", "max") else (1, 1)
         if not least <= len(node.args) <= most:
             raise self._wrong(node, f"{name} takes {'two or more numbers' if most > 1 else 'one'}")
+        names = self._names
         for part in node.args:
             self._must_be(part, "number")
-        return "truth" if name.startswith("is") else "number"
+        if not name.startswith("is"):
+            return "number"
+        self._must_ask(node, names)
+        return "truth"
 
     def _name(self, node: ast.expr) -> None:
+        self._names += 1
         is_former = (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
@@ -288,6 +308,11 @@ class _Computing:
         found = float(read(statistics) if read is not None else getattr(statistics, name))
         self.used[text] = found
         return found
+
+
+def _constant(node: ast.expr) -> float | None:
+    """The value of a part without names."""
+    return _Computing(Evidence()).number(node)
 
 
 def _divide(left: float, right: float) -> float:

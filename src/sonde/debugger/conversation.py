@@ -53,8 +53,8 @@ class Conversation:
         self._away_since: float | None = _NEVER  # None while the server is there
 
     def open(self) -> None:
-        """Connect, or say that nobody is there."""
-        if not self._link.open(self._options.wait_seconds):
+        """Connect, or say that nobody is there; that the server refuses is told as news."""
+        if not self._link.open(self._options.wait_seconds) and not self._link.is_given_up:
             self._is_absence_said = True
             self._report(
                 f"sonde: no debugger server answers at {self._options.address}; training goes on "

@@ -64,6 +64,7 @@ class Debugger:
         self._metadata = metadata
         self._trainee = trainee
         self._report = report
+        self._who = f"rank {metadata.rank} " if metadata.world_size > 1 else ""
         self._first_step = initial_step
         self.step = initial_step
         self.control = Control()
@@ -286,7 +287,7 @@ class Debugger:
                 self.talk.send(part)
         self._tell(message, reason=reason, call=call)
         if reason in _SAID:
-            self._report(f"sonde: paused in step {self.step}: {message}")
+            self._report(f"sonde: {self._who}paused in step {self.step}: {message}")
         try:
             while self.control.is_paused:
                 if self.talk.wait():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 
@@ -11,7 +12,7 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.answers import Values, answer, npy_chunks, statistics_of
-from sonde.debugger.graphs import GraphBook, gradient_name
+from sonde.debugger.graphs import GRADIENT_TYPE, GraphBook, gradient_name
 from sonde.debugger.kept import KeptValues
 from sonde.debugger.trainee import Held, Trainee
 from sonde.wire.convert import source_line, statistic_numbers
@@ -26,6 +27,8 @@ from sonde.wire.questions import (
 )
 from sonde.wire.rank import Answer, Ask, encoder
 from sonde.wire.shapes import TensorName, TensorType
+
+_LEAVES: Final = {GRADIENT_TYPE: "gradient"}
 
 
 class Library:
@@ -92,6 +95,7 @@ class Library:
 
     def find(self, name: TensorName) -> Values:
         """The values; UsageError says why there are none, and what to do."""
+        self._need_slot(name)
         found = self._look(name.op, name.io, name.slot, name.step)
         if found is None and name.io == "input":
             node = self._graphs.node(name.op)
@@ -102,6 +106,23 @@ class Library:
         if found is None:
             raise UsageError(self._why_not(name), slug="tensor-not-kept")
         return Values(msgspec.structs.replace(name, step=found[0]), found[1].array, found[1].dtype)
+
+    def _need_slot(self, name: TensorName) -> None:
+        """UsageError if the op, as far as it is known, has no such input or output."""
+        node = self._graphs.node(name.op)
+        is_here = self._call is not None and self._call.node.name == name.op
+        if node is None or is_here:
+            return
+        count = len(node.inputs if name.io == "input" else node.outputs)
+        if 0 <= name.slot < count:
+            return
+        if count:
+            has = f"it has {count} {name.io}{'s' if count > 1 else ''}, counted from 0"
+        else:
+            other = "output" if name.io == "input" else "input"
+            what = "an op" if node.kind == "op" else f"a {_LEAVES.get(node.type, node.kind)}"
+            has = f"{what} without {name.io}s; ask for its {other}"
+        raise UsageError(f"{name.op} has no {name.io} {name.slot}: {has}", slug="no-such-tensor")
 
     def _look(self, op: str, io: Io, slot: int, step: int | None) -> tuple[int, Values] | None:
         call = self._call

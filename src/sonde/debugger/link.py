@@ -85,6 +85,11 @@ class Link:
     def is_connected(self) -> bool:
         return self._socket is not None
 
+    @property
+    def is_given_up(self) -> bool:
+        """The server said no, or was told goodbye: nobody tries to connect any more."""
+        return self._stop.is_set()
+
     def open(self, wait_seconds: float) -> bool:
         """Connect, waiting up to so long for the server; whether it is there. It is tried on in
         the background, unless the server refused."""

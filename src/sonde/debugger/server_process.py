@@ -18,6 +18,7 @@ from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 DEFAULT_PAGE_PORT: Final = 8080
 _PAGE: Final = re.compile(r"^sonde: the page is at (\S+)")
 _RANKS: Final = re.compile(r"^sonde: trainings connect to port (\d+)")
+_SLUG: Final = re.compile(r"(.*) \[([a-z][a-z0-9-]*)\]")
 _START_SECONDS: Final = 60.0
 _TOKEN: Final = "SONDE_DEBUGGER_TOKEN"
 
@@ -69,9 +70,10 @@ class ServerProcess:
             return
         self.end()
         said = " ".join(line.removeprefix("sonde: ") for line in self._complaints[-3:]).strip()
+        known = _SLUG.fullmatch(said)
+        why, slug = (known[1], known[2]) if known is not None else (said, "server-start")
         raise UsageError(
-            f"the debugger's server did not start: {said or 'it said nothing'}",
-            slug="server-start",
+            f"the debugger's server did not start: {why or 'it said nothing'}", slug=slug
         )
 
     def _read_words(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -22,6 +22,7 @@ from sonde.server import (
     run_routes,
     tensor_routes,
 )
+from sonde.server.body import read_body
 from sonde.server.endpoint import Call, Context, Endpoint
 from sonde.server.openapi import openapi, openapi_page
 from sonde.server.page import page
@@ -30,7 +31,6 @@ from sonde.wire.api import Problem
 from sonde.wire.shapes import Plain
 
 PREFIX: Final = "/api/v1"
-MOST_BODY_BYTES: Final = 8 << 20
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -70,7 +70,10 @@ def build_app(context: Context) -> Starlette:
     routes.append(WebSocketRoute(f"{PREFIX}/events", _events(context)))
     routes.append(Route(f"{PREFIX}/openapi.json", _openapi))
     routes.append(Route(f"{PREFIX}/docs", _docs))
-    routes.append(Route(f"{PREFIX}/{{rest:path}}", _unknown, methods=list(_METHODS)))
+    for path in ("/docs", "/api", "/api/", PREFIX, f"{PREFIX}/"):
+        routes.append(Route(path, _to_docs))
+    routes.append(Route("/openapi.json", _to_openapi))
+    routes.append(Route("/api/{rest:path}", _unknown, methods=list(_METHODS)))
     routes.append(Route("/{path:path}", page, methods=["GET"]))
     return Starlette(routes=routes)
 
@@ -102,7 +105,7 @@ async def _call(context: Context, endpoint: Endpoint, request: Request) -> Call:
     if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise UsageError(f"{number[:40]!r} is not a number", slug="bad-request")
     found = context.runs.find(run) if run is not None else None
-    body = await _body(request, endpoint.body) if endpoint.body is not None else None
+    body = await read_body(request, endpoint.body) if endpoint.body is not None else None
     return Call(context, query, body, found, int(number))
 
 
@@ -111,18 +114,6 @@ def _parsed(given: dict[str, str], kind: type[Plain], where: str) -> Plain:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise UsageError(f"{where}: {error}", slug="bad-request") from None
-
-
-async def _body(request: Request, kind: type[Plain]) -> Plain:
-    data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > MOST_BODY_BYTES:
-            raise UsageError("the body is too large", slug="too-large")
-    try:
-        return msgspec.json.decode(bytes(data), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"the body: {error}", slug="bad-request") from None
 
 
 def problem(error: SondeError) -> Response:
@@ -151,8 +142,18 @@ async def _docs(request: Request) -> Response:
     return HTMLResponse(openapi_page(openapi(ENDPOINTS, PREFIX)))
 
 
+async def _to_docs(request: Request) -> Response:
+    return RedirectResponse(f"{PREFIX}/docs")
+
+
+async def _to_openapi(request: Request) -> Response:
+    return RedirectResponse(f"{PREFIX}/openapi.json")
+
+
 async def _unknown(request: Request) -> Response:
-    return problem(UsageError("there is no such route", slug="no-such-file"))
+    return problem(
+        UsageError(f"there is no such route; {PREFIX}/docs lists them", slug="no-such-file")
+    )
 
 
 def _events(context: Context) -> Callable[[WebSocket], Awaitable[None]]:

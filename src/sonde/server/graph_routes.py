@@ -9,6 +9,7 @@ from sonde.server.endpoint import Call, Endpoint
 from sonde.server.levels import Marks, level
 from sonde.server.listing import Query, Window, op_view, search, sources, tree
 from sonde.server.run_routes import RUN
+from sonde.server.source import chosen_rank
 from sonde.wire import queries
 from sonde.wire.api import CodeText, Level, NodePage, OpView, SourceList, TreePage
 
@@ -16,14 +17,16 @@ from sonde.wire.api import CodeText, Level, NodePage, OpView, SourceList, TreePa
 async def graph_level(call: Call) -> Level:
     query: queries.LevelQuery = call.query
     index = await call.run.graph(query.rank, query.graph)
-    marks = Marks(call.run.hits.counts, call.run.hits.origins())
+    rank = chosen_rank(call.run, query.rank)
+    marks = Marks(call.run.hits.counts(rank), call.run.hits.origins(rank))
     return await asyncio.to_thread(level, index, query.scope, query.group, marks)
 
 
 async def graph_tree(call: Call) -> TreePage:
     query: queries.TreeQuery = call.query
     index = await call.run.graph(query.rank, query.graph)
-    return tree(index, query.scope, Window(query.offset, query.limit), call.run.hits.counts)
+    counts = call.run.hits.counts(chosen_rank(call.run, query.rank))
+    return tree(index, query.scope, Window(query.offset, query.limit), counts)
 
 
 async def find_nodes(call: Call) -> NodePage:
@@ -31,12 +34,15 @@ async def find_nodes(call: Call) -> NodePage:
     index = await call.run.graph(query.rank, query.graph)
     wanted = Query(query.query, query.category, query.phase, query.file, query.line, query.hits)
     window = Window(query.offset, query.limit)
-    return await asyncio.to_thread(search, index, wanted, window, call.run.hits.counts)
+    counts = call.run.hits.counts(chosen_rank(call.run, query.rank))
+    return await asyncio.to_thread(search, index, wanted, window, counts)
 
 
 async def show_op(call: Call) -> OpView:
     index = await call.run.graph(call.query.rank, call.query.graph)
-    return op_view(index, call.query.name, call.run.hits.in_order())
+    rank = chosen_rank(call.run, call.query.rank)
+    own = (hit for hit in call.run.hits.in_order() if hit.rank == rank)
+    return op_view(index, call.query.name, own)
 
 
 async def list_sources(call: Call) -> SourceList:

@@ -64,8 +64,8 @@ class HitBook:
         self._new: list[Hit] = []
         self._entries: list[tuple[_Place, Hit]] = []
         self._sorted: tuple[Hit, ...] = ()
-        self._counts: Counter[str] | None = None
-        self._origins: set[str] | None = None
+        self._counts: dict[int, Counter[str]] = {}
+        self._origins: dict[int, set[str]] = {}
         self._by_rank: Counter[int] = Counter()
         self.dropped = 0
 
@@ -83,7 +83,7 @@ class HitBook:
                 self._hits[key] = hit
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
-        self._counts = self._origins = None
+        self._counts, self._origins = {}, {}
 
     def _replace(self, key: tuple[int, int], hit: Hit) -> None:
         if self._hits[key] != hit:
@@ -99,7 +99,7 @@ class HitBook:
         self._by_rank = Counter(h.rank for h in self._hits.values() if h.verdict == "hit")
         self._entries, self._new = [], list(self._hits.values())
         self._sorted = ()
-        self._counts = self._origins = None
+        self._counts, self._origins = {}, {}
 
     def in_order(self) -> Sequence[Hit]:
         """All hits; what is given does not change later."""
@@ -119,21 +119,24 @@ class HitBook:
     def page(self, wanted: HitFilter, window: Window) -> HitPage:
         return page_of(self.in_order(), wanted, window)
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Hits by op; what could not be decided does not count."""
-        if self._counts is None:
-            self._counts = Counter(hit.op for hit in self._hits.values() if hit.verdict == "hit")
-        return self._counts
+    def counts(self, rank: int) -> Counter[str]:
+        """Hits of one rank by op; what could not be decided does not count."""
+        known = self._counts.get(rank)
+        if known is None:
+            known = self._counts[rank] = Counter(
+                hit.op for hit in self._hits.values() if hit.rank == rank and hit.verdict == "hit"
+            )
+        return known
 
     def count(self, rank: int) -> int:
         """Hits of one rank; what could not be decided does not count."""
         return self._by_rank[rank]
 
-    def origins(self) -> set[str]:
-        """The ops that made non-finite values out of finite ones, as far as hits tell."""
-        if self._origins is None:
-            named = {hit.origin for hit in self._hits.values() if hit.origin is not None}
-            made = {hit.op for hit in self._hits.values() if hit.part == "producer"}
-            self._origins = named | made
-        return self._origins
+    def origins(self, rank: int) -> set[str]:
+        """The ops of one rank that made non-finite values out of finite ones, as hits tell."""
+        known = self._origins.get(rank)
+        if known is None:
+            own = [hit for hit in self._hits.values() if hit.rank == rank]
+            named = {hit.origin for hit in own if hit.origin is not None}
+            known = self._origins[rank] = named | {h.op for h in own if h.part == "producer"}
+        return known

@@ -9,6 +9,7 @@ import logging
 import socket
 from typing import Final
 
+from sonde.server.attempts import Attempts
 from sonde.server.events import EventBoard
 from sonde.server.frames import MOST_HELLO_BYTES, BadFrameError, frame, read_message
 from sonde.server.live_run import RUN_NAME, LiveRun
@@ -34,6 +35,7 @@ class Hub:
         self._board = board
         self._token = token
         self._paused = paused
+        self._attempts = Attempts()
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -74,16 +76,27 @@ class Hub:
             return
         if not isinstance(hello, Hello):
             return
-        refusal = self._refusal(hello)
+        address = str((writer.get_extra_info("peername") or ("",))[0])
+        delay = self._attempts.delay(address) if self._token else 0.0
+        if delay is None:
+            return  # A rank that is hung up on tries again.
+        if delay:
+            await asyncio.sleep(delay)
+        refusal = self._stranger(hello, address) or self._refusal(hello)
         if refusal:
             writer.write(frame(Refused(refusal)))
             await writer.drain()
             return
         await self._converse(self._run(hello), hello, reader, writer)
 
+    def _stranger(self, hello: Hello, address: str) -> str:
+        if hmac.compare_digest(hello.token.encode(), self._token.encode()):
+            self._attempts.passed(address)
+            return ""
+        self._attempts.failed(address)
+        return "the token is not that of this server; set SONDE_DEBUGGER_TOKEN"
+
     def _refusal(self, hello: Hello) -> str:
-        if not hmac.compare_digest(hello.token.encode(), self._token.encode()):
-            return "the token is not that of this server; set SONDE_DEBUGGER_TOKEN"
         if hello.protocol != PROTOCOL:
             return (
                 f"this server speaks version {PROTOCOL} of the protocol, the training "

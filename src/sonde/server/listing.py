@@ -159,8 +159,7 @@ def find_op(index: GraphIndex, text: str) -> str:
     if text in index.numbers:
         return text
     wanted = text.lower()
-    ends = [name for name in index.numbers if name.lower().endswith(f"/{wanted}")]
-    found = ends or [
+    found = _ending(index, wanted) or [
         index.nodes[n].name for n in np.flatnonzero([wanted in f for f in index.folded])
     ]
     if len(found) == 1:
@@ -168,3 +167,26 @@ def find_op(index: GraphIndex, text: str) -> str:
     some = ", ".join(found[:5])
     what = f"{len(found)} ops match {text!r}: {some}" if found else f"no op matches {text!r}"
     raise UsageError(f"{what}; give the full name", slug="no-such-op")
+
+
+def find_target(index: GraphIndex, text: str) -> str:
+    """Where to run to: an op as in ``find_op``, or a scope, by its path or the end of it; the path
+    of a scope ends with ``/``. UsageError if it is none, or could be several."""
+    wanted = text.strip("/").lower()
+    is_scope = text.endswith("/")
+    if not is_scope and (text in index.numbers or _ending(index, wanted)):
+        return find_op(index, text)
+    paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
+        scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
+    ]
+    if len(paths) == 1:
+        return paths[0]
+    if not is_scope and not paths:
+        return find_op(index, text)
+    some = ", ".join(paths[:5])
+    what = f"{len(paths)} scopes match {text!r}: {some}" if paths else f"no scope matches {text!r}"
+    raise UsageError(f"{what}; give the full path", slug="no-such-scope")
+
+
+def _ending(index: GraphIndex, wanted: str) -> list[str]:
+    return [name for name in index.numbers if name.lower().endswith(f"/{wanted}")]

@@ -17,10 +17,11 @@ from sonde.server.changes import Changes
 from sonde.server.events import EventBoard
 from sonde.server.graph_index import GraphIndex
 from sonde.server.hit_book import HitBook
-from sonde.server.listing import find_op
+from sonde.server.listing import find_target
 from sonde.server.live_rank import LiveRank
 from sonde.server.rank_link import RankLink, gone
 from sonde.server.source import NpyFile, Question
+from sonde.server.steering import Steering
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import (
     ControlRequest,
@@ -32,8 +33,6 @@ from sonde.wire.api import (
 from sonde.wire.questions import AnyAnswer
 from sonde.wire.rank import (
     Answer,
-    Command,
-    Control,
     FromRank,
     Goodbye,
     GraphPart,
@@ -49,9 +48,6 @@ from sonde.wire.rank import (
 from sonde.wire.shapes import Hit, TensorName
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-MOST_WAIT_SECONDS: Final = 3600.0
-BEGIN_SECONDS: Final = 60.0
-OBEY_SECONDS: Final = 0.5
 MOST_NOTICES: Final = 200
 MOST_TEXT: Final = 2000
 MOST_IN_CHAIN: Final = 200
@@ -64,11 +60,11 @@ class LiveRun:
         self._id = run
         self._changes = Changes(run, board)
         self._paused = paused
-        self._generation = 0
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
         self._watchpoints = WatchpointSet()
         self._hits = HitBook(self._is_leaf)
         self.ranks: dict[int, LiveRank] = {}
+        self._steering = Steering(run, self.ranks, self._changes)
 
     @property
     def id(self) -> str:
@@ -95,7 +91,7 @@ class LiveRun:
             revision=self._changes.revision,
             ranks=tuple(rank.view(self._hits.count(number)) for number, rank in ranks),
             watchpoints=self._watchpoints.all,
-            controls=self._controls(),
+            controls=self._steering.commands(),
             notices=tuple(self._notices),
         )
 
@@ -104,18 +100,6 @@ class LiveRun:
             words = [Path(rank.metadata.script).name, *rank.metadata.arguments]
             return " ".join(words)[:200]
         return self._id
-
-    def _controls(self) -> tuple[Command, ...]:
-        states = {rank.state for rank in self.ranks.values()} - {"ended", "lost"}
-        if not states:
-            return ()
-        stopped: tuple[Command, ...] = ("continue", "step", "next", "to")
-        going: tuple[Command, ...] = ("pause",)
-        return (
-            *(stopped if "paused" in states else ()),
-            *(going if states - {"paused"} else ()),
-            "terminate",
-        )
 
     # ------------------------------------------------------------ what ranks say
 
@@ -134,10 +118,10 @@ class LiveRun:
             self._watchpoints.adopt(hello.watchpoints)
         known.metadata = hello.metadata
         known.link = link
-        self._generation = max(self._generation, hello.generation)
+        self._steering.heard_of(hello.generation)
         self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
-        return known, Welcome(self._watchpoints.all, is_paused, self._generation, knows)
+        return known, Welcome(self._watchpoints.all, is_paused, self._steering.generation, knows)
 
     def leave(self, rank: LiveRank, link: RankLink, why: str) -> None:
         """A connection is over; ``why`` is told to people unless it is empty."""
@@ -155,7 +139,7 @@ class LiveRun:
             case Answer():
                 link.answered(message)
             case Status():
-                self._generation = max(self._generation, message.generation)
+                self._steering.heard_of(message.generation)
                 text = message.message[:MOST_TEXT]
                 rank.status = msgspec.structs.replace(message, message=text)
                 self._changes.touch("status")
@@ -203,32 +187,10 @@ class LiveRun:
 
     async def control(self, request: ControlRequest) -> None:
         """UsageError if no rank is there to obey."""
-        if not 1 <= request.steps < 2**31:
-            raise UsageError(f"{request.steps} steps cannot be run", slug="bad-request")
-        ranks = [
-            rank
-            for number, rank in self.ranks.items()
-            if rank.link is not None and request.rank in (None, number)
-        ]
-        if not ranks:
-            raise UsageError(
-                f"run {self._id!r} has no connected training process to obey", slug="run-ended"
-            )
-        if request.command == "pause":  # Who stands still has nothing to obey, and says nothing.
-            ranks = [rank for rank in ranks if not rank.has_settled]
-        elif request.command != "terminate":
-            await self._begun(ranks)
-        op = await self._op(request) if request.command == "to" else ""
-        self._generation += 1
-        message = Control(self._generation, request.command, request.steps, op)
-        for rank in ranks:
-            rank.generation = self._generation
-            if rank.link is not None:
-                rank.link.send(message)
-        await self._settled(ranks, min(request.wait_seconds, MOST_WAIT_SECONDS))
-        await self._obeyed(ranks)
+        await self._steering.control(request, self._target)
 
-    async def _op(self, request: ControlRequest) -> str:
+    async def _target(self, request: ControlRequest) -> str:
+        """The full name of the op or scope to run to."""
         if not request.op:
             raise UsageError("say which op to run to", slug="bad-request")
         if not any(rank.graphs for rank in self.ranks.values()):
@@ -239,36 +201,13 @@ class LiveRun:
                     slug="no-such-op",
                 )
             return request.op
-        return find_op(await self.graph(request.rank, None), request.op)
-
-    async def _begun(self, ranks: list[LiveRank]) -> None:
-        """Until no rank is on its way to its first step, where it would wait to be told again."""
-        await self._changes.until(
-            lambda: all(rank.state != "waiting" for rank in ranks), BEGIN_SECONDS
-        )
-
-    async def _settled(self, ranks: list[LiveRank], seconds: float) -> None:
-        """Until one of the ranks stands still again, or all are gone, or time is up."""
-        await self._changes.until(
-            lambda: (
-                any(rank.has_settled and rank.state == "paused" for rank in ranks)
-                or all(rank.has_settled for rank in ranks)
-            ),
-            seconds,
-        )
-
-    async def _obeyed(self, ranks: list[LiveRank]) -> None:
-        """Until those that stood still have heard of it, so that nobody is shown where they were
-        before; but not for long."""
-        await self._changes.until(
-            lambda: all(rank.state != "paused" or rank.has_settled for rank in ranks), OBEY_SECONDS
-        )
+        return find_target(await self.graph(request.rank, None), request.op)
 
     async def keep(self, request: KeepRequest) -> None:
         if not 1 <= request.steps <= 1000:
             raise UsageError(f"{request.steps} steps cannot be kept", slug="bad-request")
-        for number, rank in self.ranks.items():
-            if rank.link is not None and request.rank in (None, number):
+        for rank in self._steering.connected(request.rank):
+            if rank.link is not None:
                 rank.link.send(Keep(request.ops, request.steps))
 
     async def recheck(self, wait_seconds: float) -> None:
@@ -282,19 +221,8 @@ class LiveRun:
                 rank.link.send(SetWatchpoints(self._watchpoints.all))
         self._changes.touch("watchpoints")
 
-    def rank(self, number: int | None) -> LiveRank:
-        if number is None:
-            number = min(self.ranks, default=0)
-        found = self.ranks.get(number)
-        if found is None:
-            raise UsageError(
-                f"run {self._id!r} has no rank {number}; it has {sorted(self.ranks)}",
-                slug="no-such-rank",
-            )
-        return found
-
     async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
-        known = self.rank(rank)
+        known = self._steering.rank(rank)
         if graph is None:
             running = known.status.graph if known.status is not None else None
             graph = running if running in known.graphs else max(known.graphs, default=None)
@@ -314,11 +242,11 @@ class LiveRun:
         return growing.index
 
     def loss(self, rank: int | None, after: int) -> LossCurve:
-        known = self.rank(rank)
+        known = self._steering.rank(rank)
         return LossCurve(known.number, tuple(p for p in known.points if p.step > after))
 
     def _link(self, rank: int | None) -> RankLink:
-        known = self.rank(rank)
+        known = self._steering.rank(rank)
         if known.link is None:
             raise gone(f"rank {known.number}")
         return known.link

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
+from sonde.server import aims
 from sonde.server.endpoint import Call, Endpoint
 from sonde.server.hit_book import HitFilter, page_of
 from sonde.server.listing import Window
+from sonde.server.source import chosen_rank
+from sonde.server.watchpoint_set import check_draft
 from sonde.wire import queries
 from sonde.wire.api import (
     ControlRequest,
@@ -15,11 +20,11 @@ from sonde.wire.api import (
     LossCurve,
     RunList,
     RunView,
+    WatchpointAnswer,
     WatchpointDraft,
     WatchpointFile,
     WatchpointList,
 )
-from sonde.wire.shapes import WatchpointSpec
 
 
 async def list_runs(call: Call) -> RunList:
@@ -54,16 +59,24 @@ async def list_watchpoints(call: Call) -> WatchpointList:
     return WatchpointList(call.run.watchpoints.all)
 
 
-async def add_watchpoint(call: Call) -> WatchpointSpec:
+async def add_watchpoint(call: Call) -> WatchpointAnswer:
+    said = await _check(call)
     spec = call.run.watchpoints.add(call.body)
     call.run.watchpoints_changed()
-    return spec
+    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=said)
 
 
-async def change_watchpoint(call: Call) -> WatchpointSpec:
+async def change_watchpoint(call: Call) -> WatchpointAnswer:
+    call.run.watchpoints.find(call.number)
+    said = await _check(call)
     spec = call.run.watchpoints.change(call.number, call.body)
     call.run.watchpoints_changed()
-    return spec
+    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=said)
+
+
+async def _check(call: Call) -> str:
+    """What is to be said of the draft; what is wrong with it is raised."""
+    return await aims.warning(call.run, check_draft(call.body), strict=call.query.must_match)
 
 
 async def remove_watchpoint(call: Call) -> None:
@@ -83,6 +96,7 @@ async def load_watchpoints(call: Call) -> WatchpointList:
 
 async def list_hits(call: Call) -> HitPage:
     query: queries.HitsQuery = call.query
+    chosen_rank(call.run, query.rank)
     ops = None
     if query.graph is not None:
         ops = (await call.run.graph(query.rank, query.graph)).numbers
@@ -115,7 +129,15 @@ ENDPOINTS = (
         queries.RecheckQuery,
     ),
     Endpoint("GET", WATCHPOINTS, "The watchpoints", list_watchpoints, WatchpointList),
-    Endpoint("POST", WATCHPOINTS, "Add one", add_watchpoint, WatchpointSpec, body=WatchpointDraft),
+    Endpoint(
+        "POST",
+        WATCHPOINTS,
+        "Add one",
+        add_watchpoint,
+        WatchpointAnswer,
+        queries.WatchpointQuery,
+        WatchpointDraft,
+    ),
     Endpoint("GET", f"{WATCHPOINTS}/file", "Save them", save_watchpoints, WatchpointFile),
     Endpoint(
         "PUT",
@@ -130,8 +152,9 @@ ENDPOINTS = (
         f"{WATCHPOINTS}/{{number}}",
         "Change one",
         change_watchpoint,
-        WatchpointSpec,
-        body=WatchpointDraft,
+        WatchpointAnswer,
+        queries.WatchpointQuery,
+        WatchpointDraft,
     ),
     Endpoint("DELETE", f"{WATCHPOINTS}/{{number}}", "Remove one", remove_watchpoint, None),
     Endpoint(

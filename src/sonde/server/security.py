@@ -8,8 +8,10 @@ all, and where the server listens to more than this machine, nothing is answered
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
+from collections.abc import Awaitable, Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -19,6 +21,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sonde.server.attempts import MOST_WAITING, SLOT_SECONDS, Attempts
 from sonde.wire.api import Problem
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -28,6 +31,11 @@ _POLICY: Final = (
     "img-src 'self' data: blob:; connect-src 'self'; worker-src 'self' blob:; object-src 'none'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+_ASKS: Final = "This server asks for its token"
+_NEEDED: Final = "this server asks for its token; say it with --token or SONDE_DEBUGGER_TOKEN"
+_WRONG: Final = "the token given is not that of this server"
+_TOO_MANY: Final = "too many wrong tokens came from this address; try again later"
+_RETRY_SECONDS: Final = MOST_WAITING * SLOT_SECONDS
 _HEADERS: Final = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
@@ -47,10 +55,24 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """The outermost layer of the app. ``token`` empty: none is asked for."""
+    """The outermost layer of the app. ``token`` empty: none is asked for.
 
-    def __init__(self, app: ASGIApp, *, host: str, port: int, token: str) -> None:
+    ``attempts`` remembers who gave wrong tokens; whose turn it is not yet waits in ``pause``.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        port: int,
+        token: str,
+        attempts: Attempts | None = None,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._app = app
+        self._attempts = Attempts() if attempts is None else attempts
+        self._pause = pause
         self._host = host
         self._token = token
         self._cookie = f"sonde_token_{port}"
@@ -60,6 +82,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         refusal = self._refusal(scope)
+        if refusal is None and self._token:
+            refusal = await self._identify(scope)
         if refusal is None:
             await self._app(scope, receive, _with_headers(send))
         elif scope["type"] == "websocket":
@@ -81,13 +105,27 @@ class Guard:
             and not _is_json(scope, headers)
         ):
             return _problem(415, "the body must be application/json", slug="bad-request")
-        if not self._token:
-            return None
-        if scope["type"] == "http" and scope["method"] == "GET" and (given := _in_query(scope)):
-            return self._greet(scope, given)
-        if self._is_known(headers):
-            return None
-        return _stranger(scope)
+        return None
+
+    async def _identify(self, scope: Scope) -> Response | None:
+        """None for whoever knows the token; one in the address becomes a cookie first."""
+        is_page = scope["type"] == "http" and scope["method"] == "GET"
+        in_query = _in_query(scope) if is_page else ""
+        given = [in_query] if in_query else self._given(Headers(scope=scope))
+        if not given:
+            return _stranger(scope)
+        address = (scope.get("client") or ("",))[0]
+        delay = self._attempts.delay(address)
+        if delay is None:
+            return _problem(429, _TOO_MANY, slug="token", retry_seconds=round(_RETRY_SECONDS))
+        if delay:
+            await self._pause(delay)
+        if not any(list(map(self._is_token, given))):
+            self._attempts.failed(address)
+            scope["query_string"] = b""  # Whoever logs the request does not see what was tried.
+            return _stranger(scope, is_wrong=True)
+        self._attempts.passed(address)
+        return self._greet(scope) if in_query else None
 
     def _is_our_name(self, host: str) -> bool:
         """With a token any name will do: a rebound name has no cookie of ours."""
@@ -99,25 +137,25 @@ class Guard:
             return False
         return name in LOOPBACK or name == self._host.lower()
 
-    def _is_known(self, headers: Headers) -> bool:
+    def _given(self, headers: Headers) -> list[str]:
+        """The tokens of a request, in its header and its cookie."""
+        found: list[str] = []
         kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and self._is_token(given.strip()):
-            return True
+        if kind.lower() == "bearer":
+            found.append(given.strip())
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
         except CookieError:
-            return False
-        return cookie is not None and self._is_token(cookie.value)
+            cookie = None
+        return found if cookie is None else [*found, cookie.value]
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode(), self._token.encode())
 
-    def _greet(self, scope: Scope, given: str) -> Response:
+    def _greet(self, scope: Scope) -> Response:
         """Somebody opened the printed address: from now on the cookie knows them. Whoever logs
         the request does not see the token."""
         asked, scope["query_string"] = _query(scope), b""
-        if not self._is_token(given):
-            return _stranger(scope)
         rest = [pair for pair in parse_qsl(asked) if pair[0] != "token"]
         path = "/" + scope["path"].lstrip("/")
         response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)
@@ -153,18 +191,17 @@ def _is_json(scope: Scope, headers: Headers) -> bool:
     return kind == "application/json" or (scope["method"] == "DELETE" and not kind)
 
 
-def _problem(status: int, error: str, *, slug: str) -> Response:
+def _problem(status: int, error: str, *, slug: str, retry_seconds: int = 0) -> Response:
     body = msgspec.json.encode(Problem(error, slug))
-    return Response(body, status, media_type="application/json")
+    headers = {"retry-after": str(retry_seconds)} if retry_seconds else None
+    return Response(body, status, headers, media_type="application/json")
 
 
-def _stranger(scope: Scope) -> Response:
+def _stranger(scope: Scope, *, is_wrong: bool = False) -> Response:
     if scope["type"] == "http" and not scope["path"].startswith("/api/"):
-        return PlainTextResponse(
-            "This server asks for its token: open the address that it printed when it started.\n",
-            401,
-        )
-    return _problem(401, "this server asks for its token", slug="token")
+        how = "The token of this address is not that of this server" if is_wrong else _ASKS
+        return PlainTextResponse(f"{how}: open the address that it printed when it started.\n", 401)
+    return _problem(401, _WRONG if is_wrong else _NEEDED, slug="token")
 
 
 def _with_headers(send: Send) -> Send:

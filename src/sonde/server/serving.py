@@ -154,6 +154,8 @@ def _bound(host: str, port: int, option: str) -> socket.socket:
 
 def _taken(host: str, port: int, option: str, error: Exception) -> UsageError:
     reason, advice = str(error), f"choose another port with {option}"
+    if isinstance(error, OverflowError):
+        reason = "a port is a number from 0 to 65535"
     if isinstance(error, UnicodeError):  # The name of a machine is encoded by rules of its own.
         reason, advice = "it is not a name of a machine", _OTHER_HOST
     if isinstance(error, OSError) and error.errno is not None:

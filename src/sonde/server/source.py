@@ -83,6 +83,16 @@ class RunSource(Protocol):
     def close(self) -> None: ...
 
 
+def chosen_rank(run: RunSource, rank: int | None) -> int:
+    """The number of the rank that is meant, None: the lowest; UsageError if there is none such."""
+    ranks = sorted(each.rank for each in run.view().ranks)
+    if rank is None:
+        return ranks[0] if ranks else 0
+    if rank not in ranks:
+        raise UsageError(f"run {run.id!r} has no rank {rank}; it has {ranks}", slug="no-such-rank")
+    return rank
+
+
 class Runs:
     """The runs a server knows, by id, the newest last."""
 

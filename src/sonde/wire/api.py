@@ -283,6 +283,13 @@ class WatchpointDraft(Plain, frozen=True):
     ranks: tuple[int, ...] = ()
 
 
+class WatchpointAnswer(WatchpointSpec, frozen=True):
+    """A watchpoint as it was set. ``warning``: what a person should know of it, such as that no op
+    matches its patterns; empty if there is nothing."""
+
+    warning: str = ""
+
+
 class WatchpointList(Plain, frozen=True):
     watchpoints: tuple[WatchpointSpec, ...]
 

@@ -119,6 +119,12 @@ class HitsQuery(PlaceQuery, frozen=True):
     limit: int = 200
 
 
+class WatchpointQuery(Plain, frozen=True):
+    """``must_match``: a pattern that finds nothing in the graphs there are is a mistake."""
+
+    must_match: bool = False
+
+
 class LossQuery(Plain, frozen=True):
     rank: int | None = None
     after: int = -1
