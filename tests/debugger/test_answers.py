@@ -189,6 +189,29 @@ def test_a_histogram_holds_every_finite_element(array: NDArray[Any]) -> None:
     assert all(math.isfinite(edge) for edge in histogram.edges)
 
 
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=60),
+    st.integers(1, 40),
+)
+def test_the_place_of_an_element_is_that_between_the_edges(numbers: list[float], bins: int) -> None:
+    array = np.array(numbers)
+    found = answers.summarize(values(array), bins).histogram
+    assert found is not None
+    if len(found.counts) > 1:
+        edges = np.array(found.edges)
+        places = np.searchsorted(edges[1:-1], array, "right")
+        assert found.counts == tuple(np.bincount(places, minlength=bins).tolist())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_elements_on_the_edges_are_counted_as_numpy_does(seed: int) -> None:
+    array = np.random.default_rng(seed).integers(-50, 51, 200_000) / 10
+    found = answers.summarize(values(array), bins=100).histogram
+    assert found is not None
+    counts, _ = np.histogram(array, np.array(found.edges))
+    assert found.counts == tuple(counts.tolist())
+
+
 def test_complex_tensors_have_no_statistics_but_values() -> None:
     summary = answers.summarize(values(np.array([1 + 1j])))
     assert summary.statistics is None

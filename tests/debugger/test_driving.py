@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.debugger.driving import driven, make_net, train
+from tests.debugger.driving import Net, driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 
+from sonde.core.keys import Io
 from sonde.debugger.terminated import Terminated
 from sonde.wire.questions import (
     AskCompare,
@@ -298,6 +299,74 @@ def test_values_that_are_kept_are_there_for_so_many_steps() -> None:
         rank.control("terminate")
 
     driven(lambda: train(make_net(), 9), person)
+
+
+def test_inputs_are_kept_with_their_op_as_they_were() -> None:
+    addmm = "Default/network-Net/fc2-Linear/addmm-op0"
+    weights: list[torch.Tensor] = []
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.keep(addmm, TANH, steps=2)
+        rank.control("step", steps=4)
+        rank.paused()
+        tensors = rank.answer(addmm, AskOp(), OpTensors)
+        assert [(each.io, each.steps) for each in tensors.tensors] == [
+            ("input", (2, 3)),
+            ("input", (2, 3)),
+            ("input", (2, 3)),
+            ("output", (2, 3)),
+        ]
+        tables = {
+            (io, slot): rank.answer(addmm, AskTable(), Table, step=2, io=io, slot=slot)
+            for io, slot in (("input", 1), ("input", 2))
+        }
+        hidden = rank.answer(TANH, AskTable(), Table, step=2)
+        assert tables["input", 1].values == hidden.values
+        assert tables["input", 2].values == tuple(weights[2].T.reshape(-1).tolist())
+        rank.control("terminate")
+
+    class Remembering(Net):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weights.append(self.fc2.weight.detach().clone())
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    net = Remembering()
+    net.__class__.__name__ = "Net"
+    driven(lambda: train(net, 9), person)
+
+
+@pytest.mark.parametrize(
+    ("op", "io", "slot", "words"),
+    [
+        ("fc1.weight", "input", 0, "fc1.weight has no input 0: a parameter without inputs"),
+        ("fc1.weight", "output", 1, "fc1.weight has no output 1: it has 1 output, counted from 0"),
+        (TANH, "input", 3, f"{TANH} has no input 3: it has 1 input, counted from 0"),
+    ],
+)
+def test_an_input_that_an_op_does_not_have_is_said(op: str, io: Io, slot: int, words: str) -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        (answer,) = rank.ask(op, AskSummary(), io=io, slot=slot)
+        assert answer.slug == "no-such-tensor"
+        assert answer.error.startswith(words)
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(), 2), person)
+
+
+def test_of_several_ranks_the_one_that_paused_is_named(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("continue")
+
+    driven(lambda: train(make_net(), 2), person, hub=Hub(), world_size=2)
+    assert "sonde: rank 0 paused in step 0: before the first step" in capfd.readouterr().err
 
 
 def test_what_makes_no_sense_is_said_and_the_debugger_stays() -> None:

@@ -67,3 +67,19 @@ def test_a_smaller_budget_makes_room_at_once() -> None:
         kept.put(("a", OUT, 0), tensor(step))
     kept.set_budget(100)
     assert kept.steps(("a", OUT, 0)) == (4,)
+
+
+def test_an_array_kept_for_two_places_counts_once_and_stays_for_the_last() -> None:
+    kept = KeptValues(170)
+    shared = tensor(0)
+    kept.put(("a", OUT, 0), shared)
+    kept.put(("b", "input", 1), shared)
+    assert kept.used_bytes == 80
+    kept.put(("a", OUT, 0), tensor(1), most_steps=1)
+    assert kept.used_bytes == 160
+    assert kept.find(("a", OUT, 0), 0) is None
+    assert kept.find(("b", "input", 1), 0) is shared
+    kept.set_budget(80)
+    assert kept.used_bytes == 80
+    kept.set_budget(0)
+    assert kept.used_bytes == 0

@@ -248,7 +248,7 @@ def test_a_dump_without_graph_shows_its_tensors(tmp_path: Path) -> None:
         assert len(names) == 7
         table = server.get(f"/runs/d/tensor/table?op={quote(names[0])}")
         assert len(table["values"]) == 6
-    assert check_dump(path, [draft("tensor_too_large", max_gt=6.5)]).counts.total() == 1
+    assert check_dump(path, [draft("tensor_too_large", max_gt=6.5)]).counts(0).total() == 1
 
 
 def test_a_damaged_file_is_undecided_and_named(tmp_path: Path) -> None:

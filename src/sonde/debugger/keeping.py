@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from numpy.typing import NDArray
 
 from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall, TensorView
@@ -20,6 +24,9 @@ class Keeping:
         self._budget = budget_bytes
         self._ops: dict[str, tuple[Pattern, int]] = {}
         self._parameters: dict[str, int] = {}
+        # What was kept in this step, by contents: the input of one op is the output of another.
+        self._step = -1
+        self._known: WeakValueDictionary[object, NDArray[Any]] = WeakValueDictionary()
 
     @property
     def needs_ops(self) -> bool:
@@ -49,10 +56,13 @@ class Keeping:
         return bool(self._ops) and self._steps_of(node) > 0
 
     def keep(self, call: OpCall) -> None:
-        """Keep the outputs of ``call``."""
+        """Keep the inputs and outputs of ``call``; values that are kept already are not copied."""
         steps = max(self._steps_of(call.node), 1)
-        for view in call.outputs:
-            self._put(call.node.name, view, call.step, steps)
+        if call.step != self._step:
+            self._step = call.step
+            self._known.clear()
+        for view in (*call.inputs, *call.outputs):
+            self._put(call.node.name, view, call.step, steps, view.token)
 
     def keep_parameters(self, held: Sequence[Held], step: int) -> None:
         """Those that were asked for, as step ``step`` is about to use them."""
@@ -75,8 +85,14 @@ class Keeping:
             default=0,
         )
 
-    def _put(self, op: str, view: TensorView, step: int, most_steps: int) -> None:
+    def _put(
+        self, op: str, view: TensorView, step: int, most_steps: int, token: object = None
+    ) -> None:
         if view.problem is None and view.is_filled and self.values.has_room_for(view.nbytes):
-            place = (op, view.io, view.slot)
-            kept = KeptTensor(step, view.numpy(), view.dtype)
-            self.values.put(place, kept, most_steps=most_steps)
+            array = None if token is None else self._known.get(token)
+            if array is None:
+                array = view.numpy()
+            if token is not None:
+                self._known[token] = array
+            kept = KeptTensor(step, array, view.dtype)
+            self.values.put((op, view.io, view.slot), kept, most_steps=most_steps)

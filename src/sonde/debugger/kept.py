@@ -26,7 +26,8 @@ class KeptTensor:
 class KeptValues:
     """Arrays by place and step; the one that was used longest ago goes first.
 
-    Used from the training thread only. The arrays are the store's own.
+    Used from the training thread only. The arrays are the store's own. An array may be kept for
+    several places; it counts once, and stays until the last of them is dropped.
     """
 
     def __init__(self, budget_bytes: int) -> None:
@@ -34,6 +35,7 @@ class KeptValues:
         self._used = 0
         self._kept: OrderedDict[tuple[Place, int], KeptTensor] = OrderedDict()
         self._steps: dict[Place, list[int]] = {}
+        self._keepers: dict[int, int] = {}
         self.dropped = 0
 
     @property
@@ -53,7 +55,7 @@ class KeptValues:
         steps = self._steps.setdefault(place, [])
         while len(steps) >= most_steps:
             self._drop(place, steps[0])
-        self._used += tensor.array.nbytes
+        self._hold(tensor.array)
         self._kept[place, tensor.step] = tensor
         self._steps.setdefault(place, []).append(tensor.step)
         self._make_room()
@@ -86,8 +88,20 @@ class KeptValues:
         tensor = self._kept.pop((place, step), None)
         if tensor is None:
             return
-        self._used -= tensor.array.nbytes
+        self._release(tensor.array)
         steps = self._steps[place]
         steps.remove(step)
         if not steps:
             del self._steps[place]
+
+    def _hold(self, array: NDArray[Any]) -> None:
+        keepers = self._keepers.get(id(array), 0)
+        self._keepers[id(array)] = keepers + 1
+        if not keepers:
+            self._used += array.nbytes
+
+    def _release(self, array: NDArray[Any]) -> None:
+        self._keepers[id(array)] -= 1
+        if not self._keepers[id(array)]:
+            del self._keepers[id(array)]
+            self._used -= array.nbytes

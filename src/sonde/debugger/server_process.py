@@ -70,11 +70,11 @@ class ServerProcess:
             return
         self.end()
         said = " ".join(line.removeprefix("sonde: ") for line in self._complaints[-3:]).strip()
+        what = "the debugger's server did not start"
         known = _SLUG.fullmatch(said)
-        why, slug = (known[1], known[2]) if known is not None else (said, "server-start")
-        raise UsageError(
-            f"the debugger's server did not start: {why or 'it said nothing'}", slug=slug
-        )
+        if known is not None:  # Its own words have a slug of their own.
+            raise UsageError(f"{what}: {known[1]}", slug=known[2])
+        raise UsageError(f"{what}: {said or 'it said nothing'}", slug="server-start")
 
     def _read_words(self) -> None:
         assert self._process.stdout is not None
