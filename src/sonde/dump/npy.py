@@ -12,7 +12,7 @@ import re
 import stat
 import struct
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,9 @@ _PLAIN_HEADER = re.compile(
 _PARSER = threading.Lock()
 _MAX_HEADER = 64 << 10
 _MAX_DIMENSIONS = 64
+_SMALL_BYTES = 4096
+_SHORT_HEADER = 256
+_MOST_KNOWN = 4096
 # Mapping a small file costs more than reading it, and a process has few mappings to give.
 _MAP_FROM_BYTES = 1 << 20
 # MindSpore writes bfloat16 with a type string numpy does not know; the payload is raw bfloat16.
@@ -52,6 +55,8 @@ class NpyHeader:
     fortran_order: bool
     offset: int
     storage: np.dtype[Any]
+    whole: bytes | None = field(default=None, compare=False, repr=False)
+    """The file, where it is so small that one read gave all of it."""
 
     @property
     def size(self) -> int:
@@ -70,7 +75,8 @@ class NpyHeader:
         values = self._values()
         if self.dtype == "bfloat16":
             values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        values = values.astype(values.dtype.newbyteorder("="), copy=False)
+        if not values.dtype.isnative:
+            values = values.astype(values.dtype.newbyteorder("="))
         try:
             values = values.reshape(
                 self.shape if shape is None else shape, order="F" if self.fortran_order else "C"
@@ -82,6 +88,8 @@ class NpyHeader:
 
     def _values(self) -> NDArray[Any]:
         """The values as they stand in the file, in one dimension."""
+        if self.whole is not None:
+            return np.frombuffer(self.whole, self.storage, self.size, self.offset)
         try:
             if self.nbytes < _MAP_FROM_BYTES:
                 return np.fromfile(self.path, self.storage, self.size, offset=self.offset)
@@ -99,15 +107,20 @@ def read_header(path: Path) -> NpyHeader:
             if not stat.S_ISREG(status.st_mode):
                 raise _error(path, "is not a file")
             size = status.st_size
-            start = file.read(12)
-            offset, length = _header_span(path, start)
-            if length > _MAX_HEADER or offset + length > size:
+            start = file.read(_SMALL_BYTES)
+            offset, length = _header_span(path, start[:12])
+            end = offset + length
+            if length > _MAX_HEADER or end > size:
                 raise _error(path, f"byte 8: a header of {length} bytes in a file of {size}")
-            file.seek(offset)
-            text = file.read(length).decode("latin-1")
+            if end > len(start):
+                file.seek(0)
+                start = file.read(end)
+            text = start[offset:end].decode("latin-1")
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror}") from None
-    header = _parse_header(path, text, offset + length)
+    whole = start if size == len(start) else None
+    dtype, shape, fortran_order, storage = _parsed(path, text)
+    header = NpyHeader(path, dtype, shape, fortran_order, end, storage, whole)
     if header.offset + header.nbytes > size:
         raise _error(
             path,
@@ -133,7 +146,21 @@ def _header_span(path: Path, start: bytes) -> tuple[int, int]:
     raise _error(path, f"byte 6: .npy version {major} is not known")
 
 
-def _parse_header(path: Path, text: str, offset: int) -> NpyHeader:
+_Parsed = tuple[str, tuple[int, ...], bool, np.dtype[Any]]
+_KNOWN: dict[str, _Parsed] = {}
+
+
+def _parsed(path: Path, text: str) -> _Parsed:
+    """Type, shape, order and storage; tensors of one kind have the same header, read once."""
+    found = _KNOWN.get(text)
+    if found is None:
+        found = _parse_header(path, text)
+        if len(text) <= _SHORT_HEADER and len(_KNOWN) < _MOST_KNOWN:
+            _KNOWN[text] = found
+    return found
+
+
+def _parse_header(path: Path, text: str) -> _Parsed:
     try:
         header = _literal(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
@@ -153,7 +180,7 @@ def _parse_header(path: Path, text: str, offset: int) -> NpyHeader:
     else:
         storage = _storage(path, descr)
         name = storage.newbyteorder("=").name
-    return NpyHeader(path, name, shape, header["fortran_order"] is True, offset, storage)
+    return name, shape, header["fortran_order"] is True, storage
 
 
 def _literal(text: str) -> object:

@@ -84,10 +84,12 @@ class DumpTensor:
         return None if found is None else found.non_finite_count > 0
 
     def memory(self) -> Memory:
-        array = self.values().array
-        if not array.dtype.isnative or not array.flags.aligned:
-            array = np.array(array, array.dtype.newbyteorder("="))
-        return memory_of(array)
+        record = self.listing.record(self.stored)
+        array = record.numpy()
+        if not array.flags.aligned:
+            array = np.array(array)
+        kind = record.header.dtype
+        return memory_of(array, "float32" if kind == "bfloat16" else kind)
 
     def evidence(
         self,
@@ -101,7 +103,8 @@ class DumpTensor:
         step = self.listing.step.step
         row = self.row()
         if from_row and row is not None:
-            before = None if former is None else former.row()
+            is_asked = needs.previous or needs.previous_statistics
+            before = former.row() if is_asked and former is not None else None
             return Evidence(
                 statistics=row.as_statistics(),
                 previous=None if before is None else before.as_statistics(),
