@@ -23,12 +23,14 @@ import torch._dynamo.eval_frame as _eval_frame
 import torch._dynamo.output_graph as _output_graph
 import torch._dynamo.variables.nn_module as _nn_module
 import torch._guards
+import torch._inductor.compile_fx as _compile_fx
 import torch._inductor.config as _inductor_config
 import torch._inductor.graph as _graph
 import torch._inductor.inductor_prims as _inductor_prims
 import torch._inductor.metrics as _metrics
 from torch import fx, nn
 from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.utils import BoxedBool
 from torch._inductor.virtualized import V
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -223,23 +225,37 @@ class _Pass(CustomGraphPass):
 def inductor_pass(change: Callable[[fx.Graph], None]) -> Iterator[None]:
     """Inductor's graphs go through ``change`` last, and its caches are left alone.
 
-    Code that calls back into Python cannot be replayed by CUDA graphs or run from C++ alone.
+    Code that calls back into Python cannot be replayed by CUDA graphs or run from C++ alone. A
+    mode, and options of the program, are settings that Inductor makes on its way to this place:
+    only here ours are the last word.
     """
-    users = _inductor_config.post_grad_custom_post_pass
-    passes = [*_as_list(users), _Pass(change)]
-    apart = _inductor_config.patch(
-        {
-            "post_grad_custom_post_pass": passes,
-            "fx_graph_cache": False,
-            "fx_graph_remote_cache": False,
-            "triton.cudagraphs": False,
-            "cpp_wrapper": False,
-            "reorder_for_peak_memory": False,
-            "reorder_for_locality": False,
-        }
-    )
-    with apart, together():
+    original = _compile_fx._compile_fx_inner
+
+    @functools.wraps(original)
+    def compile_inner(graph: fx.GraphModule, inputs: Sequence[Any], **more: Any) -> Any:
+        users = _inductor_config.post_grad_custom_post_pass
+        passes = [*_as_list(users), _Pass(change)]
+        more["cudagraphs"] = BoxedBool(False)
+        settings = {**_OBSERVED_SETTINGS, "post_grad_custom_post_pass": passes}
+        with _inductor_config.patch(settings), together():
+            return original(graph, inputs, **more)
+
+    with ExitStack() as undo:
+        _replace(_compile_fx, "_compile_fx_inner", original, compile_inner, undo)
         yield
+
+
+_OBSERVED_SETTINGS = {
+    "fx_graph_cache": False,
+    "fx_graph_remote_cache": False,
+    "cpp_wrapper": False,
+    "triton.cudagraphs": False,
+    # What is left would change the order of kernels, and so of observers.
+    "graph_partition": False,
+    "reorder_for_compute_comm_overlap": False,
+    "reorder_for_locality": False,
+    "reorder_for_peak_memory": False,
+}
 
 
 def _as_list(passes: Any) -> list[Any]:
