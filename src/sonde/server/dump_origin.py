@@ -17,13 +17,11 @@ MOST_IN_CHAIN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The part an op plays, the op that made the values, the ops from there on; ``step`` if that
-    was an earlier one."""
+    """The part an op plays, the op that made the values, the ops from there on."""
 
     part: Part
     origin: str | None
     chain: tuple[str, ...]
-    step: int | None = None
 
 
 class StepOrigins:

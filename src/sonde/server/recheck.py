@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import gc
+import multiprocessing
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
+from itertools import islice
 from operator import or_
+from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from sonde.conditions import Evidence, Judgement, Value
 from sonde.debugger.hits import HitBook
@@ -29,6 +42,12 @@ Origin = tuple[int, str]
 _TENSOR: tuple[Category, ...] = ("tensor",)
 _BETWEEN = 256
 """Tensors between two reports."""
+_ALONE_SECONDS: Final = 1.5
+"""What takes longer is worth processes, which need a while to begin."""
+_MANY_TENSORS: Final = 30_000
+_RUBBISH: Final = 200_000
+_SHELVES: Final[dict[Path, DumpShelf]] = {}
+"""In a process that judges steps for another: the dump it reads."""
 _NO_TRACE = Trace("other", None, ())
 
 
@@ -41,7 +60,6 @@ class _Step:
     origins: StepOrigins
     former: Listing | None
     is_first: bool
-    earlier: Origin | None
 
     @property
     def tensors(self) -> Sequence[StoredTensor]:
@@ -51,42 +69,157 @@ class _Step:
 
 
 def recheck(shelf: DumpShelf, specs: Sequence[WatchpointSpec], progress: Progress) -> None:
-    """Judge all tensors of all ranks, step by step, in execution order."""
+    """Judge all tensors of all ranks, step by step, in execution order.
+
+    What takes long is shared out among processes, one a core; what they find is put together in
+    order.
+    """
     directories = [each for rank in shelf.dump.ranks for each in shelf.steps(rank)]
     named = {spec.id: frozenset(spec.ops) for spec in specs}
     books = {rank: HitBook() for rank in shelf.dump.ranks}
-    watches = {rank: make_watches(specs, rank, ()) for rank in shelf.dump.ranks}
-    former: dict[tuple[int, str], Listing] = {}
     earlier: dict[int, Origin] = {}
     done = 0
-    for number, directory in enumerate(directories):
-        rank = directory.rank
-        listing = shelf.listing(directory)
-        step = _step(shelf, listing, former.get((rank, directory.net)), earlier.get(rank))
-        found: list[Hit] = []
-        for tensor in step.tensors:
-            found.extend(_judge(step, watches[rank], tensor))
-            done += 1
-            if done % _BETWEEN == 0 and not progress(done, len(listing.tensors) + done, ()):
+    with closing(_steps(shelf, specs, directories)) as steps:
+        for number, (directory, count, found) in enumerate(steps):
+            rank = directory.rank
+            done += count
+            if found is None:  # A part of a step.
+                if not progress(done, done, ()):
+                    return
+                continue
+            graph = _graph(shelf, directory) if found else None
+            since = earlier.get(rank)
+            hits = [_inherited(hit, graph, since) for hit in found]
+            for hit in without_blame(hits, graph, named):
+                books[rank].add(hit)
+                if hit.part == "producer" and hit.verdict == "hit":
+                    earlier.setdefault(rank, (hit.step, hit.op))
+            books[rank].end_step()
+            left = max(len(directories) - number - 1, 0) * done // (number + 1)
+            if not progress(done, done + left, books[rank].take()):
                 return
-        for hit in without_blame(found, step.graph, named):
-            books[rank].add(hit)
-            if hit.part == "producer" and hit.verdict == "hit":
-                earlier.setdefault(rank, (hit.step, hit.op))
-        books[rank].end_step()
-        former[(rank, directory.net)] = listing
-        left = (len(directories) - number - 1) * done // (number + 1)
-        if not progress(done, done + left, books[rank].take()):
+
+
+Found = tuple[StepDir, int, list[Hit] | None]
+"""A step, how many of its tensors were judged since, and its hits; None: there is more of it."""
+
+
+def _steps(
+    shelf: DumpShelf, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir]
+) -> Generator[Found, None, None]:
+    """Each step in order: here at first, and in several processes if it takes long."""
+    start = time.monotonic()
+    for number, directory in enumerate(directories):
+        is_long = time.monotonic() - start > _ALONE_SECONDS and number + 1 < len(directories)
+        if is_long or len(shelf.listing(directory).tensors) >= _MANY_TENSORS:
+            shelf.keep()  # So that the others need not list the same again.
+            yield from _shared_out(shelf.dump.path, specs, directories, number)
             return
+        found: list[Hit] = []
+        count = told = 0
+        former = _former_of(directories, number)
+        for count, hits in enumerate(judge_step(shelf, specs, directory, former), 1):
+            found.extend(hits)
+            if count % _BETWEEN == 0:
+                yield directory, count - told, None
+                told = count
+        yield directory, count - told, found
 
 
-def _step(
-    shelf: DumpShelf, listing: Listing, former: Listing | None, earlier: Origin | None
-) -> _Step:
+def _shared_out(
+    path: Path, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir], first: int
+) -> Iterator[Found]:
+    """The steps from ``first`` on; where there are fewer than cores, in parts."""
+    cores = os.cpu_count() or 1
+    parts = -(-cores // (len(directories) - first))
+    work = ((number, part) for number in range(first, len(directories)) for part in range(parts))
+    jobs: deque[tuple[int, int, Future[tuple[int, list[Hit]]]]] = deque()
+    spawn = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(cores, spawn, initializer=_end_with_parent)
+    try:
+        found: list[Hit] = []
+        while True:
+            for number, part in islice(work, 2 * cores - len(jobs)):
+                where = (directories[number], _former_of(directories, number))
+                job = pool.submit(judge_apart, path, specs, *where, (part, parts))
+                jobs.append((number, part, job))
+            if not jobs:
+                return
+            number, part, job = jobs.popleft()
+            count, hits = job.result()
+            found.extend(hits)
+            is_whole = part + 1 == parts
+            yield directories[number], count, found if is_whole else None
+            if is_whole:
+                found = []
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed takes this process along, which would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
+def judge_apart(
+    path: Path,
+    specs: Sequence[WatchpointSpec],
+    directory: StepDir,
+    former: StepDir | None,
+    part: tuple[int, int],
+) -> tuple[int, list[Hit]]:
+    """A part of a step, in a process of its own: how many tensors, and the hits."""
+    shelf = _SHELVES.get(path)
+    if shelf is None:
+        gc.set_threshold(_RUBBISH)
+        shelf = _SHELVES[path] = DumpShelf(path)
+    found = list(judge_step(shelf, specs, directory, former, part))
+    return len(found), [hit for hits in found for hit in hits]
+
+
+def _former_of(directories: Sequence[StepDir], number: int) -> StepDir | None:
+    """The step of the same net and rank that was dumped before."""
+    this = directories[number]
+    for each in reversed(directories[:number]):
+        if (each.rank, each.net) == (this.rank, this.net):
+            return each
+    return None
+
+
+def judge_step(
+    shelf: DumpShelf,
+    specs: Sequence[WatchpointSpec],
+    directory: StepDir,
+    former: StepDir | None,
+    part: tuple[int, int] = (0, 1),
+) -> Iterator[list[Hit]]:
+    """The hits of each tensor of a step, or of one of its parts, as the step alone tells them."""
+    watches = make_watches(specs, directory.rank, ())
+    before = None if former is None else shelf.listing(former)
+    step = _step(shelf, shelf.listing(directory), before)
+    tensors = step.tensors
+    number, parts = part
+    size = -(-len(tensors) // parts)
+    for tensor in tensors[number * size : (number + 1) * size]:
+        yield list(_judge(step, watches, tensor))
+
+
+def _graph(shelf: DumpShelf, directory: StepDir) -> GraphIndex | None:
+    return None if directory.graph_id is None else shelf.graph(directory.rank, directory.graph_id)
+
+
+def _step(shelf: DumpShelf, listing: Listing, former: Listing | None) -> _Step:
     directory: StepDir = listing.step
-    graph = None if directory.graph_id is None else shelf.graph(directory.rank, directory.graph_id)
+    graph = _graph(shelf, directory)
     is_first = directory.step == 0 and (former is None or former.step.step == 0)
-    return _Step(listing, graph, StepOrigins(listing, graph), former, is_first, earlier)
+    return _Step(listing, graph, StepOrigins(listing, graph), former, is_first)
 
 
 def _judge(step: _Step, watches: Sequence[Watch], stored: StoredTensor) -> Iterator[Hit]:
@@ -154,8 +287,7 @@ def _hit(step: _Step, watch: Watch, tensor: DumpTensor, judgement: Judgement) ->
     trace = _NO_TRACE
     is_hit = judgement.verdict == "hit" and stored.io == "output"
     if is_hit and step.origins.is_bad(stored.op, stored.io, stored.slot):
-        trace = _inherited(step, step.origins.trace(stored.op))
-    since = "" if trace.step is None else f"; since step {trace.step}"
+        trace = step.origins.trace(stored.op)
     return Hit(
         number=0,
         watchpoint=watch.spec.id,
@@ -168,7 +300,7 @@ def _hit(step: _Step, watch: Watch, tensor: DumpTensor, judgement: Judgement) ->
         slot=stored.slot,
         type=tensor.type,
         verdict="hit" if judgement.verdict == "hit" else "undecided",
-        why=judgement.why + since,
+        why=judgement.why,
         values=tuple(_value(each) for each in judgement.values),
         part=trace.part,
         origin=trace.origin,
@@ -177,14 +309,20 @@ def _hit(step: _Step, watch: Watch, tensor: DumpTensor, judgement: Judgement) ->
     )
 
 
-def _inherited(step: _Step, trace: Trace) -> Trace:
+def _inherited(hit: Hit, graph: GraphIndex | None, earlier: Origin | None) -> Hit:
     """What begins with a parameter that an earlier step spoiled comes from that step."""
-    if step.earlier is None or trace.origin is None or step.graph is None:
-        return trace
-    when, op = step.earlier
-    if when == step.listing.step.step or step.graph.node(trace.origin).kind != "parameter":
-        return trace
-    return Trace("carrier", op, (op, *trace.chain), when)
+    if earlier is None or hit.origin is None or graph is None or hit.part == "other":
+        return hit
+    when, op = earlier
+    if when == hit.step or graph.node(hit.origin).kind != "parameter":
+        return hit
+    return msgspec.structs.replace(
+        hit,
+        part="carrier",
+        origin=op,
+        chain=(op, *hit.chain),
+        why=f"{hit.why}; since step {when}",
+    )
 
 
 def _value(value: Value) -> ParameterValue:

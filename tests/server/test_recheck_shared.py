@@ -1,0 +1,54 @@
+"""A check that takes long is shared out among processes, and finds the same."""
+
+from pathlib import Path
+
+import pytest
+from tests.server import dumps
+from tests.server.test_dump_run import COUNTS, bad_steps, draft
+
+from sonde.server import recheck
+from sonde.server.dump_check import check_dump
+from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
+
+
+def checked(path: Path) -> list[Hit]:
+    watched = [draft(), draft("tensor_too_large", max_gt=6.5), draft("weight_change_too_large")]
+    return list(check_dump(path, watched).in_order())
+
+
+@pytest.mark.parametrize("rows", [(), COUNTS])
+def test_processes_find_what_one_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: tuple[str, ...]
+) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps(), rows=rows)
+    alone = checked(path)
+    assert any(hit.step == 2 and "since step 1" in hit.why for hit in alone)
+    monkeypatch.setattr(recheck, "_ALONE_SECONDS", -1.0)
+    monkeypatch.setattr(recheck.os, "cpu_count", lambda: 2)
+    assert checked(path) == alone
+
+
+def test_one_large_step_is_judged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = dumps.write_dump(tmp_path / "d", {1: bad_steps()[1]})
+    alone = checked(path)
+    assert len(alone) > 3
+    monkeypatch.setattr(recheck, "_MANY_TENSORS", 1)
+    monkeypatch.setattr(recheck.os, "cpu_count", lambda: 3)
+    assert checked(path) == alone
+
+
+def test_a_check_that_is_stopped_ends_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps())
+    monkeypatch.setattr(recheck, "_ALONE_SECONDS", -1.0)
+    shelf = recheck.DumpShelf(path)
+    told: list[int] = []
+
+    def progress(done: int, total: int, hits: object) -> bool:
+        told.append(done)
+        return False
+
+    spec = WatchpointSpec(1, "overflow", (ConditionSpec("tensor_overflow"),))
+    recheck.recheck(shelf, [spec], progress)
+    assert told == [7]
