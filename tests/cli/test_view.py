@@ -67,6 +67,38 @@ def test_a_check_can_be_read_by_programs(
     assert [each["total"] for each in json.loads(text)] == [0, 2]
 
 
+def test_a_damaged_tensor_is_an_error_and_all_others_are_checked(
+    good: Path, bad: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = tmp_path / "cut"
+    shutil.copytree(good, dump)
+    damaged = next((dump / "rank_0").rglob("sum.*.npy"))
+    damaged.write_bytes(damaged.read_bytes()[:-4])
+    code, text = view(capsys, "--check", str(dump))
+    assert code == 2
+    assert f"sonde: error: damaged: {damaged}: byte " in text
+    assert "the file ends early" in text
+    code, text = view(capsys, "--check", "--json", str(dump))
+    found = json.loads(text)
+    assert (code, [hit["verdict"] for hit in found["hits"]]) == (2, ["undecided"])
+    assert [line.partition(": ")[0] for line in found["damaged"]] == [str(damaged)]
+    dump = tmp_path / "cut_and_bad"
+    shutil.copytree(bad, dump)
+    next((dump / "rank_0").rglob("mul.*.npy")).write_bytes(b"")
+    code, text = view(capsys, "--check", str(dump))
+    assert (code, "log-op0" in text, "error: damaged" in text) == (1, True, True)
+
+
+def test_files_that_do_not_belong_to_a_dump_are_no_damage(
+    good: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump = tmp_path / "more"
+    shutil.copytree(good, dump)
+    (next((dump / "rank_0").rglob("sum.*.npy")).parent / "mine.npy").write_bytes(b"mine")
+    code, text = view(capsys, "--check", str(dump))
+    assert (code, "mine.npy: is not part of a dump" in text) == (0, True)
+
+
 def test_a_damaged_graph_is_named_wherever_a_dump_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -76,7 +108,7 @@ def test_a_damaged_graph_is_named_wherever_a_dump_is_read(
     graph.write_bytes(graph.read_bytes()[:100])
     code, text = view(capsys, "--check", str(dump))
     assert code == 1
-    assert f"sonde: damaged: {graph}: not a graph file: field 4" in text
+    assert f"sonde: error: damaged: {graph}: not a graph file: field 4" in text
     main(["view", "--check", "--json", str(dump)])
     assert json.loads(capsys.readouterr().out)["problems"][0].startswith(str(graph))
     assert main(["params", str(dump)]) == 2
@@ -127,7 +159,7 @@ def test_the_page_shows_a_dump(bad: Path, good: Path, tmp_path: Path) -> None:
     )
     try:
         assert popen.stdout is not None
-        page = re.fullmatch(r"sonde: the page is at (\S+)/\n", popen.stdout.readline())
+        page = re.fullmatch(r"sonde: the page is at (\S+)/\?tab=compare\n", popen.stdout.readline())
         assert page is not None
         with build_opener(ProxyHandler({})).open(f"{page[1]}/api/v1/runs") as answer:
             runs = json.loads(answer.read())["runs"]

@@ -22,10 +22,12 @@ from sonde.cli.serve import need_server
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from sonde.dump.tree import Problem
     from sonde.server.state_file import ServerState
     from sonde.wire.api import WatchpointDraft
 
 HIT = 1
+DAMAGED = 2
 _PORT = 8080
 _SHOWN = 50
 _RUBBISH = 200_000
@@ -38,7 +40,7 @@ Examples:
   sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
 
 \b
-Exit codes of --check: 0 no hits; 1 hits; 2 a mistake, or no dump.
+Exit codes of --check: 0 no hits; 1 hits; 2 a mistake, no dump, or no hits but a damaged file.
 """
 
 
@@ -119,7 +121,7 @@ def _is_id(first: str, rest: Sequence[str]) -> bool:
 def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
     import msgspec
 
-    from sonde.server.dump_check import check_dump
+    from sonde.server.dump_check import check_dump, is_damage
     from sonde.server.hit_book import HitFilter
     from sonde.server.listing import Window
     from sonde.wire.api import WatchpointDraft
@@ -127,22 +129,33 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
 
     default = [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))]
     answers: list[dict[str, Any]] = []
-    is_hit = False
+    is_hit = is_damaged = False
     for path in paths:
-        problems: list[str] = []
+        problems: list[Problem] = []
         progress = None if as_json else _progress
         book = check_dump(path, drafts or default, progress, problems.append)
         hits = msgspec.to_builtins(list(book.in_order()))
         is_hit = is_hit or any(hit["verdict"] == "hit" for hit in hits)
-        answers.append({"dump": str(path), "total": len(hits), "hits": hits, "problems": problems})
+        damaged = [str(each) for each in problems if is_damage(each)]
+        is_damaged = is_damaged or bool(damaged)
+        answers.append(
+            {
+                "dump": str(path),
+                "total": len(hits),
+                "hits": hits,
+                "problems": [str(each) for each in problems],
+                "damaged": damaged,
+            }
+        )
         page = book.page(HitFilter(), Window(0, _SHOWN))
         if not as_json:
             _print(path, msgspec.to_builtins(page), len(paths) > 1)
-            for problem in problems[:_SHOWN]:
-                click.echo(f"sonde: damaged: {safe(problem)}", err=True)
+            for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
+                word = "error: damaged" if is_damage(problem) else "note"
+                click.echo(f"sonde: {word}: {safe(str(problem))}", err=True)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
-    return HIT if is_hit else 0
+    return HIT if is_hit else DAMAGED if is_damaged else 0
 
 
 def _print(path: Path, page: dict[str, Any], names_dump: bool) -> None:

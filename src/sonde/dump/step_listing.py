@@ -12,7 +12,7 @@ from sonde.dump import layout
 from sonde.dump.name_book import read_mapping
 from sonde.dump.op_names import OpText
 from sonde.dump.rows import StatisticRow, read_rows
-from sonde.dump.tree import Problem
+from sonde.dump.tree import FOREIGN, Problem
 
 MAX_TEXT_BYTES = 1 << 30
 
@@ -107,7 +107,7 @@ def _add_file(path: Path, name: str, mapping: dict[str, str], listing: Listing) 
     elif is_short and full is name:
         listing.problems.append(Problem(path / name, f"{layout.MAPPING} does not say what it is"))
     else:
-        listing.problems.append(Problem(path / name, "is not part of a dump"))
+        listing.problems.append(Problem(path / name, FOREIGN))
 
 
 def _add_rows(path: Path, listing: Listing) -> None:

@@ -14,6 +14,7 @@ from sonde.core.errors import DumpError
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
 
+FOREIGN = "is not part of a dump"
 _SEARCH_DEPTH = 3
 _SEARCH_LIMIT = 20_000
 _OWN_DIRECTORIES = frozenset({layout.METADATA, layout.GRAPHS, layout.EXECUTION_ORDER})
@@ -181,7 +182,7 @@ class _Scan:
         if layout.is_partial(entry.name):
             self.problems.append(Problem(Path(entry.path), "was being written when the dump ended"))
         else:
-            self.problems.append(Problem(Path(entry.path), "is not part of a dump"))
+            self.problems.append(Problem(Path(entry.path), FOREIGN))
 
     def net(self, entry: os.DirEntry[str]) -> bool:
         """True if the directory holds graphs, and so is a net."""

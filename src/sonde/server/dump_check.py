@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
+from sonde.dump.tree import FOREIGN, Problem
 from sonde.server.dump_shelf import DumpShelf
 from sonde.server.hit_book import HitBook
 from sonde.server.recheck import recheck
@@ -12,17 +14,20 @@ from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import Hit
 
+_READ: Final = frozenset({".npy", ".pb"})
+
 
 def check_dump(
     path: Path,
     drafts: Sequence[WatchpointDraft],
     progress: Callable[[int, int], None] | None = None,
-    trouble: Callable[[str], None] | None = None,
+    trouble: Callable[[Problem], None] | None = None,
 ) -> HitBook:
     """The hits of these watchpoints over all steps and ranks of the dump at ``path``.
 
     ``progress`` is told how many tensors are done and how many there are, as far as is known;
-    ``trouble`` what of the dump is damaged, a line each.
+    ``trouble`` what of the dump is damaged or foreign: tensors that had to be read and could not
+    be, graphs, files that do not belong there.
     """
     shelf = DumpShelf(path)
     watchpoints = WatchpointSet()
@@ -39,9 +44,31 @@ def check_dump(
     recheck(shelf, watchpoints.all, take)
     shelf.keep()
     if trouble is not None:
-        for problem in shelf.dump.problems:
-            trouble(str(problem))
+        for problem in (*shelf.dump.problems, *_unreadable(shelf, book.in_order())):
+            trouble(problem)
     return book
+
+
+def is_damage(problem: Problem) -> bool:
+    """Whether values or a graph cannot be read: then nobody knows what is in them."""
+    return problem.path.suffix in _READ and problem.message != FOREIGN
+
+
+def _unreadable(shelf: DumpShelf, hits: Iterable[Hit]) -> list[Problem]:
+    """The files for which hits are undecided."""
+    found: dict[Path, Problem] = {}
+    for hit in hits:
+        if hit.verdict != "undecided" or ".npy" not in hit.why:
+            continue
+        for directory in shelf.steps(hit.rank):  # A former step's file may be the one.
+            if str(directory.path) not in hit.why:
+                continue
+            stored = shelf.listing(directory).find(hit.op, hit.io, hit.slot)
+            path = directory.path / (stored.file or "") if stored is not None else directory.path
+            _, is_named, message = hit.why.partition(f"{path}: ")
+            if is_named:
+                found.setdefault(path, Problem(path, message))
+    return list(found.values())
 
 
 def is_leaf(shelf: DumpShelf, hit: Hit) -> bool:
