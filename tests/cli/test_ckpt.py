@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.compare.weights import CHECKPOINTS
+from tests.compare.weights import CHECKPOINTS, weight
 
 from sonde.cli.main import main
+from sonde.compare.checkpoint_mindspore import write_mindspore
 
 INIT = str(CHECKPOINTS / "bn_compare_init.ckpt")
 FINAL = str(CHECKPOINTS / "bn_compare_final.ckpt")
@@ -132,3 +133,60 @@ def test_every_command_has_help_with_an_example(
 ) -> None:
     assert main(["ckpt", command, "--help"]) == 0
     assert f"sonde ckpt {command} " in capsys.readouterr().out
+
+
+def flat_lstm(path: Path, layers: int) -> torch.nn.LSTM:
+    """An LSTM, and its weights in a file as MindSpore before 1.6 has them, made by hand."""
+    lstm = torch.nn.LSTM(3, 4, layers, bidirectional=True)
+    values = dict(lstm.named_parameters())
+    order = [
+        f"{kind}_{which}_l{layer}{reverse}"
+        for kind in ("weight", "bias")
+        for layer in range(layers)
+        for reverse in ("", "_reverse")
+        for which in ("ih", "hh")
+    ]
+    flat = np.concatenate([values[name].detach().numpy().reshape(-1) for name in order])
+    weights = [
+        weight("rnn.weight", flat.reshape(-1, 1, 1)),
+        weight("head.weight", np.ones((2, 8), np.float32)),
+    ]
+    with path.open("wb") as stream:
+        write_mindspore(stream, weights)
+    return lstm
+
+
+def test_a_flat_lstm_weight_becomes_parts_that_compute_the_same_and_back(tmp_path: Path) -> None:
+    old, parts, again = tmp_path / "old.ckpt", tmp_path / "parts.pt", tmp_path / "again.ckpt"
+    lstm = flat_lstm(old, layers=2)
+    state = {f"rnn.{name}": torch.zeros_like(value) for name, value in lstm.state_dict().items()}
+    torch.save({**state, "head.weight": torch.zeros(2, 8)}, tmp_path / "like.pt")
+    like = str(tmp_path / "like.pt")
+    assert main(["ckpt", "convert", str(old), str(parts), "--to", "torch", "--like", like]) == 0
+    net = torch.nn.Module()
+    net.rnn, net.head = torch.nn.LSTM(3, 4, 2, bidirectional=True), torch.nn.Linear(8, 2, False)
+    net.load_state_dict(torch.load(parts, weights_only=True))
+    x = torch.randn(5, 1, 3)
+    assert torch.equal(net.rnn(x)[0], lstm(x)[0])
+    words = ["--to", "mindspore", "--like", str(old)]
+    assert main(["ckpt", "convert", str(parts), str(again), *words]) == 0
+    assert main(["ckpt", "diff", str(old), str(again)]) == 0
+
+
+def test_a_flat_lstm_weight_is_refused_where_nobody_knows_its_parts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, target = tmp_path / "old.ckpt", tmp_path / "new.pt"
+    flat_lstm(old, layers=1)
+    assert main(["ckpt", "convert", str(old), str(target), "--to", "torch"]) == 2
+    said = capsys.readouterr().err
+    assert "'rnn.weight' is the flat weight of a recurrent layer" in said
+    assert "--like" in said
+    torch.save(torch.nn.LSTM(3, 5).state_dict(), tmp_path / "other.pt")
+    words = ["--to", "torch", "--like", str(tmp_path / "other.pt")]
+    assert main(["ckpt", "convert", str(old), str(target), *words]) == 2
+    assert "no recurrent layer of" in capsys.readouterr().err
+    assert not target.exists()
+    words = ["--to", "torch", "--names", "keep"]
+    assert main(["ckpt", "convert", str(old), str(target), *words]) == 0
+    assert torch.load(target, weights_only=True)["rnn.weight"].shape[1:] == (1, 1)

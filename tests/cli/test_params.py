@@ -135,6 +135,8 @@ def test_control_characters_in_names_do_not_reach_the_terminal(
         ([__file__], "is no checkpoint known here"),
         ([str(CHECKPOINTS)], "holds 4 checkpoints"),
         ([str(CHECKPOINTS.parent)], "holds no dump"),
+        ([INIT, "--step", "1"], "--step is for dumps"),
+        ([INIT, INIT, "--step", "1"], "are no dumps"),
         ([INIT, "--json", "no/where.json"], "--json no/where.json cannot be written"),
     ],
 )

@@ -22,6 +22,7 @@ from sonde.compare.checkpoint_convert import (
     convert as convert_checkpoint,
 )
 from sonde.compare.checkpoint_diff import diff_checkpoints
+from sonde.compare.checkpoint_flat import as_in, refuse_flat
 from sonde.compare.checkpoint_mindspore import read_mindspore, write_mindspore
 from sonde.compare.checkpoint_safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import UsageError
@@ -114,6 +115,12 @@ def check(a: Path, json_file: str | None) -> int:
     help='Names of your own, a JSON object {"old": "new", ...}; null leaves a weight out.',
 )
 @click.option(
+    "--like",
+    type=_FILE,
+    help="A checkpoint of the same net that has recurrent layers as they are to be written: in "
+    "parts, or flat as MindSpore before 1.6 has them.",
+)
+@click.option(
     "--keep-counters",
     is_flag=True,
     help="Keep num_batches_tracked, which MindSpore has not.",
@@ -126,6 +133,7 @@ def convert(
     target: Target | None,
     names: Names | None,
     map_file: str | None,
+    like: Path | None,
     keep_counters: bool,
     force: bool,
     json_file: str | None,
@@ -139,6 +147,10 @@ def convert(
         raise UsageError("convert needs --to torch, mindspore or safetensors", slug="usage")
     source = load(a)
     chosen = names or DEFAULT_NAMES[target]
+    if like is not None:
+        source = as_in(source, load(like))
+    elif chosen == "torch":
+        refuse_flat(source)
     mapped = new_names(source, chosen, keep_counters=keep_counters, given=_read_map(map_file))
     done = convert_checkpoint(source, b, _format(target), mapped, replace_existing=force)
     if json_file is not None:

@@ -27,6 +27,7 @@ from sonde.compare.parameter_table import (
     compare_parameters,
     list_parameters,
 )
+from sonde.core.errors import UsageError
 from sonde.kernels import Distances
 
 _TRAINED = {True: "yes", False: "no", None: "?"}
@@ -61,10 +62,15 @@ def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: st
     names of its own. Missing, extra and mis-shaped parameters are listed.
     """
     first = load(a, step=step)
-    if b is None:
+    second = None if b is None else load(b, step=step)
+    if step is not None and "dump" not in (first.format, second.format if second else ""):
+        what = "is no dump" if second is None else f"and {b} are no dumps"
+        raise UsageError(
+            f"--step is for dumps; {a} {what}, and a checkpoint is of one step", slug="usage"
+        )
+    if second is None:
         show_checkpoint(first, json_file, with_state=state)
         return 0
-    second = load(b, step=step)
     compared = compare_parameters(first, second)
     if json_file is not None:
         write_json(json_file, _comparison_json(first, second, compared))
