@@ -11,7 +11,8 @@ import pytest
 import torch
 from tests.kernels.awkward import FLOATS, floats, name_of
 
-from sonde.conditions import CATALOGUE, Former, Judgement, Memory, measure, parse_condition
+from sonde.conditions import CATALOGUE, Former, Judgement, Memory, Needs, measure, parse_condition
+from sonde.conditions.contract import count_within, is_plain
 
 Array = np.ndarray[Any, np.dtype[np.longdouble]]
 
@@ -190,3 +191,51 @@ def test_integers_and_truths_are_judged_too() -> None:
 def test_the_catalogue_has_the_seventeen_conditions_and_the_deviation() -> None:
     assert len(CATALOGUE) == 18
     assert len({kind.abbreviation for kind in CATALOGUE.values()}) == 18
+
+
+BOUNDED = {"range_start_inclusive": -1.0, "range_end_inclusive": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("id", "parameters"),
+    [
+        *((id, {name: preset}) for id, name, preset, _ in FORMULAS),
+        ("tensor_range", {**BOUNDED, "range_percentage_lt": 60.0}),
+        ("activation_range", {**BOUNDED, "range_percentage_gt": 40.0, "max_min_lt": 3.0}),
+        ("tensor_overflow", {}),
+        ("operator_overflow", {}),
+        ("gradient_exploding", {}),
+        ("weight_not_changed", {}),
+        ("weight_change_too_large", {}),
+    ],
+)
+def test_what_statistics_clear_is_clear(id: str, parameters: dict[str, float]) -> None:
+    condition = parse_condition(id, parameters)
+    cleared = clear = 0
+    for label, tensor in tensors():
+        evidence = measure(memory(tensor), condition.needs)
+        assert evidence.statistics is not None
+        is_clear = condition.judge(evidence).verdict == "clear"
+        is_cleared = condition.clears(evidence.statistics)
+        assert is_clear or not is_cleared, label
+        cleared += is_cleared
+        clear += is_clear
+    if not condition.needs.previous and not condition.needs.between:
+        assert cleared == clear
+
+
+@pytest.mark.parametrize(
+    "bounds", [(-1.0, 1.0), (0.0, 0.0), (-1e30, 1e30), (5.0, 6.0), (-3.0, 0.5)]
+)
+def test_what_extremes_tell_is_what_counting_finds(bounds: tuple[float, float]) -> None:
+    known = 0
+    for label, tensor in tensors():
+        statistics = measure(memory(tensor), Needs(statistics=True)).statistics
+        assert statistics is not None
+        if not is_plain(statistics):
+            continue
+        found = count_within(statistics, bounds)
+        x = tensor.double().numpy()
+        assert found in (None, int(((x >= bounds[0]) & (x <= bounds[1])).sum())), label
+        known += found is not None
+    assert known > 0

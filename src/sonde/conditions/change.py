@@ -15,6 +15,7 @@ from sonde.conditions.contract import (
     obstacle,
     undecided,
 )
+from sonde.core.statistics import Statistics
 
 
 def _former_obstacle(evidence: Evidence) -> str:
@@ -49,6 +50,9 @@ class NotChanged:
         values = (Value("rtol", self.rtol, None), Value("changed_elements", None, apart))
         return Judgement("clear" if apart else "hit", "", values)
 
+    def clears(self, statistics: Statistics) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateRatio:
@@ -76,6 +80,9 @@ class UpdateRatio:
         is_hit = actual > self.preset if self.check.endswith("_gt") else actual < self.preset
         values = (Value(self.check, self.preset, actual),)
         return Judgement("hit" if is_hit else "clear", "", values)
+
+    def clears(self, statistics: Statistics) -> bool:
+        return False
 
 
 _EPSILON = Parameter(

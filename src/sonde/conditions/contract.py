@@ -106,6 +106,31 @@ class Condition(Protocol):
     @property
     def needs(self) -> Needs: ...
     def judge(self, evidence: Evidence) -> Judgement: ...
+    def clears(self, statistics: Statistics) -> bool:
+        """Whether these alone show, at little cost, that ``judge`` would say "clear"; False where
+        more must be known, or there is something to tell."""
+        ...
+
+
+def is_plain(statistics: Statistics) -> bool:
+    """Whether there are elements, and all are finite."""
+    return not (
+        statistics.nan_count
+        or statistics.positive_inf_count
+        or statistics.negative_inf_count
+        or not statistics.count
+    )
+
+
+def count_within(statistics: Statistics, bounds: Bounds) -> int | None:
+    """How many elements of a plain tensor lie within bounds, both included, if its extremes tell:
+    all or none. None if one must look."""
+    low, high = bounds
+    if statistics.min >= low and statistics.max <= high:
+        return statistics.count
+    if statistics.max < low or statistics.min > high:
+        return 0
+    return None
 
 
 def undecided(why: str) -> Judgement:

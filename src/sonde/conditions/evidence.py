@@ -8,7 +8,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from sonde import kernels
-from sonde.conditions.contract import Evidence, Needs
+from sonde.conditions.contract import Bounds, Evidence, Needs, count_within
 from sonde.core.errors import SondeError
 from sonde.core.statistics import Statistics
 
@@ -68,17 +68,7 @@ def measure(
         return Evidence(missing=str(error), inputs_finite=inputs_finite, step=step)
     previous, no_previous = _previous(memory, needs, former)
     finite = not known.non_finite_count and known.count > 0
-    between = {
-        (low, high): kernels.count_between(
-            memory.address,
-            kernels.dtype_code(memory.dtype),
-            memory.shape,
-            memory.strides,
-            low,
-            high,
-        )
-        for low, high in (needs.between if finite else ())
-    }
+    between = {bounds: _within(memory, known, bounds) for bounds in needs.between if finite}
     apart, moved_sum = {}, None
     before = former.memory
     if finite and needs.previous and before is not None and previous is not None:
@@ -94,6 +84,14 @@ def measure(
         inputs_finite=inputs_finite,
         step=step,
     )
+
+
+def _within(memory: Memory, statistics: Statistics, bounds: Bounds) -> int:
+    known = count_within(statistics, bounds)
+    if known is not None:
+        return known
+    code = kernels.dtype_code(memory.dtype)
+    return kernels.count_between(memory.address, code, memory.shape, memory.strides, *bounds)
 
 
 def _previous(memory: Memory, needs: Needs, former: Former) -> tuple[Statistics | None, str]:

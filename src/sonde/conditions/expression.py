@@ -78,6 +78,9 @@ class Expression:
             return Judgement("undecided", computing.why, values)
         return Judgement("hit" if found else "clear", "", values)
 
+    def clears(self, statistics: Statistics) -> bool:
+        return False
+
 
 def parse_expression(text: str) -> Expression:
     """The condition ``text`` says; UsageError names what cannot stand in it, and where."""

@@ -15,6 +15,7 @@ from sonde.conditions.contract import (
     non_finite_words,
     undecided,
 )
+from sonde.core.statistics import Statistics
 
 _ADVICE = (
     "Look at the op that made the first of them: its inputs are finite. Check its input range "
@@ -48,6 +49,11 @@ class Overflow:
         )
         return Judgement("hit", non_finite_words(statistics), values)
 
+    def clears(self, statistics: Statistics) -> bool:
+        return not (
+            statistics.nan_count or statistics.positive_inf_count or statistics.negative_inf_count
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorOverflow:
@@ -67,6 +73,9 @@ class OperatorOverflow:
         if evidence.inputs_finite is None:
             return undecided("nobody looked at the inputs of the op")
         return found if evidence.inputs_finite else Judgement("clear")
+
+    def clears(self, statistics: Statistics) -> bool:
+        return statistics.non_finite_count == 0
 
 
 def _overflow(id: str, title: str, abbreviation: str, target: Target, what: str) -> Kind:

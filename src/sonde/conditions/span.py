@@ -13,10 +13,13 @@ from sonde.conditions.contract import (
     Needs,
     Target,
     Value,
+    count_within,
+    is_plain,
     obstacle,
     undecided,
 )
 from sonde.core.errors import UsageError
+from sonde.core.statistics import Statistics
 
 _PERCENTAGES = ("range_percentage_lt", "range_percentage_gt")
 
@@ -45,6 +48,22 @@ class Span:
             values.append(Value(name, preset, actual))
             is_hit = is_hit or (actual < preset if name.endswith("_lt") else actual > preset)
         return Judgement("hit" if is_hit else "clear", "", tuple(values))
+
+    def clears(self, statistics: Statistics) -> bool:
+        if not is_plain(statistics):
+            return False
+        for name, preset in self.checks:
+            if name in _PERCENTAGES:
+                assert self.bounds is not None
+                within = count_within(statistics, self.bounds)
+                if within is None:
+                    return False
+                actual = 100 * within / statistics.count
+            else:
+                actual = float(statistics.max - statistics.min)
+            if actual < preset if name.endswith("_lt") else actual > preset:
+                return False
+        return True
 
     def _actual(self, name: str, evidence: Evidence) -> float:
         statistics = evidence.statistics

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from typing import Final
 
@@ -15,23 +16,24 @@ from sonde.conditions.contract import (
     Needs,
     Target,
     Value,
+    is_plain,
     obstacle,
     undecided,
 )
 from sonde.core.statistics import Statistics
 
 _READ: Final[Mapping[str, Callable[[Statistics], float]]] = {
-    "abs_mean": lambda s: s.abs_mean,
-    "max": lambda s: s.max,
-    "min": lambda s: s.min,
-    "mean": lambda s: s.avg,
+    "abs_mean": operator.attrgetter("abs_mean"),
+    "max": operator.attrgetter("max"),
+    "min": operator.attrgetter("min"),
+    "mean": operator.attrgetter("avg"),
     "sd": lambda s: sample_deviation(s),
     "zero_percentage": lambda s: 100 * s.zero_count / s.count,
 }
 _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
-    "gt": lambda actual, preset: actual > preset,
-    "lt": lambda actual, preset: actual < preset,
-    "ge": lambda actual, preset: actual >= preset,
+    "gt": operator.gt,
+    "lt": operator.lt,
+    "ge": operator.ge,
 }
 
 
@@ -40,6 +42,14 @@ def sample_deviation(statistics: Statistics) -> float:
     if statistics.count < 2:
         return 0.0
     return statistics.std * sqrt(statistics.count / (statistics.count - 1))
+
+
+_Question = tuple[Callable[[Statistics], float], Callable[[float, float], bool], float]
+
+
+def _question(name: str, preset: float) -> _Question:
+    statistic, _, relation = name.rpartition("_")
+    return _READ[statistic], _HOLDS[relation], preset
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,18 @@ class Threshold:
     target: Target
     checks: tuple[tuple[str, float], ...]
     needs: Needs = STATISTICS_ONLY
+    _questions: tuple[_Question, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_questions", tuple(_question(*check) for check in self.checks))
+
+    def clears(self, statistics: Statistics) -> bool:
+        if not is_plain(statistics):
+            return False
+        for read, holds, preset in self._questions:  # noqa: SIM110, asked for every op of a step
+            if holds(read(statistics), preset):
+                return False
+        return True
 
     def judge(self, evidence: Evidence) -> Judgement:
         why = obstacle(evidence)
@@ -61,11 +83,10 @@ class Threshold:
             return undecided(why)
         assert evidence.statistics is not None
         values, is_hit = [], False
-        for name, preset in self.checks:
-            statistic, _, relation = name.rpartition("_")
-            actual = _READ[statistic](evidence.statistics)
+        for (name, _), (read, holds, preset) in zip(self.checks, self._questions, strict=True):
+            actual = read(evidence.statistics)
             values.append(Value(name, preset, actual))
-            is_hit = is_hit or _HOLDS[relation](actual, preset)
+            is_hit = is_hit or holds(actual, preset)
         return Judgement("hit" if is_hit else "clear", "", tuple(values))
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
+from sonde import kernels
 from sonde.conditions import Evidence, Former, Judgement, Memory, Needs, measure
+from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
@@ -39,6 +41,11 @@ class _Planned:
     name: str
     watches: tuple[Watch, ...]
     needs: Needs
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether the next step is compared with the numbers of this one."""
+        return self.needs.previous or self.needs.previous_statistics
 
 
 class HeldJudge:
@@ -91,12 +98,17 @@ class HeldJudge:
         memory = self._trainee.memory(view)
         if isinstance(memory, str):
             evidence = Evidence(missing=memory, step=step)
-        else:
-            former = self._former_of(plan)
-            evidence = measure(memory, plan.needs, former=former, step=step)
-            if evidence.statistics is not None:
-                self._former.note(plan.name, step, evidence.statistics)
-        yield from _found(plan.watches, plan.name, view, evidence)
+            yield from _found(plan.watches, plan.name, view, evidence)
+            return
+        statistics = _summary(memory)
+        waiting = _unsure(plan.watches, statistics)
+        if waiting:
+            evidence = measure(
+                memory, plan.needs, former=self._former_of(plan), statistics=statistics, step=step
+            )
+            yield from _found(waiting, plan.name, view, evidence)
+        if statistics is not None and plan.keeps_statistics:
+            self._former.note(plan.name, step, statistics)
 
     def _former_of(self, plan: _Planned) -> Former | None:
         if not plan.needs.previous and not plan.needs.previous_statistics:
@@ -135,9 +147,12 @@ class OpJudge:
         self._gradients: set[str] = set()
         # Statistics by contents, in this step: the same values are read once.
         self._known: dict[object, Statistics] = {}
+        # Who asks about an op, by its name.
+        self._asking: dict[str, tuple[tuple[Watch, ...], Needs]] = {}
 
     def plan(self, watches: Sequence[Watch], held: Sequence[Held]) -> None:
         self._watches = watches
+        self._asking.clear()
         self._weights = {each.name for each in held if each.is_weight}
         self._gradients = {gradient_name(name) for name in self._weights}
 
@@ -149,7 +164,7 @@ class OpJudge:
         self._known.clear()
 
     def wants(self, node: OpNode) -> bool:
-        return bool(self._watches_of(node))
+        return bool(self._watches_of(node)[0])
 
     def aims_at(self, node: Node) -> bool:
         """Whether anything is asked of a node that the server was told of."""
@@ -160,15 +175,19 @@ class OpJudge:
             for watch in self._watches
         )
 
-    def _watches_of(self, node: OpNode) -> list[Watch]:
-        categories = categories_of(node, self._weights, self._gradients)
-        return [
-            watch
-            for watch in self._watches
-            if watch.aims_at(
-                node.name, node.type, node.scope, categories, is_leaf=node.kind != "op"
+    def _watches_of(self, node: OpNode) -> tuple[tuple[Watch, ...], Needs]:
+        known = self._asking.get(node.name)
+        if known is None:
+            categories = categories_of(node, self._weights, self._gradients)
+            is_leaf = node.kind != "op"
+            wanted = tuple(
+                watch
+                for watch in self._watches
+                if watch.aims_at(node.name, node.type, node.scope, categories, is_leaf=is_leaf)
             )
-        ]
+            needs = reduce(or_, (watch.needs for watch in wanted), Needs())
+            known = self._asking[node.name] = (wanted, needs)
+        return known
 
     def judge(
         self,
@@ -177,41 +196,71 @@ class OpJudge:
         inputs_finite: bool | None = None,
         only: Sequence[TensorView] | None = None,
     ) -> Iterator[Found]:
-        """Ask of the outputs, or of ``only`` these."""
-        wanted = self._watches_of(call.node)
+        """Ask of the outputs, or of ``only`` these. Most are cleared by their statistics; evidence
+        is gathered for those who are not sure then."""
+        wanted, needs = self._watches_of(call.node)
         if not wanted:
             return
-        needs = reduce(or_, (watch.needs for watch in wanted))
         for view in call.outputs if only is None else only:
-            if view.is_filled:
-                evidence = self._evidence(call, view, needs, inputs_finite)
-                yield from _found(wanted, call.node.name, view, evidence)
+            if not view.is_filled:
+                continue
+            statistics = self.statistics(view)
+            waiting = _unsure(wanted, statistics)
+            name = f"{call.node.name}:{view.slot}" if needs.previous_statistics else ""
+            if waiting:
+                before = Former(None, self._former.statistics(name)) if name else None
+                evidence = self._evidence(view, needs, before, statistics, inputs_finite, call.step)
+                yield from _found(waiting, call.node.name, view, evidence)
+            if name and statistics is not None:
+                self._former.note(name, call.step, statistics)
+
+    def statistics(self, view: TensorView) -> Statistics | None:
+        """Of the values of ``view``, which are read once a step; None where there are none."""
+        token = view.values_token
+        known = None if token is None else self._known.get(token)
+        if known is not None:
+            return known
+        memory = self._trainee.memory(view)
+        known = None if isinstance(memory, str) else _summary(memory)
+        if known is not None and token is not None:
+            self._known[token] = known
+        return known
 
     def _evidence(
-        self, call: OpCall, view: TensorView, needs: Needs, inputs_finite: bool | None
+        self,
+        view: TensorView,
+        needs: Needs,
+        former: Former | None,
+        statistics: Statistics | None,
+        inputs_finite: bool | None,
+        step: int,
     ) -> Evidence:
         memory = self._trainee.memory(view)
         if isinstance(memory, str):
-            return Evidence(missing=memory, inputs_finite=inputs_finite, step=call.step)
-        name = f"{call.node.name}:{view.slot}"
-        former = None
-        if needs.previous_statistics:
-            former = Former(None, self._former.statistics(name))
-        token = view.values_token
-        found = measure(
+            return Evidence(missing=memory, inputs_finite=inputs_finite, step=step)
+        return measure(
             memory,
             needs,
             former=former,
-            statistics=None if token is None else self._known.get(token),
+            statistics=statistics,
             inputs_finite=inputs_finite,
-            step=call.step,
+            step=step,
         )
-        if found.statistics is not None:
-            if token is not None:
-                self._known[token] = found.statistics
-            if needs.previous_statistics:
-                self._former.note(name, call.step, found.statistics)
-        return found
+
+
+def _summary(memory: Memory) -> Statistics | None:
+    """None of a type that has no statistics; why, ``measure`` says."""
+    try:
+        return kernels.summarize(memory.address, memory.dtype, memory.shape, memory.strides)
+    except SondeError:
+        return None
+
+
+def _unsure(watches: Sequence[Watch], statistics: Statistics | None) -> Sequence[Watch]:
+    """Those that these numbers do not clear."""
+    if statistics is None:
+        return watches
+    return [watch for watch in watches if not watch.clears(statistics)]
 
 
 def _found(

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from sonde.conditions import Condition, Evidence, Judgement, Needs, join, parse_condition
 from sonde.core.selection import OpPattern
+from sonde.core.statistics import Statistics
 from sonde.wire.shapes import Category, WatchpointSpec
 
 Level = Literal["initial", "step", "op", "overflow"]
@@ -92,7 +93,15 @@ class Watch:
         """Whether the person named this very op or leaf."""
         return any(pattern.text == name for pattern in self.patterns)
 
+    def clears(self, statistics: Statistics) -> bool:
+        """Whether these numbers alone show that there is nothing to tell."""
+        if len(self.conditions) == 1:
+            return self.conditions[0].clears(statistics)
+        return any(each.clears(statistics) for each in self.conditions)
+
     def judge(self, evidence: Evidence) -> Judgement:
+        if len(self.conditions) == 1:
+            return self.conditions[0].judge(evidence)
         return join([each.judge(evidence) for each in self.conditions], "all")
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from sonde.conditions import Judgement, Value
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
-from sonde.core.sink import OpCall
+from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.former import FormerValues
 from sonde.debugger.graphs import GRADIENT_TYPE, GraphBook, gradient_name
 from sonde.debugger.hits import HitBook
@@ -47,7 +47,8 @@ class Watching:
         self._initial = HeldJudge(trainee, former)
         self._ops = OpJudge(trainee, former)
         self._bad_ops = OpJudge(trainee, former)
-        self._tracker = OriginTracker()
+        self._tracker = OriginTracker(self._non_finite)
+        self._is_read_anyway = False
         self._stopped_for: set[tuple[int, int]] = set()
         self.hits = HitBook()
         self.specs: tuple[WatchpointSpec, ...] = ()
@@ -133,6 +134,7 @@ class Watching:
 
     def overflow(self, call: OpCall) -> str | None:
         """An op that may have NaN or Inf."""
+        self._is_read_anyway = self._ops.wants(call.node)
         spoiled = self._tracker.look(call)
         if spoiled is None:
             return None
@@ -143,6 +145,14 @@ class Watching:
             )
         ]
         return self._take(found, call.step, call, spoiled)
+
+    def _non_finite(self, view: TensorView) -> int:
+        """From the statistics that are asked for next, where they are, so that it is read once."""
+        if self._is_read_anyway and view.io == "output":
+            statistics = self._ops.statistics(view)
+            if statistics is not None:
+                return statistics.non_finite_count
+        return view.non_finite()
 
     # ------------------------------------------------------------------- hits
 
