@@ -35,7 +35,7 @@ EXTENSIONS = [
     Extension(
         "sonde.adapters.torch._match",
         sources=["native/match/match.cpp"],
-        depends=["native/match/lane.h"],
+        depends=["native/match/lane.h", "native/match/tensor.h"],
         extra_compile_args=[
             "-std=c++17",
             "-O2",

@@ -11,7 +11,10 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include "tensor.h"
+
 #include <cstdint>
+#include <cstring>
 #include <unordered_map>
 #include <vector>
 
@@ -23,26 +26,23 @@ constexpr int kRowColumns = 16;
 struct Slot {
   PyObject* head = nullptr;
   PyObject* tail = nullptr;
-  PyObject* shape = nullptr;
-  PyObject* dtype = nullptr;
+  PyObject* dtype = nullptr;  // borrowed, as in Look
+  int dims = 0;
+  int64_t shape[sonde_tensor::kMostDims] = {};
+
+  bool fits(const sonde_tensor::Look& look) const {
+    return head && dtype == look.dtype && dims >= 0 && dims == look.dims &&
+           std::memcmp(shape, look.shape, static_cast<size_t>(dims) * sizeof(int64_t)) == 0;
+  }
 
   void clear() {
     Py_CLEAR(head);
     Py_CLEAR(tail);
-    Py_CLEAR(shape);
-    Py_CLEAR(dtype);
   }
 };
 
 // What a tensor looked like when it was judged, and the judgement: a row, or 0 and 1 for finite.
-struct Judged {
-  uintptr_t address = 0;
-  long long version = -1;
-  bool has_version = false;
-  bool is_negated = false;
-  Py_ssize_t numel = 0;
-  PyObject* shape = nullptr;
-  PyObject* stride = nullptr;
+struct Judged : sonde_tensor::Look {
   Py_ssize_t verdict = 0;
 };
 
@@ -68,109 +68,26 @@ struct Lane {
   Py_ssize_t capacity;
   Py_ssize_t count;
   PyObject* stamp;
+  std::vector<char>* arena;  // for copies; used again by every op, so that it stays in the cache
   std::unordered_map<PyObject*, Judged>* judged;
 };
 
 struct Strings {
-  PyObject* version;
-  PyObject* shape;
-  PyObject* dtype;
-  PyObject* is_cpu;
-  PyObject* data_ptr;
-  PyObject* numel;
-  PyObject* stride;
-  PyObject* is_contiguous;
-  PyObject* is_neg;
   PyObject* input;
   PyObject* output;
 };
 inline Strings strings;
 
 inline bool make_strings() {
-  strings.version = PyUnicode_InternFromString("_version");
-  strings.shape = PyUnicode_InternFromString("shape");
-  strings.dtype = PyUnicode_InternFromString("dtype");
-  strings.is_cpu = PyUnicode_InternFromString("is_cpu");
-  strings.data_ptr = PyUnicode_InternFromString("data_ptr");
-  strings.numel = PyUnicode_InternFromString("numel");
-  strings.stride = PyUnicode_InternFromString("stride");
-  strings.is_contiguous = PyUnicode_InternFromString("is_contiguous");
-  strings.is_neg = PyUnicode_InternFromString("is_neg");
   strings.input = PyUnicode_InternFromString("input");
   strings.output = PyUnicode_InternFromString("output");
-  return strings.output != nullptr;
+  return strings.input && strings.output && sonde_tensor::make_strings();
 }
 
-inline void forget(Lane* lane) {
-  for (auto& item : *lane->judged) {
-    Py_XDECREF(item.second.shape);
-    Py_XDECREF(item.second.stride);
-  }
-  lane->judged->clear();
-}
-
-inline PyObject* call_method(PyObject* object, PyObject* name) {
-  return PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-}
-
-inline bool number_from(PyObject* value, long long* out) {
-  if (!value) return false;
-  *out = PyLong_AsLongLong(value);
-  Py_DECREF(value);
-  return !(*out == -1 && PyErr_Occurred());
-}
-
-inline int truth_from(PyObject* value) {
-  if (!value) return -1;
-  int truth = PyObject_IsTrue(value);
-  Py_DECREF(value);
-  return truth;
-}
-
-// Reads what identifies the tensor's contents into `look`, which then owns shape and stride.
-// False, without an error, where the tensor is not plain memory on the host.
-inline bool look_at(PyObject* tensor, Judged* look) {
-  long long number;
-  PyObject* address = call_method(tensor, strings.data_ptr);
-  if (!address) {
-    PyErr_Clear();
-    return false;
-  }
-  look->address = reinterpret_cast<uintptr_t>(PyLong_AsVoidPtr(address));
-  Py_DECREF(address);
-  PyObject* version = PyObject_GetAttr(tensor, strings.version);
-  if (version) {
-    look->has_version = number_from(version, &look->version);
-  }
-  PyErr_Clear();  // inference tensors are not counted
-  look->shape = PyObject_GetAttr(tensor, strings.shape);
-  look->stride = look->shape ? call_method(tensor, strings.stride) : nullptr;
-  int negated = look->stride ? truth_from(call_method(tensor, strings.is_neg)) : -1;
-  bool counted = negated >= 0 && number_from(call_method(tensor, strings.numel), &number);
-  if (!counted || PyErr_Occurred()) {
-    PyErr_Clear();
-    Py_CLEAR(look->shape);
-    Py_CLEAR(look->stride);
-    return false;
-  }
-  look->is_negated = negated != 0;
-  look->numel = static_cast<Py_ssize_t>(number);
-  return true;
-}
-
-inline void drop(Judged* look) {
-  Py_CLEAR(look->shape);
-  Py_CLEAR(look->stride);
-}
-
-// 1 same, 0 another, -1 error.
-inline int same_look(const Judged& known, const Judged& look) {
-  if (known.address != look.address || known.numel != look.numel ||
-      known.is_negated != look.is_negated)
-    return 0;
-  if (known.has_version && (!look.has_version || known.version != look.version)) return 0;
-  int same = PyObject_RichCompareBool(known.shape, look.shape, Py_EQ);
-  return same == 1 ? PyObject_RichCompareBool(known.stride, look.stride, Py_EQ) : same;
+// Whether `look` is at what `known` was at, not written since.
+inline bool same_look(const Judged& known, const Judged& look) {
+  if (known.has_version && (!look.has_version || known.version != look.version)) return false;
+  return sonde_tensor::same_elements(known, look);
 }
 
 inline bool next_row(Lane* lane, uintptr_t* address) {
@@ -206,24 +123,26 @@ inline bool recall(Lane* lane, PyObject* tensor, uintptr_t key, PyObject* ref,
   if (found == lane->judged->end()) return true;
   int foreign = is_foreign(lane, key);
   Judged look;
-  if (foreign || !look_at(tensor, &look)) return foreign >= 0;
-  int same = same_look(found->second, look);
-  drop(&look);
-  if (same > 0) *known = &found->second;
-  return same >= 0;
+  if (foreign || !sonde_tensor::look_at(tensor, &look)) return foreign >= 0;
+  if (same_look(found->second, look)) *known = &found->second;
+  return true;
 }
 
 enum class Verdict { kGiven, kNotPlain, kError };
 
 // Judges a plain tensor: computes its row, or counts what is not finite.
 inline Verdict judge(Lane* lane, PyObject* tensor, PyObject* code, Judged* look) {
-  int on_host = truth_from(PyObject_GetAttr(tensor, strings.is_cpu));
-  if (on_host < 0) return Verdict::kError;
-  if (!on_host || look->is_negated || (look->numel && !look->address)) return Verdict::kNotPlain;
-  int contiguous = truth_from(call_method(tensor, strings.is_contiguous));
-  if (contiguous < 0) return Verdict::kError;
+  if (!look->is_on_host || look->is_negated || (look->numel && !look->address))
+    return Verdict::kNotPlain;
+  bool contiguous = look->is_contiguous;
+  PyObject* shape = nullptr;
+  PyObject* stride = nullptr;
+  if (!contiguous) {
+    shape = PyObject_GetAttr(tensor, sonde_tensor::strings.shape);
+    stride = sonde_tensor::call_method(tensor, sonde_tensor::strings.stride);
+  }
   PyObject* address = PyLong_FromVoidPtr(reinterpret_cast<void*>(look->address));
-  PyObject* numel = PyLong_FromSsize_t(look->numel);
+  PyObject* numel = PyLong_FromLongLong(look->numel);
   PyObject* row_address = nullptr;
   uintptr_t row = 0;
   if (!lane->is_watch) {
@@ -232,9 +151,8 @@ inline Verdict judge(Lane* lane, PyObject* tensor, PyObject* code, Judged* look)
     row_address = Py_NewRef(Py_None);
   }
   PyObject* answer = nullptr;
-  if (address && numel && row_address) {
-    PyObject* values[5] = {row_address, address, code, contiguous ? numel : look->shape,
-                           look->stride};
+  if (address && numel && row_address && (contiguous || (shape && stride))) {
+    PyObject* values[5] = {row_address, address, code, contiguous ? numel : shape, stride};
     PyObject* const* first = lane->is_watch ? values + 1 : values;
     size_t count = (lane->is_watch ? 2 : 3) + (contiguous ? 1 : 2);
     answer = PyObject_Vectorcall(contiguous ? lane->whole : lane->strided, first, count, nullptr);
@@ -242,10 +160,12 @@ inline Verdict judge(Lane* lane, PyObject* tensor, PyObject* code, Judged* look)
   Py_XDECREF(address);
   Py_XDECREF(numel);
   Py_XDECREF(row_address);
+  Py_XDECREF(shape);
+  Py_XDECREF(stride);
   if (!answer) return Verdict::kError;
   if (lane->is_watch) {
     long long bad;
-    if (!number_from(answer, &bad)) return Verdict::kError;
+    if (!sonde_tensor::number_from(answer, &bad)) return Verdict::kError;
     look->verdict = bad > 0;
   } else {
     Py_DECREF(answer);
@@ -258,12 +178,8 @@ inline bool append(PyObject* list, PyObject* item) { return PyList_Append(list, 
 
 // The row's text and number go to the sink's lists.
 inline bool add_row(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_t place,
-                    PyObject* tensor, const Judged& look, PyObject* dtype) {
-  int same = slot->head && slot->dtype == dtype
-                 ? PyObject_RichCompareBool(slot->shape, look.shape, Py_EQ)
-                 : 0;
-  if (same < 0) return false;
-  if (!same) {
+                    PyObject* tensor, const Judged& look) {
+  if (!slot->fits(look)) {
     PyObject* number = PyLong_FromSsize_t(place);
     PyObject* parts = number ? PyObject_CallFunctionObjArgs(lane->describe, node, io, number,
                                                             tensor, nullptr)
@@ -278,8 +194,9 @@ inline bool add_row(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssi
     slot->clear();
     slot->head = Py_NewRef(head);
     slot->tail = Py_NewRef(tail);
-    slot->shape = Py_NewRef(look.shape);
-    slot->dtype = Py_NewRef(dtype);
+    slot->dtype = look.dtype;
+    slot->dims = look.dims;
+    std::memcpy(slot->shape, look.shape, sizeof(slot->shape));
     Py_DECREF(parts);
   }
   PyObject* row = PyLong_FromSsize_t(look.verdict);
@@ -309,11 +226,6 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
     if (lane->is_watch) return true;
     ref = nullptr;
   }
-  PyObject* dtype = PyObject_GetAttr(tensor, strings.dtype);
-  if (!dtype) return false;
-  PyObject* code = PyDict_GetItemWithError(lane->codes, dtype);
-  Py_DECREF(dtype);  // dtypes are immortal singletons
-  if (!code && PyErr_Occurred()) return false;
   if (ref) {
     int foreign = is_foreign(lane, key);
     if (foreign < 0) return false;
@@ -321,13 +233,12 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
   }
   Judged look;
   Verdict verdict = Verdict::kNotPlain;
-  if (code && look_at(tensor, &look)) {
+  bool is_plain = sonde_tensor::look_at(tensor, &look);
+  PyObject* code = is_plain ? PyDict_GetItemWithError(lane->codes, look.dtype) : nullptr;
+  if (!code && PyErr_Occurred()) return false;
+  if (code) {
     auto known = ref && !given.is_made ? lane->judged->find(ref) : lane->judged->end();
-    int same = known != lane->judged->end() ? same_look(known->second, look) : 0;
-    if (same < 0) {
-      drop(&look);
-      return false;
-    }
+    bool same = known != lane->judged->end() && same_look(known->second, look);
     const Judged* like = given.like;
     if (same) {
       known->second.version = look.version;
@@ -341,17 +252,11 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
     } else {
       verdict = judge(lane, tensor, code, &look);
     }
-    if (verdict == Verdict::kError) {
-      drop(&look);
-      return false;
-    }
+    if (verdict == Verdict::kError) return false;
     if (verdict == Verdict::kGiven && ref && !same) {
       Judged& entry = (*lane->judged)[ref];
-      drop(&entry);
       entry = look;
       entry.has_version = look.has_version && given.is_new;
-      Py_INCREF(entry.shape);
-      Py_INCREF(entry.stride);
       if (kept) *kept = &entry;
     }
   }
@@ -362,16 +267,53 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
                                                              lane->stamp, nullptr)
                               : nullptr;
     Py_XDECREF(number);
-    int truth = truth_from(answer);
+    int truth = sonde_tensor::truth_from(answer);
     ok = truth >= 0;
     if (lane->is_watch && truth > 0) *bad = true;
   } else if (lane->is_watch) {
     if (look.verdict) *bad = true;
   } else {
-    ok = add_row(lane, slot, node, io, place, tensor, look, dtype);
+    ok = add_row(lane, slot, node, io, place, tensor, look);
   }
-  drop(&look);
   return ok;
+}
+
+// A tensor as it was before an op that writes to it. Its bytes are in the lane's memory, until the
+// next op that writes.
+struct Copy {
+  Py_ssize_t slot = 0;
+  size_t offset = 0;
+  size_t size = 0;
+  uintptr_t address = 0;
+  PyObject* dtype = nullptr;  // owned, as the shape
+  PyObject* shape = nullptr;
+
+  void clear() {
+    Py_CLEAR(dtype);
+    Py_CLEAR(shape);
+  }
+};
+
+enum class Copied { kDone, kNot, kError };
+
+// Fills in what of `tensor` is to be copied. kNot, without an error: it is not plain memory.
+inline Copied measure(Lane* lane, PyObject* tensor, Copy* copy) {
+  sonde_tensor::Look look;
+  if (!sonde_tensor::look_at(tensor, &look)) return Copied::kNot;
+  PyObject* code = PyDict_GetItemWithError(lane->codes, look.dtype);
+  if (!code && PyErr_Occurred()) return Copied::kError;
+  if (!code || !look.is_on_host || !look.is_contiguous || look.is_negated ||
+      (look.numel && !look.address))
+    return Copied::kNot;
+  long long size;
+  if (!sonde_tensor::number_from(PyObject_GetAttr(tensor, sonde_tensor::strings.nbytes), &size))
+    return Copied::kError;
+  copy->shape = PyObject_GetAttr(tensor, sonde_tensor::strings.shape);
+  if (!copy->shape) return Copied::kError;
+  copy->dtype = Py_NewRef(look.dtype);
+  copy->address = look.address;
+  copy->size = static_cast<size_t>(size);
+  return Copied::kDone;
 }
 
 inline bool set_stamp(Lane* lane) {
@@ -394,7 +336,10 @@ inline bool truncate(Lane* lane, Py_ssize_t size) {
 
 inline PyObject* Lane_new(PyTypeObject* type, PyObject*, PyObject*) {
   Lane* self = reinterpret_cast<Lane*>(type->tp_alloc(type, 0));
-  if (self) self->judged = new std::unordered_map<PyObject*, Judged>();
+  if (self) {
+    self->judged = new std::unordered_map<PyObject*, Judged>();
+    self->arena = new std::vector<char>();
+  }
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -451,14 +396,15 @@ inline int Lane_clear(Lane* self) {
 
 inline void Lane_dealloc(Lane* self) {
   PyObject_GC_UnTrack(self);
-  forget(self);
+  self->judged->clear();
   delete self->judged;
+  delete self->arena;
   Lane_clear(self);
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
 }
 
 inline PyObject* Lane_begin(Lane* self, PyObject*) {
-  forget(self);
+  self->judged->clear();
   self->count = 0;
   Py_RETURN_NONE;
 }

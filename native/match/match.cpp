@@ -14,7 +14,11 @@
 
 #include "lane.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstring>
+#include <new>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -24,7 +28,6 @@ namespace {
 enum Kind : int { kFresh = 0, kAlias = 1, kWritten = 2 };
 
 struct Names {
-  PyObject* cdata;
   PyObject* op;
   PyObject* f_code;
   PyObject* f_lasti;
@@ -68,6 +71,7 @@ struct Node {
   sonde_lane::Lane* lane;  // the shortcut this op takes, or null
   PyObject* lane_node;     // the OpNode
   int rearranges;
+  std::vector<Py_ssize_t>* writes;     // the slots of inputs the op writes to
   std::vector<PyObject*>* tokens_in;   // null where nobody knows the contents
   std::vector<PyObject*>* tokens_out;
   std::vector<sonde_lane::Slot>* slots;  // inputs, then outputs
@@ -77,6 +81,7 @@ struct Node {
 void leave_lane(Node* node) {
   Py_CLEAR(node->lane);
   Py_CLEAR(node->lane_node);
+  node->writes->clear();
   for (PyObject* token : *node->tokens_in) Py_XDECREF(token);
   node->tokens_in->clear();
   for (PyObject* token : *node->tokens_out) Py_XDECREF(token);
@@ -153,6 +158,7 @@ void Node_dealloc(Node* self) {
   delete self->outs;
   delete self->returned;
   delete self->next;
+  delete self->writes;
   delete self->tokens_in;
   delete self->tokens_out;
   delete self->slots;
@@ -168,6 +174,7 @@ PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   self->outs = new std::vector<Out>();
   self->returned = new std::vector<Py_ssize_t>();
   self->next = new std::vector<Node*>();
+  self->writes = new std::vector<Py_ssize_t>();
   self->tokens_in = new std::vector<PyObject*>();
   self->tokens_out = new std::vector<PyObject*>();
   self->slots = new std::vector<sonde_lane::Slot>();
@@ -250,12 +257,14 @@ bool add_tokens(PyObject* tokens, std::vector<PyObject*>* out) {
   return true;
 }
 
-// take_lane(lane, node, tokens_in, tokens_out, rearranges, leaves): leaves are (slot, ref, node)
+// take_lane(lane, node, tokens_in, tokens_out, rearranges, leaves, writes): leaves are
+// (slot, ref, node), writes slots of inputs
 PyObject* Node_take_lane(Node* self, PyObject* args) {
-  PyObject *lane, *node, *tokens_in, *tokens_out, *leaves;
+  PyObject *lane, *node, *tokens_in, *tokens_out, *leaves, *writes;
   int rearranges;
-  if (!PyArg_ParseTuple(args, "O!OO!O!pO!", &LaneType, &lane, &node, &PyTuple_Type, &tokens_in,
-                        &PyTuple_Type, &tokens_out, &rearranges, &PyTuple_Type, &leaves))
+  if (!PyArg_ParseTuple(args, "O!OO!O!pO!O!", &LaneType, &lane, &node, &PyTuple_Type, &tokens_in,
+                        &PyTuple_Type, &tokens_out, &rearranges, &PyTuple_Type, &leaves,
+                        &PyTuple_Type, &writes))
     return nullptr;
   leave_lane(self);
   if (static_cast<size_t>(PyTuple_GET_SIZE(tokens_in)) != self->in_refs->size() ||
@@ -272,6 +281,15 @@ PyObject* Node_take_lane(Node* self, PyObject* args) {
     }
     self->lane_leaves->push_back(
         {slot, ref == Py_None ? nullptr : Py_NewRef(ref), Py_NewRef(leaf), {}});
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writes); ++i) {
+    Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(writes, i));
+    if (slot < 0 || static_cast<size_t>(slot) >= self->in_refs->size()) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "take_lane: no such input");
+      leave_lane(self);
+      return nullptr;
+    }
+    self->writes->push_back(slot);
   }
   add_tokens(tokens_in, self->tokens_in);
   add_tokens(tokens_out, self->tokens_out);
@@ -291,7 +309,7 @@ PyMethodDef Node_methods[] = {
     {"asked", reinterpret_cast<PyCFunction>(Node_asked), METH_VARARGS,
      "Store who wants it: generation, wanted, leaves wanted."},
     {"take_lane", reinterpret_cast<PyCFunction>(Node_take_lane), METH_VARARGS,
-     "Take the shortcut: lane, node, tokens in, tokens out, rearranges, leaves."},
+     "Take the shortcut: lane, node, tokens in, tokens out, rearranges, leaves, writes."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject NodeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -313,6 +331,7 @@ struct Matcher {
   PyObject* ask;      // (record) -> None: calls node.asked
   PyObject* leaves;   // (record, tensors) -> None
   PyObject* kept;     // (record, tensors, keys) -> list: before a write
+  PyObject* restored; // (tensors, copies) -> list: the same, from the lane's memory, after it
   PyObject* raised;   // (seen, args, kwargs, error) -> None
   PyObject* after;    // (seen, result, args, kwargs) -> None: the whole of it, in Python
   PyObject* emit;     // (record, before, results, args, kwargs) -> None
@@ -322,6 +341,7 @@ struct Matcher {
   long generation;
   int started;
   int lends;
+  long long stamp;  // the latest timestamp, microseconds
   Node* at;
   std::unordered_map<uintptr_t, std::vector<PyObject*>>* current;
   std::unordered_map<uintptr_t, PyObject*>* impl;
@@ -341,6 +361,7 @@ int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
   Py_VISIT(self->ask);
   Py_VISIT(self->leaves);
   Py_VISIT(self->kept);
+  Py_VISIT(self->restored);
   Py_VISIT(self->raised);
   Py_VISIT(self->after);
   Py_VISIT(self->emit);
@@ -358,6 +379,7 @@ int Matcher_clear(Matcher* self) {
   Py_CLEAR(self->ask);
   Py_CLEAR(self->leaves);
   Py_CLEAR(self->kept);
+  Py_CLEAR(self->restored);
   Py_CLEAR(self->raised);
   Py_CLEAR(self->after);
   Py_CLEAR(self->emit);
@@ -438,6 +460,7 @@ const Field kFields[] = {
     {"ask", &Matcher::ask},
     {"leaves", &Matcher::leaves},
     {"kept", &Matcher::kept},
+    {"restored", &Matcher::restored},
     {"raised", &Matcher::raised},
     {"after", &Matcher::after},
     {"emit", &Matcher::emit},
@@ -467,16 +490,6 @@ PyObject* Matcher_connect(Matcher* self, PyObject* args, PyObject* kwargs) {
   Py_XDECREF(old);
   if (!self->gone) return nullptr;
   Py_RETURN_NONE;
-}
-
-bool pointer_attribute(PyObject* object, uintptr_t* out) {
-  PyObject* number = PyObject_GetAttr(object, names.cdata);
-  if (!number) return false;
-  void* pointer = PyLong_AsVoidPtr(number);
-  Py_DECREF(number);
-  if (!pointer && PyErr_Occurred()) return false;
-  *out = reinterpret_cast<uintptr_t>(pointer);
-  return true;
 }
 
 // The storage object of a plain tensor, or nullptr with an error set.
@@ -516,14 +529,10 @@ Flat flatten(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
   return add_tensor(self, value, items);
 }
 
-bool keys_of(Matcher* self, Tensors& tensors) {
+bool keys_of(Tensors& tensors) {
   for (PyObject* tensor : tensors.items) {
-    PyObject* storage = storage_of(self, tensor);
-    if (!storage) return false;
     uintptr_t key;
-    bool ok = pointer_attribute(storage, &key);
-    Py_DECREF(storage);
-    if (!ok) return false;
+    if (!sonde_tensor::storage_key(tensor, &key)) return false;
     tensors.keys.push_back(key);
   }
   return true;
@@ -607,7 +616,7 @@ Inputs compare_inputs(Matcher* self, Node* node, const Tensors& tensors) {
     PyObject* source = (*node->sources)[i];
     if (entry->second.size() > 1 && source != Py_None && !is_doubtful) {
       uintptr_t impl;
-      if (!pointer_attribute(tensors.items[i], &impl)) return Inputs::kError;
+      if (!sonde_tensor::impl_of(tensors.items[i], &impl)) return Inputs::kError;
       auto known = self->impl->find(impl);
       is_doubtful = known != self->impl->end() && known->second != source;
     }
@@ -682,29 +691,31 @@ bool collect(Matcher* self, Node* node, PyObject* result, const Tensors& tensors
   return results.size() == node->outs->size();
 }
 
-// The storages of the results, owned; false where a tensor has none.
-bool storages_of(Matcher* self, const std::vector<PyObject*>& results,
-                 std::vector<PyObject*>& storages) {
+// The storages of the results; false where a tensor has none.
+bool keys_of_results(const std::vector<PyObject*>& results, std::vector<uintptr_t>& keys) {
   for (PyObject* tensor : results) {
-    PyObject* storage = storage_of(self, tensor);
-    if (!storage) {
+    uintptr_t key;
+    if (!sonde_tensor::storage_key(tensor, &key)) {
       PyErr_Clear();
       return false;
     }
-    storages.push_back(storage);
+    keys.push_back(key);
   }
   return true;
 }
 
-bool register_output(Matcher* self, const Out& out, PyObject* tensor, PyObject* storage) {
-  uintptr_t key, impl;
-  if (!pointer_attribute(storage, &key)) return false;
-  if (out.kind == kFresh && self->fresh->insert(key).second && !watch(self, storage, key))
-    return false;
+bool register_output(Matcher* self, const Out& out, PyObject* tensor, uintptr_t key) {
+  if (out.kind == kFresh && self->fresh->insert(key).second) {
+    PyObject* storage = storage_of(self, tensor);
+    bool ok = storage && watch(self, storage, key);
+    Py_XDECREF(storage);
+    if (!ok) return false;
+  }
+  uintptr_t impl;
+  if (!sonde_tensor::impl_of(tensor, &impl)) return false;
   std::vector<PyObject*>& entry = (*self->current)[key];
   if (out.kind != kAlias) entry.clear();
   entry.push_back(out.ref);
-  if (!pointer_attribute(tensor, &impl)) return false;
   (*self->impl)[impl] = out.ref;
   return true;
 }
@@ -725,6 +736,12 @@ struct Passage {
   Py_ssize_t rows = 0;        // rows the sink had before this op, its leaves included
   bool is_bad = false;        // a watched tensor is not finite
   const sonde_lane::Judged* like = nullptr;  // of the tensor the op rearranges
+  std::vector<sonde_lane::Copy> copies;  // of what the op writes to, in the lane's memory
+
+  ~Passage() {
+    Py_XDECREF(kept);
+    for (sonde_lane::Copy& copy : copies) copy.clear();
+  }
 };
 
 bool lane_leaves(Node* node, const Tensors& tensors, Passage* passage) {
@@ -787,6 +804,64 @@ bool lane_outputs(Node* node, const std::vector<PyObject*>& results,
   return true;
 }
 
+// Copies what the op writes to: all of it, or nothing where a tensor is not plain.
+sonde_lane::Copied lane_copies(Node* node, const Tensors& tensors, Passage* passage) {
+  using sonde_lane::Copied;
+  std::vector<sonde_lane::Copy>& copies = passage->copies;
+  size_t needed = 0;
+  for (size_t i = 0; i < tensors.items.size(); ++i) {
+    bool is_written = false;
+    for (Py_ssize_t slot : *node->writes)
+      is_written |= tensors.keys[static_cast<size_t>(slot)] == tensors.keys[i];
+    if (!is_written) continue;
+    copies.emplace_back();
+    copies.back().slot = static_cast<Py_ssize_t>(i);
+    copies.back().offset = needed;
+    Copied fit = sonde_lane::measure(node->lane, tensors.items[i], &copies.back());
+    if (fit != Copied::kDone) {
+      for (sonde_lane::Copy& copy : copies) copy.clear();
+      copies.clear();
+      return fit;
+    }
+    needed += (copies.back().size + 63) / 64 * 64;
+  }
+  std::vector<char>& arena = *node->lane->arena;
+  if (arena.size() < needed) {
+    try {
+      arena.resize(needed);
+    } catch (const std::bad_alloc&) {
+      PyErr_NoMemory();
+      return Copied::kError;
+    }
+  }
+  for (sonde_lane::Copy& copy : copies)
+    if (copy.size)
+      std::memcpy(arena.data() + copy.offset, reinterpret_cast<void*>(copy.address), copy.size);
+  return Copied::kDone;
+}
+
+// The inputs as they were before the op, for who is told of it; false with an error set.
+bool restore(Matcher* self, Node* node, const Tensors& tensors, Passage* passage) {
+  if (passage->kept || passage->copies.empty() || !node->lane) return true;
+  PyObject* list = list_of(tensors.items);
+  PyObject* copies = PyList_New(0);
+  bool ok = list && copies;
+  for (sonde_lane::Copy& copy : passage->copies) {
+    PyObject* bytes = ok ? PyByteArray_FromStringAndSize(node->lane->arena->data() + copy.offset,
+                                                         static_cast<Py_ssize_t>(copy.size))
+                         : nullptr;
+    PyObject* item = bytes ? Py_BuildValue("(nOOO)", copy.slot, bytes, copy.dtype, copy.shape)
+                           : nullptr;
+    ok = item && PyList_Append(copies, item) == 0;
+    Py_XDECREF(item);
+    Py_XDECREF(bytes);
+  }
+  if (ok) passage->kept = PyObject_CallFunctionObjArgs(self->restored, list, copies, nullptr);
+  Py_XDECREF(list);
+  Py_XDECREF(copies);
+  return passage->kept != nullptr;
+}
+
 // What has to be done before the op runs; false with an error set.
 bool before(Matcher* self, Node* node, const Tensors& tensors, Passage* passage) {
   if (node->generation != self->generation) {
@@ -799,6 +874,11 @@ bool before(Matcher* self, Node* node, const Tensors& tensors, Passage* passage)
   if (has_lane && !lane_inputs(node, tensors, passage)) return false;
   bool leaves = node->leaves_wanted && (!has_lane || (is_watch && passage->is_bad));
   bool writes = node->has_writes && ((node->wanted && (!has_lane || is_watch)) || self->lends);
+  if (writes && is_watch && !self->lends) {
+    sonde_lane::Copied copied = lane_copies(node, tensors, passage);
+    if (copied == sonde_lane::Copied::kError) return false;
+    writes = copied == sonde_lane::Copied::kNot;
+  }
   if (!leaves && !writes) return true;
   PyObject* list = list_of(tensors.items);
   if (!list) return false;
@@ -848,14 +928,14 @@ PyObject* seen_tuple(Node* node, const Tensors& tensors, PyObject* kept) {
 // What has to be done after the op ran; false with an error set.
 bool after(Matcher* self, Node* node, const Tensors& tensors, Passage* passage, PyObject* result,
            PyObject* args, PyObject* kwargs) {
-  PyObject* kept = passage->kept;
-  std::vector<PyObject*> results, storages;
+  std::vector<PyObject*> results;
+  std::vector<uintptr_t> keys;
   if (node->is_collective || !collect(self, node, result, tensors, results) ||
-      !storages_of(self, results, storages)) {
-    for (PyObject* storage : storages) Py_DECREF(storage);
+      !keys_of_results(results, keys)) {
     // Python does the whole of it: what the shortcut has written of the inputs would stand twice.
     if (node->lane && !sonde_lane::truncate(node->lane, passage->rows)) return false;
-    PyObject* seen = seen_tuple(node, tensors, kept);
+    if (!restore(self, node, tensors, passage)) return false;
+    PyObject* seen = seen_tuple(node, tensors, passage->kept);
     PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->after, seen, result, args,
                                                          kwargs ? kwargs : Py_None, nullptr)
                           : nullptr;
@@ -863,14 +943,8 @@ bool after(Matcher* self, Node* node, const Tensors& tensors, Passage* passage, 
     Py_XDECREF(done);
     return done != nullptr;
   }
-  bool ok = true;
-  std::vector<uintptr_t> keys(results.size());
-  for (size_t i = 0; i < results.size(); ++i) {
-    ok = ok && register_output(self, (*node->outs)[i], results[i], storages[i]);
-    if (ok && node->lane) ok = pointer_attribute(storages[i], &keys[i]);
-    Py_DECREF(storages[i]);
-  }
-  if (!ok) return false;
+  for (size_t i = 0; i < results.size(); ++i)
+    if (!register_output(self, (*node->outs)[i], results[i], keys[i])) return false;
   if (!note_sequence(self, node->record)) return false;
   Node* old = self->at;
   self->at = reinterpret_cast<Node*>(Py_NewRef(reinterpret_cast<PyObject*>(node)));
@@ -878,8 +952,9 @@ bool after(Matcher* self, Node* node, const Tensors& tensors, Passage* passage, 
   if (node->lane) {
     if (!lane_outputs(node, results, keys, passage)) return false;
     if (!passage->is_bad) return true;
+    if (!restore(self, node, tensors, passage)) return false;
   }
-  return !node->wanted || emit(self, node, tensors, kept, results, args, kwargs);
+  return !node->wanted || emit(self, node, tensors, passage->kept, results, args, kwargs);
 }
 
 PyObject* call_op(PyObject* op, PyObject* args, PyObject* kwargs) {
@@ -986,7 +1061,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
       if (flatten(self, value, tensors.items) == Flat::kOdd)
         return call_slow(self, func, args, kwargs);
   }
-  if (!keys_of(self, tensors)) {
+  if (!keys_of(tensors)) {
     PyErr_Clear();
     return call_slow(self, func, args, kwargs);
   }
@@ -1008,6 +1083,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
       PyObject *type, *value, *trace;
       PyErr_Fetch(&type, &value, &trace);
       if (node->lane && !lane_raised(node, passage)) PyErr_Clear();
+      if (!restore(self, node, tensors, &passage)) PyErr_Clear();
       PyObject* seen = seen_tuple(node, tensors, passage.kept);
       PyErr_Clear();
       PyErr_Restore(type, value, trace);
@@ -1017,9 +1093,32 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
   } else if (known && !after(self, node, tensors, &passage, result, args, kwargs)) {
     if (report_failure(self) < 0) Py_CLEAR(result);
   }
-  Py_XDECREF(passage.kept);
   Py_DECREF(node);
   return result;
+}
+
+// ------------------------------------------------------------------- torch's question of every op
+
+// Torch asks a function in Python, for every op under a mode, whether somebody has registered a
+// rule for that op and that kind of mode. Nobody does for ours: the answer is given here.
+
+// find_rule(op, mode class); `self` is a pair: torch's own function, our mode
+PyObject* find_rule(PyObject* self, PyObject* const* values, Py_ssize_t count) {
+  if (count == 2 && values[1] == PyTuple_GET_ITEM(self, 1)) Py_RETURN_NONE;
+  return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 0), values, static_cast<size_t>(count),
+                             nullptr);
+}
+
+// rule_finder(original, mode class) -> the function to put in its place
+PyMethodDef find_rule_method = {
+    "find_torch_dispatch_rule",
+    reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(find_rule)), METH_FASTCALL,
+    "Torch's own, with an answer at once for Sonde's mode."};
+
+PyObject* rule_finder(PyObject*, PyObject* args) {
+  PyObject *original, *mode;
+  if (!PyArg_ParseTuple(args, "OO", &original, &mode)) return nullptr;
+  return PyCFunction_New(&find_rule_method, args);
 }
 
 // ------------------------------------------------------------- the tables, as memory.py has them
@@ -1120,6 +1219,14 @@ PyObject* Matcher_drop(Matcher* self, PyObject* number) {
   Py_RETURN_NONE;
 }
 
+// now(): a timestamp, microseconds since the epoch, later than the last
+PyObject* Matcher_now(Matcher* self, PyObject*) {
+  using namespace std::chrono;
+  long long time = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
+  self->stamp = std::max(self->stamp + 1, time);
+  return PyLong_FromLongLong(self->stamp);
+}
+
 PyObject* Matcher_forget(Matcher* self, PyObject*) {
   stop_watching(self);
   self->fresh->clear();
@@ -1172,14 +1279,21 @@ PyMethodDef Matcher_methods[] = {
     {"watch", reinterpret_cast<PyCFunction>(Matcher_watch), METH_VARARGS, "Forget with it."},
     {"gone", reinterpret_cast<PyCFunction>(Matcher_gone), METH_O, "A watched object died."},
     {"drop", reinterpret_cast<PyCFunction>(Matcher_drop), METH_O, "Forget a storage."},
+    {"now", reinterpret_cast<PyCFunction>(Matcher_now), METH_NOARGS, "A timestamp, later than the last."},
     {"forget", reinterpret_cast<PyCFunction>(Matcher_forget), METH_NOARGS, "End of a step."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyTypeObject MatcherType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
+PyMethodDef module_methods[] = {
+    {"probe", sonde_tensor::probe, METH_VARARGS,
+     "Find the short way to what tensors are; see tensor.h."},
+    {"rule_finder", rule_finder, METH_VARARGS, "Answers torch for our mode; see find_rule."},
+    {nullptr, nullptr, 0, nullptr}};
+
 PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "sonde.adapters.torch._match",
-                                 "The hot path of eager capture.", -1, nullptr, nullptr, nullptr,
-                                 nullptr, nullptr};
+                                 "The hot path of eager capture.", -1, module_methods, nullptr,
+                                 nullptr, nullptr, nullptr};
 
 }  // namespace
 
@@ -1220,7 +1334,6 @@ PyMODINIT_FUNC PyInit__match(void) {
   if (PyType_Ready(&NodeType) < 0 || PyType_Ready(&MatcherType) < 0 ||
       PyType_Ready(&LaneType) < 0 || !sonde_lane::make_strings())
     return nullptr;
-  names.cdata = PyUnicode_InternFromString("_cdata");
   names.op = PyUnicode_InternFromString("_op");
   names.f_code = PyUnicode_InternFromString("f_code");
   names.f_lasti = PyUnicode_InternFromString("f_lasti");

@@ -322,7 +322,7 @@ class CompiledGraphs:
     def _call(
         self, record: Record, op: AotOp, inputs: Sequence[TorchView], outputs: Sequence[TorchView]
     ) -> CompiledCall:
-        step, now = self._session.step, self._observer.emitter.now()
+        step, now = self._session.step, self._observer.tables.now()
         return CompiledCall(record.node, step, record.order, now, inputs, outputs, op.attributes)
 
     def _content(self, passage: Passage, operand: Operand) -> Ref | None:

@@ -152,7 +152,8 @@ class TorchDebugging:
 
     def step_ended(self) -> None:
         self._steps += 1
-        if self._steps % _COLLECT_EVERY == 0:
+        # Modules become known as they run.
+        if self.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._is_stale = True
         self.debugger.step_passed(self._loss.take())
 
@@ -207,8 +208,7 @@ class TorchDebugging:
                 fresh.setdefault(id(tensor_left), held)
         self._by_id = fresh
         self._held = list(fresh.values())
-        # Modules become known as they run.
-        self._is_stale = self.is_observed() or not self._held
+        self._is_stale = not self._held
 
     def nodes_so_far(self) -> tuple[OpNode, ...]:
         if not self.is_observed():

@@ -72,6 +72,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._stand(structures.begin())
 
     def _connect_native(self, emitter: Emitter) -> None:
+        assert self._native is not None
+        private.answer_for_mode(type(self), self._native.rule_finder)
         self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
@@ -85,6 +87,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             ask=emitter.ask,
             leaves=emitter.leaves,
             kept=emitter.kept,
+            restored=emitter.restored,
             raised=emitter.raised,
             after=self._after,
             emit=emitter.emit,

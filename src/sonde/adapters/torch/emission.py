@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,12 +46,11 @@ class Emitter:
         self._session = session
         self._tables = tables
         self._loans = loans
-        self._timestamp = 0
         self._round = 0
         # Leaves handed over in this step; the op that met one may have raised.
         self._met: set[Ref] = set()
         self.raisers: list[Record] = []
-        self._lanes = Lanes(session, self.now, loans.foreign, self._met)
+        self._lanes = Lanes(session, tables.now, loans.foreign, self._met)
         self._arena = Arena()
 
     def begin_step(self) -> None:
@@ -81,7 +79,9 @@ class Emitter:
                 self._met.add(leaf.ref)
                 tensor = tensors[slot]
                 view = TorchView(tensor, "output", 0, self._made(leaf.ref, tensor), None)
-                call = TorchCall(leaf.node, self._session.step, order, self.now(), (), (view,))
+                call = TorchCall(
+                    leaf.node, self._session.step, order, self._tables.now(), (), (view,)
+                )
                 self._session.write(leaf.wants, call)
 
     def kept(
@@ -104,6 +104,21 @@ class Emitter:
             for slot in slots:
                 is_known = self._is_known(record, slot, tensors[slot], kept.tokens[slot])
                 kept[slot] = (_alias if is_known else _copy)(tensors[slot])
+        kept.originals = tensors
+        return kept
+
+    def restored(
+        self,
+        tensors: list[torch.Tensor],
+        copies: Sequence[tuple[int, bytearray, torch.dtype, torch.Size]],
+    ) -> list[torch.Tensor]:
+        """What ``kept`` gives, where the shortcut has copied what is written."""
+        kept = _Kept(tensors)
+        for slot, values, dtype, shape in copies:
+            if values:
+                kept[slot] = torch.frombuffer(values, dtype=dtype).view(shape)
+            else:
+                kept[slot] = torch.empty(shape, dtype=dtype, device="cpu")
         kept.originals = tensors
         return kept
 
@@ -181,7 +196,7 @@ class Emitter:
             record.node,
             self._session.step,
             record.order,
-            self.now(),
+            self._tables.now(),
             inputs,
             outputs,
             record,
@@ -207,11 +222,6 @@ class Emitter:
                 zip(before, tokens, record.filled)  # noqa: B905
             )
         ]
-
-    def now(self) -> int:
-        """A timestamp: microseconds since the epoch, later than the last."""
-        self._timestamp = max(self._timestamp + 1, time.time_ns() // 1000)
-        return self._timestamp
 
     # ------------------------------------------------- when two tensors are the same
 

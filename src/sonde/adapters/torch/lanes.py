@@ -15,9 +15,8 @@ import torch
 
 from sonde.adapters.torch import matcher
 from sonde.adapters.torch.structure import Record, Ref
-from sonde.adapters.torch.views import TorchView, kernel_code
+from sonde.adapters.torch.views import TorchView, kernel_codes
 from sonde.capture.session import Session, Subscription
-from sonde.core.dtypes import BY_NAME
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.core.sink import LaneParts
@@ -55,7 +54,7 @@ class Lanes:
             tails=parts.tails,
             stamps=parts.stamps,
             index=parts.index,
-            codes=_kernel_codes(),
+            codes=kernel_codes(),
             whole=parts.whole,
             strided=parts.strided,
             describe=describe,
@@ -88,6 +87,7 @@ class Lanes:
                 for slot, leaf, _ in record.leaves
                 if leaf.wants is not None
             ),
+            record.writes,
         )
 
     def is_watched(self, record: Record) -> bool:
@@ -110,7 +110,8 @@ class Lanes:
 class Arena:
     """Memory for copies that are needed only until the op that is about to run has run.
 
-    It is used again for every op, so that copying stays in the processor's cache.
+    It is used again for every op, so that copying stays in the processor's cache. What is plain
+    memory the native shortcut copies by itself.
     """
 
     def __init__(self) -> None:
@@ -148,9 +149,3 @@ def _room(tensor: torch.Tensor) -> int:
         return -(-tensor.numel() * tensor.element_size() // 64) * 64
     except (NotImplementedError, RuntimeError):
         return 0
-
-
-def _kernel_codes() -> dict[torch.dtype, int]:
-    dtypes = [getattr(torch, name, None) for name in BY_NAME]
-    codes = {dtype: kernel_code(dtype) for dtype in dtypes if isinstance(dtype, torch.dtype)}
-    return {dtype: code for dtype, code in codes.items() if code >= 0}

@@ -7,6 +7,11 @@ import os
 from functools import cache
 from types import ModuleType
 
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.views import kernel_codes
+
 
 def load() -> ModuleType | None:
     """The module ``_match``, or None where ops are to be recognised in Python."""
@@ -18,6 +23,10 @@ def load() -> ModuleType | None:
 @cache
 def _built() -> ModuleType | None:
     try:
-        return importlib.import_module("sonde.adapters.torch._match")
+        module = importlib.import_module("sonde.adapters.torch._match")
     except ImportError:
         return None
+    with private.unobserved():
+        samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
+    module.probe(private.stable_functions(), samples)
+    return module

@@ -6,6 +6,7 @@ same methods, in Python. The native one also recognises known ops by itself.
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import Any, Protocol
 
@@ -22,7 +23,8 @@ class Tables(Protocol):
     - ``cause``: the op that ran when autograd had counted so far;
     - fresh storages were made by an observed op of this step;
     - watched storages (and tensors that have none) are forgotten when they die, so that a number
-      that is used again means something new. Nothing keeps their memory, or any piece of it.
+      that is used again means something new. Nothing keeps their memory, or any piece of it;
+    - ``now``: a timestamp, microseconds since the epoch, later than the last.
     """
 
     scope: Scope
@@ -39,6 +41,7 @@ class Tables(Protocol):
     def add_fresh(self, key: int, /) -> None: ...
     def watch(self, key: int, thing: object, /) -> None: ...
     def drop(self, key: int, /) -> None: ...
+    def now(self) -> int: ...
     def forget(self) -> None: ...
 
 
@@ -49,6 +52,7 @@ class Memory:
         "_cause",
         "_current",
         "_fresh",
+        "_stamp",
         "_tensor",
         "_watchers",
         "at",
@@ -68,6 +72,7 @@ class Memory:
         self._tensor: dict[int, Ref] = {}
         self._cause: dict[int, Record] = {}
         self._fresh: set[int] = set()
+        self._stamp = 0
         self._watchers: dict[int, weakref.ref[Any]] = {}
 
     def entry(self, key: int, /) -> list[Ref] | None:
@@ -104,6 +109,10 @@ class Memory:
         self._current.pop(key, None)
         self._fresh.discard(key)
         self._watchers.pop(key, None)
+
+    def now(self) -> int:
+        self._stamp = max(self._stamp + 1, time.time_ns() // 1000)
+        return self._stamp
 
     def forget(self) -> None:
         self._watchers.clear()

@@ -6,20 +6,24 @@ lacks one of them gets a clear message, not an AttributeError in the middle of t
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
 from torch._C._dynamo import eval_frame
+from torch._library import simple_registry
 from torch.utils import _python_dispatch
 
 from sonde.core.errors import CaptureError
 
+_RULE = "find_torch_dispatch_rule"
+_ASKED = ("data_ptr", "numel", "dim", "sizes", "strides", "dtype", "device_type")
 _COMPILER_FILE = os.path.join("torch", "_dynamo", "eval_frame.py")
 _NEEDED: tuple[tuple[object, str], ...] = (
     (_python_dispatch, "TorchDispatchMode"),
@@ -69,6 +73,29 @@ to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
 set_eval_frame: Callable[[Any], Any] = eval_frame.set_eval_frame
 """Sets the function that compiles what runs, None for none; returns the one that was set."""
+
+
+def answer_for_mode(mode: type, rule_finder: Callable[[Any, type], Callable[..., Any]]) -> None:
+    """Let ``rule_finder`` stand before the function that torch asks, for every op under a mode,
+    whether somebody registered a rule of its own: nobody does for ``mode``.
+
+    Torch looks the function up once, when the first op runs under any mode. Where that was before,
+    or this torch has no such function, it goes on asking as it did, and all is only slower.
+    """
+    original = getattr(simple_registry, _RULE, None)
+    if isinstance(original, FunctionType):
+        setattr(simple_registry, _RULE, rule_finder(original, mode))
+
+
+def stable_functions() -> tuple[int, ...]:
+    """Addresses of torch's C functions with a stable binary interface that the native matcher
+    asks, in its order; empty where this torch has not all of them."""
+    try:
+        library = ctypes.CDLL(torch._C.__file__)
+        functions = [getattr(library, f"aoti_torch_get_{name}") for name in _ASKED]
+    except (OSError, AttributeError):
+        return ()
+    return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)
 
 
 def hide_from_compiler(*functions: Callable[..., Any]) -> None:

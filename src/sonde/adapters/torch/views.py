@@ -47,6 +47,13 @@ def kernel_code(dtype: torch.dtype) -> int:
     return code
 
 
+def kernel_codes() -> dict[torch.dtype, int]:
+    """The kernel's number for every dtype it has statistics of."""
+    dtypes = [getattr(torch, name, None) for name in BY_NAME]
+    codes = {dtype: kernel_code(dtype) for dtype in dtypes if isinstance(dtype, torch.dtype)}
+    return {dtype: code for dtype, code in codes.items() if code >= 0}
+
+
 class TorchHold:
     """Bytes kept for later. Holds the storage, not the tensor: a held gradient can still be
     adopted by autograd without a copy, as it is when nobody looks."""

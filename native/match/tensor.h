@@ -1,0 +1,318 @@
+// Reading tensors: where they are, what shape they have, how often they were written.
+//
+// Torch is known through Python objects only. That costs a call, and often a new object, for every
+// number; so two pointers that every tensor holds are looked up in it directly, and the rest is
+// asked of torch's C functions with a stable binary interface (those that compiled models are
+// linked against). Where the pointers stand is found by comparing sample tensors with what Python
+// says of them; where that does not fit, the functions are missing, or a tensor is of a class of its
+// own (sparse, nested, quantized), Python is asked each time.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace sonde_tensor {
+
+constexpr int kMostDims = 8;
+constexpr int kMostTypes = 128;
+
+struct Strings {
+  PyObject* cdata;
+  PyObject* untyped_storage;
+  PyObject* version;
+  PyObject* shape;
+  PyObject* dtype;
+  PyObject* is_cpu;
+  PyObject* data_ptr;
+  PyObject* numel;
+  PyObject* nbytes;
+  PyObject* stride;
+  PyObject* is_neg;
+};
+inline Strings strings;
+
+inline bool make_strings() {
+  struct {
+    PyObject** place;
+    const char* text;
+  } all[] = {{&strings.cdata, "_cdata"},       {&strings.untyped_storage, "untyped_storage"},
+             {&strings.version, "_version"},   {&strings.shape, "shape"},
+             {&strings.dtype, "dtype"},        {&strings.is_cpu, "is_cpu"},
+             {&strings.data_ptr, "data_ptr"},  {&strings.numel, "numel"},
+             {&strings.nbytes, "nbytes"},      {&strings.stride, "stride"},
+             {&strings.is_neg, "is_neg"}};
+  for (auto& each : all)
+    if (!(*each.place = PyUnicode_InternFromString(each.text))) return false;
+  return true;
+}
+
+inline PyObject* call_method(PyObject* object, PyObject* name) {
+  return PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+}
+
+inline bool number_from(PyObject* value, long long* out) {
+  if (!value) return false;
+  *out = PyLong_AsLongLong(value);
+  Py_DECREF(value);
+  return !(*out == -1 && PyErr_Occurred());
+}
+
+inline bool pointer_from(PyObject* value, uintptr_t* out) {
+  if (!value) return false;
+  void* pointer = PyLong_AsVoidPtr(value);
+  Py_DECREF(value);
+  *out = reinterpret_cast<uintptr_t>(pointer);
+  return pointer || !PyErr_Occurred();
+}
+
+inline int truth_from(PyObject* value) {
+  if (!value) return -1;
+  int truth = PyObject_IsTrue(value);
+  Py_DECREF(value);
+  return truth;
+}
+
+inline bool pointer_attribute(PyObject* object, uintptr_t* out) {
+  return pointer_from(PyObject_GetAttr(object, strings.cdata), out);
+}
+
+// ------------------------------------------------------------------------------- the short way
+
+using Handle = void*;  // an at::Tensor's address; an at::Tensor is a pointer to its TensorImpl
+
+struct Torch {
+  bool is_known = false;
+  size_t impl_at = 0;     // of the TensorImpl, in a Python tensor
+  size_t storage_at = 0;  // of the StorageImpl, in a TensorImpl
+  uintptr_t kind = 0;     // first word of a TensorImpl that is of no derived class
+  int32_t (*data_ptr)(Handle, void**) = nullptr;
+  int32_t (*numel)(Handle, int64_t*) = nullptr;
+  int32_t (*dim)(Handle, int64_t*) = nullptr;
+  int32_t (*sizes)(Handle, int64_t**) = nullptr;
+  int32_t (*strides)(Handle, int64_t**) = nullptr;
+  int32_t (*dtype)(Handle, int32_t*) = nullptr;
+  int32_t (*device_type)(Handle, int32_t*) = nullptr;
+  PyObject* dtypes[kMostTypes] = {};  // by torch's number, owned
+};
+inline Torch torch;
+
+inline uintptr_t word_at(const void* object, size_t offset) {
+  uintptr_t word;
+  std::memcpy(&word, static_cast<const char*>(object) + offset, sizeof(word));
+  return word;
+}
+
+// Leaves in `places` the offsets where `object` has `word`.
+inline void narrow(std::vector<size_t>* places, const void* object, uintptr_t word) {
+  std::vector<size_t> left;
+  for (size_t offset : *places)
+    if (word_at(object, offset) == word) left.push_back(offset);
+  places->swap(left);
+}
+
+// probe(functions, samples): addresses of torch's functions, in the order of `Torch`; plain
+// tensors of different dtypes, each with memory of its own. Returns whether the short way is open.
+inline PyObject* probe(PyObject*, PyObject* args) {
+  PyObject *functions, *samples;
+  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &functions, &PyList_Type, &samples))
+    return nullptr;
+  void** places[] = {reinterpret_cast<void**>(&torch.data_ptr),
+                     reinterpret_cast<void**>(&torch.numel),
+                     reinterpret_cast<void**>(&torch.dim),
+                     reinterpret_cast<void**>(&torch.sizes),
+                     reinterpret_cast<void**>(&torch.strides),
+                     reinterpret_cast<void**>(&torch.dtype),
+                     reinterpret_cast<void**>(&torch.device_type)};
+  torch.is_known = false;
+  const Py_ssize_t count = sizeof(places) / sizeof(places[0]);
+  if (PyTuple_GET_SIZE(functions) != count || PyList_GET_SIZE(samples) < 4) Py_RETURN_FALSE;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    *places[i] = PyLong_AsVoidPtr(PyTuple_GET_ITEM(functions, i));
+    if (!*places[i]) {
+      if (PyErr_Occurred()) return nullptr;
+      Py_RETURN_FALSE;
+    }
+  }
+  // A TensorImpl is more than twenty words long; its storage is among the first.
+  std::vector<size_t> impl_at, storage_at = {8, 16, 24, 32, 40, 48};
+  size_t size = static_cast<size_t>(Py_TYPE(PyList_GET_ITEM(samples, 0))->tp_basicsize);
+  for (size_t at = sizeof(PyObject); at + sizeof(uintptr_t) <= size && at <= 64; at += 8)
+    impl_at.push_back(at);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(samples); ++i) {
+    PyObject* sample = PyList_GET_ITEM(samples, i);
+    uintptr_t impl, storage;
+    if (!pointer_attribute(sample, &impl)) return nullptr;
+    PyObject* owner = call_method(sample, strings.untyped_storage);
+    bool ok = owner && pointer_attribute(owner, &storage);
+    Py_XDECREF(owner);
+    if (!ok) return nullptr;
+    narrow(&impl_at, sample, impl);
+    narrow(&storage_at, reinterpret_cast<void*>(impl), storage);
+    uintptr_t kind = word_at(reinterpret_cast<void*>(impl), 0);
+    if (i > 0 && kind != torch.kind) Py_RETURN_FALSE;
+    torch.kind = kind;
+  }
+  if (impl_at.size() != 1 || storage_at.size() != 1) Py_RETURN_FALSE;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(samples); ++i) {
+    PyObject* sample = PyList_GET_ITEM(samples, i);
+    uintptr_t impl = word_at(sample, impl_at[0]);
+    int32_t type, device;
+    uintptr_t address;
+    void* data;
+    if (!pointer_from(call_method(sample, strings.data_ptr), &address)) return nullptr;
+    if (torch.dtype(&impl, &type) || type < 0 || type >= kMostTypes ||
+        torch.device_type(&impl, &device) || device != 0 || torch.data_ptr(&impl, &data) ||
+        reinterpret_cast<uintptr_t>(data) != address)
+      Py_RETURN_FALSE;
+    PyObject* dtype = PyObject_GetAttr(sample, strings.dtype);
+    if (!dtype) return nullptr;
+    Py_XSETREF(torch.dtypes[type], dtype);
+  }
+  torch.impl_at = impl_at[0];
+  torch.storage_at = storage_at[0];
+  torch.is_known = true;
+  Py_RETURN_TRUE;
+}
+
+// ------------------------------------------------------------------------------------- numbers
+
+// The TensorImpl of a tensor that goes the short way, or 0.
+inline uintptr_t short_impl(PyObject* tensor) {
+  if (!torch.is_known) return 0;
+  uintptr_t impl = word_at(tensor, torch.impl_at);
+  return impl && word_at(reinterpret_cast<void*>(impl), 0) == torch.kind ? impl : 0;
+}
+
+// The tensor's `_cdata`. False with an error set.
+inline bool impl_of(PyObject* tensor, uintptr_t* impl) {
+  *impl = short_impl(tensor);
+  return *impl || pointer_attribute(tensor, impl);
+}
+
+// The `_cdata` of the tensor's storage. False with an error set where it has none.
+inline bool storage_key(PyObject* tensor, uintptr_t* key) {
+  uintptr_t impl = short_impl(tensor);
+  *key = impl ? word_at(reinterpret_cast<void*>(impl), torch.storage_at) : 0;
+  if (*key) return true;
+  PyObject* storage = call_method(tensor, strings.untyped_storage);
+  bool ok = storage && pointer_attribute(storage, key);
+  Py_XDECREF(storage);
+  return ok;
+}
+
+// What there is to know of a tensor before its values are read.
+struct Look {
+  uintptr_t address = 0;
+  long long version = -1;
+  bool has_version = false;
+  bool is_negated = false;
+  bool is_on_host = false;
+  bool is_contiguous = false;
+  int dims = 0;  // -1: more than fit
+  int64_t numel = 0;
+  PyObject* dtype = nullptr;  // borrowed: torch keeps its dtypes
+  int64_t shape[kMostDims] = {};
+  int64_t stride[kMostDims] = {};
+};
+
+inline bool is_dense(const int64_t* shape, const int64_t* stride, int64_t dims) {
+  int64_t expected = 1;
+  for (int64_t i = dims - 1; i >= 0; --i) {
+    if (shape[i] == 0) return true;
+    if (shape[i] != 1 && stride[i] != expected) {
+      for (; i >= 0; --i)
+        if (shape[i] == 0) return true;
+      return false;
+    }
+    expected *= shape[i];
+  }
+  return true;
+}
+
+inline void set_shape(Look* look, const int64_t* shape, const int64_t* stride, int64_t dims) {
+  look->is_contiguous = is_dense(shape, stride, dims);
+  look->dims = dims <= kMostDims ? static_cast<int>(dims) : -1;
+  if (look->dims > 0) {
+    std::memcpy(look->shape, shape, static_cast<size_t>(dims) * sizeof(int64_t));
+    std::memcpy(look->stride, stride, static_cast<size_t>(dims) * sizeof(int64_t));
+  }
+}
+
+// The shape as torch's functions tell it. False where the tensor is not plain.
+inline bool measure_short(uintptr_t impl, Look* look) {
+  int32_t type, device;
+  int64_t dims, *shape, *stride;
+  void* data;
+  if (!word_at(reinterpret_cast<void*>(impl), torch.storage_at)) return false;
+  if (torch.dtype(&impl, &type) || type < 0 || type >= kMostTypes || !torch.dtypes[type] ||
+      torch.device_type(&impl, &device) || torch.numel(&impl, &look->numel) ||
+      torch.dim(&impl, &dims) || torch.sizes(&impl, &shape) || torch.strides(&impl, &stride))
+    return false;
+  look->dtype = torch.dtypes[type];
+  look->is_on_host = device == 0;
+  if (torch.data_ptr(&impl, &data)) return false;
+  look->address = reinterpret_cast<uintptr_t>(data);
+  set_shape(look, shape, stride, dims);
+  return true;
+}
+
+inline bool numbers_from(PyObject* tuple, std::vector<int64_t>* out) {
+  if (!tuple || !PyTuple_Check(tuple)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
+    out->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+  return !PyErr_Occurred();
+}
+
+// The same as Python tells it.
+inline bool measure_long(PyObject* tensor, Look* look) {
+  look->dtype = PyObject_GetAttr(tensor, strings.dtype);
+  if (!look->dtype) return false;
+  Py_DECREF(look->dtype);
+  long long numel = 0;
+  int on_host = truth_from(PyObject_GetAttr(tensor, strings.is_cpu));
+  if (on_host < 0 || !pointer_from(call_method(tensor, strings.data_ptr), &look->address) ||
+      !number_from(call_method(tensor, strings.numel), &numel))
+    return false;
+  std::vector<int64_t> dims, steps;
+  PyObject* shape = PyObject_GetAttr(tensor, strings.shape);
+  PyObject* stride = shape ? call_method(tensor, strings.stride) : nullptr;
+  bool ok = numbers_from(shape, &dims) && numbers_from(stride, &steps) &&
+            dims.size() == steps.size();
+  Py_XDECREF(shape);
+  Py_XDECREF(stride);
+  if (!ok) return false;
+  look->is_on_host = on_host != 0;
+  look->numel = numel;
+  set_shape(look, dims.data(), steps.data(), static_cast<int64_t>(dims.size()));
+  return true;
+}
+
+// Fills `look`. False, without an error, where the tensor is not plain memory.
+inline bool look_at(PyObject* tensor, Look* look) {
+  uintptr_t impl = short_impl(tensor);
+  bool ok = impl ? measure_short(impl, look) : measure_long(tensor, look);
+  if (ok) {
+    PyObject* version = PyObject_GetAttr(tensor, strings.version);
+    look->has_version = number_from(version, &look->version);
+    PyErr_Clear();  // inference tensors are not counted
+    int negated = truth_from(call_method(tensor, strings.is_neg));
+    look->is_negated = negated > 0;
+    ok = negated >= 0;
+  }
+  PyErr_Clear();
+  return ok;
+}
+
+// Whether two looks are at the same elements of memory, in the same order.
+inline bool same_elements(const Look& a, const Look& b) {
+  if (a.address != b.address || a.numel != b.numel || a.is_negated != b.is_negated) return false;
+  if (a.dims < 0 || a.dims != b.dims) return false;
+  size_t size = static_cast<size_t>(a.dims) * sizeof(int64_t);
+  return std::memcmp(a.shape, b.shape, size) == 0 && std::memcmp(a.stride, b.stride, size) == 0;
+}
+
+}  // namespace sonde_tensor
