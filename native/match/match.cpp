@@ -1104,7 +1104,11 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
 
 // find_rule(op, mode class); `self` is a pair: torch's own function, our mode
 PyObject* find_rule(PyObject* self, PyObject* const* values, Py_ssize_t count) {
-  if (count == 2 && values[1] == PyTuple_GET_ITEM(self, 1)) Py_RETURN_NONE;
+  PyObject* ours = PyTuple_GET_ITEM(self, 1);
+  if (count == 2 && PyType_Check(values[1]) &&
+      PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(values[1]),
+                       reinterpret_cast<PyTypeObject*>(ours)))
+    Py_RETURN_NONE;
   return PyObject_Vectorcall(PyTuple_GET_ITEM(self, 0), values, static_cast<size_t>(count),
                              nullptr);
 }
@@ -1117,7 +1121,7 @@ PyMethodDef find_rule_method = {
 
 PyObject* rule_finder(PyObject*, PyObject* args) {
   PyObject *original, *mode;
-  if (!PyArg_ParseTuple(args, "OO", &original, &mode)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OO!", &original, &PyType_Type, &mode)) return nullptr;
   return PyCFunction_New(&find_rule_method, args);
 }
 

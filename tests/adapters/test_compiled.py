@@ -233,6 +233,13 @@ def test_code_compiled_before_is_told_of_where_it_matters_only(steps: str, mode:
     assert seen.reports == []
 
 
+def test_code_compiled_before_that_does_not_run_is_not_told_of() -> None:
+    torch.compile(Plain(), backend="aot_eager")(torch.ones(2, 4))
+    with watch(step_by="manual") as seen:
+        Plain()(torch.ones(2, 4))
+    assert seen.reports == []
+
+
 def test_a_compiled_graph_without_ops_is_no_trouble() -> None:
     same_thing = torch.compile(lambda x: x, backend="aot_eager")
     with watch(step_by="manual") as seen:

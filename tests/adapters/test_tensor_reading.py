@@ -143,5 +143,6 @@ def test_torch_is_answered_for_our_mode_and_asked_for_others() -> None:
 
     finder = native().rule_finder(original, eager.Observer)
     assert finder("op", eager.Observer) is None
+    assert finder("op", eager.CompiledAwareObserver) is None
     assert finder("op", int) == "rule"
     assert asked == [("op", int)]

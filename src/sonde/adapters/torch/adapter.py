@@ -67,9 +67,10 @@ class TorchAdapter:
         self._observer = observer(
             session, self._scopes, self._structures, self._failed, starts_at_once=starts_at_once
         )
+        if self._last_word is not None:
+            self._observer.learner.ran_compiled = False
         self._active = ExitStack()
         self._is_active = False
-        self._was_active = False
         self._is_switch_due = False
         self._is_broken = False
         self._is_thread_reported = False
@@ -235,7 +236,7 @@ class TorchAdapter:
         if self._compiled is not None:
             self._compiled.is_watching = False
             self._guard(self._compiled.say_tally)
-        if self._last_word is not None and self._was_active:
+        if self._last_word is not None and self._observer.learner.ran_compiled:
             self._session.report(self._last_word)
         self._guard(self._observer.close)
         self._session.close()
@@ -262,7 +263,7 @@ class TorchAdapter:
     # ------------------------------------------------------------- on and off
 
     def _activate(self) -> None:
-        self._is_active = self._was_active = True
+        self._is_active = True
         if self._is_switch_due:
             self._is_switch_due = False
         else:

@@ -73,7 +73,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def _connect_native(self, emitter: Emitter) -> None:
         assert self._native is not None
-        private.answer_for_mode(type(self), self._native.rule_finder)
+        private.answer_for_mode(Observer, self._native.rule_finder)
         self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,

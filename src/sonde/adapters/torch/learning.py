@@ -45,6 +45,8 @@ class Learner:
         self._tables = tables
         self._foreign = foreign
         self.bound: dict[Ref, int] = {}
+        # Whether an op was met inside what torch.compile returned; None: nobody asks.
+        self.ran_compiled: bool | None = None
         self.traced: tuple[Source, ...] = ()
         self._is_reshaped = False
         self._tip: Record | None = None
@@ -104,6 +106,8 @@ class Learner:
     ) -> Record:
         """A record for an op about to run after ``parent``; its outputs are learned afterwards."""
         self._catch_up(parent)
+        if self.ran_compiled is False:
+            self.ran_compiled = private.is_called_compiled(caller)
         info = op_info(func)
         place, frame = find_place(caller)
         record = Record(parent, func, info, scope)

@@ -181,13 +181,25 @@ def keeps_modes(*, at_entry: bool = False) -> bool:
     wrappers = 0
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if code.co_name == "compile_wrapper" and code.co_filename.endswith(_COMPILER_FILE):
+        if _is_compile_wrapper(frame.f_code):
             wrappers += 1
             if wrappers > at_entry:
                 return True
         frame = frame.f_back
     return False
+
+
+def is_called_compiled(frame: FrameType | None) -> bool:
+    """Whether ``frame`` was called through what ``torch.compile`` returned."""
+    while frame is not None:
+        if _is_compile_wrapper(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _is_compile_wrapper(code: CodeType) -> bool:
+    return code.co_name == "compile_wrapper" and code.co_filename.endswith(_COMPILER_FILE)
 
 
 def is_tracing() -> bool:
