@@ -24,6 +24,7 @@ from sonde.core.errors import CaptureError
 
 _RULE = "find_torch_dispatch_rule"
 _ASKED = ("data_ptr", "numel", "dim", "sizes", "strides", "dtype", "device_type")
+_HIGHER_ORDER = os.path.join("torch", "_higher_order_ops", "")
 _COMPILER_FILE = os.path.join("torch", "_dynamo", "eval_frame.py")
 _NEEDED: tuple[tuple[object, str], ...] = (
     (_python_dispatch, "TorchDispatchMode"),
@@ -190,11 +191,15 @@ def keeps_modes(*, at_entry: bool = False) -> bool:
 
 
 def is_called_compiled(frame: FrameType | None) -> bool:
-    """Whether ``frame`` was called through what ``torch.compile`` returned."""
+    """Whether the program called ``frame`` through what ``torch.compile`` returned.
+
+    Torch does so itself for ``cond`` and its like, which stay what they are.
+    """
     while frame is not None:
+        above = frame.f_back
         if _is_compile_wrapper(frame.f_code):
-            return True
-        frame = frame.f_back
+            return above is None or _HIGHER_ORDER not in above.f_code.co_filename
+        frame = above
     return False
 
 
