@@ -19,6 +19,7 @@ from sonde.compare.result import Comparison
 from sonde.core.errors import ConfigError, SondeError
 from sonde.dump.reader import Dump
 
+_MOST_BYTES = 64 << 20
 _KEYS = frozenset({"a", "b", "how"})
 
 
@@ -81,7 +82,9 @@ def _mapping(node: Any) -> Iterator[tuple[str, tuple[int, Any]]]:
     """Keys with their lines and values; nothing for what is no mapping."""
     if node is not None and node.id == "mapping":
         for key, value in node.value:
-            yield str(key.value), (key.start_mark.line + 1, value)
+            # Not the text of a list or a mapping: its aliases may make it endless.
+            name = str(key.value) if key.id == "scalar" else f"a {key.id} in place of a name"
+            yield name, (key.start_mark.line + 1, value)
 
 
 def _load(path: Path) -> Any:
@@ -93,7 +96,7 @@ def _load(path: Path) -> Any:
             "a map of pairs needs PyYAML; pip install pyyaml", slug="compare-map"
         ) from None
     try:
-        return yaml.compose(path.read_text("utf-8"), yaml.SafeLoader)
+        return yaml.compose(_read(path), yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise CompareError(f"{path}: cannot be read: {error}", slug="compare-map") from None
     except yaml.YAMLError as error:
@@ -103,6 +106,16 @@ def _load(path: Path) -> Any:
         raise _problem(path, line, f"is not YAML: {what}") from None
     except RecursionError:
         raise _problem(path, 1, "is nested too deeply") from None
+    except (ValueError, OverflowError, IndexError) as error:  # PyYAML lets some of these through.
+        raise _problem(path, 1, f"is not YAML: {error}") from None
+
+
+def _read(path: Path) -> str:
+    if not path.is_file() and path.exists():  # A pipe in place of a file would never answer.
+        raise OSError("it is not a file")
+    if path.stat().st_size > _MOST_BYTES:
+        raise OSError(f"it has more than {_MOST_BYTES >> 20} MB")
+    return path.read_text("utf-8")
 
 
 def _problem(path: Path, line: int, what: str) -> CompareError:
