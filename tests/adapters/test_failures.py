@@ -357,9 +357,10 @@ def test_a_compiled_optimizer_and_a_compiled_step_work_and_are_counted() -> None
             bare, watched, seen = bare_and_watched(lambda whole=whole: train(whole), steps=steps)
             # Compiled, Adam does its sums in another order than eagerly.
             assert same(bare, watched) if steps == "9" else close(bare[1], watched[1])
-            assert [line.split()[-1] for line in seen.reports] == ["[compiled-before]"] * (
-                steps != "9"
-            )
+            if steps == "9":
+                assert seen.reports == []
+            else:  # the bare run had it compiled
+                assert all(line.endswith("[compiled-before]") for line in seen.reports)
             if not whole:
                 assert list(seen.steps) == {"all": [0, 1, 2, 3], "1|3": [1, 3], "0": [0]}.get(
                     steps, []
