@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import tempfile
 import time
+import uuid
 import warnings
 from collections.abc import Iterator
 
@@ -13,7 +15,13 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, RandomSampler, SubsetRandomSampler, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    RandomSampler,
+    SubsetRandomSampler,
+    TensorDataset,
+)
 
 import sonde
 from sonde.adapters.torch.determinism import Randomness, Wanted, deterministic
@@ -159,6 +167,39 @@ def test_random_numbers_of_the_system_are_told_and_stay_random() -> None:
     assert any("random numbers of the operating system at" in what for what in found.left)
     assert any(line.startswith("not removed: random numbers of the operating") for line in said)
     assert not any("tempfile" in what for what in (*found.left, *found.removed))
+
+
+class Drawing(Dataset[torch.Tensor]):
+    """Draws from the operating system in three ways."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        drawn = os.urandom(1)[0]
+        drawn += secrets.token_bytes(1)[0]
+        return torch.tensor(drawn + uuid.uuid4().int % 7)
+
+
+def test_random_numbers_of_the_system_in_workers_are_told() -> None:
+    said: list[str] = []
+    line = Drawing.__getitem__.__code__.co_firstlineno
+    with deterministic(Wanted(), said.append) as found:
+        assert len(list(DataLoader(Drawing(), batch_size=2, num_workers=2))) == 2
+    told = {what: count for what, count in found.left.items() if what.endswith("in a worker")}
+    assert list(told.values()) == [4, 4, 4]
+    for number in (1, 2, 3):
+        assert any(f"test_determinism.py:{line + number} " in what for what in told)
+    assert sum(text.endswith("in a worker, 4 times") for text in said) == 3
+
+
+def test_workers_that_are_not_forked_are_told_to_be_unwatched() -> None:
+    loader = DataLoader(
+        TensorDataset(torch.arange(4.0)), num_workers=1, multiprocessing_context="spawn"
+    )
+    with deterministic(Wanted(), lambda line: None) as found:
+        assert len(list(loader)) == 4
+    assert any("workers of a DataLoader that start by spawn" in what for what in found.left)
 
 
 def test_no_dropout_lets_everything_through_in_training() -> None:

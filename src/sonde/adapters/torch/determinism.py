@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sonde.adapters.torch.forked_notes import ForkedNotes
 from sonde.adapters.torch.random_sources import watch_sources
 from sonde.adapters.torch.random_training import stop_dropout, stop_shuffling
 from sonde.adapters.torch.sources import is_user_file
@@ -41,16 +42,34 @@ class Wanted:
 
 @dataclass(slots=True)
 class Randomness:
-    """What was removed, and what was seen that could not be; each with where and how often."""
+    """What was removed, and what was seen that could not be; each with where and how often.
+
+    What processes forked from this one see, such as the workers of a DataLoader, comes back
+    through ``notes`` and is there once ``gather`` was called.
+    """
 
     removed: dict[str, int] = field(default_factory=dict)
     left: dict[str, int] = field(default_factory=dict)
+    notes: ForkedNotes = field(default_factory=ForkedNotes)
 
     def note_removed(self, what: str) -> None:
-        self.removed[what] = self.removed.get(what, 0) + 1
+        self._note("removed", what)
 
     def note_left(self, what: str) -> None:
-        self.left[what] = self.left.get(what, 0) + 1
+        self._note("left", what)
+
+    def _note(self, kind: str, what: str) -> None:
+        if self.notes.is_forked:
+            self.notes.send(f"{kind} {what}")
+            return
+        found = self.removed if kind == "removed" else self.left
+        found[what] = found.get(what, 0) + 1
+
+    def gather(self) -> None:
+        """Take what forked processes noted; where they did is said, too."""
+        for line in self.notes.take():
+            kind, _, what = line.partition(" ")
+            self._note(kind, f"{what}, in a worker")
 
 
 def set_seed(seed: int) -> None:
@@ -89,8 +108,11 @@ def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Random
         try:
             yield found
         finally:
-            for line in report(wanted, found):
-                say(line)
+            if not found.notes.is_forked:
+                found.gather()
+                for line in report(wanted, found):
+                    say(line)
+            found.notes.close()
 
 
 def report(wanted: Wanted, found: Randomness) -> list[str]:

@@ -7,6 +7,7 @@ use them for secrets and names.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import sys
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader
 
 from sonde.adapters.torch.sources import is_user_file
 
@@ -42,6 +44,7 @@ def watch_sources(
         (torch, "seed", watch.torch_unseeded),
         (os, "urandom", watch.operating_system),
         (random, "_urandom", watch.operating_system),
+        (DataLoader, "__iter__", watch.workers),
     ):
         replace(owner, name, make, undo)
 
@@ -161,6 +164,23 @@ class _Watch:
             return original(size)
 
         return urandom
+
+    def workers(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Forked workers have these functions, too; others begin as a new Python."""
+
+        def iterate(loader: Any) -> Any:
+            if loader.num_workers > 0:
+                context = loader.multiprocessing_context or multiprocessing
+                method = context.get_start_method()
+                if method != "fork":
+                    at = self._place()
+                    self._left(
+                        f"what is random in the workers of a DataLoader that start by {method}"
+                        f"{f', at {at}' if at else ''}: they are not watched"
+                    )
+            return original(loader)
+
+        return iterate
 
 
 def _is_bookkeeping() -> bool:
