@@ -373,6 +373,12 @@ export interface Level {
   readonly hidden: number;
 }
 
+/** The scopes of a graph to open at the first look, outer ones before inner ones. */
+export interface Opening {
+  readonly graph: number;
+  readonly scopes: readonly string[];
+}
+
 export interface ListedNode {
   readonly name: string;
   readonly type: string;

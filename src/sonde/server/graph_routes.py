@@ -8,10 +8,11 @@ from sonde.server.code import read_code
 from sonde.server.endpoint import Call, Endpoint
 from sonde.server.levels import Marks, level
 from sonde.server.listing import Query, Window, op_view, search, sources, tree
+from sonde.server.opening import opening
 from sonde.server.run_routes import RUN
 from sonde.server.source import chosen_rank
 from sonde.wire import queries
-from sonde.wire.api import CodeText, Level, NodePage, OpView, SourceList, TreePage
+from sonde.wire.api import CodeText, Level, NodePage, Opening, OpView, SourceList, TreePage
 
 
 async def graph_level(call: Call) -> Level:
@@ -20,6 +21,12 @@ async def graph_level(call: Call) -> Level:
     rank = chosen_rank(call.run, query.rank)
     marks = Marks(call.run.hits.counts(rank), call.run.hits.origins(rank))
     return await asyncio.to_thread(level, index, query.scope, query.group, marks)
+
+
+async def graph_opening(call: Call) -> Opening:
+    query: queries.OpeningQuery = call.query
+    index = await call.run.graph(query.rank, query.graph)
+    return await asyncio.to_thread(opening, index, query.boxes)
 
 
 async def graph_tree(call: Call) -> TreePage:
@@ -64,6 +71,14 @@ ENDPOINTS = (
         graph_level,
         Level,
         queries.LevelQuery,
+    ),
+    Endpoint(
+        "GET",
+        f"{RUN}/graph/opening",
+        "The scopes to open at the first look",
+        graph_opening,
+        Opening,
+        queries.OpeningQuery,
     ),
     Endpoint("GET", f"{RUN}/graph/tree", "The scope tree", graph_tree, TreePage, queries.TreeQuery),
     Endpoint("GET", f"{RUN}/nodes", "Find ops", find_nodes, NodePage, queries.NodesQuery),

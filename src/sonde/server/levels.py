@@ -37,8 +37,9 @@ class Marks:
 
 
 @dataclass(slots=True)
-class _Box:
-    """``parts``: what it stands for; nodes, and scopes below zero (``~scope``)."""
+class Box:
+    """One box of a level; ``parts`` is what it stands for: nodes, and scopes below zero
+    (``~scope``)."""
 
     path: str
     label: str
@@ -52,8 +53,8 @@ def level(index: GraphIndex, scope: str, group: str = "", marks: Marks | None = 
     such scope or group."""
     place = index.scope(scope)
     path = index.scopes[place].path
-    boxes = _grouped(index, place)
-    outer: list[_Box] = []
+    boxes = grouped(index, place)
+    outer: list[Box] = []
     if group:
         chosen = next((box for box in boxes if box.path == group), None)
         if chosen is None:
@@ -69,19 +70,19 @@ def level(index: GraphIndex, scope: str, group: str = "", marks: Marks | None = 
     return Level(index.graph, path, group, tuple(nodes), tuple(edges), hidden)
 
 
-def _single(index: GraphIndex, part: int) -> _Box:
+def _single(index: GraphIndex, part: int) -> Box:
     if part >= 0:
         node = index.nodes[part]
-        return _Box(node.name, _op_label(node.name), "op", [part])
+        return Box(node.name, _op_label(node.name), "op", [part])
     scope = index.scopes[~part]
-    return _Box(scope.path, scope.label, "scope", [part])
+    return Box(scope.path, scope.label, "scope", [part])
 
 
 def _op_label(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _grouped(index: GraphIndex, place: int) -> list[_Box]:
+def grouped(index: GraphIndex, place: int) -> list[Box]:
     """The children of a scope, alike ones drawn once, in the order of their first."""
     scope = index.scopes[place]
     alike: dict[tuple[object, ...], list[int]] = defaultdict(list)
@@ -91,7 +92,7 @@ def _grouped(index: GraphIndex, place: int) -> list[_Box]:
             alike[(node.type, node.kind, node.phase)].append(child)
         else:
             alike[index.scopes[~child].repeats_as].append(child)
-    boxes: list[_Box] = []
+    boxes: list[Box] = []
     for children in alike.values():
         least = SAME_OPS if children[0] >= 0 else SAME_SCOPES
         if len(children) < least:
@@ -102,11 +103,11 @@ def _grouped(index: GraphIndex, place: int) -> list[_Box]:
     return boxes
 
 
-def _group(index: GraphIndex, path: str, children: list[int]) -> _Box:
+def _group(index: GraphIndex, path: str, children: list[int]) -> Box:
     first = _single(index, children[0])
     label = index.nodes[children[0]].type if children[0] >= 0 else first.label
     key = first.label if children[0] >= 0 else f"{first.label}/"
-    return _Box(f"{path}*{key}", label, "group", children, len(children))
+    return Box(f"{path}*{key}", label, "group", children, len(children))
 
 
 def _first(index: GraphIndex, part: int) -> int:
@@ -117,7 +118,7 @@ class _Wiring:
     """Which box each node is in, and the edges between boxes."""
 
     def __init__(
-        self, index: GraphIndex, place: int, boxes: Sequence[_Box], outer: Sequence[_Box]
+        self, index: GraphIndex, place: int, boxes: Sequence[Box], outer: Sequence[Box]
     ) -> None:
         self._index = index
         self._place = place
@@ -128,7 +129,7 @@ class _Wiring:
         self._assign(boxes, 0)
         self._outer = list(outer)
 
-    def _assign(self, boxes: Sequence[_Box], start: int) -> None:
+    def _assign(self, boxes: Sequence[Box], start: int) -> None:
         index = self._index
         depth = index.scopes[self._place].depth + 1
         row = index.ancestors[depth] if depth < len(index.ancestors) else None
@@ -143,13 +144,13 @@ class _Wiring:
             found = by_scope[row]  # Row -1 finds the last entry, which is -1.
             self._of = np.where(found >= 0, found, self._of)
 
-    def drawn(self) -> tuple[list[_Box], list[LevelEdge]]:
+    def drawn(self) -> tuple[list[Box], list[LevelEdge]]:
         """The boxes outside that exchange data with those inside, and all edges."""
         edges = self._index.edges
         source, target = self._of[edges.source], self._of[edges.target]
         touching = self._is_inside(source) | self._is_inside(target)
         rows = np.flatnonzero(touching & ((source != target) | (source < 0)))
-        outside: list[_Box] = list(self._outer)
+        outside: list[Box] = list(self._outer)
         source, target = source[rows], target[rows]
         elsewhere = _Elsewhere(self._index, self._place)
         for ends, nodes in ((source, edges.source[rows]), (target, edges.target[rows])):
@@ -163,7 +164,7 @@ class _Wiring:
         drawn = [LevelEdge(paths[a], paths[b], count, label) for a, b, count, label in bundles]
         used = {edge.source for edge in drawn} | {edge.target for edge in drawn}
         shown = [
-            _Box(box.path, box.label, "outside", box.parts, box.stands_for)
+            Box(box.path, box.label, "outside", box.parts, box.stands_for)
             for box in outside
             if box.path in used
         ]
@@ -199,20 +200,20 @@ class _Elsewhere:
         numbers = [self._found.setdefault(part, len(self._found)) for part in unique.tolist()]
         return -1 - np.array(numbers, np.int64)[inverse.reshape(-1)]
 
-    def boxes(self, start: int) -> tuple[list[_Box], Callable[[Longs], Longs]]:
+    def boxes(self, start: int) -> tuple[list[Box], Callable[[Longs], Longs]]:
         """The boxes, alike ones together if they are many, numbered from ``start`` on."""
         index = self._index
         groups: dict[object, list[int]] = defaultdict(list)
         for part in self._found:
             groups[self._key(part) if len(self._found) > MOST_OUTSIDE else part].append(part)
-        boxes: list[_Box] = []
+        boxes: list[Box] = []
         number_of = np.zeros(len(self._found) + 1, np.int64)
         for parts in groups.values():
             box = _single(index, parts[0])
             if len(parts) > 1:
                 above = "/".join(box.path.rstrip("/").split("/")[:-1])
                 label = index.nodes[parts[0]].type if parts[0] >= 0 else box.label
-                box = _Box(f"{above}/*{box.label}", label, "group", parts, len(parts))
+                box = Box(f"{above}/*{box.label}", label, "group", parts, len(parts))
             for part in parts:
                 number_of[self._found[part]] = start + len(boxes)
             boxes.append(box)
@@ -282,7 +283,7 @@ class _Counts:
         above = self._index.ancestors[:, number]
         return [number, *(~scope for scope in above[above >= 0].tolist())]
 
-    def node(self, box: _Box) -> LevelNode:
+    def node(self, box: Box) -> LevelNode:
         index = self._index
         first, last = _first(index, box.parts[0]), -1
         ops = 0

@@ -144,6 +144,13 @@ class Level(Plain, frozen=True):
     hidden: int = 0
 
 
+class Opening(Plain, frozen=True):
+    """The scopes of a graph to open at the first look, outer ones before inner ones."""
+
+    graph: int
+    scopes: tuple[str, ...]
+
+
 class ListedNode(Plain, frozen=True):
     name: str
     type: str

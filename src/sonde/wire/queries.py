@@ -21,6 +21,12 @@ class LevelQuery(PlaceQuery, frozen=True):
     group: str = ""
 
 
+class OpeningQuery(PlaceQuery, frozen=True):
+    """``boxes``: about so many are to be seen."""
+
+    boxes: int = 30
+
+
 class TreeQuery(PlaceQuery, frozen=True):
     scope: str = ""
     offset: int = 0

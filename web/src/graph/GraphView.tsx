@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { usePairMarks } from "../compare/marks";
+import { api } from "../state/api";
 import { isAmong } from "../state/names";
 import { calmTick, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { Boxes } from "./Boxes";
@@ -11,7 +12,9 @@ import { layoutScene } from "./layout";
 import { useLevels, type GraphKey, type Levels } from "./levels";
 import type { Box } from "./scene";
 
-const FEW_BOXES = 4;
+/** A box, the room round it and its share of what lies outside, in pixels: so that all can be read. */
+const AREA_OF_BOX = 18_000;
+const [LEAST_FIRST, MOST_FIRST] = [20, 40];
 const GROUP_OPENS_ITSELF = 60;
 
 /** The executed graph of the rank on the screen. */
@@ -36,7 +39,7 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
     };
   }, [levels.levels]);
   usePairMarks(graphKey);
-  useFirstLook(levels, subject);
+  useFirstLook(graphKey, levels, subject, camera);
   useSelection(camera);
   return (
     <section class="graph" aria-label="Graph">
@@ -48,17 +51,27 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
   );
 }
 
-/** A level of a few scopes says little: at the first look the network inside is open. */
-function useFirstLook({ levels }: Levels, subject: string): void {
+/**
+ * Two boxes say little: at the first look as much is open as the screen shows. What the address names
+ * as open, or selects, comes first.
+ */
+function useFirstLook({ run, rank, graph }: GraphKey, { levels }: Levels, subject: string, camera: Camera): void {
   const begun = useRef("");
+  const isThere = levels.some((each) => each.path === "" && each.level.nodes.length > 0);
   useEffect(() => {
-    const root = levels.find((each) => each.path === "")?.level.nodes ?? [];
-    if (root.length === 0 || begun.current === subject) return;
+    const isFresh = (): boolean => place.value.open.length === 0 && place.value.op === "";
+    if (!isThere || begun.current === subject) return;
     begun.current = subject;
-    const { open, op } = place.value;
-    const scope = root.find((node) => node.what === "scope" && node.phase === "forward");
-    if (open.length === 0 && op === "" && root.length <= FEW_BOXES && scope !== undefined) go({ open: [scope.path] });
-  }, [levels]);
+    if (!isFresh()) return;
+    // Without an answer the graph stays closed, and a click opens it.
+    const boxes = Math.min(Math.max(Math.floor(camera.pixels / AREA_OF_BOX), LEAST_FIRST), MOST_FIRST);
+    void api.opening(run, rank, graph, boxes).then(
+      ({ scopes }) => {
+        if (begun.current === subject && isFresh()) go({ open: scopes });
+      },
+      () => undefined,
+    );
+  }, [isThere, subject]);
 }
 
 /** What is selected comes into view; a group it is in opens, once. */

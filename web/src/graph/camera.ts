@@ -50,6 +50,11 @@ export class Camera {
     return { x: this.width / 2, y: this.height / 2 };
   }
 
+  /** The size of the screen it looks at. */
+  get pixels(): number {
+    return this.width * this.height;
+  }
+
   resize(width: number, height: number): void {
     this.width = width;
     this.height = height;

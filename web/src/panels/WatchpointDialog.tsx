@@ -5,7 +5,7 @@ import { api } from "../state/api";
 import { tickedPaths } from "../state/preferences";
 import { useCatalogue } from "../state/catalogue";
 import { go, run } from "../state/store";
-import { messageOf } from "../state/toasts";
+import { messageOf, toast } from "../state/toasts";
 import { Dialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
 import { dialog, type Draft } from "./dialogs";
@@ -41,8 +41,8 @@ export function WatchpointDialog({ id, draft }: WatchpointDialogProps): JSX.Elem
       ops: ops.value === "all" ? [] : draft.ops,
     };
     try {
-      if (id === null) await api.addWatchpoint(current.id, whole);
-      else await api.editWatchpoint(current.id, id, whole);
+      const made = id === null ? await api.addWatchpoint(current.id, whole) : await api.editWatchpoint(current.id, id, whole);
+      if (made.warning !== "") toast(`${made.name}: ${made.warning}`);
     } catch (error) {
       problem.value = messageOf(error);
       return;

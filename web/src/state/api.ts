@@ -10,6 +10,7 @@ import type {
   LevelMarks,
   LossCurve,
   NodePage,
+  Opening,
   OpTensors,
   OpView,
   PairPage,
@@ -23,7 +24,7 @@ import type {
   TreePage,
   UnpairedPage,
   WatchpointDraft,
-  WatchpointSpec,
+  WatchpointAnswer,
 } from "../wire";
 import type { Against, Io } from "./place";
 
@@ -141,6 +142,8 @@ export const api = {
   run: (run: string, signal?: AbortSignal) => get<RunView>(runPath(run), {}, signal),
   forget: (run: string) => change<null>("DELETE", runPath(run)),
   control: (run: string, request: ControlRequest) => change<RunView>("POST", `${runPath(run)}/control`, request),
+  opening: (run: string, rank: number, graph: number, boxes: number, signal?: AbortSignal) =>
+    get<Opening>(`${runPath(run)}/graph/opening`, { rank, graph, boxes }, signal),
   level: (run: string, rank: number, graph: number, scope: string, group: string, signal?: AbortSignal) =>
     get<Level>(`${runPath(run)}/graph/level`, { rank, graph, scope, group }, signal),
   tree: (run: string, rank: number, graph: number, scope: string, offset: number, limit: number, signal?: AbortSignal) =>
@@ -185,9 +188,9 @@ export const api = {
   keep: (run: string, ops: readonly string[], steps: number) => change<null>("POST", `${runPath(run)}/keep`, { ops, steps }),
   conditions: (signal?: AbortSignal) => get<Catalogue>("/conditions", {}, signal),
   addWatchpoint: (run: string, draft: WatchpointDraft) =>
-    change<WatchpointSpec>("POST", `${runPath(run)}/watchpoints`, draft),
+    change<WatchpointAnswer>("POST", `${runPath(run)}/watchpoints`, draft),
   editWatchpoint: (run: string, id: number, draft: WatchpointDraft) =>
-    change<WatchpointSpec>("PUT", `${runPath(run)}/watchpoints/${id}`, draft),
+    change<WatchpointAnswer>("PUT", `${runPath(run)}/watchpoints/${id}`, draft),
   removeWatchpoint: (run: string, id: number) => change<null>("DELETE", `${runPath(run)}/watchpoints/${id}`),
   recommend: (run: string) => change<unknown>("POST", `${runPath(run)}/watchpoints/recommended`),
   watchpointFileAddress: (run: string) => address(`${runPath(run)}/watchpoints/file`),

@@ -1,0 +1,68 @@
+"""Which scopes of a graph stand open at the first look: as many as a screen shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sonde.server.graph_index import GraphIndex
+from sonde.server.levels import MOST_BOXES, Box, grouped
+from sonde.wire.api import Opening
+from sonde.wire.shapes import Phase
+
+USUAL_BOXES: Final = 30
+_FEW: Final = 4
+"""A level of so few boxes says little: the first of its scopes opens though it has many."""
+_MANY: Final = 150
+_PHASES: Final[tuple[Phase, ...]] = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A scope, and the scopes in it that hold but one scope each; opened together, because one box
+    in another says nothing. ``inner``: what the last of them holds."""
+
+    scopes: tuple[int, ...]
+    inner: tuple[Box, ...]
+
+    @property
+    def cost(self) -> int:
+        return len(self.scopes) - 1 + len(self.inner)
+
+
+def opening(index: GraphIndex, most: int = USUAL_BOXES) -> Opening:
+    """The scopes to open so that about ``most`` boxes are seen: the network before its gradients
+    and its optimizer, and of each the scopes of a depth all or none."""
+    most = min(max(most, 0), MOST_BOXES)
+    root = grouped(index, 0)
+    total, opened = len(root), list[int]()
+    for phase in _PHASES:
+        units = _units(index, root, phase)
+        if not opened and total <= _FEW:  # Also if it is large, but for one that nobody can read.
+            first = [unit for unit in units[:1] if total + unit.cost <= _MANY]
+            units = units if total + _cost(units) <= most else first
+            most = max(most, total + _cost(units))
+        while units and total + _cost(units) <= most:
+            total += _cost(units)
+            opened += [scope for unit in units for scope in unit.scopes]
+            units = [inner for unit in units for inner in _units(index, unit.inner, phase)]
+    return Opening(index.graph, tuple(index.scopes[scope].path for scope in opened))
+
+
+def _units(index: GraphIndex, boxes: Sequence[Box], phase: Phase) -> list[_Unit]:
+    """Of the scopes among ``boxes`` whose first op is of that phase."""
+    found: list[_Unit] = []
+    for box in boxes:
+        scope = ~box.parts[0]
+        if box.what == "scope" and index.nodes[index.scopes[scope].first].phase == phase:
+            scopes, inner = [scope], grouped(index, scope)
+            while len(inner) == 1 and inner[0].what == "scope":
+                scopes.append(~inner[0].parts[0])
+                inner = grouped(index, scopes[-1])
+            found.append(_Unit(tuple(scopes), tuple(inner)))
+    return found
+
+
+def _cost(units: Sequence[_Unit]) -> int:
+    return sum(unit.cost for unit in units)
