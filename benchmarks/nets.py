@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -37,16 +37,18 @@ class Residual(nn.Module):
 
 
 class ResNet18(nn.Module):
-    def __init__(self, classes: int = 10) -> None:
+    def __init__(
+        self, classes: int = 10, widths: Sequence[int] = (64, 64, 128, 128, 256, 256, 512, 512)
+    ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        self.bn = nn.BatchNorm2d(64)
-        widths = (64, 64, 128, 128, 256, 256, 512, 512)
-        before = (64, *widths[:-1])
+        first, last = widths[0], widths[-1]
+        self.conv = nn.Conv2d(3, first, 3, 1, 1, bias=False)
+        self.bn = nn.BatchNorm2d(first)
+        before = (first, *widths[:-1])
         self.layers = nn.Sequential(
             *(Residual(a, b, 2 if a != b else 1) for a, b in zip(before, widths, strict=True))
         )
-        self.head = nn.Linear(512, classes)
+        self.head = nn.Linear(last, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.layers(functional.relu(self.bn(self.conv(x))))
@@ -64,7 +66,7 @@ class Block(nn.Module):
         self.fc = nn.Linear(width, 4 * width)
         self.out = nn.Linear(4 * width, width)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def attend(self, x: torch.Tensor) -> torch.Tensor:
         batch, length, width = x.shape
         q, k, v = (
             part.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
@@ -73,7 +75,10 @@ class Block(nn.Module):
         score = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
         mask = torch.ones(length, length, dtype=torch.bool).triu(1)
         score = score.masked_fill(mask, -1e9).softmax(-1)
-        x = x + self.proj((score @ v).transpose(1, 2).reshape(batch, length, width))
+        return x + self.proj((score @ v).transpose(1, 2).reshape(batch, length, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.attend(x)
         return x + self.out(functional.gelu(self.fc(self.ln2(x))))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -26,6 +26,8 @@ from sonde.compare.verdict import damaged
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 EXIT_CODES = {"aligned": 0, "diverged": 1, "incomparable": 2}
 
@@ -60,6 +62,18 @@ class CompareArguments:
     threads: int | None
     limit: int
 
+    @property
+    def written(self) -> list[Path]:
+        """The files to write."""
+        every = (self.html_file, self.json_file, self.csv_file, self.written_map)
+        return [path for path in every if path is not None]
+
+
+def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
+    """An option that names a file."""
+    kind = click.Path(path_type=Path)
+    return click.option(option, name, type=kind, metavar="FILE", help=text)
+
 
 @click.command(
     epilog=EPILOG,
@@ -78,41 +92,11 @@ class CompareArguments:
 @click.option("--rank", type=int, metavar="N", help="Only this rank. Default: all both have.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance for every op.")
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance for every op.")
-@click.option(
-    "--map",
-    "map_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Pair these ops (YAML), whatever else speaks for.",
-)
-@click.option(
-    "--write-map",
-    "written_map",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the pairs that were used.",
-)
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write everything as JSON; - for the terminal.",
-)
-@click.option(
-    "--html",
-    "html_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a page with plots and a table.",
-)
-@click.option(
-    "--csv",
-    "csv_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a row for each pair of tensors; - for the terminal.",
-)
+@_file("--map", "map_file", "Pair these ops (YAML), whatever else speaks for.")
+@_file("--write-map", "written_map", "Write the pairs that were used.")
+@_file("--json", "json_file", "Write everything as JSON; - for the terminal.")
+@_file("--html", "html_file", "Write a page with plots and a table.")
+@_file("--csv", "csv_file", "Write a row for each pair of tensors; - for the terminal.")
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dumps of --run here."
 )
@@ -163,13 +147,8 @@ def _check(arguments: CompareArguments) -> None:
         )
     if arguments.keep is not None and not arguments.runs:
         raise UsageError("--keep goes with --run", slug="usage")
-    for path in (
-        arguments.json_file,
-        arguments.html_file,
-        arguments.csv_file,
-        arguments.written_map,
-    ):
-        if path is not None and str(path) != "-" and not path.absolute().parent.is_dir():
+    for path in arguments.written:
+        if str(path) != "-" and not path.absolute().parent.is_dir():
             raise UsageError(f"{path}: there is no directory {path.parent}", slug="usage")
 
 
@@ -265,13 +244,7 @@ def _save(path: Path, text: str) -> None:
 
 
 def _name_files(arguments: CompareArguments) -> None:
-    for path in (
-        arguments.html_file,
-        arguments.json_file,
-        arguments.csv_file,
-        arguments.written_map,
-    ):
-        if path is not None:
-            print(f"wrote {path}")
+    for path in arguments.written:
+        print(f"wrote {path}")
     if arguments.keep is not None:
         print(f"the dumps are in {arguments.keep}")
