@@ -25,6 +25,7 @@ from sonde.adapters.torch.companion import Company
 from sonde.adapters.torch.compile_gate import CompiledMode
 from sonde.adapters.torch.eager import CompiledAwareObserver, Observer
 from sonde.adapters.torch.lending import watch_exposure
+from sonde.adapters.torch.optimizer_tail import OptimizerTail
 from sonde.adapters.torch.scopes import ScopeBook
 from sonde.adapters.torch.steps import StepHooks
 from sonde.adapters.torch.structure import Structures
@@ -69,6 +70,7 @@ class TorchAdapter:
         )
         if self._last_word is not None:
             self._observer.learner.ran_compiled = False
+        self._tail = OptimizerTail(self._observer, session)
         self._active = ExitStack()
         self._is_active = False
         self._is_switch_due = False
@@ -195,6 +197,10 @@ class TorchAdapter:
                 self.company.step_ended()
             return
         if self._is_active:
+            if complete:
+                self._tail.ends()
+            else:
+                self._tail.forget()
             last = observer.last
             is_kept = self._session.keeps_step()
             if last.parent is not None or is_kept:
@@ -218,6 +224,17 @@ class TorchAdapter:
             self._guard(lambda: self._observer.learner.leaves.know_optimizer(optimizer))
             self._guard(lambda: self._observer.scopes.enter_optimizer(optimizer))
         self.company.optimizer_begins(optimizer)
+        if self._is_watching_tail:
+            self._guard(lambda: self._tail.begins(optimizer))
+
+    @property
+    def _is_watching_tail(self) -> bool:
+        return (
+            self._step_by == "optimizer"
+            and self.is_observing
+            and not self._is_switch_due
+            and not self._observer.is_asleep
+        )
 
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_active:
@@ -231,6 +248,7 @@ class TorchAdapter:
         if os.getpid() != self._pid:
             return
         self._guard(self._end_tail)
+        self._guard(self._tail.forget)
         self._guard(self._active.close)
         self._is_active = False
         if self._compiled is not None:
@@ -286,6 +304,7 @@ class TorchAdapter:
 
     def _deactivate(self) -> None:
         self._is_active = False
+        self._tail.forget()
         self._observer.loans.stop_watching()
         if self._is_switch_due:
             self._is_switch_due = False
@@ -319,6 +338,7 @@ class TorchAdapter:
             if self._is_switch_due and not private.keeps_modes():
                 self._switch()
             if self._is_active:
+                self._tail.forget()
                 self._observer.scopes.enter_module(module)
         except Exception as error:
             self._failed(error)

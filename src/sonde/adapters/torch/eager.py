@@ -128,6 +128,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.tables.note(record)
         self._stand(record)
 
+    def ran_unwatched(self, record: Record) -> None:
+        """The ops up to ``record`` ran as they did before, while nobody looked."""
+        self._stand(record)
+
     def _stand(self, record: Record) -> None:
         """Make ``record`` the op that ran last."""
         if self._native is None:
