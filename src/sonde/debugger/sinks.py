@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sonde import kernels
 from sonde.capture.session import Subscription
 from sonde.core.graph import OpNode
 from sonde.core.selection import ALL_STEPS, StepSet
-from sonde.core.sink import LaneParts, OpCall, StepEnd, TensorView
+from sonde.core.sink import OpCall, StepEnd, TensorView
 from sonde.debugger.debugger import Debugger
+from sonde.dump.overflow_lane import OverflowLane
 
 _NO_STEPS = StepSet(())
 
@@ -66,36 +64,15 @@ class OpSink:
         pass
 
 
-class OverflowSink:
+class OverflowSink(OverflowLane):
     """Hands over ops with NaN or Inf; takes the native shortcut where nobody else wants them."""
 
     def __init__(self, debugger: Debugger) -> None:
+        super().__init__()
         self._debugger = debugger
-        self._lane: Any = None
-
-    def lane_parts(self) -> LaneParts:
-        """What the shortcut needs, see ``core.sink``."""
-        return LaneParts(
-            heads=[],
-            tails=[],
-            stamps=[],
-            index=[],
-            whole=kernels.non_finite,
-            strided=kernels.non_finite_strided,
-            describe=lambda node, view: (b"", b""),
-            other=lambda node, view, stamp: view.non_finite() > 0,
-            grow=lambda: (0, 0),
-            takes_inputs=True,
-            takes_outputs=True,
-            is_watch=True,
-        )
-
-    def take_lane(self, lane: Any) -> None:
-        self._lane = lane
 
     def begin_step(self, step: int) -> None:
-        if self._lane is not None:
-            self._lane.begin()
+        self.begin_lane()
 
     def has(self, view: TensorView) -> bool:
         return False

@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sonde import kernels
-from sonde.core.sink import LaneParts, OpCall, Sink, StepEnd, TensorView
+from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
 from sonde.dump import layout
 from sonde.dump.origin_tracker import OriginTracker
 from sonde.dump.overflow_entry import overflow_entry, source_entry
+from sonde.dump.overflow_lane import OverflowLane
 from sonde.dump.overflow_origin import Origin, OverflowSummary
 from sonde.dump.steps import StepFiles, raise_failure
 from sonde.dump.writer import Writer
 
 
-class OverflowDump:
+class OverflowDump(OverflowLane):
     """Writes ``overflow.json`` per step, and the tensors of the ops in it through ``tensors``.
 
     At most ``most`` ops (0: all) are dumped, in order of time; infinities that were put in on
@@ -35,6 +35,7 @@ class OverflowDump:
         *,
         most: int,
     ) -> None:
+        super().__init__()
         self._files = files
         self._writer = writer
         self._tensors = tensors
@@ -45,7 +46,6 @@ class OverflowDump:
         self._unused_leaves: list[tuple[dict[str, Any] | None, str]] = []
         self._tracker = OriginTracker()
         self._is_spoiled = False
-        self._lane: Any = None
         self.summary = OverflowSummary()
 
     def first_bad_op(self) -> str | None:
@@ -57,29 +57,8 @@ class OverflowDump:
         """Whether the running step has something to show, however it ends."""
         return self._is_spoiled
 
-    def lane_parts(self) -> LaneParts:
-        """What the shortcut needs, see ``core.sink``: it brings only the ops that are bad here."""
-        return LaneParts(
-            heads=[],
-            tails=[],
-            stamps=[],
-            index=[],
-            whole=kernels.non_finite,
-            strided=kernels.non_finite_strided,
-            describe=lambda node, view: (b"", b""),
-            other=lambda node, view, stamp: view.non_finite() > 0,
-            grow=lambda: (0, 0),
-            takes_inputs=True,
-            takes_outputs=True,
-            is_watch=True,
-        )
-
-    def take_lane(self, lane: Any) -> None:
-        self._lane = lane
-
     def begin_step(self, step: int) -> None:
-        if self._lane is not None:
-            self._lane.begin()
+        self.begin_lane()
         self._tensors.begin_step(step)
         self._entries = []
         self._unused_leaves.clear()
