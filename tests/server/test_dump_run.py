@@ -15,6 +15,9 @@ from tests.server.dumps import BACK, LOG, MUL, STEP, SUM, WEIGHT, X
 from tests.server.serving_in_thread import Server, serving
 
 from sonde.core.errors import DumpError
+from sonde.core.graph import Graph, OpNode
+from sonde.dump import layout
+from sonde.dump.name_book import NameBook
 from sonde.server import dump_cache, dump_shelf
 from sonde.server.dump_check import check_dump
 from sonde.server.dump_run import open_dumps
@@ -381,3 +384,57 @@ def test_without_any_place_there_is_no_cache(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert len(listed(path)) == 7
+
+
+@pytest.mark.parametrize("rows", [(), COUNTS])
+@pytest.mark.parametrize("files", [True, False])
+def test_one_op_is_found_as_the_whole_listing_has_it(
+    tmp_path: Path, rows: tuple[str, ...], files: bool
+) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps(), rows=rows, files=files)
+    whole, fast = DumpShelf(path), DumpShelf(path)
+    for directory in whole.steps(0):
+        listing = whole.listing(directory)
+        for node in dumps.GRAPH:
+            expected = list(listing.of_op(node.name))
+            found = list(fast.listing_for(directory, node.name).of_op(node.name))
+            assert repr(found) == repr(expected)  # As texts, because NaN is among the rows.
+            assert len(expected) == (1 if rows or files else 0)
+
+
+def test_ops_whose_names_begin_alike_or_are_mapped_are_not_confused(tmp_path: Path) -> None:
+    names = [
+        "Default/a",
+        "Default/a.b",
+        "Default/a.0.0",
+        "Default/a,c",
+        "Default/a/b",
+        "Default/a_b",
+    ]
+    values = {name: np.full((2, 3), place, np.float32) for place, name in enumerate(names)}
+    spec = (dumps.ROWS,)
+    nodes = [OpNode(name, "mul", "Default", "forward", "op", (), spec) for name in names]
+    graph = Graph(0, "Net", tuple(nodes))
+    path = dumps.write_dump(tmp_path / "d", {}, graph=graph)
+    directory = path / "rank_0" / "Net" / "0" / "0"
+    directory.mkdir(parents=True)
+    book, mapping = NameBook(), ""
+    for time_, (name, array) in enumerate(values.items()):
+        parts = layout.name_parts("mul", name, "output", 0, "DefaultFormat", "float32")
+        found = book.tensor(name, parts[0], 1_700_000_000_000_000 + time_, parts[1])
+        mapping += found.mapping or ""
+        with (directory / found.name).open("wb") as file:
+            np.save(file, array)
+    for has_mapping in (True, False):
+        if has_mapping:
+            (directory / layout.MAPPING).write_text(mapping)
+        else:
+            (directory / layout.MAPPING).unlink()
+            for short in directory.glob("[0-9]*.npy"):
+                short.unlink()
+        whole, fast = DumpShelf(path), DumpShelf(path)
+        step = whole.steps(0)[0]
+        for name in names:
+            expected = [(each.op, each.file) for each in whole.listing(step).of_op(name)]
+            found_fast = fast.listing_for(step, name).of_op(name)
+            assert [(each.op, each.file) for each in found_fast] == expected

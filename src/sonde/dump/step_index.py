@@ -14,7 +14,7 @@ from sonde.dump import layout
 from sonde.dump.graph_pb import GraphFile
 from sonde.dump.op_names import OpNames
 from sonde.dump.record import TensorRecord
-from sonde.dump.step_listing import Item, Listing, list_step
+from sonde.dump.step_listing import Item, Listing, list_op, list_step
 from sonde.dump.tree import Problem, StepDir
 
 _LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
@@ -91,6 +91,19 @@ def index_step(step: StepDir, graphs: Sequence[KnownGraph]) -> StepIndex:
     _order(items, graph.positions if graph is not None and is_ours else None)
     items.sort(key=_place)
     return StepIndex(step, tuple(items), listing.arguments, is_ours, tuple(listing.problems))
+
+
+def index_op(step: StepDir, op_type: str, op_name: str, order: int) -> tuple[Item, ...] | None:
+    """The items ``index_step`` has for one op of a dump by Sonde, found without the others.
+
+    ``order`` is its place in the graph. None where only the whole directory tells.
+    """
+    listing = list_op(step.path, op_type, op_name)
+    if listing is None:
+        return None
+    for item in (*listing.items, *listing.rows):
+        item.name, item.order = op_name, order
+    return tuple(sorted(_with_rows(listing.items, listing.rows), key=_place))
 
 
 def _place(item: Item) -> tuple[int, int, str, int]:

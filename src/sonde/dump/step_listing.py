@@ -85,6 +85,43 @@ def list_step(path: Path) -> Listing:
     return listing
 
 
+def list_op(path: Path, op_type: str, op_name: str) -> Listing | None:
+    """What ``list_step`` finds of one op of a dump by Sonde, without reading what is of others.
+
+    None where only the whole directory tells: with a ``mapping.csv``, or if it cannot be read.
+    """
+    listing = Listing(path, [], [], {}, [])
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return None
+    if layout.MAPPING in names:
+        return None
+    start = f"{layout.escape_op(op_type, op_name)}."
+    for name in names:
+        if name.startswith(start) and name.endswith(".npy"):
+            _add_file(path, name, {}, listing)
+    # A name may go on after a dot where this one ends.
+    listing.items = [item for item in listing.items if f"{item.op.escaped}." == start]
+    if layout.STATISTIC in names:
+        _take_rows(_read(path / layout.STATISTIC, listing), op_type, op_name, listing)
+    return None if listing.problems else listing
+
+
+def _take_rows(text: str, op_type: str, op_name: str, listing: Listing) -> None:
+    """The rows of an op, found by how they begin."""
+    head = layout.statistic_row_parts(op_type, op_name, "output", 0, 0, "", ())[0]
+    lines = [text[: text.find("\n") + 1]]
+    place = text.find(f"\n{head}")
+    while place >= 0:
+        end = text.find("\n", place + 1) + 1
+        if not end:
+            break
+        lines.append(text[place + 1 : end])
+        place = text.find(f"\n{head}", end - 1)
+    _add_row_items("".join(lines), listing)
+
+
 def _add_file(path: Path, name: str, mapping: dict[str, str], listing: Listing) -> None:
     is_short = layout.is_short_name(name)
     full = mapping.get(name, name) if is_short else name
@@ -111,8 +148,13 @@ def _add_file(path: Path, name: str, mapping: dict[str, str], listing: Listing) 
 
 
 def _add_rows(path: Path, listing: Listing) -> None:
-    file = read_rows(_read(path, listing))
-    listing.problems.extend(Problem(path, problem) for problem in file.problems)
+    _add_row_items(_read(path, listing), listing)
+
+
+def _add_row_items(text: str, listing: Listing) -> None:
+    file = read_rows(text)
+    place = listing.path / layout.STATISTIC
+    listing.problems.extend(Problem(place, problem) for problem in file.problems)
     listing.rows = [
         Item(
             listing.op(row.op_type, row.op_name, is_full=True),

@@ -19,7 +19,7 @@ def op_tensors(shelf: DumpShelf, rank: int, tensor: TensorName) -> OpTensors:
     steps: dict[tuple[str, int], list[int]] = {}
     shown: list[DumpTensor] = []
     for directory in shelf.steps(rank):
-        listing = shelf.listing(directory)
+        listing = shelf.listing_for(directory, tensor.op)
         found = listing.of_op(tensor.op)
         for each in found:
             if each.file is not None:
@@ -51,7 +51,7 @@ def statistic_curve(shelf: DumpShelf, rank: int, tensor: TensorName) -> Statisti
     """Over all steps that have the tensor, or evenly spaced ones of very many."""
     found: dict[int, DumpTensor] = {}
     for directory in shelf.steps(rank):
-        listing = shelf.listing(directory)
+        listing = shelf.listing_for(directory, tensor.op)
         stored = listing.find(tensor.op, tensor.io, tensor.slot)
         if stored is not None:
             found[directory.step] = DumpTensor(listing, stored)

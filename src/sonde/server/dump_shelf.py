@@ -19,6 +19,7 @@ from sonde.dump.layout import RankLayout
 from sonde.dump.reader import Dump
 from sonde.dump.record import TensorRecord
 from sonde.dump.rows import StatisticRow
+from sonde.dump.step_index import index_op
 from sonde.dump.step_listing import Item
 from sonde.dump.tree import StepDir, find_ranks
 from sonde.server.dump_cache import DumpCache, state_of
@@ -223,6 +224,23 @@ class DumpShelf:
                 self._unkept.append(partial(self._cache.write, name, key, stored, *paths))
         return Listing(step, stored, nodes)
 
+    def listing_for(self, step: StepDir, op: str) -> Listing:
+        """A listing that has all tensors of ``op``, and maybe of no other op: what was listed
+        already, or else what is found fast."""
+        with self._lock:
+            whole = self._listings.get(step)
+        if whole is not None or step.graph_id is None:
+            return whole or self.listing(step)
+        graph = self._graph(step.rank, step.graph_id)
+        if graph is None or not graph[1] or op not in graph[0].numbers:
+            return self.listing(step)
+        node = graph[0].node(op)
+        is_alone = _is_alone(node, graph[0].nodes)
+        items = index_op(step, node.type, op, node.order) if is_alone else None
+        if items is None:
+            return self.listing(step)
+        return Listing(step, [_stored(each, node.type) for each in items], _Nodes(*graph))
+
     def steps(self, rank: int, step: int | None = None) -> tuple[StepDir, ...]:
         """The step directories of a rank, or those of one step."""
         return self.dump.step_dirs(rank=rank, step=step)
@@ -232,7 +250,7 @@ class DumpShelf:
     ) -> tuple[Listing, StoredTensor]:
         """A tensor of a step, or of the last step that has it; UsageError if there is none."""
         for directory in reversed(self.steps(rank, step)):
-            listing = self.listing(directory) if self._may_have(directory, op) else None
+            listing = self.listing_for(directory, op) if self._may_have(directory, op) else None
             found = None if listing is None else listing.find(op, io, slot)
             if listing is not None and found is not None:
                 return listing, found
@@ -258,10 +276,10 @@ class DumpShelf:
         return GraphIndex(-1 if graph_id is None else graph_id, "", tuple(nodes.values()))
 
 
-def _stored(item: Item) -> StoredTensor:
+def _stored(item: Item, op_type: str = "") -> StoredTensor:
     return StoredTensor(
         item.name,
-        item.op_type,
+        op_type or item.op_type,
         item.io,
         item.slot,
         item.order,
@@ -270,6 +288,17 @@ def _stored(item: Item) -> StoredTensor:
         item.label,
         item.file,
         item.row,
+    )
+
+
+def _is_alone(node: Node, nodes: Sequence[Node]) -> bool:
+    """Whether no other op has the same text in file names, in which a letter stays a letter."""
+    text, size = layout.escape_op(node.type, node.name), len(node.name)
+    return not any(
+        len(each.name) == size
+        and each.name != node.name
+        and layout.escape_op(each.type, each.name) == text
+        for each in nodes
     )
 
 
