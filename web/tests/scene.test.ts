@@ -51,7 +51,7 @@ describe("a scene", () => {
       expect(each.depth).toBe(1);
     }
     const same = maker.make([{ path: "", key: "1", level: ROOT }, { path: "S/", key: "2", level: INSIDE }], "");
-    expect(same).toBe(scene);
+    expect(same).toEqual(scene);
   });
 
   test("shows what lies outside at the rim, many as one", () => {

@@ -29,7 +29,7 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
   const levels = useLevels(graphKey, place.value.open, version);
   const camera = useMemo(() => new Camera(), []);
   const subject = `${graphKey.run} ${graphKey.rank} ${graphKey.graph}`;
-  useEffect(() => {
+  useLayoutEffect(() => {
     let isCurrent = true;
     void layoutScene(levels.levels, "").then((made) => {
       if (made !== null && isCurrent) camera.draw(made, subject, place.value.op);
@@ -128,7 +128,21 @@ function Picture({ camera }: { camera: Camera }): JSX.Element {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  const current = rank.value;
+  const [scene, area, { op }, scope] = [camera.scene.value, camera.area.value, place.value, opScope.value];
+  const [current, isPaused] = [rank.value?.op ?? null, rank.value?.state === "paused"];
+  // Drawn again only if what is drawn has changed: much else of the page changes the address.
+  const drawn = useMemo(
+    () => (
+      <Boxes
+        scene={scene}
+        area={area}
+        marks={{ selected: op, selectedScope: scope, current, isPaused }}
+        onBox={(box) => choose(box, camera)}
+        onToggle={(box) => toggle(box, camera)}
+      />
+    ),
+    [scene, area, op, scope, current, isPaused, camera],
+  );
   return (
     <svg
       ref={frame}
@@ -136,7 +150,7 @@ function Picture({ camera }: { camera: Camera }): JSX.Element {
       tabIndex={0}
       role="application"
       aria-label="The executed graph. Arrow keys move, plus and minus zoom, 0 fits."
-      data-boxes={camera.scene.value.boxes.length}
+      data-boxes={scene.boxes.length}
       data-milliseconds={Math.round(camera.milliseconds.value)}
       onWheel={(event) => wheeled(event, camera)}
       onPointerDown={(event) => dragged(event, camera)}
@@ -150,15 +164,7 @@ function Picture({ camera }: { camera: Camera }): JSX.Element {
         <Tip id="tip" />
         <Tip id="tip-near" />
       </defs>
-      <g transform={camera.transform}>
-        <Boxes
-          scene={camera.scene.value}
-          area={camera.area.value}
-          marks={{ selected: place.value.op, selectedScope: opScope.value, current: current?.op ?? null, isPaused: current?.state === "paused" }}
-          onBox={(box) => choose(box, camera)}
-          onToggle={(box) => toggle(box, camera)}
-        />
-      </g>
+      <g transform={camera.transform}>{drawn}</g>
     </svg>
   );
 }

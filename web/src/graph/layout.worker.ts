@@ -1,23 +1,38 @@
-import { SceneMaker, type OpenLevel, type Scene } from "./scene";
+import type { Level } from "../wire";
+import { buffersOf, pack, type PackedScene } from "./packing";
+import { SceneMaker, type OpenLevel } from "./scene";
 
+/** `fresh`: the levels this worker has not seen, by key; `forgets`: it forgets those it has. */
 export interface LayoutRequest {
   readonly id: number;
-  readonly levels: readonly OpenLevel[];
   readonly root: string;
+  readonly open: readonly { readonly path: string; readonly key: string }[];
+  readonly fresh: ReadonlyMap<string, Level>;
+  readonly forgets: boolean;
 }
 
 export interface LayoutAnswer {
   readonly id: number;
-  readonly scene: Scene;
+  readonly scene: PackedScene;
   readonly milliseconds: number;
 }
 
-const maker = new SceneMaker();
+let maker = new SceneMaker();
+const known = new Map<string, Level>();
 
 self.addEventListener("message", (message: MessageEvent<LayoutRequest>) => {
   const start = performance.now();
-  const { id, levels, root } = message.data;
-  const scene = maker.make(levels, root);
+  const { id, root, open, fresh, forgets } = message.data;
+  if (forgets) {
+    known.clear();
+    maker = new SceneMaker();
+  }
+  for (const [key, level] of fresh) known.set(key, level);
+  const levels = open.flatMap(({ path, key }): OpenLevel[] => {
+    const level = known.get(key);
+    return level === undefined ? [] : [{ path, key, level }];
+  });
+  const scene = pack(maker.make(levels, root), levels);
   const answer: LayoutAnswer = { id, scene, milliseconds: performance.now() - start };
-  self.postMessage(answer);
+  self.postMessage(answer, { transfer: buffersOf(scene) });
 });

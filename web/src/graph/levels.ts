@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Level } from "../wire";
 import { api } from "../state/api";
 import { groupScope } from "../state/names";
@@ -23,6 +23,7 @@ class Shelf {
   readonly asked = new Map<string, string>();
   readonly abort = new AbortController();
   pending = 0;
+  private shown: readonly OpenLevel[] = [];
   error: string | null = null;
 
   constructor(
@@ -50,12 +51,15 @@ class Shelf {
     return true;
   }
 
+  /** What is here of that; the same array as before as long as nothing new is to be drawn. */
   show(open: readonly string[]): Levels {
     const levels = ["", ...open].flatMap((path): OpenLevel[] => {
       const found = this.held.get(path);
       return found === undefined ? [] : [{ path, key: `${this.name} ${path} ${found.version}`, level: found.level }];
     });
-    return { levels, error: this.error, loading: this.pending > 0 };
+    const isSame = levels.length === this.shown.length && levels.every((each, place) => each.key === this.shown[place]?.key);
+    if (!isSame) this.shown = levels;
+    return { levels: this.shown, error: this.error, loading: this.pending > 0 };
   }
 }
 
@@ -69,12 +73,13 @@ export function useLevels(graph: GraphKey, open: readonly string[], version: str
   const shelf = useRef<Shelf | null>(null);
   const latest = useRef(open);
   latest.current = open;
-  useEffect(() => {
+  // Layout effects, because the others wait for the screen to be painted, and the reader for them.
+  useLayoutEffect(() => {
     const made = new Shelf(graph, name);
     shelf.current = made;
     return () => made.abort.abort();
   }, [name]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const current = shelf.current;
     if (current === null) return;
     const publish = (): void => {

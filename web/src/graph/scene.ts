@@ -78,18 +78,18 @@ export function countText(node: LevelNode): string {
 
 /** Lays out levels; remembers those whose content and open boxes are as before. */
 export class SceneMaker {
-  private readonly known = new Map<string, Scene>();
+  private readonly known = new Map<string, Arranged>();
 
   make(levels: readonly OpenLevel[], root: string): Scene {
     const byPath = new Map(levels.map((each) => [each.path, each]));
     const keys = new Map<string, string>();
-    return this.scene(root, byPath, keys);
+    return flat(this.scene(root, byPath, keys));
   }
 
-  private scene(path: string, levels: ReadonlyMap<string, OpenLevel>, keys: Map<string, string>): Scene {
+  private scene(path: string, levels: ReadonlyMap<string, OpenLevel>, keys: Map<string, string>): Arranged {
     const open = levels.get(path);
-    if (open === undefined) return { boxes: [], lines: [], width: 0, height: 0 };
-    const inner = new Map<string, Scene>();
+    if (open === undefined) return NOTHING;
+    const inner = new Map<string, Arranged>();
     for (const node of open.level.nodes) {
       if (node.path !== path && node.what !== "outside" && levels.has(node.path)) {
         inner.set(node.path, this.scene(node.path, levels, keys));
@@ -160,7 +160,7 @@ interface Placed {
   readonly height: number;
 }
 
-function arrange(what: Plan, inner: ReadonlyMap<string, Scene>): Scene {
+function arrange(what: Plan, inner: ReadonlyMap<string, Arranged>): Arranged {
   const sized = what.nodes.map((node): Sized => {
     const scene = inner.get(node.path);
     if (scene === undefined) return { node, ...boxSize(node) };
@@ -175,24 +175,44 @@ function arrange(what: Plan, inner: ReadonlyMap<string, Scene>): Scene {
   return assemble(sized, placed, inner);
 }
 
-/** The whole of a level: its boxes, and those inside the open ones moved to their place. */
-function assemble(sized: readonly Sized[], placed: Placed, inner: ReadonlyMap<string, Scene>): Scene {
-  const boxes: Box[] = [];
-  const lines: Line[] = [...placed.lines];
-  for (const { node, width, height } of sized) {
+/** A level that is laid out: its boxes, with what is open inside them still where that was laid out. */
+interface Arranged {
+  readonly parts: readonly { readonly box: Box; readonly inner: Arranged | null }[];
+  readonly lines: readonly Line[];
+  readonly width: number;
+  readonly height: number;
+}
+
+const NOTHING: Arranged = { parts: [], lines: [], width: 0, height: 0 };
+
+function assemble(sized: readonly Sized[], placed: Placed, inside: ReadonlyMap<string, Arranged>): Arranged {
+  const parts = sized.flatMap(({ node, width, height }): Arranged["parts"][number][] => {
     const at = placed.at.get(node.path);
-    if (at === undefined) continue;
-    const scene = inner.get(node.path);
-    boxes.push({ path: node.path, node, x: at.x, y: at.y, width, height, depth: 0, isOpen: scene !== undefined });
-    if (scene === undefined) continue;
-    const right = at.x + Math.max((width - scene.width) / 2, MARGIN);
-    const down = at.y + HEAD;
-    for (const box of scene.boxes) boxes.push({ ...box, x: box.x + right, y: box.y + down, depth: box.depth + 1 });
+    if (at === undefined) return [];
+    const inner = inside.get(node.path) ?? null;
+    return [{ box: { path: node.path, node, x: at.x, y: at.y, width, height, depth: 0, isOpen: inner !== null }, inner }];
+  });
+  return { parts, lines: placed.lines, width: placed.width, height: placed.height };
+}
+
+/** Everything that is open, each box and line moved to its place once, however deep it lies. */
+function flat(root: Arranged): Scene {
+  const boxes: Box[] = [];
+  const lines: Line[] = [];
+  const move = (scene: Arranged, right: number, down: number, depth: number): void => {
     for (const line of scene.lines) {
-      lines.push({ ...line, points: line.points.map((point) => ({ x: point.x + right, y: point.y + down })) });
+      const points = depth === 0 ? line.points : line.points.map(({ x, y }) => ({ x: x + right, y: y + down }));
+      lines.push(depth === 0 ? line : { ...line, points });
     }
-  }
-  return { boxes, lines, width: placed.width, height: placed.height };
+    for (const { box, inner } of scene.parts) {
+      boxes.push(depth === 0 ? box : { ...box, x: box.x + right, y: box.y + down, depth });
+      if (inner === null) continue;
+      const margin = Math.max((box.width - inner.width) / 2, MARGIN);
+      move(inner, right + box.x + margin, down + box.y + HEAD, depth + 1);
+    }
+  };
+  move(root, 0, 0, 0);
+  return { boxes, lines, width: root.width, height: root.height };
 }
 
 function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
