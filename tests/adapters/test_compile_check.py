@@ -53,6 +53,7 @@ def train(
     dtype: torch.dtype = torch.float32,
     optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
     clip: float | None = None,
+    x_dtype: torch.dtype = torch.float32,
 ) -> list[torch.Tensor]:
     """Train a little; the losses."""
     torch.manual_seed(1)
@@ -63,7 +64,7 @@ def train(
         x, y = torch.randn(8, 6), torch.randint(3, (8,))
         stepper.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype is torch.bfloat16):
-            loss = functional.cross_entropy(run(x), y)
+            loss = functional.cross_entropy(run(x.to(x_dtype)).float(), y)
         loss.backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(net.parameters(), clip)
@@ -384,6 +385,109 @@ def test_a_mistake_that_no_op_makes_by_itself_is_still_a_deviation(
     assert not verdict.agrees
     assert verdict.graphs[0].wrong is None
     assert {each.kind for each in verdict.graphs[0].disagreeing} == {"output", "gradient"}
+    assert verdict.graphs[0].together is not None
+
+
+class Shifted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.first(x)
+        shifted = hidden + 1
+        squashed = torch.tanh(shifted)
+        return squashed * 2 - x.mean()
+
+
+@pytest.mark.parametrize(
+    ("is_of_dynamo", "phase", "op"),
+    [
+        (False, "forward", "aten.add.Tensor"),
+        # Forward by itself, with what it keeps for backward as outputs, is right.
+        (True, "forward and backward", "add"),
+    ],
+)
+def test_an_op_that_is_wrong_only_when_fused_is_named(
+    monkeypatch: pytest.MonkeyPatch, is_of_dynamo: bool, phase: str, op: str
+) -> None:
+    names = ("add",) if is_of_dynamo else ("add", "add.Tensor")
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        """Gets a value wrong unless it has to be written to memory."""
+        wrong = copy.deepcopy(graph)
+        for node in list(wrong.graph.nodes):
+            is_meant = getattr(node.target, "__name__", "") in names
+            if is_meant and "output" not in {user.op for user in node.users}:
+                with wrong.graph.inserting_after(node):
+                    bent = wrong.graph.call_function(torch.mul, (node, 1.01))
+                node.replace_all_uses_with(bent, lambda user, bent=bent: user is not bent)
+        wrong.recompile()
+        return wrong.forward
+
+    monkeypatch.setattr(private, "backend_function", lambda *_: backend)
+    graph = checked(lambda: train(new_net(Shifted))).graphs[0]
+    assert not graph.agrees
+    assert graph.wrong is None
+    assert graph.together is not None
+    assert graph.together.phase == phase
+    (member,) = graph.together.members
+    assert member.op == op
+    assert member.source is not None
+    assert member.source.code == "shifted = hidden + 1"
+
+
+class Powers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 32)
+        self.last = nn.Linear(32, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.exp(self.first(x))
+        return self.last(torch.sigmoid(hidden) * hidden)
+
+
+def bent_exp(factor: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Right but for a factor: it rounds once, as the op does."""
+
+    def decomposition(x: torch.Tensor) -> torch.Tensor:
+        return ((torch.exp2(x.float() * 1.4426950408889634)) * factor).to(x.dtype)
+
+    return decomposition
+
+
+@pytest.mark.parametrize(("factor", "named"), [(1.0, False), (1.02, True), (0.95, True)])
+def test_in_bfloat16_an_op_that_is_off_by_more_than_its_rounding_is_named(
+    monkeypatch: pytest.MonkeyPatch, factor: float, named: bool
+) -> None:
+    monkeypatch.setitem(DECOMPOSITIONS, aten.exp.default, bent_exp(factor))
+    verdict = checked(lambda: train(new_net(Powers).bfloat16(), x_dtype=torch.bfloat16))
+    found = verdict.graphs[0].wrong
+    assert verdict.agrees is not named
+    assert (found is not None) is named
+    if found is not None:
+        assert (found.op, found.phase, found.dtype) == ("aten.exp.default", "forward", "bfloat16")
+        assert found.source is not None
+        assert found.source.code == "hidden = torch.exp(self.first(x))"
+        assert found.compiled == pytest.approx(abs(factor - 1), abs=0.004)
+        assert found.compiled > found.allowed > found.eager
+
+
+@pytest.mark.slow
+def test_a_wrong_lowering_of_inductor_in_bfloat16_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, multiply = LOWERINGS[aten.exp.default], LOWERINGS[aten.mul.Tensor]
+
+    def program() -> None:
+        train(new_net(Powers).bfloat16(), backend="inductor", x_dtype=torch.bfloat16)
+
+    assert checked(program).agrees
+    torch._dynamo.reset()
+    monkeypatch.setitem(LOWERINGS, aten.exp.default, lambda x: multiply(right(x), 1.01))
+    found = checked(program).graphs[0].wrong
+    assert found is not None
+    assert (found.op, found.phase, found.fault) == ("aten.exp.default", "forward", "lowering")
+    assert found.compiled == pytest.approx(0.0103, abs=0.001)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -14,7 +15,14 @@ import pytest
 from sonde.cli.compile_check import compile_check
 from sonde.cli.compile_check_text import as_document, as_lines
 from sonde.cli.main import main
-from sonde.core.agreement import Comparison, CompileVerdict, GraphVerdict, WrongOp
+from sonde.core.agreement import (
+    Comparison,
+    CompileVerdict,
+    GraphVerdict,
+    Member,
+    WrongGroup,
+    WrongOp,
+)
 from sonde.core.graph import Source
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compile-check.md").read_text()
@@ -183,6 +191,37 @@ def test_a_deviation_without_an_op_is_told() -> None:
     assert list(as_lines(CompileVerdict(0, (graph,))))[-1].startswith(
         "compiled code deviates, but no op does by itself"
     )
+
+
+def test_ops_that_are_wrong_together_are_told_by_line() -> None:
+    line = Source("train.py", 7, "forward", "h = h * h + 1")
+    members = (
+        Member("aten.mul.Tensor", "", line),
+        Member("aten.add.Tensor", "", line),
+        Member("aten.exp.default", "last", None),
+    )
+    made = GraphVerdict("Net", "inductor", 9, 9, (OFF,), None)
+    graph = replace(made, together=WrongGroup("forward", members))
+    assert list(as_lines(CompileVerdict(0, (graph,))))[-4:] == [
+        "compiled code deviates, but no op does by itself",
+        "the values of these 3 ops are wrong where they are fused into one kernel, and right where "
+        "they are kept (forward)",
+        "  aten.mul.Tensor, aten.add.Tensor at train.py:7: h = h * h + 1",
+        "  aten.exp.default",
+    ]
+    alone = replace(made, together=WrongGroup("forward and backward", members[:1]))
+    assert list(as_lines(CompileVerdict(0, (alone,))))[-2] == (
+        "the value of this op is wrong where it is fused, or computed again in backward, and right "
+        "where it is kept (forward and backward)"
+    )
+    document = as_document(CompileVerdict(0, (graph,)))["graphs"][0]["wrong_together"]
+    assert document["phase"] == "forward"
+    assert document["ops"][0] == {
+        "op": "aten.mul.Tensor",
+        "module": "",
+        "source": "train.py:7",
+        "line": "h = h * h + 1",
+    }
 
 
 def test_json_has_no_numbers_it_cannot_hold() -> None:

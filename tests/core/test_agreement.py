@@ -104,6 +104,18 @@ def test_a_sum_of_many_may_be_added_up_in_another_order() -> None:
     assert not op(length=64.0, compiled=(0.0161, 0.0)).is_right
 
 
+def test_an_op_of_low_precision_is_suspicious_beyond_two_roundings_of_its_result() -> None:
+    low = {"epsilon": 2**-7, "norm": (10.0, 1.0)}
+    assert op(**low).allowed_alone == pytest.approx(2 * 10 * 2**-8)
+    assert op(**low, eager=(0.05, 0.0)).allowed_alone == pytest.approx(0.1)
+    assert op(**low, shift=(1.0, 0.0)).allowed_alone == pytest.approx(2 * (10 * 2**-8 + 0.001))
+    assert op(**low, compiled=(0.08, 0.0)).is_suspicious
+    assert op(**low, compiled=(0.08, 0.0)).is_right
+    assert not op(**low, compiled=(0.07, 0.0)).is_suspicious
+    assert not op(**low, compiled=(0.08, 0.0), eager=(inf, 0.0)).is_suspicious
+    assert not op(epsilon=2**-23, compiled=(1.0, 0.0)).is_suspicious
+
+
 def graph(**changes: object) -> GraphVerdict:
     made = GraphVerdict("Net", "inductor", 5, 5, (FINE,), None)
     return replace(made, **changes)  # type: ignore[arg-type]

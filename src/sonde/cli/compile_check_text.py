@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from math import isfinite, isnan
 from typing import Any
 
-from sonde.core.agreement import Comparison, CompileVerdict, GraphVerdict, Total, WrongOp, relative
+from sonde.core.agreement import (
+    Comparison,
+    CompileVerdict,
+    GraphVerdict,
+    Total,
+    WrongGroup,
+    WrongOp,
+    relative,
+)
+from sonde.core.graph import Source
 
 _MOST_NAMED = 5
 _KIND_NAMES = {
@@ -77,14 +87,34 @@ def _verdict_lines(verdict: CompileVerdict) -> Iterator[str]:
     if wrong is not None:
         yield from _wrong_lines(wrong)
     elif not verdict.agrees:
-        yield (
-            "compiled code deviates, but no op does by itself: what is wrong appears only where "
-            "ops are fused, or in what the compiler keeps for backward"
+        groups = [graph.together for graph in verdict.graphs if graph.together is not None]
+        yield "compiled code deviates, but no op does by itself" + (
+            "" if groups else ": what is wrong appears only in code made of several ops"
         )
+        for group in groups[:1]:
+            yield from _group_lines(group)
     elif any(graph.is_judged for graph in verdict.graphs):
         yield "compiled code agrees"
     if not verdict.is_complete:
         yield "the check is not complete: see the notes"
+
+
+def _group_lines(group: WrongGroup) -> Iterator[str]:
+    """The ops by the lines they come from, in the order of the graph."""
+    count = len(group.members)
+    which = "the value of this op is" if count == 1 else f"the values of these {count} ops are"
+    how = (
+        "fused, or computed again in backward"
+        if group.phase == "forward and backward"
+        else "fused into one kernel"
+    )
+    kept = "it is" if count == 1 else "they are"
+    yield f"{which} wrong where {kept} {how}, and right where {kept} kept ({group.phase})"
+    for source, members in itertools.groupby(group.members, lambda member: member.source):
+        ops = ", ".join(member.op for member in members)
+        place = "" if source is None else f" at {source.file}:{source.line}"
+        text = "" if source is None or not source.code else f": {source.code}"
+        yield f"  {ops}{place}{text}"
 
 
 def _wrong_lines(wrong: WrongOp) -> Iterator[str]:
@@ -141,7 +171,24 @@ def _graph_document(graph: GraphVerdict) -> dict[str, Any]:
         "random_matched": graph.is_random_matched,
         "comparisons": [_comparison_document(each) for each in graph.comparisons],
         "wrong_op": None if graph.wrong is None else _wrong_document(graph.wrong),
+        "wrong_together": None if graph.together is None else _group_document(graph.together),
         "problems": list(graph.problems),
+    }
+
+
+def _group_document(group: WrongGroup) -> dict[str, Any]:
+    return {
+        "phase": group.phase,
+        "ops": [
+            {"op": each.op, "module": each.module, **_place(each.source)} for each in group.members
+        ],
+    }
+
+
+def _place(source: Source | None) -> dict[str, Any]:
+    return {
+        "source": None if source is None else f"{source.file}:{source.line}",
+        "line": None if source is None else source.code,
     }
 
 
@@ -163,13 +210,11 @@ def _comparison_document(each: Comparison) -> dict[str, Any]:
 
 
 def _wrong_document(wrong: WrongOp) -> dict[str, Any]:
-    source = wrong.source
     return {
         "op": wrong.op,
         "phase": wrong.phase,
         "module": wrong.module,
-        "source": None if source is None else f"{source.file}:{source.line}",
-        "line": None if source is None else source.code,
+        **_place(wrong.source),
         "dtype": wrong.dtype,
         "shape": list(wrong.shape),
         "not_finite": wrong.broken,

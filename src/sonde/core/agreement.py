@@ -27,6 +27,10 @@ NOISE_FACTOR: Final = 10.0
 the result, compiled code may be."""
 ROUNDING_STEPS: Final = 8.0
 """How many roundings of the result's own size are always allowed."""
+ALONE_FACTOR: Final = 2.0
+"""How many times eager's error, or one rounding, an op may be off that is judged alone."""
+_FINER = 1e-3
+_LOW_PRECISION = 1e-4
 _ALIKE = 1.25
 _SMALL_PART = 1e-3
 
@@ -144,6 +148,22 @@ class OpErrors:
         return first, second
 
     @property
+    def allowed_alone(self) -> float:
+        """What the norm of the error may be where the op ran on these very inputs.
+
+        Twice eager's error or half a spacing of each element, and a trace of what moving the
+        inputs does: float32, in which sums are made, keeps a part in ten thousand of bfloat16.
+        """
+        own = max(self.eager[0], self.epsilon / 2 * self.norm[0])
+        return ALONE_FACTOR * (own + _FINER * self.shift[0])
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Of low precision, and off by more than rounding its result explains."""
+        limit = self.allowed_alone
+        return self.epsilon > _LOW_PRECISION and isfinite(limit) and self.compiled[0] > limit
+
+    @property
     def is_right(self) -> bool:
         return self.broken == 0 and all(
             not isfinite(limit) or error <= limit
@@ -176,6 +196,27 @@ class WrongOp:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """An op among those that are wrong together."""
+
+    op: str
+    module: str
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class WrongGroup:
+    """Ops of compiled code that are right one by one, and wrong where they become one kernel.
+
+    The values of all other ops can be kept in memory, and the results still deviate; they do no
+    more when those of the group are kept as well.
+    """
+
+    phase: Literal["forward", "backward", "forward and backward"]
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GraphVerdict:
     """One compiled graph. ``problems`` are parts that could not be run, each a sentence.
 
@@ -192,6 +233,7 @@ class GraphVerdict:
     random_ops: int = 0
     is_random_matched: bool = True
     problems: tuple[str, ...] = field(default=())
+    together: WrongGroup | None = None
 
     @property
     def disagreeing(self) -> tuple[Comparison, ...]:

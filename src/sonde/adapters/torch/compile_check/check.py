@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from math import hypot
 from typing import Any
 
 import torch
+from torch import fx
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.distances import (
-    broken_elements,
-    compiled_error,
-    error,
-    size,
-)
+from sonde.adapters.torch.compile_check.distances import compared, size
+from sonde.adapters.torch.compile_check.fused import wrong_across, wrong_together
 from sonde.adapters.torch.compile_check.ops import OpsJudged, coarsest_epsilon, judge_ops
 from sonde.adapters.torch.compile_check.records import Record
 from sonde.adapters.torch.compile_check.tape import Tape
@@ -27,12 +25,13 @@ from sonde.adapters.torch.compile_check.ways import (
     WayFailedError,
     Ways,
     aot_graphs,
+    compiled,
     first_line,
+    run,
     run_ways,
 )
 from sonde.adapters.torch.steps import StepHooks
-from sonde.adapters.torch.views import name_of
-from sonde.core.agreement import Comparison, CompileVerdict, GraphVerdict, Kind
+from sonde.core.agreement import Comparison, CompileVerdict, GraphVerdict, Kind, WrongGroup
 
 DEFAULT_BUDGET = 2 << 30
 
@@ -111,7 +110,7 @@ def _check(
     for number, record in enumerate(records):
         name = record.name if len(records) == 1 else f"{record.name}, graph {number}"
         say(f"checking {name}: {len(record.graph.graph.nodes)} nodes, {record.backend}")
-        verdict, ways = _check_graph(record, name, budget)
+        verdict, ways = _check_graph(record, name, budget, say)
         verdicts.append(verdict)
         if ways is not None:
             _add_gradients(gradients, record, ways)
@@ -121,7 +120,9 @@ def _check(
     return CompileVerdict(step, tuple(verdicts), weights, tuple(problems))
 
 
-def _check_graph(record: Record, name: str, budget: int) -> tuple[GraphVerdict, Ways | None]:
+def _check_graph(
+    record: Record, name: str, budget: int, say: Say
+) -> tuple[GraphVerdict, Ways | None]:
     tape = Tape()
     try:
         ways = run_ways(record, tape)
@@ -135,10 +136,20 @@ def _check_graph(record: Record, name: str, budget: int) -> tuple[GraphVerdict, 
     try:
         graphs = aot_graphs(record, tape)
         judged = judge_ops(graphs, record.compile, budget)
-    except Exception as failed:  # said in the report; the results stand without the ops
+    except Exception as failed:
+        # Any backend, the program's own too, compiles here and raises what it likes. Nothing is
+        # hidden: the report has it, and the results stand without the ops.
         problems.append(f"its ops could not be judged: {first_line(failed)}")
     comparisons = _comparisons(record, ways, coarsest_epsilon(graphs))
     problems += _not_finite(ways)
+    together = None
+    if judged.wrong is None and is_matched and not all(each.agrees for each in comparisons):
+        say(f"looking in {name} for ops that are wrong together, which takes several compilations")
+        try:
+            together = wrong_together(graphs, record.compile, budget)
+            together = together or _wrong_across(record, ways, tape, coarsest_epsilon(graphs))
+        except Exception as failed:  # as above: the deviation stands without them
+            problems.append(f"ops that are wrong together were not found: {first_line(failed)}")
     verdict = GraphVerdict(
         name=name,
         backend=record.backend,
@@ -149,8 +160,18 @@ def _check_graph(record: Record, name: str, budget: int) -> tuple[GraphVerdict, 
         random_ops=len(tape.drawn),
         is_random_matched=is_matched,
         problems=(*problems, *judged.problems),
+        together=together,
     )
     return verdict, ways
+
+
+def _wrong_across(record: Record, ways: Ways, tape: Tape, epsilon: float) -> WrongGroup | None:
+    def is_wrong(graph: fx.GraphModule) -> bool:
+        results = run(record, compiled(record, graph), tape)
+        found = _comparisons(record, replace(ways, compiled=results), epsilon)
+        return not all(each.agrees for each in found)
+
+    return wrong_across(record.graph, is_wrong)
 
 
 def _comparisons(record: Record, ways: Ways, epsilon: float) -> list[Comparison]:
@@ -208,35 +229,6 @@ def _of_kind(
     ]
 
 
-def compared(
-    kind: Kind,
-    name: str,
-    reference: torch.Tensor,
-    eager: torch.Tensor,
-    compiled: torch.Tensor | None,
-    interpreted: torch.Tensor | None,
-    moved: torch.Tensor | None,
-    epsilon: float,
-    group_norm: float,
-) -> Comparison:
-    """One result, the ways it was computed; a way that lacks it is as far off as zeros are."""
-    if compiled is None:
-        compiled = torch.zeros_like(eager)
-    return Comparison(
-        kind=kind,
-        name=name,
-        dtype=name_of(eager.dtype),
-        norm=size(reference),
-        group_norm=group_norm,
-        epsilon=epsilon,
-        eager=error(eager, reference),
-        interpreted=float("nan") if interpreted is None else error(interpreted, reference),
-        compiled=compiled_error(compiled, reference),
-        shift=0.0 if moved is None else error(moved, eager),
-        broken=broken_elements(compiled, eager, reference),
-    )
-
-
 # ---------------------------------------------------------------- updated weights
 
 
@@ -284,7 +276,7 @@ def _weights(
     try:
         for way, found in gradients.items():
             after[way] = updated(optimizer, gradients["eager"], found, wide=way == "reference")
-    except Exception as failed:  # said in the report: an optimizer is any code
+    except Exception as failed:  # an optimizer is any code; the report has it
         problems.append(
             f"updated weights were not compared: {type(optimizer).__name__}.step() on a copy "
             f"failed: {first_line(failed)}"

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from sonde import kernels
 from sonde.adapters.torch.views import name_of
-from sonde.core.agreement import OpErrors
+from sonde.core.agreement import Comparison, Kind, OpErrors
 from sonde.kernels import Distances
 
 _FLIPS_ALLOWED = 0.01
@@ -76,6 +76,35 @@ def broken_elements(compiled: torch.Tensor, eager: torch.Tensor, reference: torc
         return 0
     bad = ~torch.isfinite(compiled)
     return int((bad & torch.isfinite(eager) & torch.isfinite(reference)).sum())
+
+
+def compared(
+    kind: Kind,
+    name: str,
+    reference: torch.Tensor,
+    eager: torch.Tensor,
+    compiled: torch.Tensor | None,
+    interpreted: torch.Tensor | None,
+    moved: torch.Tensor | None,
+    epsilon: float,
+    group_norm: float,
+) -> Comparison:
+    """One result, the ways it was computed; a way that lacks it is as far off as zeros are."""
+    if compiled is None:
+        compiled = torch.zeros_like(eager)
+    return Comparison(
+        kind=kind,
+        name=name,
+        dtype=name_of(eager.dtype),
+        norm=size(reference),
+        group_norm=group_norm,
+        epsilon=epsilon,
+        eager=error(eager, reference),
+        interpreted=float("nan") if interpreted is None else error(interpreted, reference),
+        compiled=compiled_error(compiled, reference),
+        shift=0.0 if moved is None else error(moved, eager),
+        broken=broken_elements(compiled, eager, reference),
+    )
 
 
 def op_errors(

@@ -8,7 +8,7 @@ is measured by running the op eagerly on the same inputs, and by moving the last
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,14 +17,16 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.alone import Suspect, first_guilty
 from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
 from sonde.adapters.torch.compile_check.places import module_of, source_of
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import jittered, widened
+from sonde.adapters.torch.compile_check.undrawn import without_drawing
 from sonde.adapters.torch.compile_check.ways import AotGraph, drop_unneeded, first_line
 from sonde.adapters.torch.schema import op_info
 from sonde.adapters.torch.views import name_of
-from sonde.core.agreement import Fault, OpErrors, WrongOp, relative
+from sonde.core.agreement import WrongOp, relative
 
 _SEED = 4
 
@@ -47,90 +49,27 @@ def judge_ops(graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: 
     """
     found = OpsJudged()
     for each in graphs:
-        found.op_count += len(_ops(_without_drawing(each)[0]))
+        found.op_count += len(ops_of(without_drawing(each)[0]))
     for each in graphs:
-        graph, inputs = _without_drawing(each)
+        graph, inputs = without_drawing(each)
         for group in _groups(graph, budget):
             try:
                 values = _values(graph, inputs, group, compile_graph)
-            except Exception as error:  # said in the report: whatever the compiler says of it
+            except Exception as error:
+                # Any backend, the program's own too, compiles here and raises what it likes: the
+                # report has it, and says how many ops were judged.
                 found.problems.append(
                     f"the {each.phase} graph could not be compiled with its ops' values as "
                     f"outputs: {first_line(error)}"
                 )
                 break
-            found.wrong = _first_wrong(each, group, values, found)
+            found.wrong = _first_wrong(each, group, values, found, compile_graph)
             if found.wrong is not None:
                 return found
     return found
 
 
-def _without_drawing(kept: AotGraph) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph with what its random ops drew as further inputs."""
-    graph = fx.Graph()
-    inputs = list(kept.inputs)
-    env: dict[fx.Node, Any] = {}
-    given: list[tuple[fx.Node, Any]] = []
-    for node, drawn in kept.drawn.items():
-        parts = enumerate(drawn) if isinstance(drawn, tuple) else [(None, drawn)]
-        given += [
-            (user, part)
-            for number, part in parts
-            for user in ([node] if number is None else list(node.users))
-            if number is None or (user.args[1] == number and not (_drops(node) and number == 0))
-        ]
-    placeholders = [node for node in kept.graph.graph.nodes if node.op == "placeholder"]
-    for node in placeholders:
-        env[node] = graph.node_copy(node, lambda other: env[other])
-    for node, value in given:
-        env[node] = graph.placeholder(f"drawn_{node.name}")
-        env[node].meta = dict(node.meta)
-        inputs.append(value)
-    for node in kept.graph.graph.nodes:
-        if node in env or (node in kept.drawn and isinstance(kept.drawn[node], tuple)):
-            continue
-        if node.target is operator.getitem and _drops(node.args[0]) and node.args[0] in kept.drawn:
-            env[node] = _dropped(graph, node, env, inputs, kept)
-            continue
-        env[node] = graph.node_copy(node, lambda other: env[other])
-    module = fx.GraphModule(kept.graph, graph)
-    return module, inputs
-
-
-def _drops(node: Any) -> bool:
-    return isinstance(node, fx.Node) and node.target is torch.ops.aten.native_dropout.default
-
-
-def _dropped(
-    graph: fx.Graph, node: fx.Node, env: dict[fx.Node, Any], inputs: list[Any], kept: AotGraph
-) -> fx.Node:
-    """What a dropout returns, computed from the mask that was drawn."""
-    source: Any = node.args[0]
-    values, probability = source.args[0], float(source.args[1])
-    scale = 0.0 if probability >= 1 else 1 / (1 - probability)
-    masks = [user for user in source.users if user.args[1] == 1]
-    if masks:
-        mask = env[masks[0]]
-    else:
-        with graph.inserting_before(next(iter(graph.nodes))):
-            mask = graph.placeholder(f"drawn_{source.name}")
-        drawn = kept.drawn[source][1]
-        inputs.insert(0, drawn)
-        mask.meta["val"] = drawn
-    masked = graph.call_function(torch.ops.aten.mul.Tensor, (env[values], mask))
-    made = graph.call_function(torch.ops.aten.mul.Tensor, (masked, scale))
-    masked.meta, made.meta = dict(node.meta), dict(node.meta)
-    if not node.meta["val"].is_contiguous():
-        return made
-    # A product takes the order of its factors, and a later view may not be possible with that.
-    whole = graph.call_function(
-        torch.ops.aten.clone.default, (made,), {"memory_format": torch.contiguous_format}
-    )
-    whole.meta = dict(node.meta)
-    return whole
-
-
-def _ops(module: fx.GraphModule) -> list[fx.Node]:
+def ops_of(module: fx.GraphModule) -> list[fx.Node]:
     """The nodes that can be judged: ATen ops that make tensors and write to nothing."""
     return [
         node
@@ -158,8 +97,8 @@ def _groups(module: fx.GraphModule, budget: int) -> Iterator[list[fx.Node]]:
     """The ops in order, in groups whose results and inputs take no more than ``budget`` bytes."""
     group: list[fx.Node] = []
     size = 0
-    for node in _ops(module):
-        own = sum(_size(each) for each in {*_results(node), *node.all_input_nodes})
+    for node in ops_of(module):
+        own = sum(size_of(each) for each in {*_results(node), *node.all_input_nodes})
         if group and size + own > budget:
             yield group
             group, size = [], 0
@@ -169,7 +108,7 @@ def _groups(module: fx.GraphModule, budget: int) -> Iterator[list[fx.Node]]:
         yield group
 
 
-def _size(node: fx.Node) -> int:
+def size_of(node: fx.Node) -> int:
     value = node.meta.get("val")
     return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
 
@@ -191,12 +130,12 @@ def _values(
     for node in module.graph.nodes:
         if node.op != "output":
             env[node] = graph.node_copy(node, lambda other: env[other])
-            env[node].target = _anyhow(node.target)
+            env[node].target = copying(node.target)
     graph.output(tuple(env[node] for node in wanted))
     drop_unneeded(graph)
     whole = fx.GraphModule(module, graph)
     detached = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
-    with torch.no_grad(), private.careful_compiler():
+    with torch.no_grad(), private.quick_compiler():
         outputs = compile_graph(whole, list(detached))(*detached)
     values: dict[fx.Node, Any] = dict(zip(wanted, outputs, strict=True))
     placeholders = (node for node in module.graph.nodes if node.op == "placeholder")
@@ -207,7 +146,7 @@ def _values(
     return values
 
 
-def _anyhow(target: Any) -> Any:
+def copying(target: Any) -> Any:
     """``target``, or for a view the op that copies where a view is not possible.
 
     A decomposition may lay out its result in another way than the op it stands for.
@@ -217,8 +156,14 @@ def _anyhow(target: Any) -> Any:
 
 
 def _first_wrong(
-    kept: AotGraph, group: Sequence[fx.Node], values: dict[fx.Node, Any], found: OpsJudged
+    kept: AotGraph,
+    group: Sequence[fx.Node],
+    values: dict[fx.Node, Any],
+    found: OpsJudged,
+    compile_graph: GraphCompiler,
 ) -> WrongOp | None:
+    suspects: list[Suspect] = []
+    wrong: WrongOp | None = None
     for node in group:
         if any(each not in values for each in node.all_input_nodes):
             continue
@@ -226,18 +171,26 @@ def _first_wrong(
         if judged is None:
             continue
         found.judged += 1
-        for result, errors, fault in judged:
-            if not errors.is_right:
-                return _report(kept, node, result, errors, fault())
-    return None
+        first = next((each for each in judged if not each.errors.is_right), None)
+        if first is not None:
+            wrong = _report(kept, first, first.errors.allowed[0])
+            break
+        suspects += [each for each in judged if each.errors.is_suspicious]
+    try:
+        guilty = first_guilty(suspects, compile_graph)
+    except Exception as error:  # as above
+        found.problems.append(
+            f"{len(suspects)} ops of the {kept.phase} graph could not be compiled alone: "
+            f"{first_line(error)}"
+        )
+        return wrong
+    # The suspects stand before what is wrong beyond doubt.
+    return _report(kept, guilty, guilty.errors.allowed_alone) if guilty is not None else wrong
 
 
-Judged = list[tuple[torch.Tensor, OpErrors, Callable[[], Fault]]]
-
-
-def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> Judged | None:
+def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> list[Suspect] | None:
     """The errors of an op's results; None where float64 or eager cannot compute it."""
-    target: Any = _anyhow(node.target)
+    target: Any = copying(node.target)
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: values[each])
     wide_args, wide_kwargs = widened(target, args, kwargs)
     generator = torch.Generator().manual_seed(_SEED)
@@ -258,19 +211,13 @@ def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> Judged | None:
     except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
         return None
     length = _reduction(args, exact)
-    judged: Judged = []
+    judged: list[Suspect] = []
     for result in _results(node):
-        number = None if result is node else result.args[1]
+        number: Any = None if result is node else result.args[1]
         mine = [each if number is None else each[number] for each in (exact, moved, eager)]
-        if not all(isinstance(each, torch.Tensor) for each in mine):
-            continue
-        compiled = values[result]
-        errors = op_errors(compiled, *mine, args=args, length=length)
-
-        def fault(at: Any = number, truth: Any = mine[0]) -> Fault:
-            return _fault(target, wide_args, wide_kwargs, at, truth)
-
-        judged.append((compiled, errors, fault))
+        if all(isinstance(each, torch.Tensor) for each in mine):
+            errors = op_errors(values[result], *mine, args=args, length=length)
+            judged.append(Suspect(node, number, tuple(args), dict(kwargs), mine[0], errors))
     return judged
 
 
@@ -283,41 +230,29 @@ def _reduction(args: Any, result: Any) -> float:
     return max(1.0, max(inputs, default=1) / max(1, min(outputs, default=1)))
 
 
-def _fault(target: Any, args: Any, kwargs: Any, number: Any, truth: torch.Tensor) -> Fault:
-    """Whether the op's decomposition is wrong already where it is run in float64."""
-    decomposition = private.decompositions().get(target)
-    if decomposition is None:
-        return "lowering"
-    try:
-        with torch.no_grad():
-            result = decomposition(*args, **kwargs)
-        part = result if number is None else result[number]
-        if part is NotImplemented:
-            return "lowering"
-        is_close = torch.allclose(part.double(), truth.double(), 1e-9, 1e-12, equal_nan=True)
-    except Exception:  # a decomposition is the compiler's code: it may refuse float64
-        return "unknown"
-    return "lowering" if is_close else "decomposition"
-
-
-def _report(
-    kept: AotGraph, node: fx.Node, result: torch.Tensor, errors: OpErrors, fault: Fault
-) -> WrongOp:
+def _report(kept: AotGraph, suspect: Suspect, allowed: float) -> WrongOp:
     phase: Literal["forward", "backward"] = "backward" if kept.phase == "backward" else "forward"
+    errors, node = suspect.errors, suspect.node
     norm = errors.norm[0]
+    result = node if suspect.part is None else _part(node, suspect.part)
+    value = result.meta["val"]
     return WrongOp(
         op=str(node.target),
         phase=phase,
         module=module_of(node),
         source=source_of(node),
-        dtype=name_of(result.dtype),
-        shape=tuple(result.shape),
+        dtype=name_of(value.dtype),
+        shape=tuple(suspect.exact.shape),
         compiled=relative(errors.compiled[0], norm),
         eager=relative(errors.eager[0], norm),
-        allowed=relative(errors.allowed[0], norm),
+        allowed=relative(allowed, norm),
         broken=errors.broken,
-        fault=fault,
+        fault=suspect.fault(),
     )
+
+
+def _part(node: fx.Node, number: int) -> fx.Node:
+    return next(each for each in _results(node) if each.args[1] == number)
 
 
 def coarsest_epsilon(graphs: Sequence[AotGraph]) -> float:

@@ -60,6 +60,15 @@ def careful_compiler() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def quick_compiler() -> Iterator[None]:
+    """The careful compiler, for code that is run once: its kernels are compiled together."""
+    from sonde.adapters.torch.compiler_kernels import together
+
+    with careful_compiler(), together():
+        yield
+
+
 def interpreted_backend() -> Callable[..., Any]:
     """Inductor's graphs, decomposed and split as it does, run op by op with eager kernels."""
     from torch._dynamo.backends.debugging import aot_eager_decomp_partition

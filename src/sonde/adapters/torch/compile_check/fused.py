@@ -1,0 +1,197 @@
+"""Ops that are right one by one and wrong together: found by keeping them apart.
+
+A value that is an output of the graph is written to memory, so the ops on both sides of it are not
+fused through it. Where results deviate, and no longer do when all values are outputs, the fewest
+ops in a row are looked for whose values must not be outputs for the results to deviate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import hypot
+from typing import Any
+
+import torch
+from torch import fx
+
+from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.distances import compared, size
+from sonde.adapters.torch.compile_check.ops import coarsest_epsilon, copying, ops_of, size_of
+from sonde.adapters.torch.compile_check.places import module_of, source_of
+from sonde.adapters.torch.compile_check.records import GraphCompiler
+from sonde.adapters.torch.compile_check.tape import jittered, widened
+from sonde.adapters.torch.compile_check.undrawn import without_drawing
+from sonde.adapters.torch.compile_check.ways import AotGraph, drop_unneeded
+from sonde.core.agreement import Member, WrongGroup
+
+_SEED = 5
+
+
+def wrong_together(
+    graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: int
+) -> WrongGroup | None:
+    """The first ops that are wrong together in forward, or else in backward, each compiled alone.
+
+    Graphs whose values take more than ``budget`` bytes are not searched. Raises what compiling and
+    running them does.
+    """
+    for kept in graphs:
+        module, inputs = without_drawing(kept)
+        ops = [node for node in ops_of(module) if isinstance(node.meta.get("val"), torch.Tensor)]
+        if sum(map(size_of, ops)) <= budget:
+            probe = _Probe(module, inputs, compile_graph, coarsest_epsilon([kept]))
+            found = _fewest(ops, probe.is_wrong)
+            if found:
+                return WrongGroup(
+                    "backward" if kept.phase == "backward" else "forward",
+                    tuple(map(_member, found)),
+                )
+    return None
+
+
+def wrong_across(
+    module: fx.GraphModule, is_wrong: Callable[[fx.GraphModule], bool]
+) -> WrongGroup | None:
+    """The same for forward and backward in one, as the program had them compiled.
+
+    Backward may compute values of forward once more, in another precision than they had there, so
+    that they do not fit each other. ``is_wrong`` compiles a variant of dynamo's graph and runs it.
+    """
+    ops = [node for node in module.graph.nodes if _makes_numbers(node)]
+
+    def with_outputs(kept: Sequence[fx.Node]) -> fx.GraphModule:
+        graph = fx.Graph()
+        copies: dict[fx.Node, fx.Node] = {}
+        outputs = graph.graph_copy(module.graph, copies)
+        several = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
+        graph.output((*several, *(copies[node] for node in kept)))
+        return fx.GraphModule(module, graph)
+
+    found = _fewest(ops, lambda kept: is_wrong(with_outputs(kept)))
+    return WrongGroup("forward and backward", tuple(map(_member, found))) if found else None
+
+
+def _makes_numbers(node: fx.Node) -> bool:
+    value = node.meta.get("example_value")
+    is_call = node.op in ("call_function", "call_method", "call_module")
+    return is_call and isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def _fewest(ops: Sequence[fx.Node], is_wrong: Callable[[Sequence[fx.Node]], bool]) -> list[fx.Node]:
+    """The shortest row of ``ops`` that is wrong while all others are kept; none if that is not so.
+
+    ``is_wrong(kept)``: whether results deviate when the values of ``kept`` are outputs.
+    """
+    if not is_wrong([]) or is_wrong(ops):
+        return []
+    end = _first(len(ops), lambda count: is_wrong(ops[count:]))
+    rest = ops[end:]
+    begin = end - _first(end, lambda count: is_wrong([*ops[: end - count], *rest]))
+    return _connected(ops[begin:end])
+
+
+def _first(count: int, is_wrong: Callable[[int], bool]) -> int:
+    """The least number up to ``count``, for which it is known, that is wrong; 0 is not."""
+    right, wrong = 0, count
+    while wrong - right > 1:
+        middle = (right + wrong) // 2
+        if is_wrong(middle):
+            wrong = middle
+        else:
+            right = middle
+    return wrong
+
+
+def _connected(row: Sequence[fx.Node]) -> list[fx.Node]:
+    """Those of ``row`` that the last of them needs or that need the first, by way of the row."""
+    inside = set(row)
+    found = {row[0], row[-1]}
+    for node in row:
+        if any(each in found and each is not row[-1] for each in node.all_input_nodes):
+            found.add(node)
+    for node in reversed(row):
+        if node in found:
+            found |= inside.intersection(node.all_input_nodes)
+    return [node for node in row if node in found]
+
+
+def _member(node: fx.Node) -> Member:
+    target = node.target
+    name = str(getattr(target, "__name__", target)) if node.op == "call_function" else str(target)
+    is_op = isinstance(target, torch._ops.OpOverload)
+    return Member(str(target) if is_op else name, module_of(node), source_of(node))
+
+
+class _Probe:
+    """Whether the results of a graph deviate, some of its values being outputs."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        inputs: Sequence[Any],
+        compile_graph: GraphCompiler,
+        epsilon: float,
+    ) -> None:
+        self._module = module
+        self._compile = compile_graph
+        self._epsilon = epsilon
+        self._inputs = [
+            value.detach() if isinstance(value, torch.Tensor) else value for value in inputs
+        ]
+        leaves = next(iter(reversed(module.graph.nodes))).args[0]
+        self._results = [
+            leaf
+            for leaf in leaves
+            if isinstance(leaf, fx.Node) and isinstance(leaf.meta.get("val"), torch.Tensor)
+        ]
+        generator = torch.Generator().manual_seed(_SEED)
+        moved = [
+            jittered(value, generator).to(value.dtype)
+            if isinstance(value, torch.Tensor) and value.is_floating_point()
+            else value
+            for value in self._inputs
+        ]
+        graph = self._with_outputs([])
+        with torch.no_grad():
+            self._exact = _Wide(graph).run(*self._inputs)
+            self._eager = fx.Interpreter(graph).run(*self._inputs)
+            self._moved = fx.Interpreter(graph).run(*moved)
+
+    def is_wrong(self, kept: Sequence[fx.Node]) -> bool:
+        with torch.no_grad(), private.quick_compiler():
+            graph = self._with_outputs(kept)
+            outputs = self._compile(graph, list(self._inputs))(*self._inputs)
+        group = hypot(*map(size, self._exact))
+        return not all(
+            compared(
+                "output", leaf.name, exact, eager, made, None, moved, self._epsilon, group
+            ).agrees
+            for leaf, exact, eager, made, moved in zip(
+                self._results, self._exact, self._eager, outputs, self._moved, strict=False
+            )
+        )
+
+    def _with_outputs(self, kept: Sequence[fx.Node]) -> fx.GraphModule:
+        graph = fx.Graph()
+        env: dict[fx.Node, Any] = {}
+        for node in self._module.graph.nodes:
+            if node.op != "output":
+                env[node] = graph.node_copy(node, lambda other: env[other])
+                env[node].target = copying(node.target)
+        graph.output(tuple(env[node] for node in (*self._results, *kept)))
+        drop_unneeded(graph)
+        return fx.GraphModule(self._module, graph)
+
+
+class _Wide(fx.Interpreter):
+    """Runs a graph in float64."""
+
+    def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return widened(None, (super().placeholder(target, args, kwargs),), {})[0][0]
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return widened(None, (super().get_attr(target, args, kwargs),), {})[0][0]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        wide_args, wide_kwargs = widened(target, args, kwargs)
+        return super().call_function(target, tuple(wide_args), wide_kwargs)
