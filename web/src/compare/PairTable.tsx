@@ -4,11 +4,11 @@ import type { ComparisonView, PairStatus, PairView } from "../wire";
 import { api } from "../state/api";
 import { shortName } from "../state/names";
 import { brief, grouped } from "../state/numbers";
-import { usePages } from "../state/pages";
 import { go, place, run } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { openPair } from "./opening";
+import { useSparse } from "./sparse";
 
 const ROW_HEIGHT = 26;
 const WAIT_MILLISECONDS = 150;
@@ -19,7 +19,7 @@ export function PairTable({ view }: { view: ComparisonView }): JSX.Element {
   const { pairQuery, pairStatus, pairSort } = place.value;
   const id = run.value?.id ?? "";
   const filter = { query: pairQuery, status: pairStatus, sort: pairSort };
-  const found = usePages<PairView>(JSON.stringify([id, filter]), view.pairs, async (offset, limit, signal) => {
+  const found = useSparse<PairView>(JSON.stringify([id, filter]), view.pairs, async (offset, limit, signal) => {
     const page = await api.pairs(id, filter, offset, limit, signal);
     return { total: page.total, items: page.pairs };
   });
@@ -40,17 +40,17 @@ export function PairTable({ view }: { view: ComparisonView }): JSX.Element {
       </div>
       {!found.loading && found.total === 0 && <Empty title="No pair matches" />}
       <Rows
-        count={found.items.length}
+        count={found.total}
         height={ROW_HEIGHT}
         label="Pairs"
-        onReach={found.reach}
-        row={(at) => <Row view={view} pair={found.items[at] as PairView} first={first} />}
+        row={(place) => <Row view={view} pair={found.at(place)} first={first} />}
       />
     </div>
   );
 }
 
-function Row({ view, pair, first }: { view: ComparisonView; pair: PairView; first: number }): JSX.Element {
+function Row({ view, pair, first }: { view: ComparisonView; pair: PairView | null; first: number }): JSX.Element {
+  if (pair === null) return <div class="pair-row quiet">…</div>;
   const tensors = pair.tensors[0];
   const distances = tensors?.distances ?? null;
   const isFirst = pair.number === first;
@@ -67,10 +67,10 @@ function Row({ view, pair, first }: { view: ComparisonView; pair: PairView; firs
         <span class={`pair-status ${pair.status.replace(" ", "-")}`}>{isFirst ? "first divergence" : pair.status}</span>
       </span>
       <span class="name">{pair.a === pair.b ? shortName(pair.a) : `${shortName(pair.a)} ↔ ${shortName(pair.b)}`}</span>
-      <span>{brief(pair.error)}</span>
+      <span>{pair.status === "not dumped" ? "" : brief(pair.error)}</span>
       <span>{distances === null ? "" : brief(distances.max_abs_error)}</span>
       <span>{distances === null ? "" : brief(distances.cosine)}</span>
-      <span>{brief(pair.allowed)}</span>
+      <span>{pair.status === "not dumped" ? "" : brief(pair.allowed)}</span>
     </button>
   );
 }

@@ -1,17 +1,17 @@
 import type { JSX } from "preact";
 import type { ComparisonView, UnpairedView } from "../wire";
 import { api } from "../state/api";
-import { usePages } from "../state/pages";
 import { run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
+import { useSparse } from "./sparse";
 
 const ROW_HEIGHT = 26;
 
 /** The ops of one side that have no counterpart, and why. */
 export function Unpaired({ view, side }: { view: ComparisonView; side: "a" | "b" }): JSX.Element {
   const id = run.value?.id ?? "";
-  const found = usePages<UnpairedView>(JSON.stringify([id, side]), view.pairs, async (offset, limit, signal) => {
+  const found = useSparse<UnpairedView>(JSON.stringify([id, side]), view.pairs, async (offset, limit, signal) => {
     const page = await api.unpaired(id, side, offset, limit, signal);
     return { total: page.total, items: page.unpaired };
   });
@@ -19,16 +19,16 @@ export function Unpaired({ view, side }: { view: ComparisonView; side: "a" | "b"
   if (!found.loading && found.total === 0) return <Empty title="Every op has a counterpart" />;
   return (
     <Rows
-      count={found.items.length}
+      count={found.total}
       height={ROW_HEIGHT}
       label={`Ops only in ${side}`}
-      onReach={found.reach}
-      row={(at) => <Row each={found.items[at] as UnpairedView} isHere={view.side === side} />}
+      row={(place) => <Row each={found.at(place)} isHere={view.side === side} />}
     />
   );
 }
 
-function Row({ each, isHere }: { each: UnpairedView; isHere: boolean }): JSX.Element {
+function Row({ each, isHere }: { each: UnpairedView | null; isHere: boolean }): JSX.Element {
+  if (each === null) return <div class="unpaired-row quiet">…</div>;
   return (
     <button
       type="button"

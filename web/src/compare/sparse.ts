@@ -1,0 +1,68 @@
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { isAborted, messageOf } from "../state/toasts";
+
+export interface Sparse<T> {
+  readonly total: number;
+  readonly loading: boolean;
+  readonly error: string | null;
+  /** The item at a place, or null until its page is here; asking for it loads the page. */
+  readonly at: (place: number) => T | null;
+}
+
+const PAGE = 100;
+
+type Loader<T> = (
+  offset: number,
+  limit: number,
+  signal: AbortSignal,
+) => Promise<{ readonly total: number; readonly items: readonly T[] }>;
+
+interface State<T> {
+  readonly pages: ReadonlyMap<number, readonly T[]>;
+  readonly total: number;
+  readonly loading: boolean;
+  readonly error: string | null;
+}
+
+/** A long list of which the pages that are looked at are loaded, wherever they are. */
+export function useSparse<T>(subject: string, version: string | number, load: Loader<T>): Sparse<T> {
+  const state = useSignal<State<T>>({ pages: new Map(), total: 0, loading: true, error: null });
+  const asked = useRef(new Set<number>());
+  const abort = useRef(new AbortController());
+  const latest = useRef(load);
+  latest.current = load;
+
+  const fetchPage = (page: number): void => {
+    if (asked.current.has(page)) return;
+    asked.current.add(page);
+    const { signal } = abort.current;
+    latest
+      .current(page * PAGE, PAGE, signal)
+      .then(({ total, items }) => {
+        if (signal.aborted) return;
+        state.value = { pages: new Map(state.value.pages).set(page, items), total, loading: false, error: null };
+      })
+      .catch((error: unknown) => {
+        if (signal.aborted || isAborted(error)) return;
+        asked.current.delete(page);
+        state.value = { ...state.value, loading: false, error: messageOf(error) };
+      });
+  };
+
+  useEffect(() => {
+    abort.current = new AbortController();
+    asked.current = new Set();
+    state.value = { pages: new Map(), total: 0, loading: true, error: null };
+    fetchPage(0);
+    return () => abort.current.abort();
+  }, [subject, version]);
+
+  const at = (place: number): T | null => {
+    const page = Math.floor(place / PAGE);
+    const found = state.value.pages.get(page);
+    if (found === undefined) queueMicrotask(() => fetchPage(page));
+    return found?.[place % PAGE] ?? null;
+  };
+  return { total: state.value.total, loading: state.value.loading, error: state.value.error, at };
+}
