@@ -150,6 +150,8 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["--run", "other", "status"], "there is no run 'other'"),
         (["graph", "--scope", "Nowhere"], "there is no scope 'Nowhere'"),
         (["step", "0"], "not in the range"),
+        (["step", "--timeout", "nan"], "--timeout is nan; it must be seconds"),
+        (["step", "--timeout", "-1"], "--timeout is -1; it must be seconds"),
     ],
 )
 def test_mistakes_are_said_in_a_line(

@@ -42,6 +42,21 @@ def test_counters_inputs_and_optimizer_state_may(name: str) -> None:
     assert not looks_at("tensor_all_zero", name)
 
 
-@pytest.mark.parametrize("op", ["relu-op0", "mul-op3", "threshold_backward-op1"])
+@pytest.mark.parametrize("op", ["select-op0", "t-op3", "split_with_sizes-op0", "_unsafe_view-op1"])
+def test_ops_that_only_hand_on_zeros_may(op: str) -> None:
+    assert not looks_at("tensor_all_zero", f"Default/network-Net/rnn-LSTM/{op}")
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        "relu-op0",
+        "tanh-op0",
+        "select_backward-op0",
+        "view_as_complex-op0",
+        "mul-op3",
+        "threshold_backward-op1",
+    ],
+)
 def test_other_ops_may_not(op: str) -> None:
     assert looks_at("tensor_all_zero", f"Default/network-Net/{op}")

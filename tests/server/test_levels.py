@@ -306,3 +306,26 @@ def test_an_op_is_found_by_as_much_of_its_name_as_only_it_has() -> None:
         find_op(INDEX, "tanh-op")
     with pytest.raises(UsageError, match="no op matches"):
         find_op(INDEX, "xyz")
+
+
+def test_leaves_of_two_networks_are_told_apart_and_short_inside_their_own() -> None:
+    first, second = "Default/network-Sequential", "Default/network-Sequential_1"
+    index = graph(
+        op("0.weight", kind="parameter", scope=f"{first}/0-Linear"),
+        op("network-Sequential_1.0.weight", kind="parameter", scope=second),
+        op(f"{first}/0-Linear/addmm-op0", "0.weight"),
+        op(f"{second}/0-Linear/addmm-op0", "network-Sequential_1.0.weight"),
+    )
+    shown = {
+        scope: [(node.path, node.label) for node in level(index, scope).nodes if node.what == "op"]
+        for scope in (f"{first}/0-Linear", second)
+    }
+    assert shown == {
+        f"{first}/0-Linear": [
+            ("0.weight", "0.weight"),
+            (f"{first}/0-Linear/addmm-op0", "addmm-op0"),
+        ],
+        second: [("network-Sequential_1.0.weight", "0.weight")],
+    }
+    entry = tree(index, second, Window(), {}).entries[0]
+    assert (entry.path, entry.label) == ("network-Sequential_1.0.weight", "0.weight")

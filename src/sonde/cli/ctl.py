@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from sonde.cli import ctl_text as text
-from sonde.cli.ctl_target import F, Target, json_option, rank_option, show
+from sonde.cli.ctl_target import F, Target, json_option, rank_option, show, timeout_option
 from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 
@@ -88,7 +88,7 @@ def _control_options(wait: bool) -> Callable[[F], F]:
         for option in (
             json_option,
             rank_option,
-            click.option("--timeout", default=3600.0, help="Seconds to wait at most."),
+            timeout_option,
             click.option(
                 "--wait/--no-wait", default=wait, help="Return when the training stands again."
             ),
@@ -152,7 +152,7 @@ def terminate(obj: Target, as_json: bool) -> int:
 
 
 @ctl.command()
-@click.option("--timeout", default=3600.0, help="Seconds to wait at most.")
+@timeout_option
 @json_option
 @click.pass_obj
 def recheck(obj: Target, timeout: float, as_json: bool) -> int:

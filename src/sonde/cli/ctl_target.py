@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from sonde.cli.ctl_client import Client, find_server, run_path
 from sonde.core.errors import UsageError
 
+_MOST_SECONDS: Final = 1e6
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -58,6 +59,20 @@ def json_option(command: F) -> F:
 
 def rank_option(command: F) -> F:
     return click.option("--rank", type=int, help="Of several; the lowest if not given.")(command)
+
+
+def timeout_option(command: F) -> F:
+    return click.option(
+        "--timeout", default=3600.0, callback=_seconds, help="Seconds to wait at most."
+    )(command)
+
+
+def _seconds(_: click.Context, option: click.Parameter, given: float) -> float:
+    if not given >= 0:
+        raise UsageError(
+            f"--{option.name} is {given:g}; it must be seconds, 0 or more", slug="usage"
+        )
+    return min(given, _MOST_SECONDS)
 
 
 def show(answer: Any, as_json: bool, lines: Iterable[str]) -> None:

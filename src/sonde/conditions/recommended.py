@@ -46,6 +46,36 @@ _TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
 # Biases usually start as zeros, and so their first step is far compared with their size.
 _NOT_BIASES = r"(?!(.*[./_])?(bias|beta)[^./]*$).*"
 
+# Ops whose output has no element that an input did not have.
+_HANDING_ON = (
+    "alias",
+    "as_strided",
+    "cat",
+    "clone",
+    "contiguous",
+    "copy_?",
+    "detach_?",
+    "expand",
+    "index_select",
+    "lift_fresh",
+    "narrow",
+    "permute",
+    "repeat",
+    "reshape",
+    "_reshape_alias",
+    "select",
+    "slice",
+    "split(_with_sizes)?",
+    "squeeze",
+    "stack",
+    "t",
+    "_to_copy",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+    "(_unsafe_)?view",
+)
+
 RECOMMENDED = (
     Recommended(
         "weights start as zeros",
@@ -71,10 +101,12 @@ RECOMMENDED = (
         "tensor_all_zero",
         (),
         "tensor",
-        # Counters and inputs may be zero, an optimizer's state begins so, some ops are for that.
+        # Counters and inputs may be zero, an optimizer's state begins so, some ops are for that,
+        # others only hand on what was zero: the first state of a recurrent layer, say.
         names=(
             r"(?!.*/optimizer-)(.*/)?"
-            r"(?!((new_)?(zeros|full|empty)(_like)?|zero_|fill_|_foreach_zero_)-op)[^/]+-op\d+"
+            r"(?!((new_)?(zeros|full|empty)(_like)?|zero_|fill_|_foreach_zero_)-op)"
+            rf"(?!({'|'.join(_HANDING_ON)})-op)[^/]+-op\d+"
         ),
     ),
     _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),

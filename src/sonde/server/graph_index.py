@@ -86,6 +86,18 @@ class GraphIndex:
             raise UsageError(f"there is no op {name!r} in graph {self.graph}", slug="no-such-op")
         return found
 
+    def label(self, number: int) -> str:
+        """The name of a node inside its scope: an op's last part; a leaf's name without that of the
+        network it is shown in, which tells it from the leaves of another one."""
+        name = self.nodes[number].name.rpartition("/")[2]
+        place = int(self.scope_of[number])
+        while place > 0 and self.nodes[number].kind != "op":
+            scope = self.scopes[place]
+            if name.startswith(f"{scope.label}."):
+                return name.removeprefix(f"{scope.label}.")
+            place = scope.parent
+        return name
+
     def dtype(self, tensor: TensorName) -> str | None:
         """The element type of a tensor, if the graph knows it."""
         number = self.numbers.get(tensor.op)

@@ -72,14 +72,9 @@ def level(index: GraphIndex, scope: str, group: str = "", marks: Marks | None = 
 
 def _single(index: GraphIndex, part: int) -> Box:
     if part >= 0:
-        node = index.nodes[part]
-        return Box(node.name, _op_label(node.name), "op", [part])
+        return Box(index.nodes[part].name, index.label(part), "op", [part])
     scope = index.scopes[~part]
     return Box(scope.path, scope.label, "scope", [part])
-
-
-def _op_label(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def grouped(index: GraphIndex, place: int) -> list[Box]:

@@ -68,7 +68,7 @@ def tree(index: GraphIndex, scope: str, window: Window, hits: Mapping[str, int])
     for child in children[window.slice]:
         if child >= 0:
             node = index.nodes[child]
-            label = node.name.rpartition("/")[2]
+            label = index.label(child)
             count = hits.get(node.name, 0)
             entries.append(TreeEntry(node.name, label, False, node.type, node.kind, 1, count))
         else:

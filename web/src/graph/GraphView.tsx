@@ -13,8 +13,8 @@ import { useLevels, type GraphKey, type Levels } from "./levels";
 import type { Box } from "./scene";
 
 /** A box, the room round it and its share of what lies outside, in pixels: so that all can be read. */
-const AREA_OF_BOX = 18_000;
-const [LEAST_FIRST, MOST_FIRST] = [20, 40];
+const AREA_OF_BOX = 24_000;
+const [LEAST_FIRST, MOST_FIRST] = [24, 40];
 const GROUP_OPENS_ITSELF = 60;
 
 /** The executed graph of the rank on the screen. */
