@@ -11,6 +11,7 @@ import torch
 from tests.adapters.compiled_trainings import Plain, batch, fit
 from tests.adapters.watching import Watched, watch
 from torch import nn
+from torch._inductor import config
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -65,6 +66,18 @@ def test_a_pass_of_the_program_stays_in_force_beside_ours() -> None:
         fit(torch.compile(net, options=options), net, batch, steps=1)
     assert len(passed) >= 2, "forward and backward; once more to count kernels"
     assert seen.call("Default/network-Plain/relu-op0").outputs[0] is not None
+
+
+def test_a_graph_with_frozen_parameters_runs_as_it_is_and_is_told_of() -> None:
+    net = Plain().eval()
+    x = torch.ones(3, 4)
+    with torch.no_grad(), config.patch(freezing=True), watch(step_by="manual") as seen:
+        run = torch.compile(net)
+        first, second = run(x), run(x)
+        torch.testing.assert_close(first, net(x))
+    assert torch.equal(first, second)
+    assert "runs as it is" in seen.reports[0]
+    assert seen.reports[0].endswith("[compiled-unobserved]")
 
 
 def transformer() -> tuple[nn.Module, torch.Tensor]:

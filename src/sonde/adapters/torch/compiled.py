@@ -135,6 +135,10 @@ class CompiledGraphs:
         self, backend: compiler.Compile, *, is_inductor: bool, is_backward: bool, key: Family
     ) -> compiler.Compile:
         def compile_graph(module: fx.GraphModule, inputs: Sequence[Any]) -> Any:
+            if is_inductor and compiler.freezes_parameters():
+                # It leaves out inputs and forgets the graph, which can be compiled but once.
+                self._cannot(NotImplementedError("Inductor makes constants of its parameters"))
+                return backend(module, inputs)
             try:
                 graph = describe(module.graph, self._modules, is_backward=is_backward, family=key)
                 made = ObservedGraph(

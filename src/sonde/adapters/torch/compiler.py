@@ -191,6 +191,11 @@ def boxed(module: fx.GraphModule) -> Callable[[list[Any]], Any]:
     return run
 
 
+def freezes_parameters() -> bool:
+    """Whether a graph that is compiled now gets its parameters as constants (``freezing``)."""
+    return bool(_inductor_config.freezing) and not torch.is_grad_enabled()
+
+
 def seed_random_ops(graph: fx.Graph) -> None:
     """Let Inductor's random ops, which backward may run again, heed their seed outside kernels."""
     for node in graph.nodes:
