@@ -8,6 +8,9 @@ the first time, and then with the one that was left beside it. The page's first 
 asked of the server as the page asks them: the runs, the uppermost level of the graph, the tree, a
 search, hits, and then the tensors of an op in the middle, with statistics.
 
+Then ``sonde view --check`` looks for NaN and Inf in all of them, with rows and, having removed
+those, by values alone, without an index; its processes together.
+
 The seconds are those of the server's process, from its start: processor time, all its threads, and
 in brackets those on the clock.
 """
@@ -18,6 +21,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -182,6 +186,25 @@ def _leave_index(dump: Path, op: str) -> None:
         server.close()
 
 
+def check(name: str, dump: Path, tensors: int) -> None:
+    """The whole command, listing included."""
+    for what in ("rows", "values"):
+        if what == "values":
+            for rows in dump.rglob(layout.STATISTIC):
+                rows.rename(rows.with_suffix(".aside"))
+        shutil.rmtree(dump / ".sonde_index", ignore_errors=True)
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        command = [sys.executable, "-m", "sonde", "view", "--check", str(dump)]
+        subprocess.run(command, check=True, capture_output=True)
+        clock = time.perf_counter() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        each = spent / tensors * 1e6
+        print(f"{name:24}{what:12}{spent:8.2f} ({clock:.2f}){each:24.0f}", flush=True)
+    for rows in dump.rglob("*.aside"):
+        rows.rename(rows.with_suffix(".csv"))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ops", type=int, default=100_000)
@@ -191,13 +214,19 @@ def main() -> None:
     print(f"{'cpu s (clock s)':24}{'':12}{'first screen':>20}{'tensors of an op':>24}")
     with tempfile.TemporaryDirectory(prefix="sonde-bench-") as place:
         root = Path(options.keep or place)
+        dumps: list[tuple[str, Path, int]] = []
         for steps in (10, 1):
             graph = made_graph(options.ops // steps)
             dump = root / f"{steps}x{len(graph.ops)}"
             if not dump.exists():
                 write(dump, graph, steps)
             op = graph.ops[len(graph.ops) // 2].name
-            report(f"{steps} x {len(graph.ops):,} tensors", dump, op, options.repeats)
+            name = f"{steps} x {len(graph.ops):,} tensors"
+            report(name, dump, op, options.repeats)
+            dumps.append((name, dump, steps * len(graph.ops)))
+        print(f"\n{'check, cpu s (clock s)':24}{'':12}{'':16}{'us per tensor':>20}")
+        for name, dump, count in dumps:
+            check(name, dump, count)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,9 @@ def view(
     if len(directories) > 2:
         raise UsageError("sonde view shows one dump or two side by side", slug="usage")
     drafts = _drafts(watch, load, recommended)
+    # A graph is a hundred thousand objects that stay: looking through them again and again for
+    # rubbish takes longer than reading them.
+    gc.set_threshold(_RUBBISH, *gc.get_threshold()[1:])
     if check:
         return _check([Path(each) for each in directories], drafts, as_json)
     if as_json:
@@ -208,9 +211,6 @@ def _serve(
         if browser and has_screen and sys.stdout.isatty():
             webbrowser.open(address)
 
-    # A graph is a hundred thousand objects that stay: looking through them again and again for
-    # rubbish takes longer than reading them.
-    gc.set_threshold(_RUBBISH, *gc.get_threshold()[1:])
     chosen = _free(host) if port is None else port
     serve(ServerOptions(host, chosen, None, token), ready, sources)
 
