@@ -1,5 +1,6 @@
 """A check that takes long is shared out among processes, and finds the same."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,29 @@ def test_a_check_that_is_stopped_ends_its_processes(
     spec = WatchpointSpec(1, "overflow", (ConditionSpec("tensor_overflow"),))
     recheck.recheck(shelf, [spec], progress)
     assert told == [7]
+
+
+def test_without_processes_it_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps())
+    alone = checked(path)
+    monkeypatch.setattr(recheck, "_ALONE_SECONDS", -1.0)
+
+    def none(*_: object, **__: object) -> None:
+        raise OSError("no semaphores here")
+
+    monkeypatch.setattr(recheck, "ProcessPoolExecutor", none)
+    assert checked(path) == alone
+
+
+def end_at_once() -> None:
+    os._exit(9)
+
+
+def test_processes_that_are_killed_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps())
+    alone = checked(path)
+    monkeypatch.setattr(recheck, "_ALONE_SECONDS", -1.0)
+    monkeypatch.setattr(recheck, "_end_with_parent", end_at_once)
+    assert checked(path) == alone

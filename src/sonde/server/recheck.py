@@ -9,11 +9,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import closing
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -54,15 +54,17 @@ def recheck(shelf: DumpShelf, specs: Sequence[WatchpointSpec], progress: Progres
     named = {spec.id: frozenset(spec.ops) for spec in specs}
     books = {rank: HitBook() for rank in shelf.dump.ranks}
     earlier: dict[int, Origin] = {}
-    done = 0
+    done = whole = 0
     with closing(_steps(shelf, specs, directories)) as steps:
-        for number, (directory, count, found) in enumerate(steps):
+        for directory, count, found in steps:
             rank = directory.rank
             done += count
-            if found is None:  # A part of a step.
-                if not progress(done, done, ()):
+            if found is None:  # A part of a step, of which all others are supposed to be like it.
+                size = len(shelf.listing(directory).tensors)
+                if not progress(done, max(done, size * (len(directories) - whole)), ()):
                     return
                 continue
+            whole += 1
             graph = graph_of(shelf, directory) if found else None
             since = earlier.get(rank)
             hits = [_inherited(hit, graph, since) for hit in found]
@@ -71,11 +73,13 @@ def recheck(shelf: DumpShelf, specs: Sequence[WatchpointSpec], progress: Progres
                 if hit.part == "producer" and hit.verdict == "hit":
                     earlier.setdefault(rank, (hit.step, hit.op))
             books[rank].end_step()
-            left = max(len(directories) - number - 1, 0) * done // (number + 1)
+            left = (len(directories) - whole) * done // whole
             if not progress(done, done + left, books[rank].take()):
                 return
 
 
+Judged = tuple[int, list[Hit]]
+"""How many tensors, and the hits."""
 Found = tuple[StepDir, int, list[Hit] | None]
 """A step, how many of its tensors were judged since, and its hits; None: there is more of it."""
 
@@ -115,27 +119,55 @@ def _shared_out(
     cores = os.cpu_count() or 1
     parts = -(-cores // (len(directories) - first))
     work = ((number, part) for number in range(first, len(directories)) for part in range(parts))
-    jobs: deque[tuple[int, int, Future[tuple[int, list[Hit]]]]] = deque()
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(cores, spawn, initializer=_end_with_parent)
-    try:
-        found: list[Hit] = []
+    waiting: deque[tuple[int, int, Callable[[], Judged]]] = deque()
+    found: list[Hit] = []
+    with _Team(cores) as team:
         while True:
-            for number, part in islice(work, 2 * cores - len(jobs)):
+            for number, part in islice(work, 2 * cores - len(waiting)):
                 where = (directories[number], _former_of(directories, number))
-                job = pool.submit(judge_apart, path, specs, *where, (part, parts))
-                jobs.append((number, part, job))
-            if not jobs:
+                job = team.begin(path, specs, *where, (part, parts))
+                waiting.append((number, part, job))
+            if not waiting:
                 return
-            number, part, job = jobs.popleft()
-            count, hits = job.result()
+            number, part, result = waiting.popleft()
+            count, hits = result()
             found.extend(hits)
             is_whole = part + 1 == parts
             yield directories[number], count, found if is_whole else None
             if is_whole:
                 found = []
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Team:
+    """Processes that judge steps; where there can be none, or one is killed, it is done here."""
+
+    def __init__(self, cores: int) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        spawn = multiprocessing.get_context("spawn")
+        with suppress(OSError, NotImplementedError):  # A system without semaphores.
+            self._pool = ProcessPoolExecutor(cores, spawn, initializer=_end_with_parent)
+
+    def __enter__(self) -> _Team:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, *work: Any) -> Callable[[], Judged]:
+        """Have ``judge_apart`` called with this; what is given back waits for its result."""
+        job: Future[Judged] | None = None
+        if self._pool is not None:
+            with suppress(OSError, BrokenExecutor):
+                job = self._pool.submit(judge_apart, *work)
+
+        def result() -> Judged:
+            if job is not None:
+                with suppress(BrokenExecutor):
+                    return job.result()
+            return judge_apart(*work)
+
+        return result
 
 
 def _end_with_parent() -> None:
@@ -156,7 +188,7 @@ def judge_apart(
     directory: StepDir,
     former: StepDir | None,
     part: tuple[int, int],
-) -> tuple[int, list[Hit]]:
+) -> Judged:
     """A part of a step, in a process of its own: how many tensors, and the hits."""
     shelf = _SHELVES.get(path)
     if shelf is None:
