@@ -56,8 +56,10 @@ function GraphChoice(): JSX.Element {
   const graphs = rank.value?.graphs ?? [];
   const current = graph.value;
   if (current === null) return <span />;
+  // Several have the same name: the number is the one the header tells.
+  const name = (each: typeof current): string => (graphs.length < 2 ? each.name : `graph ${each.id}`);
   const text = (each: typeof current): string =>
-    `${each.name} · ${grouped(each.nodes)} nodes${each.whole ? "" : ", still growing"}`;
+    `${name(each)} · ${grouped(each.nodes)} nodes${each.whole ? "" : ", still growing"}`;
   if (graphs.length < 2) return <span class="quiet">{text(current)}</span>;
   return (
     <select
