@@ -33,7 +33,7 @@ Origin = tuple[int, str]
 
 _BETWEEN = 256
 """Tensors between two reports."""
-_ALONE_SECONDS: Final = 1.5
+_ALONE_SECONDS: Final = 3.0
 """What takes longer is worth processes, which need a while to begin."""
 _WORTH_SECONDS: Final = 4.0
 """One step that takes so long is shared out in parts, though each process lists it by itself."""
