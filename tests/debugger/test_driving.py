@@ -421,3 +421,37 @@ def test_a_wrong_watchpoint_is_said_and_the_others_hold() -> None:
 
     _, rank = driven(lambda: train(make_net(), 3), person, hub=hub)
     assert {notice.slug for notice in rank.all(Notice)} == {"condition-unknown"}
+
+
+def _two_networks(steps: int) -> None:
+    torch.manual_seed(0)
+    maker = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+    critic = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    with torch.no_grad():
+        critic[0].weight.fill_(7.0)
+    optimizer = torch.optim.SGD([*maker.parameters(), *critic.parameters()], lr=0.0)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        critic(maker(torch.randn(16, 4))).mean().backward()
+        optimizer.step()
+
+
+def test_equal_names_of_two_networks_are_told_apart() -> None:
+    other = "network-Sequential_1.0.weight"
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("step")
+        rank.paused()
+        nodes = rank.nodes(0)
+        assert {"0.weight", other, "0.weight.grad", f"{other}.grad"} <= nodes.keys()
+        assert nodes["0.weight"].scope != nodes[other].scope
+        assert rank.answer(other, AskSummary(), Summary).statistics.max == 7.0
+        assert rank.answer("0.weight", AskSummary(), Summary).statistics.max < 1.0
+        rank.watch(watchpoint(1, "weight_too_large", "0.weight", other, max_gt=6.0))
+        rank.control("continue")
+        rank.paused()
+        rank.control("terminate")
+
+    _, rank = driven(lambda: _two_networks(5), person)
+    assert {hit.op for hit in rank.hits} == {other}
