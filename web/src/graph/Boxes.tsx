@@ -74,7 +74,7 @@ function isCrossing(line: Line): boolean {
 function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: Marks }): JSX.Element {
   const shape = (each: readonly Box[]): string =>
     each.map((box) => `M${box.x} ${box.y}h${box.width}v${box.height}h${-box.width}z`).join("");
-  const marked = boxes.filter((box) => !box.isOpen && box.node.hits > 0);
+  const marked = boxes.filter((box) => !box.isOpen && (box.node.hits > 0 || markClasses(box.path).includes("pair-first")));
   const here = boxes.filter((box) => !box.isOpen && holds(box, marks.current));
   return (
     <>
