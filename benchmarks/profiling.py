@@ -5,7 +5,8 @@
 Bare steps, steps outside the window, and profiled steps take turns; one torch thread, medians. The
 clock sees what else the machine does; the training thread's processor time hardly does. The step
 that is run to learn names is not timed by ``sonde profile`` and has a column of its own. So has
-torch's own profiler with its default options, which records no names, modules or lines.
+torch's own profiler, which records no names, modules or lines: with its default options, and with
+ours, which is the least that recording every op costs ("least").
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nets import NETS, trainer
 
 from sonde.adapters.torch.sources import is_user_file
 from sonde.cli.profile_run import install_hooks, naming
+from sonde.profile import private
 from sonde.profile.places import Places
 from sonde.profile.recorder import Recorder
 from sonde.profile.sampler import Sampler
@@ -29,7 +31,7 @@ from sonde.profile.window import Window
 from sonde.profile.witness import Witness
 
 FAR = 1_000_000
-KINDS = ("outside", "learning", "profiled", "torch")
+KINDS = ("outside", "learning", "profiled", "least", "torch")
 Taken = tuple[float, float]
 
 
@@ -53,6 +55,21 @@ def recorded(window: Window) -> Iterator[Recorder]:
         recorder.start()
         yield recorder
         recorder.close()
+
+
+@contextlib.contextmanager
+def torch_profiler(*, is_light: bool) -> Iterator[None]:
+    """Torch's profiler alone, with its default options or with those that Sonde gives it."""
+    options = private.light_options() if is_light else {}
+    profiler = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=False, **options
+    )
+    with private.ops_and_ranges_only() if is_light else contextlib.nullcontext():
+        profiler.start()
+    try:
+        yield
+    finally:
+        profiler.stop()
 
 
 def timed(step: Callable[[], float]) -> Taken:
@@ -84,9 +101,10 @@ def measure(net: str, repeats: int, steps: int) -> dict[str, list[Taken]]:
             step()  # at the end of the one before the profiler was started
             taken["profiled"] += [timed(step) for _ in range(steps - 1)]
             step()  # at its end the profiler is stopped
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
-            step()
-            taken["torch"] += [timed(step) for _ in range(steps - 1)]
+        for kind in ("least", "torch"):
+            with torch_profiler(is_light=kind == "least"):
+                step()
+                taken[kind] += [timed(step) for _ in range(steps - 1)]
     return taken
 
 
@@ -97,7 +115,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     print(f"{'':8}{'bare step':>12}{'':>4}x of bare: {', '.join(KINDS)}")
-    print(f"{'':8}{'':>12}{'':>4}{'by the clock':<34}by the processor")
+    print(f"{'':8}{'':>12}{'':>4}{'by the clock':<42}by the processor")
     for net in given.nets:
         taken = measure(net, given.repeats, 40 if net == "tiny" else 5)
         bare = [statistics.median(column) for column in zip(*taken["bare"], strict=True)]
