@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
 #include <unordered_map>
 #include <vector>
 
@@ -69,7 +70,8 @@ struct Lane {
   Py_ssize_t count;
   PyObject* stamp;
   std::vector<char>* arena;  // for copies; used again by every op, so that it stays in the cache
-  std::unordered_map<PyObject*, Judged>* judged;
+  std::pmr::unsynchronized_pool_resource* pool;  // of the next, kept from step to step
+  std::pmr::unordered_map<PyObject*, Judged>* judged;
 };
 
 struct Strings {
@@ -337,7 +339,8 @@ inline bool truncate(Lane* lane, Py_ssize_t size) {
 inline PyObject* Lane_new(PyTypeObject* type, PyObject*, PyObject*) {
   Lane* self = reinterpret_cast<Lane*>(type->tp_alloc(type, 0));
   if (self) {
-    self->judged = new std::unordered_map<PyObject*, Judged>();
+    self->pool = new std::pmr::unsynchronized_pool_resource();
+    self->judged = new std::pmr::unordered_map<PyObject*, Judged>(self->pool);
     self->arena = new std::vector<char>();
   }
   return reinterpret_cast<PyObject*>(self);
@@ -398,6 +401,7 @@ inline void Lane_dealloc(Lane* self) {
   PyObject_GC_UnTrack(self);
   self->judged->clear();
   delete self->judged;
+  delete self->pool;
   delete self->arena;
   Lane_clear(self);
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <memory_resource>
 #include <new>
 #include <unordered_map>
 #include <unordered_set>
@@ -317,6 +318,8 @@ PyTypeObject LaneType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 // ---------------------------------------------------------------------------------- Matcher
 
+using Refs = std::pmr::vector<PyObject*>;
+
 struct Matcher {
   PyObject_HEAD
   PyObject* tensor_type;
@@ -343,14 +346,17 @@ struct Matcher {
   int lends;
   long long stamp;  // the latest timestamp, microseconds
   Node* at;
-  std::unordered_map<uintptr_t, std::vector<PyObject*>>* current;
-  std::unordered_map<uintptr_t, PyObject*>* impl;
-  std::unordered_map<long long, PyObject*>* sequence;
-  std::unordered_set<uintptr_t>* fresh;
+  // Memory of the tables, kept from step to step: small pieces taken anew in each step would lie
+  // between the program's tensors and keep it from using that memory again.
+  std::pmr::unsynchronized_pool_resource* pool;
+  std::pmr::unordered_map<uintptr_t, Refs>* current;
+  std::pmr::unordered_map<uintptr_t, PyObject*>* impl;
+  std::pmr::unordered_map<long long, PyObject*>* sequence;
+  std::pmr::unordered_set<uintptr_t>* fresh;
   // Weak references, owned, to the storages (or tensors) that numbers in the tables stand for; the
   // tables forget a number when its object dies, before it can be used again.
-  std::unordered_map<PyObject*, uintptr_t>* watchers;
-  std::unordered_set<uintptr_t>* watched;
+  std::pmr::unordered_map<PyObject*, uintptr_t>* watchers;
+  std::pmr::unordered_set<uintptr_t>* watched;
   PyObject* gone;  // what weak references call
 };
 
@@ -391,10 +397,11 @@ int Matcher_clear(Matcher* self) {
 }
 
 void stop_watching(Matcher* self) {
-  std::unordered_map<PyObject*, uintptr_t> watchers;
-  watchers.swap(*self->watchers);
+  std::vector<PyObject*> watchers;
+  for (auto& watcher : *self->watchers) watchers.push_back(watcher.first);
+  self->watchers->clear();
   self->watched->clear();
-  for (auto& watcher : watchers) Py_DECREF(watcher.first);
+  for (PyObject* watcher : watchers) Py_DECREF(watcher);
 }
 
 // Forget `key` when `object` dies. False with an error set.
@@ -426,18 +433,20 @@ void Matcher_dealloc(Matcher* self) {
   delete self->fresh;
   delete self->watchers;
   delete self->watched;
+  delete self->pool;
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
 }
 
 PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
   Matcher* self = reinterpret_cast<Matcher*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
-  self->current = new std::unordered_map<uintptr_t, std::vector<PyObject*>>();
-  self->impl = new std::unordered_map<uintptr_t, PyObject*>();
-  self->sequence = new std::unordered_map<long long, PyObject*>();
-  self->fresh = new std::unordered_set<uintptr_t>();
-  self->watchers = new std::unordered_map<PyObject*, uintptr_t>();
-  self->watched = new std::unordered_set<uintptr_t>();
+  self->pool = new std::pmr::unsynchronized_pool_resource();
+  self->current = new std::pmr::unordered_map<uintptr_t, Refs>(self->pool);
+  self->impl = new std::pmr::unordered_map<uintptr_t, PyObject*>(self->pool);
+  self->sequence = new std::pmr::unordered_map<long long, PyObject*>(self->pool);
+  self->fresh = new std::pmr::unordered_set<uintptr_t>(self->pool);
+  self->watchers = new std::pmr::unordered_map<PyObject*, uintptr_t>(self->pool);
+  self->watched = new std::pmr::unordered_set<uintptr_t>(self->pool);
   self->scope = Py_NewRef(Py_None);
   return reinterpret_cast<PyObject*>(self);
 }
@@ -563,7 +572,8 @@ int stands_there(Matcher* self, Node* node) {
   return PyErr_Occurred() ? -1 : same;
 }
 
-PyObject* list_of(const std::vector<PyObject*>& items) {
+template <typename Items>
+PyObject* list_of(const Items& items) {
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
   if (!list) return nullptr;
   for (size_t i = 0; i < items.size(); ++i)
@@ -713,7 +723,7 @@ bool register_output(Matcher* self, const Out& out, PyObject* tensor, uintptr_t 
   }
   uintptr_t impl;
   if (!sonde_tensor::impl_of(tensor, &impl)) return false;
-  std::vector<PyObject*>& entry = (*self->current)[key];
+  Refs& entry = (*self->current)[key];
   if (out.kind != kAlias) entry.clear();
   entry.push_back(out.ref);
   (*self->impl)[impl] = out.ref;
@@ -1165,7 +1175,7 @@ PyObject* Matcher_put(Matcher* self, PyObject* args) {
   uintptr_t key, impl;
   if (!PyArg_ParseTuple(args, "iOOO", &kind, &ref, &key_number, &impl_number)) return nullptr;
   if (!key_argument(key_number, &key) || !key_argument(impl_number, &impl)) return nullptr;
-  std::vector<PyObject*>& entry = (*self->current)[key];
+  Refs& entry = (*self->current)[key];
   if (kind != kAlias) entry.clear();
   entry.push_back(ref);
   (*self->impl)[impl] = ref;
