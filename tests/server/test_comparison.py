@@ -1,6 +1,5 @@
 """Two dumps on the page: compared in the background, pair by pair."""
 
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -41,13 +40,7 @@ def compared(paths: list[Path]) -> Any:
 
 
 def finished(server: Server, run: str = "a") -> Any:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        view = server.get(f"/runs/{run}/comparison")
-        if not view["running"]:
-            return view
-        time.sleep(0.01)
-    raise AssertionError("the comparison does not end")
+    return server.wait_for(f"/runs/{run}/comparison", lambda view: not view["running"], 30)
 
 
 def test_the_verdict_names_the_first_divergence_with_both_lines(tmp_path: Path) -> None:

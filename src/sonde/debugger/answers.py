@@ -18,7 +18,7 @@ from sonde.core.statistics import Statistics
 from sonde.debugger.heat import heat_of
 from sonde.debugger.planes import Plane, as_floats, parse_plane
 from sonde.dump.npy_header import npy_header
-from sonde.wire.convert import statistic_numbers
+from sonde.wire.convert import distance_numbers, statistic_numbers
 from sonde.wire.numbers import Number, to_wire
 from sonde.wire.questions import (
     MOST_CELLS,
@@ -269,20 +269,7 @@ def distances_of(a: Values, b: Values) -> DistanceNumbers:
         ulp = ulp / _BFLOAT16_ULPS
     elif a.dtype != array_a.dtype.name:
         ulp = np.nan
-    return DistanceNumbers(
-        max_abs_error=to_wire(found.max_abs_error),
-        mean_abs_error=to_wire(found.mean_abs_error),
-        max_relative_error=to_wire(found.max_relative_error),
-        mean_relative_error=to_wire(found.mean_relative_error),
-        cosine=to_wire(found.cosine),
-        relative_l2=to_wire(found.relative_l2),
-        max_ulp=to_wire(ulp),
-        within_1=found.within_1,
-        within_5=found.within_5,
-        equal_count=found.equal_count,
-        count=found.count,
-        non_finite_disagreed=found.non_finite_disagreed,
-    )
+    return distance_numbers(found, max_ulp=ulp)
 
 
 def _reals(array: NDArray[Any]) -> NDArray[Any]:

@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from sonde.compare.result import Comparison, Divergence, OpPair, TensorName, TensorPair, Unpaired
 from sonde.core.graph import Source
-from sonde.kernels.distances import Distances
 from sonde.server.graph_index import GraphIndex
 from sonde.server.levels import level
 from sonde.server.listing import Window
 from sonde.wire import comparison as wire
 from sonde.wire import comparison_queries as queries
-from sonde.wire.convert import source_line
+from sonde.wire.convert import distance_numbers, source_line
 from sonde.wire.numbers import to_wire
-from sonde.wire.questions import DistanceNumbers
 from sonde.wire.shapes import SourceLine
 
 SEVERITY: Final[tuple[wire.PairStatus, ...]] = (
@@ -205,23 +203,6 @@ def _tensors(pair: TensorPair) -> wire.PairedTensors:
 def _tensor(name: TensorName) -> wire.PairedTensor:
     return wire.PairedTensor(
         name.op, name.io, name.slot, name.dtype, tuple(name.shape), name.parameter
-    )
-
-
-def distance_numbers(found: Distances) -> DistanceNumbers:
-    return DistanceNumbers(
-        max_abs_error=to_wire(found.max_abs_error),
-        mean_abs_error=to_wire(found.mean_abs_error),
-        max_relative_error=to_wire(found.max_relative_error),
-        mean_relative_error=to_wire(found.mean_relative_error),
-        cosine=to_wire(found.cosine),
-        relative_l2=to_wire(found.relative_l2),
-        max_ulp=to_wire(found.max_ulp),
-        within_1=found.within_1,
-        within_5=found.within_5,
-        equal_count=found.equal_count,
-        count=found.count,
-        non_finite_disagreed=found.non_finite_disagreed,
     )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sonde.core.graph import OpNode, Source, TensorSpec
 from sonde.core.statistics import Statistics
+from sonde.kernels.distances import Distances
 from sonde.wire.numbers import to_wire
+from sonde.wire.questions import DistanceNumbers
 from sonde.wire.shapes import (
     Category,
     InputEdge,
@@ -58,4 +60,22 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
         node.attributes,
         tuple(source_line(source) for source in node.sources),
         categories,
+    )
+
+
+def distance_numbers(found: Distances, *, max_ulp: float | None = None) -> DistanceNumbers:
+    """The distances of two tensors; ``max_ulp`` where it counts otherwise than the kernel did."""
+    return DistanceNumbers(
+        max_abs_error=to_wire(found.max_abs_error),
+        mean_abs_error=to_wire(found.mean_abs_error),
+        max_relative_error=to_wire(found.max_relative_error),
+        mean_relative_error=to_wire(found.mean_relative_error),
+        cosine=to_wire(found.cosine),
+        relative_l2=to_wire(found.relative_l2),
+        max_ulp=to_wire(found.max_ulp if max_ulp is None else max_ulp),
+        within_1=found.within_1,
+        within_5=found.within_5,
+        equal_count=found.equal_count,
+        count=found.count,
+        non_finite_disagreed=found.non_finite_disagreed,
     )
