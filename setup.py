@@ -34,8 +34,8 @@ EXTENSIONS = [
     ),
     Extension(
         "sonde.adapters.torch._match",
-        sources=["native/match/match.cpp"],
-        depends=["native/match/lane.h", "native/match/tensor.h"],
+        sources=sorted(glob("native/match/*.cpp")),
+        depends=sorted(glob("native/match/*.h")),
         extra_compile_args=[
             "-std=c++17",
             "-O2",

@@ -9,7 +9,6 @@
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <structmember.h>
 
 #include "tensor.h"
 
@@ -334,106 +333,7 @@ inline bool truncate(Lane* lane, Py_ssize_t size) {
   return true;
 }
 
-// ---------------------------------------------------------------------------------- Python type
-
-inline PyObject* Lane_new(PyTypeObject* type, PyObject*, PyObject*) {
-  Lane* self = reinterpret_cast<Lane*>(type->tp_alloc(type, 0));
-  if (self) {
-    self->pool = new std::pmr::unsynchronized_pool_resource();
-    self->judged = new std::pmr::unordered_map<PyObject*, Judged>(self->pool);
-    self->arena = new std::vector<char>();
-  }
-  return reinterpret_cast<PyObject*>(self);
-}
-
-inline int Lane_init(Lane* self, PyObject* args, PyObject* kwargs) {
-  static const char* keywords[] = {"heads", "tails", "stamps", "index", "codes", "whole",
-                                   "strided", "describe", "other", "now", "grow", "foreign", "met",
-                                   "takes_inputs", "takes_outputs", "is_watch", nullptr};
-  PyObject *heads, *tails, *stamps, *index, *codes, *whole, *strided, *describe, *other, *now,
-      *grow, *foreign, *met;
-  if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O!O!O!O!O!OOOOOOO!O!ppp", const_cast<char**>(keywords), &PyList_Type,
-          &heads, &PyList_Type, &tails, &PyList_Type, &stamps, &PyList_Type, &index, &PyDict_Type,
-          &codes, &whole, &strided, &describe, &other, &now, &grow, &PySet_Type, &foreign,
-          &PySet_Type, &met, &self->takes_inputs, &self->takes_outputs, &self->is_watch))
-    return -1;
-  PyObject** fields[] = {&self->heads, &self->tails, &self->stamps, &self->index, &self->codes,
-                         &self->whole, &self->strided, &self->describe, &self->other, &self->now,
-                         &self->grow, &self->foreign, &self->met};
-  PyObject* values[] = {heads, tails, stamps, index, codes, whole, strided, describe, other, now,
-                        grow, foreign, met};
-  for (int i = 0; i < 13; ++i) {
-    PyObject* old = *fields[i];
-    *fields[i] = Py_NewRef(values[i]);
-    Py_XDECREF(old);
-  }
-  return 0;
-}
-
-inline int Lane_traverse(Lane* self, visitproc visit, void* arg) {
-  for (PyObject* field : {self->heads, self->tails, self->stamps, self->index, self->codes,
-                          self->whole, self->strided, self->describe, self->other, self->now,
-                          self->grow, self->foreign, self->met, self->stamp})
-    Py_VISIT(field);
-  return 0;
-}
-
-inline int Lane_clear(Lane* self) {
-  Py_CLEAR(self->heads);
-  Py_CLEAR(self->tails);
-  Py_CLEAR(self->stamps);
-  Py_CLEAR(self->index);
-  Py_CLEAR(self->codes);
-  Py_CLEAR(self->whole);
-  Py_CLEAR(self->strided);
-  Py_CLEAR(self->describe);
-  Py_CLEAR(self->other);
-  Py_CLEAR(self->now);
-  Py_CLEAR(self->grow);
-  Py_CLEAR(self->foreign);
-  Py_CLEAR(self->met);
-  Py_CLEAR(self->stamp);
-  return 0;
-}
-
-inline void Lane_dealloc(Lane* self) {
-  PyObject_GC_UnTrack(self);
-  self->judged->clear();
-  delete self->judged;
-  delete self->pool;
-  delete self->arena;
-  Lane_clear(self);
-  Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
-}
-
-inline PyObject* Lane_begin(Lane* self, PyObject*) {
-  self->judged->clear();
-  self->count = 0;
-  Py_RETURN_NONE;
-}
-
-inline PyObject* Lane_next(Lane* self, PyObject*) {
-  uintptr_t address;
-  if (!next_row(self, &address)) return nullptr;
-  return Py_BuildValue("nK", self->count, static_cast<unsigned long long>(address));
-}
-
-inline PyObject* Lane_keep(Lane* self, PyObject*) {
-  ++self->count;
-  Py_RETURN_NONE;
-}
-
-inline PyMethodDef Lane_methods[] = {
-    {"begin", reinterpret_cast<PyCFunction>(Lane_begin), METH_NOARGS, "A step begins."},
-    {"next", reinterpret_cast<PyCFunction>(Lane_next), METH_NOARGS,
-     "Number and address of the next row."},
-    {"keep", reinterpret_cast<PyCFunction>(Lane_keep), METH_NOARGS, "Make it one of the rows."},
-    {nullptr, nullptr, 0, nullptr}};
-
-inline PyMemberDef Lane_members[] = {
-    {"count", T_PYSSIZET, offsetof(Lane, count), READONLY, "Rows so far in this step."},
-    {"is_watch", T_INT, offsetof(Lane, is_watch), READONLY, "Counts only what is not finite."},
-    {nullptr, 0, 0, 0, nullptr}};
+extern PyTypeObject LaneType;
+bool make_lane_type();
 
 }  // namespace sonde_lane
