@@ -51,6 +51,8 @@ EXTENSIONS = [
             "native/writer/engine.cpp",
             "native/writer/files.cpp",
             "native/writer/module.cpp",
+            "native/writer/queueing.cpp",
+            "native/writer/waiting.cpp",
         ],
         depends=sorted(glob("native/writer/*.hpp")),
         extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-pthread"],
