@@ -136,9 +136,7 @@ def _check_graph(
     try:
         graphs = aot_graphs(record, tape)
         judged = judge_ops(graphs, record.compile, budget)
-    except Exception as failed:
-        # Any backend, the program's own too, compiles here and raises what it likes. Nothing is
-        # hidden: the report has it, and the results stand without the ops.
+    except Exception as failed:  # any backend compiles here: the report has it, results stand
         problems.append(f"its ops could not be judged: {first_line(failed)}")
     comparisons = _comparisons(record, ways, coarsest_epsilon(graphs))
     problems += _not_finite(ways)

@@ -55,9 +55,7 @@ def judge_ops(graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: 
         for group in _groups(graph, budget):
             try:
                 values = _values(graph, inputs, group, compile_graph)
-            except Exception as error:
-                # Any backend, the program's own too, compiles here and raises what it likes: the
-                # report has it, and says how many ops were judged.
+            except Exception as error:  # any backend compiles here: the report has it
                 found.problems.append(
                     f"the {each.phase} graph could not be compiled with its ops' values as "
                     f"outputs: {first_line(error)}"
