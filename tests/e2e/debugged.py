@@ -176,6 +176,24 @@ def picture(page: Page, name: str) -> Path:
     return path
 
 
+def read(page: Page) -> None:
+    """What the graph shows is large enough to be read: no text smaller than 8 pixels, no name
+    smaller than 9."""
+    small = page.evaluate(
+        """() => [...document.querySelectorAll(".graph > svg text")]
+          .filter((text) => text.checkVisibility())
+          .map((text) => {
+            const scale = text.getScreenCTM().a;
+            const size = parseFloat(getComputedStyle(text).fontSize) * scale;
+            const isSmall = text.closest(".is-outside, .is-op:not(.kind-op)") !== null;
+            const isName = text.classList.contains("label") && !isSmall;
+            return [text.textContent, size, isName ? 9 : 8];
+          })
+          .filter(([, size, least]) => size < least)"""
+    )
+    assert small == []
+
+
 def in_state(page: Page, text: str) -> None:
     """Wait until the training is in the state the pill tells."""
     expect(page.locator(".pill")).to_have_text(re.compile(text))

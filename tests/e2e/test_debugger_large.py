@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.e2e.debugged import chromium, in_state, look, picture
+from tests.e2e.debugged import chromium, in_state, look, picture, read
 from tests.server.serving_in_thread import serving
 
 from sonde.testing.fake_rank import FakeRank
@@ -31,12 +31,15 @@ def test_a_graph_of_many_ops_opens_expands_and_is_searched(
     with serving() as server, chromium() as browser:
         rank = FakeRank(server.rank_port, run="large", nodes=nodes).start()
         server.wait_for("/runs/large", lambda run: run["ranks"][0]["graphs"][0]["whole"])
-        page = look(browser, f"{server.url}/?run=large&open=Default/")
+        page = look(browser, f"{server.url}/?run=large")
         expect(page.locator("svg .box").first).to_be_visible()
         opened = page.evaluate("performance.now()")
         in_state(page, "paused before the first step")
         expect(page.locator(".graph-tools")).to_contain_text(f"{len(nodes):,} nodes")
-        times = [_open(page, "Default/network-Net/"), _open(page, BLOCKS)]
+        expect(page.locator('svg .box.open[data-path="Default/network-Net/"]')).to_be_visible()
+        read(page)
+        picture(page, f"39-large-{blocks}-first")
+        times = [_open(page, "Default/optimizer-SGD/"), _open(page, BLOCKS)]
         times.append(_open(page, f"{BLOCKS}*0-Block/"))
         times.append(_open(page, f"{BLOCKS}7-Block/"))
         expect(page.locator(f'svg .box[data-path="{BLOCKS}7-Block/add-op0"]')).to_be_attached()

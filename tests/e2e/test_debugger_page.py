@@ -7,10 +7,11 @@ import re
 import shutil
 
 from playwright.sync_api import Page, expect
-from tests.e2e.debugged import RAINFALL, ROOT, Process, chromium, in_state, look, picture
+from tests.e2e.debugged import RAINFALL, ROOT, Process, chromium, in_state, look, picture, read
 
 README_PICTURE = ROOT / "docs" / "images" / "debugger.png"
-LOG = "Default/network-FlowNet/log-op0"
+NETWORK = "Default/network-FlowNet/"
+LOG = f"{NETWORK}log-op0"
 
 
 def test_a_nan_is_stopped_at_its_origin_looked_at_compared_and_the_training_ended() -> None:
@@ -37,8 +38,14 @@ def _see_the_graph(page: Page) -> None:
     page.get_by_role("button", name="Run one step").click()
     in_state(page, "paused after a step")
     expect(page.locator(".where")).to_contain_text("step 1")
-    expect(page.locator(f'svg .box[data-path="{LOG}"]')).to_be_visible()
+    network = page.locator(f'svg .box[data-path="{NETWORK}"]')
+    expect(network).to_be_visible()
+    expect(page.get_by_role("treeitem", name="mse_loss-op0")).to_be_visible()
+    read(page)
     picture(page, "02-graph")
+    network.click()
+    expect(page.locator(f'svg .box[data-path="{LOG}"]')).to_be_visible()
+    read(page)
 
 
 def _keep_values_of_the_log(page: Page) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from tests.e2e.debugged import chromium, in_state, look, picture
+from playwright.sync_api import Browser, Locator, Page, expect
+from tests.e2e.debugged import chromium, in_state, look, picture, read
 from tests.server.serving_in_thread import Server, serving
 
 from sonde.testing.fake_rank import FakeRank
@@ -48,7 +48,6 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     server: Server, rank: FakeRank, browser: Browser, tmp_path: Path
 ) -> None:
     page = look(browser, f"{server.url}/?run=sample&side=watchpoints", dark=False)
-    page.get_by_role("treeitem", name="Default").click()
     page.get_by_label("Watch Default/network-Net/", exact=True).check()
     page.get_by_role("button", name="watch these").click()
     dialog = page.get_by_role("dialog")
@@ -92,6 +91,29 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     expect(row.nth(3)).to_be_visible()
     assert len(_names(page)) == len(server.get("/runs/sample/watchpoints")["watchpoints"])
     picture(page, "51-recommended-light")
+
+
+def test_a_graph_opens_as_far_as_it_can_be_read_and_closes_to_what_is_seen(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample")
+
+    def box(path: str, state: str = "") -> Locator:
+        return page.locator(f'svg .box{state}[data-path="{path}"]')
+
+    expect(box("Default/network-Net/", ".open")).to_be_visible()
+    read(page)
+    expect(page.get_by_role("treeitem", name="network-Net").first).to_be_visible()
+    for _ in range(4):
+        page.get_by_role("button", name="Zoom in").click()
+    page.get_by_role("button", name="collapse").click()
+    expect(box("Default/", ":not(.open)")).to_be_in_viewport(ratio=1)
+    expect(box("Gradients/")).to_be_in_viewport(ratio=1)
+    box("Gradients/").click()
+    # One scope in another says nothing, so that both are open.
+    expect(box("Gradients/Default/", ".open")).to_be_visible()
+    read(page)
+    picture(page, "57-gradients")
 
 
 def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(

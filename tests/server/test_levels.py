@@ -84,6 +84,17 @@ def test_twelve_ops_of_a_type_are_drawn_once_and_eleven_are_not() -> None:
     assert edges(found) == {("Net/*add-op0", "Net/mul-op0", 1)}
 
 
+def test_leaves_numbered_through_are_drawn_once_from_three_on() -> None:
+    names = ("data-0", "data-1", "data-2", "batch", "x-0", "x-1", "fc1", "fc2", "fc3")
+    leaves = [op(name, type_="Constant", kind="constant", scope="") for name in names]
+    reader = op("S/add-op0", *names)
+    found = drawn(level(graph(*leaves, reader), "S/"))
+    assert found["S/*data-0"] == ("group", 3)
+    assert {path for path, (what, _) in found.items() if what == "op"} == {
+        *("batch", "x-0", "x-1", "fc1", "fc2", "fc3", "S/add-op0")
+    }
+
+
 def test_what_exchanges_data_with_a_scope_is_shown_outside_it() -> None:
     nodes = [
         op("x", kind="input"),
@@ -146,6 +157,16 @@ def test_a_leaf_without_a_scope_is_where_it_is_read() -> None:
     ]
     assert "w" in drawn(level(graph(*nodes), "Net/A"))
     assert "w" not in drawn(level(graph(*nodes), "Net"))
+
+
+def test_a_scope_is_of_the_phase_of_its_first_op_whatever_it_reads() -> None:
+    weight = op("w", kind="parameter", scope="A/B")
+    first = op("A/B/mul-op0", "w")
+    index = graph(weight, msgspec.structs.replace(first, phase="optimizer"), op("C/add-op0"))
+    assert {node.path: node.phase for node in level(index, "").nodes} == {
+        "A/": "optimizer",
+        "C/": "forward",
+    }
 
 
 def test_hits_and_origins_are_counted_up_to_the_outermost_box() -> None:

@@ -373,10 +373,13 @@ export interface Level {
   readonly hidden: number;
 }
 
-/** The scopes of a graph to open at the first look, outer ones before inner ones. */
+/**
+ * The scopes of a graph that may stand open at the first look: those of one depth together,
+ * outer ones before inner ones. The reader opens as many of the depths as can be read.
+ */
 export interface Opening {
   readonly graph: number;
-  readonly scopes: readonly string[];
+  readonly depths: readonly (readonly string[])[];
 }
 
 export interface ListedNode {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Level, LevelNode } from "../src/wire";
 import { byLayers, plan, SceneMaker, type Scene } from "../src/graph/scene";
-import { edgeText, fitted, pathOf, showing } from "../src/graph/view";
+import { begun, centredOn, edgeText, fitted, isReadable, pathOf, READABLE_SCALE, showing } from "../src/graph/view";
 import { colourOf, NAN_COLOUR, scaleFor } from "../src/tensor/colours";
 
 function node(path: string, order: number, what: LevelNode["what"] = "op"): LevelNode {
@@ -63,6 +63,22 @@ describe("a scene", () => {
     expect(many.edges).toMatchObject([{ source: "S/#in", target: "S/a", tensors: 12 }]);
   });
 
+  test("draws what a later phase takes or brings in that phase only", () => {
+    const grad: LevelNode = { ...node("G/", 9, "outside"), phase: "backward" };
+    const forward = plan(level("S/", [node("S/a", 1), node("in", 0, "outside"), grad], [["in", "S/a"], ["S/a", "G/"], ["G/", "S/a"]]), "S/");
+    expect(forward.nodes.map((each) => each.path)).toEqual(["S/a", "S/#in#in"]);
+    const inner: LevelNode = { ...node("G/b", 9), phase: "backward" };
+    const backward = plan(level("G/", [inner, node("S/", 1, "outside")], [["S/", "G/b"], ["G/b", "S/"]]), "G/");
+    expect(backward.edges.map(({ source, target }) => [source, target])).toEqual([["G/#in#S/", "G/b"], ["G/b", "G/#out#S/"]]);
+  });
+
+  test("gives the text of an edge room of its own", () => {
+    const pair = level("", [node("a", 0), node("b", 1)], [["a", "b"], ["b", "a"]]);
+    const scene = new SceneMaker().make([{ path: "", key: "1", level: pair }], "");
+    const [down, up] = scene.lines.map((line) => line.at.x);
+    expect(Math.abs((down ?? 0) - (up ?? 0))).toBeGreaterThanOrEqual("2×3".length * 5);
+  });
+
   test("lays out thousands of boxes in layers without overlap", () => {
     const count = 3000;
     const sized = Array.from({ length: count }, (_, at) => ({ node: node(`n${at}`, at), width: 80, height: 26 }));
@@ -82,6 +98,27 @@ test("a view shows a whole box, or its top when there is no room", () => {
   const large = { path: "", node: node("x", 0), x: 900, y: 900, width: 50, height: 4000, depth: 0, isOpen: true };
   const view = showing({ x: 0, y: 0, scale: 1 }, large, 600, 400);
   expect(large.y * view.scale + view.y).toBeCloseTo(24);
+});
+
+test("the first look is all that can be read, else its beginning at a size that can", () => {
+  const [first, second] = [node("first", 1), node("second", 2)];
+  const at = (each: LevelNode, x: number, y: number): Scene["boxes"][number] => ({
+    path: each.path, node: each, x, y, width: 100, height: 20, depth: 0, isOpen: false,
+  });
+  const small: Scene = { boxes: [at(second, 0, 0), at(first, 300, 300)], lines: [], width: 600, height: 600 };
+  expect(isReadable(small, 648, 648)).toBe(true);
+  expect(begun(small, 648, 648)).toEqual(fitted(small, 648, 648));
+  const large: Scene = { ...small, boxes: [at(second, 0, 0), at(first, 1900, 300)], width: 2000, height: 4000 };
+  expect(isReadable(large, 648, 648)).toBe(false);
+  const view = begun(large, 648, 648);
+  expect(view.scale).toBe(READABLE_SCALE);
+  const { x, y } = { x: 1900 * view.scale + view.x, y: 300 * view.scale + view.y };
+  expect(x).toBeGreaterThan(0);
+  expect(x + 100 * view.scale).toBeLessThan(648);
+  expect(y).toBeGreaterThan(0);
+  expect(2000 * view.scale + view.x).toBeGreaterThanOrEqual(648 - 24); // No room is left beside it.
+  const low = centredOn(large, at(second, 0, 0), 648, 648, 1);
+  expect(low).toEqual({ scale: 1, x: 24, y: 24 });
 });
 
 test("edges have short texts and smooth ways", () => {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import UsageError
-from sonde.wire.shapes import Node, TensorName, TensorType
+from sonde.wire.shapes import Node, Phase, TensorName, TensorType
 
 MOST_DEPTH: Final = 48
 """Deeper scopes are one: nobody opens fifty boxes."""
@@ -33,6 +33,7 @@ class Scope:
     children: list[int] = field(default_factory=list)
     ops: int = 0
     first: int = -1
+    first_op: int = -1
     last: int = -1
     structure: int = 0
 
@@ -211,14 +212,21 @@ class GraphIndex:
                 parent = self.scopes[scope.parent]
                 parent.children.append(~number)
                 parent.ops += scope.ops
-                parent.first = min(parent.first, scope.first) if parent.first >= 0 else scope.first
+                parent.first = _earlier(parent.first, scope.first)
+                parent.first_op = _earlier(parent.first_op, scope.first_op)
                 parent.last = max(parent.last, scope.last)
 
     def _enter(self, home: int, number: int) -> None:
         scope, node = self.scopes[home], self.nodes[number]
-        scope.ops += node.kind == "op"
-        scope.first = number if scope.first < 0 else min(scope.first, number)
+        if node.kind == "op":
+            scope.ops += 1
+            scope.first_op = _earlier(scope.first_op, number)
+        scope.first = _earlier(scope.first, number)
         scope.last = max(scope.last, number)
+
+    def phase(self, scope: Scope) -> Phase:
+        """Of its first op, if it has one: a parameter that it reads may be of an earlier phase."""
+        return self.nodes[scope.first_op if scope.first_op >= 0 else scope.first].phase
 
     def _first(self, child: int) -> tuple[int, int]:
         return (child, 1) if child >= 0 else (self.scopes[~child].first, 0)
@@ -228,6 +236,11 @@ class GraphIndex:
             node = self.nodes[child]
             return node.type, node.phase
         return self.scopes[~child].repeats_as
+
+
+def _earlier(one: int, other: int) -> int:
+    """The smaller of two numbers of nodes; below zero stands for none."""
+    return max(one, other) if min(one, other) < 0 else min(one, other)
 
 
 def _edges(nodes: Sequence[Node], numbers: Mapping[str, int]) -> Edges:

@@ -17,6 +17,8 @@ from sonde.wire.shapes import TensorType
 
 SAME_OPS: Final = 12
 """So many ops of one type in one scope are drawn once."""
+SAME_LEAVES: Final = 3
+"""So many constants that differ in a number only (``data-0``, ``data-1``) are drawn once."""
 SAME_SCOPES: Final = 3
 """So many scopes with the same inside are drawn once."""
 MOST_BOXES: Final = 2000
@@ -89,13 +91,26 @@ def grouped(index: GraphIndex, place: int) -> list[Box]:
             alike[index.scopes[~child].repeats_as].append(child)
     boxes: list[Box] = []
     for children in alike.values():
-        least = SAME_OPS if children[0] >= 0 else SAME_SCOPES
-        if len(children) < least:
-            boxes.extend(_single(index, child) for child in children)
-        else:
+        if len(children) >= (SAME_OPS if children[0] >= 0 else SAME_SCOPES):
             boxes.append(_group(index, scope.path, children))
+        else:
+            boxes.extend(_few(index, scope.path, children))
     boxes.sort(key=lambda box: _first(index, box.parts[0]))
     return boxes
+
+
+def _few(index: GraphIndex, path: str, children: Sequence[int]) -> list[Box]:
+    """A box for each; leaves that are numbered through are one."""
+    numbered: dict[str | int, list[int]] = defaultdict(list)
+    for child in children:
+        is_leaf = child >= 0 and index.nodes[child].kind != "op"
+        stem = index.label(child).rstrip("0123456789") if is_leaf else ""
+        numbered[stem if stem.endswith(("-", "_")) else child].append(child)
+    return [
+        _group(index, path, few) if len(few) >= SAME_LEAVES else _single(index, child)
+        for few in numbered.values()
+        for child in (few[:1] if len(few) >= SAME_LEAVES else few)
+    ]
 
 
 def _group(index: GraphIndex, path: str, children: list[int]) -> Box:
@@ -294,7 +309,7 @@ class _Counts:
             what=box.what,
             type=head.type if is_node else _class_of(index.scopes[~box.parts[0]].label),
             kind=head.kind if is_node else "op",
-            phase=head.phase,
+            phase=head.phase if is_node else index.phase(index.scopes[~box.parts[0]]),
             ops=ops,
             stands_for=box.stands_for,
             members=tuple(_single(index, part).path for part in box.parts[:MOST_MEMBERS])

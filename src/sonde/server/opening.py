@@ -1,4 +1,4 @@
-"""Which scopes of a graph stand open at the first look: as many as a screen shows."""
+"""Which scopes of a graph may stand open at the first look: no more than a screen can show."""
 
 from __future__ import annotations
 
@@ -32,22 +32,24 @@ class _Unit:
 
 
 def opening(index: GraphIndex, most: int = USUAL_BOXES) -> Opening:
-    """The scopes to open so that about ``most`` boxes are seen: the network before its gradients
-    and its optimizer, and of each the scopes of a depth all or none."""
+    """The scopes to open so that about ``most`` boxes are seen, depth by depth: the network before
+    its gradients and its optimizer, and of each the scopes of a depth all or none."""
     most = min(max(most, 0), MOST_BOXES)
     root = grouped(index, 0)
-    total, opened = len(root), list[int]()
+    total, depths = len(root), list[tuple[str, ...]]()
     for phase in _PHASES:
         units = _units(index, root, phase)
-        if not opened and total <= _FEW:  # Also if it is large, but for one that nobody can read.
+        if not depths and total <= _FEW:  # Also if it is large, but for one that nobody can read.
             first = [unit for unit in units[:1] if total + unit.cost <= _MANY]
             units = units if total + _cost(units) <= most else first
             most = max(most, total + _cost(units))
         while units and total + _cost(units) <= most:
             total += _cost(units)
-            opened += [scope for unit in units for scope in unit.scopes]
+            depths.append(
+                tuple(index.scopes[scope].path for unit in units for scope in unit.scopes)
+            )
             units = [inner for unit in units for inner in _units(index, unit.inner, phase)]
-    return Opening(index.graph, tuple(index.scopes[scope].path for scope in opened))
+    return Opening(index.graph, tuple(depths))
 
 
 def _units(index: GraphIndex, boxes: Sequence[Box], phase: Phase) -> list[_Unit]:
@@ -55,7 +57,7 @@ def _units(index: GraphIndex, boxes: Sequence[Box], phase: Phase) -> list[_Unit]
     found: list[_Unit] = []
     for box in boxes:
         scope = ~box.parts[0]
-        if box.what == "scope" and index.nodes[index.scopes[scope].first].phase == phase:
+        if box.what == "scope" and index.phase(index.scopes[scope]) == phase:
             scopes, inner = [scope], grouped(index, scope)
             while len(inner) == 1 and inner[0].what == "scope":
                 scopes.append(~inner[0].parts[0])

@@ -145,10 +145,11 @@ class Level(Plain, frozen=True):
 
 
 class Opening(Plain, frozen=True):
-    """The scopes of a graph to open at the first look, outer ones before inner ones."""
+    """The scopes of a graph that may stand open at the first look: those of one depth together,
+    outer ones before inner ones. The reader opens as many of the depths as can be read."""
 
     graph: int
-    scopes: tuple[str, ...]
+    depths: tuple[tuple[str, ...], ...]
 
 
 class ListedNode(Plain, frozen=True):

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { markClasses, markText } from "../compare/marks";
 import { isAmong } from "../state/names";
 import { countText, type Box, type Line, type Scene } from "./scene";
-import { edgeText, labelPlace, lineMeets, meets, pathOf, type Rectangle } from "./view";
+import { edgeText, lineMeets, meets, pathOf, type Rectangle } from "./view";
 
 /** What is marked in the graph. */
 export interface Marks {
@@ -90,9 +90,8 @@ function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: 
 function EdgeLabel({ line, isNear }: { line: Line; isNear: boolean }): JSX.Element | null {
   const text = edgeText(line.label, line.tensors);
   if (text === "") return null;
-  const middle = labelPlace(line.points);
   return (
-    <text class={isNear ? "edge-label near" : "edge-label"} x={middle.x} y={middle.y}>
+    <text class={isNear ? "edge-label near" : "edge-label"} x={line.at.x} y={line.at.y}>
       {text}
     </text>
   );

@@ -36,7 +36,16 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
           follow
         </label>
       )}
-      <button type="button" class="small" title="Close every scope" disabled={place.value.open.length === 0} onClick={() => go({ open: [] })}>
+      <button
+        type="button"
+        class="small"
+        title="Close every scope"
+        disabled={place.value.open.length === 0}
+        onClick={() => {
+          camera.restart();
+          go({ open: [] });
+        }}
+      >
         collapse
       </button>
       <button type="button" class="icon" aria-label="Zoom out" onClick={() => camera.zoom(1 / ZOOM)}>

@@ -8,13 +8,14 @@ import { Boxes } from "./Boxes";
 import { Camera } from "./camera";
 import { dragged, pressed, wheeled } from "./gestures";
 import { GraphTools, Legend, NoGraph } from "./GraphTools";
-import { layoutScene } from "./layout";
+import { layoutScene, triedScene } from "./layout";
 import { useLevels, type GraphKey, type Levels } from "./levels";
+import type { Opening } from "../wire";
 import type { Box } from "./scene";
 
-/** A box, the room round it and its share of what lies outside, in pixels: so that all can be read. */
-const AREA_OF_BOX = 24_000;
-const [LEAST_FIRST, MOST_FIRST] = [24, 40];
+const MOST_FIRST = 60;
+/** So few boxes say little: what is in them is shown even if not all of it can be read at once. */
+const FEW = 4;
 const GROUP_OPENS_ITSELF = 60;
 
 /** The executed graph of the rank on the screen. */
@@ -31,7 +32,7 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
   const subject = `${graphKey.run} ${graphKey.rank} ${graphKey.graph}`;
   useLayoutEffect(() => {
     let isCurrent = true;
-    void layoutScene(levels.levels, "").then((made) => {
+    void layoutScene(levels.levels).then((made) => {
       if (made !== null && isCurrent) camera.draw(made, subject, place.value.op);
     });
     return () => {
@@ -40,11 +41,11 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
   }, [levels.levels]);
   usePairMarks(graphKey);
   useFirstLook(graphKey, levels, subject, camera);
-  useSelection(camera);
+  useSelection(camera, levels.ahead);
   return (
     <section class="graph" aria-label="Graph">
       <GraphTools camera={camera} loading={levels.loading} />
-      <Picture camera={camera} />
+      <Picture camera={camera} ahead={levels.ahead} />
       {levels.error !== null && <p class="error-line">{levels.error}</p>}
       <Legend hidden={levels.levels.reduce((sum, each) => sum + each.level.hidden, 0)} />
     </section>
@@ -52,30 +53,47 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
 }
 
 /**
- * Two boxes say little: at the first look as much is open as the screen shows. What the address names
- * as open, or selects, comes first.
+ * At the first look as much is open as can be read on the screen. What the address names as open, or
+ * selects, comes first.
  */
-function useFirstLook({ run, rank, graph }: GraphKey, { levels }: Levels, subject: string, camera: Camera): void {
+function useFirstLook({ run, rank, graph }: GraphKey, levels: Levels, subject: string, camera: Camera): void {
   const begun = useRef("");
-  const isThere = levels.some((each) => each.path === "" && each.level.nodes.length > 0);
+  const isThere = levels.levels.some((each) => each.path === "" && each.level.nodes.length > 0);
   useEffect(() => {
     const isFresh = (): boolean => place.value.open.length === 0 && place.value.op === "";
     if (!isThere || begun.current === subject) return;
     begun.current = subject;
     if (!isFresh()) return;
     // Without an answer the graph stays closed, and a click opens it.
-    const boxes = Math.min(Math.max(Math.floor(camera.pixels / AREA_OF_BOX), LEAST_FIRST), MOST_FIRST);
-    void api.opening(run, rank, graph, boxes).then(
-      ({ scopes }) => {
-        if (begun.current === subject && isFresh()) go({ open: scopes });
-      },
-      () => undefined,
-    );
+    void api
+      .opening(run, rank, graph, MOST_FIRST)
+      .then(({ depths }) => readable(depths, levels.ahead, camera))
+      .then(
+        (open) => {
+          if (begun.current === subject && isFresh() && open.length > 0) go({ open, tree: place.value.tree.length > 0 ? place.value.tree : open });
+        },
+        () => undefined,
+      );
   }, [isThere, subject]);
 }
 
+/** Of those depths as many as can be read together, laid out for this screen. */
+async function readable(depths: Opening["depths"], ahead: Levels["ahead"], camera: Camera): Promise<readonly string[]> {
+  let open: readonly string[] = [];
+  for (const depth of depths) {
+    const tried = [...open, ...depth];
+    const levels = await ahead(tried);
+    const isAll = levels.length === tried.length + 1;
+    const scene = isAll ? await triedScene(levels) : null;
+    const saysLittle = open.length === 0 && (levels[0]?.level.nodes.length ?? 0) <= FEW;
+    if (scene === null || !(saysLittle || camera.reads(scene))) break;
+    open = tried;
+  }
+  return open;
+}
+
 /** What is selected comes into view; a group it is in opens, once. */
-function useSelection(camera: Camera): void {
+function useSelection(camera: Camera, ahead: Levels["ahead"]): void {
   const openedFor = useRef("");
   const { op } = place.value;
   const [scope, scene] = [opScope.value, camera.scene.value];
@@ -87,21 +105,34 @@ function useSelection(camera: Camera): void {
       openedFor.current = op;
       // What is open already may still be on its way to the screen.
       const isOpen = place.value.open.includes(group.path);
-      if (!isOpen && group.node.members.length <= GROUP_OPENS_ITSELF) toggle(group, camera);
+      if (!isOpen && group.node.members.length <= GROUP_OPENS_ITSELF) void toggle(group, camera, ahead);
     }
     camera.reveal(op);
   }, [op, scope, scene]);
 }
 
-function toggle(box: Box, camera: Camera): void {
-  const { open } = place.value;
-  const closes = open.includes(box.path);
+async function toggle(box: Box, camera: Camera, ahead: Levels["ahead"]): Promise<void> {
+  const closes = place.value.open.includes(box.path);
   camera.hold(box, !closes);
-  const rest = open.filter((each) => each !== box.path && !(closes && box.path.endsWith("/") && each.startsWith(box.path)));
-  go({ open: closes ? rest : [...rest, box.path] });
+  const opens = closes ? [] : await together(box.path, ahead);
+  const isInside = (each: string): boolean => box.path.endsWith("/") && each.startsWith(box.path);
+  const rest = place.value.open.filter((each) => each !== box.path && !isInside(each));
+  go({ open: [...rest, ...opens] });
 }
 
-function choose(box: Box, camera: Camera): void {
+/** A scope and, as long as there is nothing else in it, the scope in it: one box in another says nothing. */
+async function together(path: string, ahead: Levels["ahead"]): Promise<readonly string[]> {
+  const opens = [path];
+  for (;;) {
+    const found = (await ahead(opens)).find((each) => each.path === opens.at(-1));
+    const inside = found?.level.nodes.filter((node) => node.what !== "outside") ?? [];
+    const [only] = inside;
+    if (inside.length !== 1 || only?.what !== "scope") return opens;
+    opens.push(only.path);
+  }
+}
+
+function choose(box: Box, camera: Camera, ahead: Levels["ahead"]): void {
   switch (box.node.what) {
     case "op":
       camera.leave(box.path);
@@ -114,12 +145,12 @@ function choose(box: Box, camera: Camera): void {
     }
     case "scope":
     case "group":
-      toggle(box, camera);
+      void toggle(box, camera, ahead);
       return;
   }
 }
 
-function Picture({ camera }: { camera: Camera }): JSX.Element {
+function Picture({ camera, ahead }: { readonly camera: Camera; readonly ahead: Levels["ahead"] }): JSX.Element {
   const frame = useRef<SVGSVGElement>(null);
   useLayoutEffect(() => {
     const element = frame.current;
@@ -128,6 +159,8 @@ function Picture({ camera }: { camera: Camera }): JSX.Element {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
+  const latest = useRef(ahead);
+  latest.current = ahead;
   const [scene, area, { op }, scope] = [camera.scene.value, camera.area.value, place.value, opScope.value];
   const [current, isPaused] = [rank.value?.op ?? null, rank.value?.state === "paused"];
   // Drawn again only if what is drawn has changed: much else of the page changes the address.
@@ -137,8 +170,8 @@ function Picture({ camera }: { camera: Camera }): JSX.Element {
         scene={scene}
         area={area}
         marks={{ selected: op, selectedScope: scope, current, isPaused }}
-        onBox={(box) => choose(box, camera)}
-        onToggle={(box) => toggle(box, camera)}
+        onBox={(box) => choose(box, camera, latest.current)}
+        onToggle={(box) => void toggle(box, camera, latest.current)}
       />
     ),
     [scene, area, op, scope, current, isPaused, camera],

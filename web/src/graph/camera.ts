@@ -1,6 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import type { Box, Point, Scene } from "./scene";
-import { centredOn, contains, fitted, showing, visible, zoomed, type Rectangle, type View } from "./view";
+import { begun, centredOn, contains, fitted, isReadable, showing, visible, zoomed, type Rectangle, type View } from "./view";
 
 const EMPTY: Scene = { boxes: [], lines: [], width: 0, height: 0 };
 const NOWHERE: Rectangle = { left: 0, top: 0, right: 0, bottom: 0 };
@@ -50,9 +50,9 @@ export class Camera {
     return { x: this.width / 2, y: this.height / 2 };
   }
 
-  /** The size of the screen it looks at. */
-  get pixels(): number {
-    return this.width * this.height;
+  /** Whether its text is large enough when all of it is on the screen. */
+  reads(scene: Scene): boolean {
+    return isReadable(scene, this.width, this.height);
   }
 
   resize(width: number, height: number): void {
@@ -74,6 +74,13 @@ export class Camera {
   fit(): void {
     this.anchor = null;
     this.relook(fitted(this.scene.peek(), this.width, this.height));
+  }
+
+  /** What comes next is looked at from its beginning. */
+  restart(): void {
+    this.anchor = null;
+    this.isTouched = false;
+    this.subject = "";
   }
 
   /** A box was clicked to open or close it. */
@@ -128,7 +135,7 @@ export class Camera {
     }
     if (made.boxes.length > 0 && (isNew || (!this.isTouched && op === ""))) {
       this.subject = subject;
-      return this.withSelected(made, op, fitted(made, this.width, this.height));
+      return this.withSelected(made, op, begun(made, this.width, this.height));
     }
     const held = this.anchor;
     const box = held === null ? undefined : made.boxes.find((each) => each.path === held.path);
@@ -156,6 +163,6 @@ export class Camera {
     const all = { left: box.x, top: box.y, right: box.x + box.width, bottom: box.y + box.height };
     const isSeen = contains(visible(otherwise, this.width, this.height, -0.1), all);
     if (isSeen && otherwise.scale >= NEAR_SCALE) return otherwise;
-    return centredOn(box, this.width, this.height, Math.max(otherwise.scale, CENTRED_SCALE));
+    return centredOn(made, box, this.width, this.height, Math.max(otherwise.scale, CENTRED_SCALE));
   }
 }

@@ -5,7 +5,6 @@ import { SceneMaker, type OpenLevel } from "./scene";
 /** `fresh`: the levels this worker has not seen, by key; `forgets`: it forgets those it has. */
 export interface LayoutRequest {
   readonly id: number;
-  readonly root: string;
   readonly open: readonly { readonly path: string; readonly key: string }[];
   readonly fresh: ReadonlyMap<string, Level>;
   readonly forgets: boolean;
@@ -22,7 +21,7 @@ const known = new Map<string, Level>();
 
 self.addEventListener("message", (message: MessageEvent<LayoutRequest>) => {
   const start = performance.now();
-  const { id, root, open, fresh, forgets } = message.data;
+  const { id, open, fresh, forgets } = message.data;
   if (forgets) {
     known.clear();
     maker = new SceneMaker();
@@ -32,7 +31,7 @@ self.addEventListener("message", (message: MessageEvent<LayoutRequest>) => {
     const level = known.get(key);
     return level === undefined ? [] : [{ path, key, level }];
   });
-  const scene = pack(maker.make(levels, root), levels);
+  const scene = pack(maker.make(levels, ""), levels);
   const answer: LayoutAnswer = { id, scene, milliseconds: performance.now() - start };
   self.postMessage(answer, { transfer: buffersOf(scene) });
 });

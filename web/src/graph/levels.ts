@@ -11,10 +11,15 @@ export interface GraphKey {
   readonly graph: number;
 }
 
-export interface Levels {
+interface Shown {
   readonly levels: readonly OpenLevel[];
   readonly error: string | null;
   readonly loading: boolean;
+}
+
+export interface Levels extends Shown {
+  /** The root and the levels of `open`, as far as they can be had; opened later they are there at once. */
+  readonly ahead: (open: readonly string[]) => Promise<readonly OpenLevel[]>;
 }
 
 /** What is known of one graph: levels that came, and those that were asked for, by version. */
@@ -51,12 +56,17 @@ class Shelf {
     return true;
   }
 
-  /** What is here of that; the same array as before as long as nothing new is to be drawn. */
-  show(open: readonly string[]): Levels {
-    const levels = ["", ...open].flatMap((path): OpenLevel[] => {
+  /** What is here of that. */
+  have(open: readonly string[]): readonly OpenLevel[] {
+    return ["", ...open].flatMap((path): OpenLevel[] => {
       const found = this.held.get(path);
       return found === undefined ? [] : [{ path, key: `${this.name} ${path} ${found.version}`, level: found.level }];
     });
+  }
+
+  /** What is here of that; the same array as before as long as nothing new is to be drawn. */
+  show(open: readonly string[]): Shown {
+    const levels = this.have(open);
     const isSame = levels.length === this.shown.length && levels.every((each, place) => each.key === this.shown[place]?.key);
     if (!isSame) this.shown = levels;
     return { levels: this.shown, error: this.error, loading: this.pending > 0 };
@@ -68,7 +78,7 @@ class Shelf {
  * changes (more of the graph is known, hits came); until then the old ones stay.
  */
 export function useLevels(graph: GraphKey, open: readonly string[], version: string): Levels {
-  const [state, setState] = useState<Levels>({ levels: [], error: null, loading: true });
+  const [state, setState] = useState<Shown>({ levels: [], error: null, loading: true });
   const name = `${graph.run} ${graph.rank} ${graph.graph}`;
   const shelf = useRef<Shelf | null>(null);
   const latest = useRef(open);
@@ -92,5 +102,11 @@ export function useLevels(graph: GraphKey, open: readonly string[], version: str
     }
     publish();
   }, [name, open.join("\n"), version]);
-  return state;
+  const ahead = async (wanted: readonly string[]): Promise<readonly OpenLevel[]> => {
+    const current = shelf.current;
+    if (current === null) return [];
+    await Promise.all(wanted.map((path) => current.load(path, version)));
+    return current.have(wanted);
+  };
+  return { ...state, ahead };
 }

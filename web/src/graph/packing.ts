@@ -17,6 +17,7 @@ export interface PackedScene {
   /** Source, target (places of boxes), tensors, label (place in `labels`), number of points of each line. */
   readonly lines: Int32Array;
   readonly labels: readonly string[];
+  /** Of each line where its text stands, then its points. */
   readonly points: Float64Array;
   readonly width: number;
   readonly height: number;
@@ -50,13 +51,13 @@ function packedLines(all: readonly Line[], boxAt: ReadonlyMap<string, number>): 
   const drawn = all.filter((line) => boxAt.has(line.source) && boxAt.has(line.target));
   const labelAt = new Map<string, number>();
   const lines = new Int32Array(drawn.length * LINE);
-  const points = new Float64Array(2 * drawn.reduce((sum, line) => sum + line.points.length, 0));
+  const points = new Float64Array(2 * drawn.reduce((sum, line) => sum + 1 + line.points.length, 0));
   let end = 0;
   drawn.forEach((line, place) => {
     const label = labelAt.get(line.label) ?? labelAt.size;
     labelAt.set(line.label, label);
     lines.set([boxAt.get(line.source) ?? 0, boxAt.get(line.target) ?? 0, line.tensors, label, line.points.length], place * LINE);
-    for (const point of line.points) {
+    for (const point of [line.at, ...line.points]) {
       points[end] = point.x;
       points[end + 1] = point.y;
       end += 2;
@@ -81,9 +82,10 @@ export function unpack(packed: PackedScene, levels: readonly OpenLevel[]): Scene
   for (let place = 0; place < packed.lines.length; place += LINE) {
     const [from = 0, to = 0, tensors = 0, label = 0, count = 0] = packed.lines.subarray(place, place + LINE);
     const points: Point[] = [];
-    for (const end = at + 2 * count; at < end; at += 2) points.push({ x: packed.points[at] ?? 0, y: packed.points[at + 1] ?? 0 });
+    for (const end = at + 2 * (1 + count); at < end; at += 2) points.push({ x: packed.points[at] ?? 0, y: packed.points[at + 1] ?? 0 });
+    const [text = { x: 0, y: 0 }, ...way] = points;
     const [source, target] = [boxes[from]?.path ?? "", boxes[to]?.path ?? ""];
-    lines.push({ source, target, label: packed.labels[label] ?? "", tensors, points });
+    lines.push({ source, target, label: packed.labels[label] ?? "", tensors, points: way, at: text });
   }
   return { boxes, lines, width: packed.width, height: packed.height };
 }

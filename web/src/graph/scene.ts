@@ -1,5 +1,7 @@
 import { Graph, layout } from "@dagrejs/dagre";
 import type { Level, LevelNode } from "../wire";
+import { grouped } from "../state/numbers";
+import { edgeText, labelPlace } from "./view";
 
 /**
  * Where everything that is open stands: levels laid out one by one, inner ones first, each then a
@@ -22,6 +24,8 @@ export interface Line {
   readonly label: string;
   readonly tensors: number;
   readonly points: readonly Point[];
+  /** The middle of its text. */
+  readonly at: Point;
 }
 
 export interface Point {
@@ -53,9 +57,11 @@ const LAYER_GAP = 34;
 const MOST_NODES = 260;
 const MOST_EDGES = 700;
 const MOST_LABELLED = 150;
-const LABEL_LETTER = 4.6;
+const LABEL_LETTER = 5.5;
+const LABEL_HEIGHT = 11;
 const MOST_PROXIES = 8;
 const ROW_WIDTH = 2400;
+const PHASES: readonly LevelNode["phase"][] = ["forward", "backward", "optimizer"];
 
 interface Plan {
   readonly nodes: readonly LevelNode[];
@@ -73,7 +79,7 @@ export function boxSize(node: LevelNode): { readonly width: number; readonly hei
 /** How much a box stands for: the ops of a scope, the members of a group. */
 export function countText(node: LevelNode): string {
   if (node.what !== "scope" && node.what !== "group") return "";
-  return node.stands_for > 1 ? `×${node.stands_for}` : String(node.ops);
+  return node.stands_for > 1 ? `×${grouped(node.stands_for)}` : grouped(node.ops);
 }
 
 /** Lays out levels; remembers those whose content and open boxes are as before. */
@@ -110,8 +116,11 @@ export class SceneMaker {
 export function plan(level: Level, path: string): Plan {
   const outside = new Map(level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]));
   if (outside.size === 0) return level;
-  const sources = level.edges.filter((edge) => outside.has(edge.source));
-  const targets = level.edges.filter((edge) => outside.has(edge.target));
+  const phases = new Map(level.nodes.map((node) => [node.path, PHASES.indexOf(node.phase)]));
+  const phase = (path: string): number => phases.get(path) ?? 0;
+  // What a later phase takes or brings (saved values, gradients) is drawn in that phase, and round this scope.
+  const sources = level.edges.filter((edge) => outside.has(edge.source) && phase(edge.source) <= phase(edge.target));
+  const targets = level.edges.filter((edge) => outside.has(edge.target) && phase(edge.target) <= phase(edge.source));
   const within = level.edges.filter((edge) => !outside.has(edge.source) && !outside.has(edge.target));
   const nodes = level.nodes.filter((node) => node.what !== "outside");
   const edges = [...within];
@@ -201,8 +210,8 @@ function flat(root: Arranged): Scene {
   const lines: Line[] = [];
   const move = (scene: Arranged, right: number, down: number, depth: number): void => {
     for (const line of scene.lines) {
-      const points = depth === 0 ? line.points : line.points.map(({ x, y }) => ({ x: x + right, y: y + down }));
-      lines.push(depth === 0 ? line : { ...line, points });
+      const moved = ({ x, y }: Point): Point => ({ x: x + right, y: y + down });
+      lines.push(depth === 0 ? line : { ...line, points: line.points.map(moved), at: moved(line.at) });
     }
     for (const { box, inner } of scene.parts) {
       boxes.push(depth === 0 ? box : { ...box, x: box.x + right, y: box.y + down, depth });
@@ -233,8 +242,9 @@ function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   }
   const lines = edges.flatMap((edge): Line[] => {
     if (!graph.hasEdge(edge.source, edge.target)) return [];
-    const points = graph.edge(edge.source, edge.target).points ?? [];
-    return [{ ...edge, points: points.map((point: Point) => ({ x: point.x, y: point.y })) }];
+    const { points: found, x, y } = graph.edge(edge.source, edge.target);
+    const points = (found ?? []).map((point: Point) => ({ x: point.x, y: point.y }));
+    return [{ ...edge, points, at: x === undefined || y === undefined ? labelPlace(points) : { x, y } }];
   });
   const size = graph.graph();
   return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
@@ -242,8 +252,9 @@ function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
 
 /** Room for the shape beside an edge, where there are few enough to read them. */
 function labelRoom(edge: Plan["edges"][number], count: number): { width?: number; height?: number; labelpos?: string } {
-  if (count > MOST_LABELLED || edge.label === "") return {};
-  return { width: Math.min(edge.label.length * LABEL_LETTER, 90), height: 8, labelpos: "c" };
+  const text = edgeText(edge.label, edge.tensors);
+  if (count > MOST_LABELLED || text === "") return {};
+  return { width: Math.min(text.length * LABEL_LETTER, 110), height: LABEL_HEIGHT, labelpos: "c" };
 }
 
 /** Layers by the longest way from a source, each in execution order, wrapped to a readable width. */
@@ -321,6 +332,6 @@ function straight(
       { x: from.x + a.width / 2, y: from.y + a.height },
       { x: to.x + b.width / 2, y: to.y },
     ];
-    return [{ ...edge, points }];
+    return [{ ...edge, points, at: labelPlace(points) }];
   });
 }

@@ -1,3 +1,4 @@
+import { grouped } from "../state/numbers";
 import type { Box, Line, Point, Scene } from "./scene";
 
 /** What part of a scene is on the screen: scene point times `scale`, plus the offset. Pure. */
@@ -17,8 +18,8 @@ export interface Rectangle {
 export const LEAST_SCALE = 0.02;
 export const MOST_SCALE = 2.5;
 const ROOM = 24;
-/** Text of this size can still be read. */
-export const READABLE_SCALE = 0.7;
+/** Text of this size can still be read: most is 11 pixels high at scale 1. */
+export const READABLE_SCALE = 0.85;
 
 export function fitted(scene: Scene, width: number, height: number): View {
   if (scene.width === 0 || width === 0) return { x: 0, y: 0, scale: 1 };
@@ -31,15 +32,45 @@ export function fitted(scene: Scene, width: number, height: number): View {
   };
 }
 
+export function isReadable(scene: Scene, width: number, height: number): boolean {
+  return fitted(scene, width, height).scale >= READABLE_SCALE;
+}
+
+/** The first look at a scene: all of it if that can be read, else its beginning. */
+export function begun(scene: Scene, width: number, height: number): View {
+  const whole = fitted(scene, width, height);
+  const first = scene.boxes
+    .filter((box) => !box.isOpen && box.node.what !== "outside" && box.node.kind === "op")
+    .reduce<Box | null>((best, box) => (best === null || box.node.first_order < best.node.first_order ? box : best), null);
+  if (whole.scale >= READABLE_SCALE || first === null) return whole;
+  const scale = READABLE_SCALE;
+  return {
+    scale,
+    x: offset((first.x + first.width / 2) * scale, scene.width * scale, width, 1 / 2),
+    y: offset((first.y + first.height / 2) * scale, scene.height * scale, height, 1 / 4),
+  };
+}
+
+/** So that `point` is at the share `at` of the screen `all`, but no room is left beside a scene of `size`. */
+function offset(point: number, size: number, all: number, at: number): number {
+  if (size <= all - 2 * ROOM) return (all - size) / 2;
+  return Math.min(Math.max(all * at - point, all - ROOM - size), ROOM);
+}
+
 export function zoomed(view: View, factor: number, around: Point): View {
   const scale = Math.min(Math.max(view.scale * factor, LEAST_SCALE), MOST_SCALE);
   const change = scale / view.scale;
   return { scale, x: around.x - (around.x - view.x) * change, y: around.y - (around.y - view.y) * change };
 }
 
-export function centredOn(box: Box, width: number, height: number, scale: number): View {
+/** `box` in the middle, unless that leaves room beside the scene. */
+export function centredOn(scene: Scene, box: Box, width: number, height: number, scale: number): View {
   const top = box.isOpen ? box.y + Math.min(box.height, height / scale) / 2 : box.y + box.height / 2;
-  return { scale, x: width / 2 - (box.x + box.width / 2) * scale, y: height / 2 - top * scale };
+  return {
+    scale,
+    x: offset((box.x + box.width / 2) * scale, scene.width * scale, width, 1 / 2),
+    y: offset(top * scale, scene.height * scale, height, 1 / 2),
+  };
 }
 
 /** `view`, moved and if need be zoomed out a little, so that `box` is seen, its top left first. */
@@ -128,9 +159,9 @@ function middleOf(points: readonly Point[]): Point {
 /** float32[8,128] as 8×128: the common type goes without saying, others are named. */
 export function edgeText(label: string, tensors: number): string {
   const found = /^(\w+) ?\[([\d, ]*)\]$/.exec(label);
-  if (found === null) return label !== "" ? label : tensors > 1 ? `${tensors} tensors` : "";
+  if (found === null) return label !== "" ? label : tensors > 1 ? `${grouped(tensors)} tensors` : "";
   const shape = (found[2] ?? "").split(",").map((size) => size.trim()).join("×");
   const type = found[1] === "float32" ? "" : `${found[1] ?? ""} `;
   const text = type + (shape === "" ? "scalar" : shape);
-  return tensors > 1 ? `${tensors} × ${text}` : text;
+  return tensors > 1 ? `${grouped(tensors)} × ${text}` : text;
 }
