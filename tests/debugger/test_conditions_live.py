@@ -226,3 +226,26 @@ def test_tensors_of_zeros_thresholds_and_expressions_at_ops() -> None:
         and name == "fc1.bias.grad"
         and np.linalg.norm(x) > 2 * np.linalg.norm(gradients[step - 1, name])
     }
+
+
+def test_what_is_expanded_counts_as_often_as_it_stands_there() -> None:
+    hub = Hub(
+        paused=False,
+        watchpoints=(
+            msgspec.structs.replace(
+                watchpoint(1, "expression", "expand", expression="count > 0"), break_after=0
+            ),
+        ),
+    )
+    net = make_net()
+
+    def training() -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(torch.ones(3, 8)).sum().backward()  # its gradient is one 1, expanded
+            optimizer.step()
+
+    _, rank = driven(training, lambda rank: None, hub=hub)
+    assert rank.hits
+    assert {(hit.type.shape, hit.values[0].actual) for hit in rank.hits} == {((3, 4), 12.0)}

@@ -58,6 +58,13 @@ def test_to_stops_at_the_op_or_the_first_in_a_scope() -> None:
     assert control.reason_at_op(op("Default/net/relu-op0")) == "op"
 
 
+def test_to_passes_ops_whose_names_only_begin_alike() -> None:
+    control = told("to", op="Default/add-op1")
+    assert not control.wants_op(op("Default/add-op10"))
+    assert control.reason_at_op(op("Default/add-op10")) is None
+    assert control.reason_at_op(op("Default/add-op1")) == "op"
+
+
 def test_a_pause_stops_at_whatever_comes_first() -> None:
     control = Control()
     control.obey(Message(1, "pause"))

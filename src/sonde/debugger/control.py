@@ -76,7 +76,7 @@ class Control:
             return False
         if self._is_next or self.is_stop_due:
             return True
-        return self._until is not None and node.name.startswith(self._until)
+        return self._is_target(node)
 
     def reason_at_op(self, node: OpNode) -> PauseReason | None:
         """Why to stop after ``node``, or None."""
@@ -84,9 +84,14 @@ class Control:
             return None
         if self._is_pause_due:
             return "pause"
-        if self._is_next or (self._until is not None and node.name.startswith(self._until)):
-            return "op"
-        return None
+        return "op" if self._is_next or self._is_target(node) else None
+
+    def _is_target(self, node: OpNode) -> bool:
+        """Whether ``node`` is the op to run to, or in the scope, whose path ends with ``/``."""
+        until = self._until
+        if until is None:
+            return False
+        return node.name.startswith(until) if until.endswith("/") else node.name == until
 
     def reason_at_step_end(self) -> PauseReason | None:
         """A step is over: why to stop here, or None. Counts the steps that were asked for."""

@@ -145,8 +145,9 @@ class OpJudge:
         self._watches: Sequence[Watch] = ()
         self._weights: set[str] = set()
         self._gradients: set[str] = set()
-        # Statistics by contents, in this step: the same values are read once.
-        self._known: dict[object, Statistics] = {}
+        # Statistics by contents and number of elements, in this step: the same values are read
+        # once, what ``expand`` repeats is another tensor.
+        self._known: dict[tuple[object, int], Statistics] = {}
         # Who asks about an op, by its name.
         self._asking: dict[str, tuple[tuple[Watch, ...], Needs]] = {}
 
@@ -217,13 +218,14 @@ class OpJudge:
     def statistics(self, view: TensorView) -> Statistics | None:
         """Of the values of ``view``, which are read once a step; None where there are none."""
         token = view.values_token
-        known = None if token is None else self._known.get(token)
+        key = (token, view.numel)
+        known = None if token is None else self._known.get(key)
         if known is not None:
             return known
         memory = self._trainee.memory(view)
         known = None if isinstance(memory, str) else _summary(memory)
         if known is not None and token is not None:
-            self._known[token] = known
+            self._known[key] = known
         return known
 
     def _evidence(
