@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,15 @@ from tests.adapters.watching import Seen, Watched, same, watch
 
 from sonde.adapters.torch.attach import attach
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("nothing_compiled"),
+]
 
 # Kernels keep intermediate values in registers and add in another order than torch's ops.
 TOLERANCE = {"rtol": 2e-4, "atol": 2e-5}
 # Asked for by the compiler only: as an op of its own it takes other shapes.
 NOT_BY_HAND = {"_unsafe_masked_index_put_accumulate"}
-
-
-@pytest.fixture(autouse=True)
-def _nothing_compiled() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
 
 
 def value_of(text: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,10 @@ from sonde.adapters.torch.attach import attach
 from sonde.capture.options import config_from_options
 from sonde.dump.reader import Dump
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
-@pytest.fixture(autouse=True)
-def _nothing_compiled() -> Iterator[None]:
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.usefixtures("nothing_compiled"),
+]
 
 
 def a_logarithm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

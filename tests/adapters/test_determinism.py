@@ -127,8 +127,9 @@ def test_generators_without_a_seed_get_one_that_repeats_and_seeds_of_ones_own_st
     assert len(set(values)) == len(values)
 
 
-def test_everything_is_put_back_afterwards() -> None:
-    before = (
+def replaceable() -> tuple[object, ...]:
+    """What ``deterministic`` puts others in the place of."""
+    return (
         random.seed,
         random.Random.seed,
         np.random.default_rng,
@@ -141,22 +142,14 @@ def test_everything_is_put_back_afterwards() -> None:
         torch.are_deterministic_algorithms_enabled(),
         os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
     )
+
+
+def test_everything_is_put_back_afterwards() -> None:
+    before = replaceable()
     with deterministic(Wanted(no_shuffle=True, no_dropout=True), lambda line: None):
         assert torch.are_deterministic_algorithms_enabled()
         assert nn.functional.dropout is not before[5]
-    assert (
-        random.seed,
-        random.Random.seed,
-        np.random.default_rng,
-        torch.manual_seed,
-        os.urandom,
-        nn.functional.dropout,
-        RandomSampler.__iter__,
-        nn.LSTM.forward,
-        warnings.showwarning,
-        torch.are_deterministic_algorithms_enabled(),
-        os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
-    ) == before
+    assert replaceable() == before
 
 
 def test_random_numbers_of_the_system_are_told_and_stay_random() -> None:

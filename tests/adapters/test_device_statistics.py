@@ -36,6 +36,18 @@ EVERY = frozenset(range(ROW_COLUMNS))
 SUMS = ("avg", "l2norm", "std", "abs_mean")
 
 
+class Counted(TorchDispatchMode):  # type: ignore[misc]
+    """The ops that run under it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.ops.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
 def on_device(
     tensor: torch.Tensor, *, high_precision: bool = True, columns: Any = EVERY
 ) -> Statistics:
@@ -130,15 +142,6 @@ def test_low_precision_sums_in_the_dtype_of_the_tensor() -> None:
 
 
 def test_only_what_is_asked_for_is_computed() -> None:
-    class Counted(TorchDispatchMode):  # type: ignore[misc]
-        ops: list[str] = []  # noqa: RUF012
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.ops.append(func._schema.name)
-            return func(*args, **(kwargs or {}))
-
     with Counted() as counted:
         row = device_row(
             torch.randn(8), kernels.dtype_code("float32"), columns={MAX}, high_precision=True
@@ -207,15 +210,6 @@ def test_a_step_is_gathered_once_and_unseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither Sonde nor a mode of the program takes the gathering for the program's own ops."""
-
-    class Counted(TorchDispatchMode):  # type: ignore[misc]
-        ops: list[str] = []  # noqa: RUF012
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            self.ops.append(func._schema.name)
-            return func(*args, **(kwargs or {}))
 
     transfers = []
     original = torch.Tensor.cpu

@@ -44,14 +44,6 @@ def memory_starts_as_nan() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.fixture(params=["native", "python"])
-def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "native":
-        pytest.importorskip("sonde.adapters.torch._match")
-    monkeypatch.setenv("SONDE_MATCHER", request.param)
-    return str(request.param)
-
-
 def statistics(path: Path, train: Callable[[], Any], **options: Any) -> dict[int, list[Row]]:
     dump_of(path, train, saved_data="statistic", statistic_categories=ALL, **options)
     return statistics_of(path)

@@ -11,31 +11,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.tune.searches import PYTHON, QUADRATIC, RANDOM_X, configured, started, tuned
+from tests.tune.searches import PYTHON, QUADRATIC, RANDOM_X, configured, example, started, tuned
 
 from sonde.tune.listing import read_study
 
-DOCUMENT = """\
-command: sh {directory}/run_alexnet_ascend.sh
-summary_base_dir: {directory}/summaries
-tuner:
-    name: gp
-target:
-    group: metric
-    name: Accuracy
-    goal: maximize
-parameters:
-    learning_rate:
-        bounds: [0.00001, 0.001]
-        type: float
-    batch_size:
-        choice: [32, 64, 128, 256]
-        type: int
-    momentum:
-        source: user_defined
-        choice: [0.8, 0.9]
-        type: float
-"""
 DOCUMENT_SCRIPT = """\
 import torch
 from torch import nn
@@ -70,7 +49,7 @@ if not os.path.exists("go"):
 
 
 def test_the_example_of_the_document_runs(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(DOCUMENT.format(directory=tmp_path))
+    (tmp_path / "config.yaml").write_text(example(tmp_path, tmp_path / "summaries"))
     shell = f"cd {tmp_path} && {shlex.quote(PYTHON)} train.py\n"
     (tmp_path / "run_alexnet_ascend.sh").write_text(shell)
     (tmp_path / "train.py").write_text(DOCUMENT_SCRIPT)

@@ -25,14 +25,6 @@ import sonde
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(params=["native", "python"])
-def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "native":
-        pytest.importorskip("sonde.adapters.torch._match")
-    monkeypatch.setenv("SONDE_MATCHER", request.param)
-    return str(request.param)
-
-
 def failing(path: Path, body: Callable[[], Any], **options: Any) -> BaseException:
     """What ``body`` raises, observed."""
     with (

@@ -24,14 +24,6 @@ INF = math.inf
 NAN = math.nan
 
 
-@pytest.fixture(params=["native", "python"])
-def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "native":
-        pytest.importorskip("sonde.adapters.torch._match")
-    monkeypatch.setenv("SONDE_MATCHER", request.param)
-    return str(request.param)
-
-
 @pytest.fixture
 def memory_starts_as_nan() -> Iterator[None]:
     torch.use_deterministic_algorithms(True, warn_only=True)

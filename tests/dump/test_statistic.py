@@ -25,14 +25,6 @@ from sonde.dump.reader import Dump
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(params=["native", "python"])
-def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "native":
-        pytest.importorskip("sonde.adapters.torch._match")
-    monkeypatch.setenv("SONDE_MATCHER", request.param)
-    return str(request.param)
-
-
 def twice(path: Path, body: Callable[[], Any], **options: Any) -> list[Row]:
     """The rows of ``body``'s second run: the first is learned, the second recognised."""
     options = {"saved_data": "statistic", "statistic_categories": ALL, **options}

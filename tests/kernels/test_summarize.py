@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,11 +218,7 @@ def test_what_has_no_numbers_is_refused(path: str) -> None:
         kernels.dtype_code("float31")
 
 
-@given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=0, max_size=200))
-@settings(max_examples=150, deadline=None)
-def test_any_list_of_float32_has_its_true_statistics_on_every_path(values: list[float]) -> None:
-    array = np.array(values, np.float32)
-    expected = true_statistics([float(value) for value in array])
+def assert_right_on_every_path(array: np.ndarray[Any, Any], expected: Statistics) -> None:
     before = kernels.current_path()
     try:
         for name in kernels.available_paths():
@@ -229,17 +226,17 @@ def test_any_list_of_float32_has_its_true_statistics_on_every_path(values: list[
             assert_same(kernels.summarize_array(array), expected)
     finally:
         kernels.use_path(before)
+
+
+@given(st.lists(st.floats(width=32, allow_nan=True, allow_infinity=True), min_size=0, max_size=200))
+@settings(max_examples=150, deadline=None)
+def test_any_list_of_float32_has_its_true_statistics_on_every_path(values: list[float]) -> None:
+    array = np.array(values, np.float32)
+    assert_right_on_every_path(array, true_statistics([float(value) for value in array]))
 
 
 @given(st.lists(st.floats(width=64), min_size=1, max_size=100))
 @settings(max_examples=100, deadline=None)
 def test_any_list_of_float64_has_its_true_statistics_on_every_path(values: list[float]) -> None:
     array = np.array(values)
-    expected = true_statistics(values)
-    before = kernels.current_path()
-    try:
-        for name in kernels.available_paths():
-            kernels.use_path(name)
-            assert_same(kernels.summarize_array(array), expected)
-    finally:
-        kernels.use_path(before)
+    assert_right_on_every_path(array, true_statistics(values))

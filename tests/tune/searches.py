@@ -55,3 +55,28 @@ RANDOM_X: Sequence[str] = (
     "tuner: {name: random, args: {seed: 0}}",
     "parameters: {x: {bounds: [0, 1], type: float, argument: --x}}",
 )
+
+
+def example(home: Path | str, summaries: Path | str) -> str:
+    """The configuration of the document, with its script and its results in these places."""
+    return f"""\
+command: sh {home}/run_alexnet_ascend.sh
+summary_base_dir: {summaries}
+tuner:
+    name: gp
+target:
+    group: metric
+    name: Accuracy
+    goal: maximize
+parameters:
+    learning_rate:
+        bounds: [0.00001, 0.001]
+        type: float
+    batch_size:
+        choice: [32, 64, 128, 256]
+        type: int
+    momentum:
+        source: user_defined
+        choice: [0.8, 0.9]
+        type: float
+"""

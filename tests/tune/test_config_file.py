@@ -4,33 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.tune.searches import example
 
 from sonde.core.errors import ConfigError
 from sonde.tune.config import TuneConfig
 from sonde.tune.config_file import load_config
 from sonde.tune.space import Condition
 
-DOCUMENT = """\
-command: sh /home/example/run_alexnet_ascend.sh
-summary_base_dir: /home/summaries
-tuner:
-    name: gp
-target:
-    group: metric
-    name: Accuracy
-    goal: maximize
-parameters:
-    learning_rate:
-        bounds: [0.00001, 0.001]
-        type: float
-    batch_size:
-        choice: [32, 64, 128, 256]
-        type: int
-    momentum:
-        source: user_defined
-        choice: [0.8, 0.9]
-        type: float
-"""
+DOCUMENT = example("/home/example", "/home/summaries")
 
 
 def loaded(directory: Path, text: str) -> TuneConfig:
