@@ -75,6 +75,25 @@ def test_blocks_that_differ_inside_are_drawn_apart() -> None:
     assert len(level(graph(*named), "Net").nodes) == 3
 
 
+def test_blocks_with_others_in_between_are_drawn_apart_unless_they_are_twelve() -> None:
+    def net(count: int) -> Level:
+        pairs = [
+            (f"Net/{2 * n}-Linear/mm-op0", f"Net/{2 * n + 1}-Act/relu-op0") for n in range(count)
+        ]
+        leaf = op("w", kind="parameter", scope="Net")
+        return level(graph(leaf, *(op(name) for pair in pairs for name in pair)), "Net")
+
+    assert {what for what, _ in drawn(net(11)).values()} == {"op", "scope"}
+    assert drawn(net(12))["Net/*0-Linear/"] == ("group", 12)
+    ends = [op(f"Net/{n}-Block/relu-op0") for n in range(7)]
+    ends.insert(3, op("Net/add-op0"))
+    assert drawn(level(graph(*ends), "Net")) == {
+        "Net/*0-Block/": ("group", 3),
+        "Net/add-op0": ("op", 1),
+        "Net/*3-Block/": ("group", 4),
+    }
+
+
 def test_twelve_ops_of_a_type_are_drawn_once_and_eleven_are_not() -> None:
     eleven = [op(f"Net/add-op{n}") for n in range(11)]
     assert len(level(graph(*eleven), "Net").nodes) == 11

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Literal
 
 import numpy as np
@@ -20,7 +21,8 @@ SAME_OPS: Final = 12
 SAME_LEAVES: Final = 3
 """So many constants that differ in a number only (``data-0``, ``data-1``) are drawn once."""
 SAME_SCOPES: Final = 3
-"""So many scopes with the same inside are drawn once."""
+"""So many scopes with the same inside, one after the other, are drawn once. With others in between
+that would hide how data flow, so that it takes as many as of ops."""
 MOST_BOXES: Final = 2000
 MOST_OUTSIDE: Final = 40
 MOST_MEMBERS: Final = 1000
@@ -90,20 +92,43 @@ def grouped(index: GraphIndex, place: int) -> list[Box]:
         else:
             alike[index.scopes[~child].repeats_as].append(child)
     boxes: list[Box] = []
+    follows = _followers(index, scope.children)
     for children in alike.values():
-        if len(children) >= (SAME_OPS if children[0] >= 0 else SAME_SCOPES):
+        if len(children) >= SAME_OPS:
             boxes.append(_group(index, scope.path, children))
-        else:
+        elif children[0] >= 0:
             boxes.extend(_few(index, scope.path, children))
+        else:
+            for run in _runs(children, follows):
+                if len(run) >= SAME_SCOPES:
+                    boxes.append(_group(index, scope.path, run))
+                else:
+                    boxes.extend(_single(index, child) for child in run)
     boxes.sort(key=lambda box: _first(index, box.parts[0]))
     return boxes
 
 
+def _followers(index: GraphIndex, children: Sequence[int]) -> set[tuple[int, int]]:
+    """Children that come right after each other; constants and the like do not count."""
+    acting = [child for child in children if child < 0 or index.nodes[child].kind == "op"]
+    return set(pairwise(acting))
+
+
+def _runs(children: Sequence[int], follows: Collection[tuple[int, int]]) -> list[list[int]]:
+    runs = [[children[0]]]
+    for before, child in pairwise(children):
+        if (before, child) in follows:
+            runs[-1].append(child)
+        else:
+            runs.append([child])
+    return runs
+
+
 def _few(index: GraphIndex, path: str, children: Sequence[int]) -> list[Box]:
-    """A box for each; leaves that are numbered through are one."""
+    """A box for each node; leaves that are numbered through are one."""
     numbered: dict[str | int, list[int]] = defaultdict(list)
     for child in children:
-        is_leaf = child >= 0 and index.nodes[child].kind != "op"
+        is_leaf = index.nodes[child].kind != "op"
         stem = index.label(child).rstrip("0123456789") if is_leaf else ""
         numbered[stem if stem.endswith(("-", "_")) else child].append(child)
     return [
