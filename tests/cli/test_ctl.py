@@ -12,8 +12,8 @@ from tests.server import dumps
 from tests.server.serving_in_thread import Server, serving
 
 from sonde.cli.main import main
+from sonde.debugger.server_state import ServerState, announce_server, running_servers
 from sonde.server.dump_run import open_dumps
-from sonde.server.state_file import ServerState, announce_server, running_servers
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Welcome
 

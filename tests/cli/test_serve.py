@@ -18,7 +18,7 @@ import pytest
 
 from sonde.cli.main import main
 from sonde.cli.serve import _say
-from sonde.server.state_file import ServerState
+from sonde.debugger.server_state import ServerState
 from sonde.testing.fake_rank import FakeRank
 
 OPENER = build_opener(ProxyHandler({}))

@@ -5,10 +5,15 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
+from pathlib import Path
 
+import pytest
 from tests.debugger.hub import Hub, watchpoint
 from tests.debugger.running import PROGRAMS, environment, finish, plain, start
 
+from sonde.cli.ctl_client import Client
+from sonde.debugger.server_state import running_servers
 from sonde.wire.questions import AskTable, Table
 from sonde.wire.rank import Goodbye
 
@@ -96,3 +101,49 @@ def test_a_program_that_asks_for_the_debugger_itself() -> None:
         output, _ = finish(process)
     assert output == "saved after 2\n"
     assert process.returncode == 0
+
+
+def stops_everywhere(runtime: Path, **more: str) -> subprocess.Popen[str]:
+    """A program that names no server; ``runtime`` is where this user's servers are known."""
+    return subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "stops_everywhere.py")],
+        env=environment(None, XDG_RUNTIME_DIR=str(runtime), **more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    ranks = [
+        stops_everywhere(tmp_path, RANK=str(rank), WORLD_SIZE="2", SONDE_RUN_ID="both")
+        for rank in range(2)
+    ]
+    end = time.monotonic() + 100
+    states: list[object] = []
+    while states != ["paused", "paused"]:
+        assert time.monotonic() < end, states
+        time.sleep(0.1)
+        for server in running_servers():
+            client = Client(server.url, server.token)
+            runs = client.get("/runs")["runs"]
+            states = [rank["state"] for run in runs for rank in run["ranks"]]
+    client.send("POST", "/runs/both/control", {"command": "continue"})
+    said = [finish(process) for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], said
+    assert [output for output, _ in said] == ["done\n", "done\n"]
+    assert sum(words.count("sonde: the page is at") for _, words in said) == 1
+
+
+def test_a_program_goes_on_where_no_server_can_be_started(tmp_path: Path) -> None:
+    package = tmp_path / "uvicorn"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('broken', name='uvicorn')")
+    process = stops_everywhere(tmp_path, PYTHONPATH=str(tmp_path))
+    output, said = finish(process)
+    assert (process.returncode, output) == (0, "done\n")
+    assert said.count("the program goes on without the debugger") == 1
+    assert said.rstrip().endswith("[extra-missing]")

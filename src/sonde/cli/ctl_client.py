@@ -54,7 +54,7 @@ def run_path(run: str) -> str:
 
 def find_server(url: str | None, token: str | None) -> Client:
     """The server at ``url``, or the newest this user has started here."""
-    from sonde.server.state_file import running_servers
+    from sonde.debugger.server_state import running_servers
 
     token = token or os.environ.get("SONDE_DEBUGGER_TOKEN", "")
     servers = running_servers()

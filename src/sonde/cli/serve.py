@@ -10,7 +10,7 @@ import click
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from sonde.server.state_file import ServerState
+    from sonde.debugger.server_state import ServerState
 
 EPILOG = """\b
 Examples:

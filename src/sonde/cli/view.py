@@ -22,8 +22,8 @@ from sonde.cli.serve import need_server
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from sonde.debugger.server_state import ServerState
     from sonde.dump.tree import Problem
-    from sonde.server.state_file import ServerState
     from sonde.wire.api import WatchpointDraft
 
 HIT = 1

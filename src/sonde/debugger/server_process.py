@@ -17,14 +17,19 @@ from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 
 DEFAULT_PAGE_PORT: Final = 8080
 _PAGE: Final = re.compile(r"^sonde: the page is at (\S+)")
+_ELSEWHERE: Final = re.compile(r"^sonde: from other machines it is at (\S+)")
 _RANKS: Final = re.compile(r"^sonde: trainings connect to port (\d+)")
 _SLUG: Final = re.compile(r"(.*) \[([a-z][a-z0-9-]*)\]")
 _START_SECONDS: Final = 60.0
+_LAST_WORDS_SECONDS: Final = 2.0
 _TOKEN: Final = "SONDE_DEBUGGER_TOKEN"
 
 
 class ServerProcess:
-    """A running server; ``page`` is the address to open, ``rank_port`` where ranks connect.
+    """A running server; ``page`` is the address to open, ``elsewhere`` that for other machines
+    where it has another, ``rank_port`` where ranks connect. UsageError if it does not start.
+
+    A port that is None is the usual one, or, if that is taken, any.
 
     It is in a session of its own, where Ctrl-C at the terminal does not reach it, and ends with
     this process at the latest (``server_guard``).
@@ -39,13 +44,30 @@ class ServerProcess:
         token: str = "",
         pause: bool = True,
     ) -> None:
+        self.page = ""
+        self.elsewhere = ""
+        self.rank_port = 0
+        self.token = token
+        wanted = [
+            _free(host, DEFAULT_PAGE_PORT) if port is None else port,
+            _free(host, DEFAULT_PORT) if rank_port is None else rank_port,
+        ]
+        try:
+            self._start(host, *wanted, pause=pause)
+        except UsageError as error:
+            # Somebody else may have taken a port of ours in the meantime.
+            again = [0 if port is None else port, 0 if rank_port is None else rank_port]
+            if error.slug != "port" or again == wanted:
+                raise
+            self._start(host, *again, pause=pause)
+
+    def _start(self, host: str, port: int, rank_port: int, *, pause: bool) -> None:
         words = [sys.executable, "-m", "sonde.debugger.server_guard", "serve", "--host", host]
-        words += ["--port", str(_free(host, DEFAULT_PAGE_PORT) if port is None else port)]
-        ranks = _free(host, DEFAULT_PORT) if rank_port is None else rank_port
-        words += ["--debugger-port", str(ranks), "--pause" if pause else "--no-pause"]
+        words += ["--port", str(port), "--debugger-port", str(rank_port)]
+        words += ["--pause" if pause else "--no-pause"]
         environ = {name: text for name, text in os.environ.items() if name != _TOKEN}
-        if token:
-            environ[_TOKEN] = token
+        if self.token:
+            environ[_TOKEN] = self.token
         self._process = subprocess.Popen(
             words,
             env=environ,
@@ -55,13 +77,14 @@ class ServerProcess:
             text=True,
             start_new_session=True,
         )
-        self.page = ""
-        self.rank_port = 0
-        self.token = token
         self._complaints: list[str] = []
         self._is_known = threading.Event()
-        for read in (self._read_words, self._read_complaints):
-            threading.Thread(target=read, daemon=True).start()
+        self._readers = [
+            threading.Thread(target=read, daemon=True)
+            for read in (self._read_words, self._read_complaints)
+        ]
+        for reader in self._readers:
+            reader.start()
         self._wait_until_known()
 
     def _wait_until_known(self) -> None:
@@ -69,6 +92,7 @@ class ServerProcess:
         if is_known and self.rank_port:
             return
         self.end()
+        self._readers[1].join(_LAST_WORDS_SECONDS)
         said = " ".join(line.removeprefix("sonde: ") for line in self._complaints[-3:]).strip()
         what = "the debugger's server did not start"
         known = _SLUG.fullmatch(said)
@@ -83,6 +107,8 @@ class ServerProcess:
                 self.page = page[1]
                 token = re.search(r"[?&]token=([^&]+)", self.page)
                 self.token = token[1] if token else self.token
+            elif (elsewhere := _ELSEWHERE.match(line)) is not None:
+                self.elsewhere = elsewhere[1]
             elif (ranks := _RANKS.match(line)) is not None:
                 self.rank_port = int(ranks[1])
                 self._is_known.set()

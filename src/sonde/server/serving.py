@@ -16,13 +16,13 @@ from typing import Final
 import uvicorn
 
 from sonde.core.errors import UsageError
+from sonde.debugger.server_state import ServerState, announce_server
 from sonde.server.app import build_app
 from sonde.server.endpoint import Context
 from sonde.server.events import EventBoard
 from sonde.server.hub import Hub
 from sonde.server.security import Guard, is_loopback, new_token
 from sonde.server.source import Runs, RunSource
-from sonde.server.state_file import ServerState, announce_server
 
 DEFAULT_PORT: Final = 8080
 DEFAULT_RANK_PORT: Final = 50051

@@ -12,21 +12,31 @@ from dataclasses import replace
 from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.capture.session import print_to_stderr
+from sonde.core.errors import SondeError
 from sonde.debugger.server_process import ServerProcess
+from sonde.debugger.server_state import one_at_a_time, running_servers
 from sonde.debugger.settings import DebuggerOptions, any_options_from_environment
 
 _SERVERS: list[ServerProcess] = []
+_FAILED: list[Exception] = []
+"""Why no server could be started; it is not tried again."""
 
 
 @contextmanager
 def debugged(
     host: str | None, port: int | None, *, pause: bool | None, step_by: StepBy
 ) -> Iterator[None]:
-    """Debug the program while this block runs; inside a debugged program nothing changes."""
-    if running_debugger() is not None:
+    """Debug the program while this block runs; inside a debugged program nothing changes.
+
+    Where no server can be started that is said, and the block runs without the debugger.
+    """
+    options = None
+    if running_debugger() is None:
+        options = _reachable(_options(host, port))
+    if options is None:
         yield
         return
-    options = replace(_reachable(_options(host, port)), pause=pause)
+    options = replace(options, pause=pause)
     with attach(None, starts_at_once=False, step_by=step_by, debugger=options):
         yield
 
@@ -41,8 +51,11 @@ def stop_here(place: str) -> None:
                 "with 'sonde debug' [breakpoint-passed]"
             )
             return
-        options = replace(_reachable(_options(None, None)), pause=False)
+        options = _reachable(_options(None, None))
+        if options is None:
+            return
         stack = ExitStack()
+        options = replace(options, pause=False)
         stack.enter_context(attach(None, starts_at_once=False, debugger=options))
         atexit.register(stack.close)
         debugging = running_debugger()
@@ -59,12 +72,39 @@ def _options(host: str | None, port: int | None) -> DebuggerOptions:
     )
 
 
-def _reachable(options: DebuggerOptions) -> DebuggerOptions:
-    """The options, with a server started for them if nobody listens at a default address."""
+def _reachable(options: DebuggerOptions) -> DebuggerOptions | None:
+    """The options, with a server of this user, or a new one, if no other address was asked for;
+    None if none can be had, which is said once.
+
+    All ranks of a training come here at the same time: one starts the server, the others find it.
+    """
     asked = os.environ.get("SONDE_DEBUGGER_HOST") or os.environ.get("SONDE_DEBUGGER_PORT")
-    if asked or options.address != DebuggerOptions().address or _listens(options):
+    if asked or options.address != DebuggerOptions().address:
         return options
-    server = ServerProcess()
+    with one_at_a_time():
+        for known in running_servers():
+            if known.rank_port is not None:
+                here = replace(
+                    options,
+                    host=known.reachable_host,
+                    port=known.rank_port,
+                    token=options.token or known.token,
+                )
+                if _listens(here):
+                    return here
+        return options if _listens(options) else _started(options)
+
+
+def _started(options: DebuggerOptions) -> DebuggerOptions | None:
+    """The options, with a server that ends with this process."""
+    if _FAILED:
+        return None
+    try:
+        server = ServerProcess()
+    except (SondeError, OSError) as error:
+        _FAILED.append(error)
+        print_to_stderr(f"sonde: the program goes on without the debugger: {error}")
+        return None
     _SERVERS.append(server)
     atexit.register(server.end)
     print_to_stderr(f"sonde: the page is at {server.page}")

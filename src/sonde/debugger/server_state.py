@@ -4,6 +4,7 @@ else, because the token is in it."""
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import tempfile
@@ -35,6 +36,11 @@ class ServerState(msgspec.Struct, frozen=True):
         name = f"[{name}]" if ":" in name and not name.startswith("[") else name
         url = f"http://{name}:{port}"
         return cls(url, host, port, rank_port, token, os.getpid(), time.time())
+
+    @property
+    def reachable_host(self) -> str:
+        """The name by which programs of this machine find it."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
     @property
     def address(self) -> str:
@@ -76,6 +82,19 @@ def announce_server(state: ServerState) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """For who looks for a server and starts one if there is none: other processes of this user
+    wait here meanwhile. Without a safe directory nobody waits."""
+    directory = state_directory()
+    if directory is None:
+        yield
+        return
+    with (directory / "starting").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def running_servers() -> list[ServerState]:
