@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from sonde.core.graph import Graph, OpNode
@@ -11,7 +11,7 @@ from sonde.core.sink import OpCall
 from sonde.debugger.desk import Desk
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.terminated import Terminated
-from sonde.debugger.trainee import Trainee
+from sonde.debugger.trainee import Held, Trainee
 from sonde.wire.numbers import to_wire
 from sonde.wire.rank import Goodbye
 from sonde.wire.shapes import LossPoint, Metadata, PauseReason
@@ -51,7 +51,9 @@ class Debugger:
         self.control, self.talk = desk.control, desk.talk
         self.watching, self.graphs = desk.watching, desk.graphs
         self.former, self.keeping, self.library = desk.former, desk.keeping, desk.library
-        self._is_initial_due = True
+        # Parameters that were looked at before anything changed them.
+        self._met: set[str] = set()
+        self._met_of: Sequence[Held] = ()
         self._stopped_at = (-1, -1)
         self._last_end = time.perf_counter()
         self._stood_still = 0.0
@@ -113,20 +115,32 @@ class Debugger:
         if self._desk.pauses_at_start and self.talk.is_connected:
             self._pause("start", "before the first step")
         self._judge_initial()
+        self._leave_step_end()
         self._last_end, self._stood_still = time.perf_counter(), 0.0
         self._desk.tell()
 
     def _judge_initial(self) -> None:
-        """Look at the weights before anything has changed them, as soon as they are known."""
-        if not self._trainee.held():
+        """Look at weights before anything has changed them, as soon as they are known: networks
+        become known when they run."""
+        unchanged = self._trainee.unchanged_yet()
+        if unchanged is self._met_of:
             return
-        self._is_initial_due = False
+        self._met_of = unchanged
+        fresh = [each for each in unchanged if each.name not in self._met]
+        if not fresh:
+            return
+        names = {each.name for each in fresh}
+        self._met |= names
         self.watching.plan()
         with self._trainee.unobserved():
-            stop = self.watching.initial(self.step)
+            stop = self.watching.initial(names, self.step)
         if stop is not None:
             self._pause("hit", stop)
-        self._leave_step_end()
+        wanted = names.intersection(self.watching.needing_former_values())
+        if wanted:
+            with self._trainee.unobserved():
+                self.former.add([each for each in fresh if each.name in wanted], self.step)
+                self.keeping.reserve(self.former.used_bytes)
 
     def begin_step(self) -> None:
         """The ops of a step begin to be observed."""
@@ -158,7 +172,7 @@ class Debugger:
 
     def before_update(self) -> None:
         """An optimizer is about to change weights."""
-        if self._is_initial_due and self._desk.has_begun:
+        if self._desk.has_begun:
             self._judge_initial()
 
     def gradients_ready(self, weights: Iterable[str]) -> None:

@@ -56,22 +56,30 @@ class FormerValues:
         names: set[str] = set()
         for held in wanted:
             names.add(held.name)
-            view = held.value()
-            known = self._copies.get(held.name)
-            if known is not None and known[1].renew(view):
-                self._copies[held.name] = (step, known[1])
-                continue
-            self._give_up(held.name)
-            if view.problem is not None:
-                continue
-            if self._used + view.nbytes > self._budget:
-                self._refuse(held.name)
-                continue
-            copy = self._trainee.snapshot(view)
-            self._used += copy.nbytes
-            self._copies[held.name] = (step, copy)
+            self._copy(held, step)
         for name in self._copies.keys() - names:
             self._give_up(name)
+
+    def add(self, wanted: Iterable[Held], step: int) -> None:
+        """The values of these, too."""
+        for held in wanted:
+            self._copy(held, step)
+
+    def _copy(self, held: Held, step: int) -> None:
+        view = held.value()
+        known = self._copies.get(held.name)
+        if known is not None and known[1].renew(view):
+            self._copies[held.name] = (step, known[1])
+            return
+        self._give_up(held.name)
+        if view.problem is not None:
+            return
+        if self._used + view.nbytes > self._budget:
+            self._refuse(held.name)
+            return
+        copy = self._trainee.snapshot(view)
+        self._used += copy.nbytes
+        self._copies[held.name] = (step, copy)
 
     def _give_up(self, name: str) -> None:
         known = self._copies.pop(name, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -82,9 +82,27 @@ class HeldJudge:
     def needing_former_values(self) -> Iterator[Held]:
         return (plan.held for plan in self._weights if plan.needs.previous)
 
-    def weights(self, step: int) -> Iterator[Found]:
+    @property
+    def asks_for_changes(self) -> bool:
+        """Whether it matters if an optimizer stepped."""
+        return any(plan.needs.at_step_end for plan in self._weights)
+
+    def weights(
+        self,
+        step: int,
+        *,
+        only: Container[str] | None = None,
+        left_alone: Container[str] = (),
+    ) -> Iterator[Found]:
+        """Of the weights, or of ``only`` these. Those ``left_alone`` by their optimizers in this
+        step are not asked how they changed."""
         for plan in self._weights:
-            yield from self._judge(plan, plan.held.value(), step)
+            if only is not None and plan.name not in only:
+                continue
+            watches = plan.watches
+            if plan.needs.at_step_end and plan.name in left_alone:
+                watches = tuple(watch for watch in watches if not watch.needs.at_step_end)
+            yield from self._judge(plan, plan.held.value(), step, watches)
 
     def gradients(self, names: Iterable[str], step: int) -> Iterator[Found]:
         """Of the gradients of these weights."""
@@ -92,16 +110,18 @@ class HeldJudge:
             plan = self._gradients.get(name)
             view = None if plan is None else plan.held.gradient()
             if plan is not None and view is not None:
-                yield from self._judge(plan, view, step)
+                yield from self._judge(plan, view, step, plan.watches)
 
-    def _judge(self, plan: _Planned, view: TensorView, step: int) -> Iterator[Found]:
+    def _judge(
+        self, plan: _Planned, view: TensorView, step: int, watches: Sequence[Watch]
+    ) -> Iterator[Found]:
         memory = self._trainee.memory(view)
         if isinstance(memory, str):
             evidence = Evidence(missing=memory, step=step)
-            yield from _found(plan.watches, plan.name, view, evidence)
+            yield from _found(watches, plan.name, view, evidence)
             return
         statistics = _summary(memory)
-        waiting = _unsure(plan.watches, statistics)
+        waiting = _unsure(watches, statistics)
         if waiting:
             evidence = measure(
                 memory, plan.needs, former=self._former_of(plan), statistics=statistics, step=step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -51,6 +51,14 @@ class Trainee(Protocol):
 
     def held(self) -> Sequence[Held]:
         """Parameters and buffers of the networks that ran so far."""
+        ...
+
+    def unchanged_yet(self) -> Sequence[Held]:
+        """Those of ``held`` that no optimizer has ever changed; costs nothing when asked again."""
+        ...
+
+    def left_alone(self) -> Collection[str]:
+        """The names of weights whose optimizers did not step in the step that is over."""
         ...
 
     def nodes_so_far(self) -> tuple[OpNode, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -120,11 +120,12 @@ class Watching:
     def end_step(self) -> None:
         self.hits.end_step()
 
-    def initial(self, step: int) -> str | None:
-        return self._take(self._initial.weights(step), step)
+    def initial(self, names: Container[str], step: int) -> str | None:
+        return self._take(self._initial.weights(step, only=names), step)
 
     def weights(self, step: int) -> str | None:
-        return self._take(self._held.weights(step), step)
+        left_alone = self._trainee.left_alone() if self._held.asks_for_changes else ()
+        return self._take(self._held.weights(step, left_alone=left_alone), step)
 
     def gradients(self, names: Iterable[str], step: int) -> str | None:
         return self._take(self._held.gradients(names, step), step)

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging_loss import LossWatch
+from sonde.adapters.torch.debugging_optimizers import OptimizerBook
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.views import TorchView, name_of
 from sonde.capture.session import Subscription
@@ -118,6 +119,9 @@ class TorchDebugging:
         )
         self._adapter: TorchAdapter | None = None
         self._loss = LossWatch()
+        self._optimizers = OptimizerBook()
+        # What no optimizer has changed yet; None: to be found out.
+        self._unchanged: tuple[TorchHeld, ...] | None = None
         self._held: list[TorchHeld] = []
         self._by_id: dict[int, TorchHeld] = {}
         self._steps = 0
@@ -145,6 +149,8 @@ class TorchDebugging:
         if self.is_observed():
             self._learn_gradients(optimizer)
         self.debugger.before_update()
+        if self._optimizers.begins(optimizer):
+            self._unchanged = None
         if self.debugger.watching.needs_gradients:
             parameters = [each for group in optimizer.param_groups for each in group["params"]]
             held = (self._by_id.get(id(parameter)) for parameter in parameters)
@@ -156,6 +162,7 @@ class TorchDebugging:
         if self.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._is_stale = True
         self.debugger.step_passed(self._loss.take())
+        self._optimizers.step_ended()
 
     def _learn_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Which op of this step made the gradient of which parameter, and what parameters that no
@@ -190,6 +197,18 @@ class TorchDebugging:
             self._collect()
         return [each for each in self._held if each.tensor is not None]
 
+    def unchanged_yet(self) -> Sequence[TorchHeld]:
+        if self._unchanged is None or self._is_stale:
+            held = self.held()
+            changed = self._optimizers.changed()
+            self._unchanged = tuple(each for each in held if id(each.tensor) not in changed)
+        return self._unchanged
+
+    def left_alone(self) -> Collection[str]:
+        self._optimizers.search(len(self._by_id))
+        known = (self._by_id.get(number) for number in self._optimizers.left_alone())
+        return {held.name for held in known if held is not None}
+
     def _collect(self) -> None:
         """What the networks known now hold; others stay as they are known."""
         if self._adapter is None:
@@ -206,6 +225,8 @@ class TorchDebugging:
             tensor_left = held.tensor
             if tensor_left is not None:
                 fresh.setdefault(id(tensor_left), held)
+        if fresh.keys() != self._by_id.keys():
+            self._unchanged = None
         self._by_id = fresh
         self._held = list(fresh.values())
         self._is_stale = not self._held

@@ -1,0 +1,107 @@
+"""Weights are judged by their own optimizer's steps, and before the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import torch
+from tests.debugger.driving import driven
+from tests.debugger.hub import Hub, watchpoint
+from torch import nn
+
+from sonde.wire.shapes import Hit, WatchpointSpec
+
+
+def hits_of(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
+    """What is found, with nobody stopped by it."""
+    never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False, watchpoints=never))
+    return rank.hits
+
+
+class Maker(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.made = nn.Linear(4, 4)
+
+    def forward(self, noise: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.made(noise))
+
+
+class Judge(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.judged = nn.Linear(4, 1)
+        nn.init.zeros_(self.judged.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(self.judged(x))
+
+
+def train_both(*, stuck: bool = False) -> None:
+    """Two networks against each other, two optimizers, a step of each in turn."""
+    torch.manual_seed(0)
+    maker, judge = Maker(), Judge()
+    ours = torch.optim.SGD(maker.parameters(), lr=0.0 if stuck else 0.5)
+    theirs = torch.optim.SGD(judge.parameters(), lr=0.5)
+    for _ in range(3):
+        made = maker(torch.randn(8, 4))
+        theirs.zero_grad()
+        (judge(made.detach()).mean() - judge(torch.randn(8, 4)).mean()).backward()
+        theirs.step()
+        ours.zero_grad()
+        (1 - judge(made).mean()).backward()
+        ours.step()
+
+
+def test_a_weight_need_not_move_while_another_optimizer_steps() -> None:
+    hits = hits_of(
+        train_both,
+        watchpoint(1, "weight_not_changed"),
+        watchpoint(2, "weight_change_too_small"),
+    )
+    assert {hit.op for hit in hits if hit.verdict == "hit"} <= {"judged.bias"}  # its gradient is 0
+
+
+def test_a_weight_that_its_own_optimizer_does_not_move_is_told_of() -> None:
+    hits = hits_of(lambda: train_both(stuck=True), watchpoint(1, "weight_not_changed"))
+    steps = [hit.step for hit in hits if hit.op == "made.weight"]
+    assert steps == [2, 4, 6]  # the second step of each pair is over then
+
+
+def test_a_network_that_runs_later_in_the_first_step_is_judged_before_it_is_changed() -> None:
+    (hit,) = hits_of(train_both, watchpoint(1, "weight_initialization", "name-regex(.*weight)"))
+    assert (hit.op, hit.step) == ("judged.weight", 0)
+
+
+def test_a_step_the_scaler_leaves_out_does_not_count_as_one_without_change() -> None:
+    def training() -> None:
+        torch.manual_seed(0)
+        net = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = net(torch.randn(3, 4)).sum() * (float("inf") if step == 1 else 1.0)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    assert hits_of(training, watchpoint(1, "weight_not_changed")) == []
+
+
+def test_a_weight_no_optimizer_has_does_not_move() -> None:
+    def training() -> None:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+        optimizer = torch.optim.SGD(net[1].parameters(), lr=0.1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            net(torch.randn(3, 4)).sum().backward()
+            optimizer.step()
+
+    hits = hits_of(training, watchpoint(1, "weight_not_changed"))
+    assert {(hit.step, hit.op) for hit in hits} == {
+        (step, name) for step in (1, 2) for name in ("0.weight", "0.bias")
+    }
