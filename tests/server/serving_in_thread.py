@@ -19,6 +19,7 @@ from sonde.server.endpoint import Context
 from sonde.server.events import EventBoard
 from sonde.server.hub import Hub
 from sonde.server.security import Guard
+from sonde.server.serving import http_config
 from sonde.server.source import Runs, RunSource
 
 OPENER = build_opener(ProxyHandler({}))
@@ -112,10 +113,7 @@ def serving(
         ranks = await hub.start("127.0.0.1", rank_port)
         port = sock.getsockname()[1]
         guard = Guard(build_app(Context(runs, board)), host=host, port=port, token=token)
-        config = uvicorn.Config(
-            guard, log_config=None, access_log=False, lifespan="off", ws="websockets-sansio"
-        )
-        servers.append(_Quiet(config))
+        servers.append(_Quiet(http_config(guard)))
         found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
         task = asyncio.ensure_future(servers[0].serve(sockets=[sock]))
         while not servers[0].started:

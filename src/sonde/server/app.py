@@ -58,6 +58,7 @@ _STATUS: Final = {
     "not-a-dump": 409,
     "not-live": 409,
     "rank-gone": 409,
+    "slow-body": 408,
     "too-large": 413,
     "rank-unreadable": 502,
     "rank-busy": 504,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from typing import Any, Final
@@ -13,20 +14,29 @@ from sonde.core.errors import UsageError
 from sonde.wire.shapes import Plain
 
 MOST_BODY_BYTES: Final = 8 << 20
+BODY_SECONDS: Final = 60.0
 
 
 async def read_body(request: Request, kind: type[Plain]) -> Plain:
     """The body as a ``kind``; UsageError names what it is not."""
+    try:
+        data = await asyncio.wait_for(_read(request), BODY_SECONDS)
+    except asyncio.TimeoutError:
+        raise UsageError(f"the body did not come in {BODY_SECONDS:g} s", slug="slow-body") from None
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        why = _non_finite(data) or str(error)
+        raise UsageError(f"the body: {why}", slug="bad-request") from None
+
+
+async def _read(request: Request) -> bytes:
     data = bytearray()
     async for piece in request.stream():
         data += piece
         if len(data) > MOST_BODY_BYTES:
             raise UsageError("the body is too large", slug="too-large")
-    try:
-        return msgspec.json.decode(bytes(data), type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        why = _non_finite(bytes(data)) or str(error)
-        raise UsageError(f"the body: {why}", slug="bad-request") from None
+    return bytes(data)
 
 
 def _non_finite(data: bytes) -> str:

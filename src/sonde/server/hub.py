@@ -15,11 +15,13 @@ from sonde.server.frames import MOST_HELLO_BYTES, BadFrameError, frame, read_mes
 from sonde.server.live_run import RUN_NAME, LiveRun
 from sonde.server.rank_link import RankLink
 from sonde.server.source import Runs
+from sonde.server.strangers import Strangers
 from sonde.wire.rank import PROTOCOL, Hello, Refused
 
 MOST_CONNECTIONS: Final = 4096
 MOST_RUNS: Final = 100
-HELLO_SECONDS: Final = 20.0
+BACKLOG: Final = 128
+"""So many connections are accepted before one of them is looked at, or sent away."""
 
 _log = logging.getLogger("sonde.server")
 
@@ -36,12 +38,13 @@ class Hub:
         self._token = token
         self._paused = paused
         self._attempts = Attempts()
+        self._strangers = Strangers()
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port. OSError if it cannot be had."""
-        self._server = await asyncio.start_server(self._accept, host, port)
+        self._server = await asyncio.start_server(self._accept, host, port, backlog=BACKLOG)
         found: int = self._server.sockets[0].getsockname()[1]
         return found
 
@@ -56,24 +59,32 @@ class Hub:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
+        self._strangers.came(task, task.cancel)
         _keep_alive(writer.get_extra_info("socket"))
         try:
             if len(self._connections) <= MOST_CONNECTIONS:
-                await self._serve(reader, writer)
-        except (OSError, asyncio.TimeoutError, asyncio.CancelledError):
+                await self._serve(task, reader, writer)
+        except (OSError, asyncio.CancelledError):
             pass
         except Exception:  # One connection must never harm the others.
             _log.exception("the connection of a rank failed")
         finally:
+            self._strangers.spoke(task)
             self._connections.discard(task)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self,
+        task: asyncio.Task[None],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         try:
-            hello = await asyncio.wait_for(read_message(reader, MOST_HELLO_BYTES), HELLO_SECONDS)
+            hello = await read_message(reader, MOST_HELLO_BYTES)
         except BadFrameError as error:
             _log.info("a connection that is no rank: %s", error)
             return
+        self._strangers.spoke(task)
         if not isinstance(hello, Hello):
             return
         address = str((writer.get_extra_info("peername") or ("",))[0])

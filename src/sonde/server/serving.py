@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import errno
 import os
+import resource
 import signal
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import uvicorn
 
@@ -20,12 +22,14 @@ from sonde.debugger.server_state import ServerState, announce_server
 from sonde.server.app import build_app
 from sonde.server.endpoint import Context
 from sonde.server.events import EventBoard
-from sonde.server.hub import Hub
+from sonde.server.hub import BACKLOG, Hub
 from sonde.server.security import Guard, is_loopback, new_token
 from sonde.server.source import Runs, RunSource
+from sonde.server.strangers import GuardedHttp, Strangers
 
 DEFAULT_PORT: Final = 8080
 DEFAULT_RANK_PORT: Final = 50051
+_MOST_FILES: Final = 16_384
 _OTHER_HOST: Final = "say with --host an address of this machine"
 
 
@@ -51,6 +55,7 @@ def serve(
     """Serve until the process is told to end (SIGINT or SIGTERM). ``ready`` is called once both
     ports are open; UsageError if one cannot be had."""
     token = options.token or ("" if is_loopback(options.host) else new_token())
+    _allow_more_files()
     with _bound(options.host, options.port, "--port") as sock:
         asyncio.run(_serve(options, token, sock, ready, sources))
 
@@ -70,7 +75,7 @@ async def _serve(
     rank_port = await _rank_port(hub, options)
     state = ServerState.of(options.host, port, rank_port, token)
     app = Guard(build_app(Context(runs, board)), host=options.host, port=port, token=token)
-    server = _Server(_config(app))
+    server = _Server(http_config(app))
     with announce_server(state):
         async with _closing(hub, runs):
             serving = asyncio.ensure_future(server.serve(sockets=[sock]))
@@ -104,9 +109,12 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _config(app: Guard) -> uvicorn.Config:
+def http_config(app: Guard) -> uvicorn.Config:
+    """How uvicorn serves ``app``: bounded in everything that others can ask for."""
+    http: Any = partial(GuardedHttp, Strangers())
     return uvicorn.Config(
         app,
+        http=http,
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -115,9 +123,19 @@ def _config(app: Guard) -> uvicorn.Config:
         lifespan="off",
         ws="websockets-sansio",
         ws_max_size=64 << 10,
+        backlog=BACKLOG,
         limit_concurrency=1000,
         timeout_graceful_shutdown=2,
     )
+
+
+def _allow_more_files() -> None:
+    """Every connection is a file, and a process may often have 1,024 of them only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.asynccontextmanager
@@ -145,7 +163,7 @@ def _bound(host: str, port: int, option: str) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
-        sock.listen(512)
+        sock.listen(BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
         sock.close()
         raise _taken(host, port, option, error) from None
