@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
 
@@ -112,6 +112,18 @@ def test_a_token_can_be_given(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="401"):
             server.get("/api/v1/runs")
         FakeRank(server.rank_port, token="mine").start().close()
+
+
+def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    token = "a&b=%41;'+\""
+    with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": token}) as server:
+        FakeRank(server.rank_port, token=token).start().close()
+        state = json.loads(next((tmp_path / "sonde-servers").glob("*.json")).read_text())
+        said = ServerState.of("127.0.0.1", state["port"], None, token).address
+        opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+        assert opener.open(said, timeout=30).status == 200  # By the cookie, after a redirect.
+    assert main(["serve", "--port", "0", "--token", "two words"]) == 2
+    assert "no spaces [usage]" in capsys.readouterr().err
 
 
 def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import uvicorn
 
 from sonde.server.app import build_app
+from sonde.server.door import Door
 from sonde.server.endpoint import Context
 from sonde.server.events import EventBoard
 from sonde.server.hub import Hub
@@ -109,10 +110,11 @@ def serving(
         runs, board = Runs(), EventBoard()
         for source in sources(board) if sources is not None else ():
             runs.add(source)
-        hub = Hub(runs, board, token=token, paused=paused)
+        door = Door(token)
+        hub = Hub(runs, board, door=door, paused=paused)
         ranks = await hub.start("127.0.0.1", rank_port)
         port = sock.getsockname()[1]
-        guard = Guard(build_app(Context(runs, board)), host=host, port=port, token=token)
+        guard = Guard(build_app(Context(runs, board)), host=host, port=port, door=door)
         servers.append(_Quiet(http_config(guard)))
         found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
         task = asyncio.ensure_future(servers[0].serve(sockets=[sock]))

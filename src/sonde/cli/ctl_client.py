@@ -65,12 +65,12 @@ def find_server(url: str | None, token: str | None) -> Client:
                 "'sonde serve', or say where it is with --server",
                 slug="no-server",
             )
-        return Client(servers[0].url, token or servers[0].token)
+        return Client(servers[0].url, token or servers[0].secret)
     if "//" not in url:
         url = f"http://{url}"
     if urlsplit(url).scheme not in ("http", "https"):
         raise no_server(url, "it is not an address such as http://127.0.0.1:8080")
-    ours = next((server.token for server in servers if server.url == url.rstrip("/")), "")
+    ours = next((server.secret for server in servers if server.url == url.rstrip("/")), "")
     return Client(url, token or ours)
 
 

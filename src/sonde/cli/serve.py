@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,7 @@ def _say(state: ServerState) -> None:
         host = socket.gethostname()  # No training on another machine finds the server at 0.0.0.0.
         address = state.address.replace(state.url, f"http://{host}:{state.port}")
         click.echo(f"sonde: from other machines it is at {address}")
-    token = f" SONDE_DEBUGGER_TOKEN={state.token}" if state.token else ""
+    token = f" SONDE_DEBUGGER_TOKEN={shlex.quote(state.token)}" if state.token else ""
     click.echo(
         f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={host} "
         f"SONDE_DEBUGGER_PORT={state.rank_port}{token} sonde run train.py"

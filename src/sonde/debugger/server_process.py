@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 from typing import Final
+from urllib.parse import unquote
 
 from sonde.core.errors import UsageError
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
@@ -106,7 +107,7 @@ class ServerProcess:
             if (page := _PAGE.match(line)) is not None:
                 self.page = page[1]
                 token = re.search(r"[?&]token=([^&]+)", self.page)
-                self.token = token[1] if token else self.token
+                self.token = unquote(token[1]) if token else self.token
             elif (elsewhere := _ELSEWHERE.match(line)) is not None:
                 self.elsewhere = elsewhere[1]
             elif (ranks := _RANKS.match(line)) is not None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -20,7 +21,8 @@ _MOST_BYTES: Final = 64 << 10
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """A running server. ``url`` has no token in it; ``rank_port`` None: it takes no ranks."""
+    """A running server. ``url`` has no token in it; ``rank_port`` None: it takes no ranks.
+    ``ticket`` opens it like the token, also while others guess."""
 
     url: str
     host: str
@@ -29,13 +31,16 @@ class ServerState(msgspec.Struct, frozen=True):
     token: str
     pid: int
     started: float
+    ticket: str = ""
 
     @classmethod
-    def of(cls, host: str, port: int, rank_port: int | None, token: str) -> ServerState:
+    def of(
+        cls, host: str, port: int, rank_port: int | None, token: str, ticket: str = ""
+    ) -> ServerState:
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
         name = f"[{name}]" if ":" in name and not name.startswith("[") else name
         url = f"http://{name}:{port}"
-        return cls(url, host, port, rank_port, token, os.getpid(), time.time())
+        return cls(url, host, port, rank_port, token, os.getpid(), time.time(), ticket)
 
     @property
     def reachable_host(self) -> str:
@@ -43,9 +48,14 @@ class ServerState(msgspec.Struct, frozen=True):
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
     @property
+    def secret(self) -> str:
+        """What a program of this user shows to come in."""
+        return self.ticket or self.token
+
+    @property
     def address(self) -> str:
         """What to open in a browser: with the token, if there is one."""
-        return f"{self.url}/?token={self.token}" if self.token else f"{self.url}/"
+        return f"{self.url}/?token={quote(self.token, safe='')}" if self.token else f"{self.url}/"
 
 
 def state_directory() -> Path | None:

@@ -1,7 +1,6 @@
 """Against guessing a token: after several wrong ones, those of an address are looked at slowly.
 
-No right token is ever refused for good, and one that was given clears its address; what is slowed
-down is only how many tokens an address can try.
+A right token does not clear its address: who guesses may share it with somebody who knows.
 """
 
 from __future__ import annotations
@@ -66,6 +65,3 @@ class Attempts:
         self._records.move_to_end(address)
         while len(self._records) > MOST_ADDRESSES:
             self._records.popitem(last=False)
-
-    def passed(self, address: str) -> None:
-        self._records.pop(address, None)

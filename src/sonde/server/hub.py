@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import socket
 from typing import Final
 
-from sonde.server.attempts import Attempts
+from sonde.server.door import Door
 from sonde.server.events import EventBoard
 from sonde.server.frames import MOST_HELLO_BYTES, BadFrameError, frame, read_message
 from sonde.server.live_run import RUN_NAME, LiveRun
@@ -23,6 +22,8 @@ MOST_RUNS: Final = 100
 BACKLOG: Final = 128
 """So many connections are accepted before one of them is looked at, or sent away."""
 
+_WRONG_TOKEN: Final = "its token is not that of the server; set SONDE_DEBUGGER_TOKEN"
+
 _log = logging.getLogger("sonde.server")
 
 
@@ -32,12 +33,11 @@ class Hub:
     Nothing a connection sends can do more than end that connection.
     """
 
-    def __init__(self, runs: Runs, board: EventBoard, *, token: str, paused: bool) -> None:
+    def __init__(self, runs: Runs, board: EventBoard, *, door: Door, paused: bool) -> None:
         self._runs = runs
         self._board = board
-        self._token = token
+        self._door = door
         self._paused = paused
-        self._attempts = Attempts()
         self._strangers = Strangers()
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -88,24 +88,15 @@ class Hub:
         if not isinstance(hello, Hello):
             return
         address = str((writer.get_extra_info("peername") or ("",))[0])
-        delay = self._attempts.delay(address) if self._token else 0.0
-        if delay is None:
+        verdict = await self._door.judge([hello.token], address)
+        if verdict == "too many":
             return  # A rank that is hung up on tries again.
-        if delay:
-            await asyncio.sleep(delay)
-        refusal = self._stranger(hello, address) or self._refusal(hello)
+        refusal = _WRONG_TOKEN if verdict == "wrong" else self._refusal(hello)
         if refusal:
             writer.write(frame(Refused(refusal)))
             await writer.drain()
             return
         await self._converse(self._run(hello), hello, reader, writer)
-
-    def _stranger(self, hello: Hello, address: str) -> str:
-        if hmac.compare_digest(hello.token.encode(), self._token.encode()):
-            self._attempts.passed(address)
-            return ""
-        self._attempts.failed(address)
-        return "the token is not that of this server; set SONDE_DEBUGGER_TOKEN"
 
     def _refusal(self, hello: Hello) -> str:
         if hello.protocol != PROTOCOL:

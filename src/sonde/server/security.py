@@ -8,10 +8,6 @@ all, and where the server listens to more than this machine, nothing is answered
 
 from __future__ import annotations
 
-import asyncio
-import hmac
-import secrets
-from collections.abc import Awaitable, Callable
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -21,7 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from sonde.server.attempts import MOST_WAITING, SLOT_SECONDS, Attempts
+from sonde.server.attempts import MOST_WAITING, SLOT_SECONDS
+from sonde.server.door import Door
 from sonde.wire.api import Problem
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -46,35 +43,17 @@ _HEADERS: Final = {
 }
 
 
-def new_token() -> str:
-    return secrets.token_urlsafe(32)
-
-
 def is_loopback(host: str) -> bool:
     return host in LOOPBACK
 
 
 class Guard:
-    """The outermost layer of the app. ``token`` empty: none is asked for.
+    """The outermost layer of the app; ``door`` knows the token."""
 
-    ``attempts`` remembers who gave wrong tokens; whose turn it is not yet waits in ``pause``.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        host: str,
-        port: int,
-        token: str,
-        attempts: Attempts | None = None,
-        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, host: str, port: int, door: Door) -> None:
         self._app = app
-        self._attempts = Attempts() if attempts is None else attempts
-        self._pause = pause
         self._host = host
-        self._token = token
+        self._door = door
         self._cookie = f"sonde_token_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -82,7 +61,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         refusal = self._refusal(scope)
-        if refusal is None and self._token:
+        if refusal is None and self._door.token:
             refusal = await self._identify(scope)
         if refusal is None:
             await self._app(scope, receive, _with_headers(send))
@@ -115,21 +94,17 @@ class Guard:
         if not given:
             return _stranger(scope)
         address = (scope.get("client") or ("",))[0]
-        delay = self._attempts.delay(address)
-        if delay is None:
+        verdict = await self._door.judge(given, address)
+        if verdict == "too many":
             return _problem(429, _TOO_MANY, slug="token", retry_seconds=round(_RETRY_SECONDS))
-        if delay:
-            await self._pause(delay)
-        if not any(list(map(self._is_token, given))):
-            self._attempts.failed(address)
+        if verdict == "wrong":
             scope["query_string"] = b""  # Whoever logs the request does not see what was tried.
             return _stranger(scope, is_wrong=True)
-        self._attempts.passed(address)
         return self._greet(scope) if in_query else None
 
     def _is_our_name(self, host: str) -> bool:
         """With a token any name will do: a rebound name has no cookie of ours."""
-        if self._token and not is_loopback(self._host):
+        if self._door.token and not is_loopback(self._host):
             return bool(host)
         try:
             name = urlsplit(f"//{host}").hostname or ""
@@ -149,9 +124,6 @@ class Guard:
             cookie = None
         return found if cookie is None else [*found, cookie.value]
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self._token.encode())
-
     def _greet(self, scope: Scope) -> Response:
         """Somebody opened the printed address: from now on the cookie knows them. Whoever logs
         the request does not see the token."""
@@ -159,7 +131,9 @@ class Guard:
         rest = [pair for pair in parse_qsl(asked) if pair[0] != "token"]
         path = "/" + scope["path"].lstrip("/")
         response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)
-        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
+        # Not "strict": then a link that somebody sent would find the door closed. What a link
+        # of another site can do is only to show our page; nothing changes by a GET.
+        response.set_cookie(self._cookie, self._door.ticket, httponly=True, samesite="lax")
         return response
 
 

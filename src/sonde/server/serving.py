@@ -20,10 +20,11 @@ import uvicorn
 from sonde.core.errors import UsageError
 from sonde.debugger.server_state import ServerState, announce_server
 from sonde.server.app import build_app
+from sonde.server.door import Door, new_token
 from sonde.server.endpoint import Context
 from sonde.server.events import EventBoard
 from sonde.server.hub import BACKLOG, Hub
-from sonde.server.security import Guard, is_loopback, new_token
+from sonde.server.security import Guard, is_loopback
 from sonde.server.source import Runs, RunSource
 from sonde.server.strangers import GuardedHttp, Strangers
 
@@ -55,6 +56,8 @@ def serve(
     """Serve until the process is told to end (SIGINT or SIGTERM). ``ready`` is called once both
     ports are open; UsageError if one cannot be had."""
     token = options.token or ("" if is_loopback(options.host) else new_token())
+    if not all("!" <= letter <= "~" for letter in token):
+        raise UsageError("a token has letters, digits and signs of ASCII, no spaces", slug="usage")
     _allow_more_files()
     with _bound(options.host, options.port, "--port") as sock:
         asyncio.run(_serve(options, token, sock, ready, sources))
@@ -71,10 +74,11 @@ async def _serve(
     for source in sources(board) if sources is not None else ():
         runs.add(source)
     port: int = sock.getsockname()[1]
-    hub = Hub(runs, board, token=token, paused=options.paused)
+    door = Door(token)
+    hub = Hub(runs, board, door=door, paused=options.paused)
     rank_port = await _rank_port(hub, options)
-    state = ServerState.of(options.host, port, rank_port, token)
-    app = Guard(build_app(Context(runs, board)), host=options.host, port=port, token=token)
+    state = ServerState.of(options.host, port, rank_port, token, door.ticket)
+    app = Guard(build_app(Context(runs, board)), host=options.host, port=port, door=door)
     server = _Server(http_config(app))
     with announce_server(state):
         async with _closing(hub, runs):
