@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import torch
 from tests.debugger.driving import driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
+from torch.utils.checkpoint import checkpoint
 
 from sonde.wire.questions import AskTable, Table
-from sonde.wire.shapes import WatchpointSpec
+from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
 
 TANH = "Default/network-Net/act-Tanh/tanh-op0"
 OVERFLOW = watchpoint(1, "tensor_overflow")
@@ -180,3 +183,99 @@ def test_break_after_counts_hits_and_none_never_stops() -> None:
         rank.control("terminate")
 
     driven(lambda: train(make_net(), 9), person, hub=watched(third, never))
+
+
+def found(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
+    """What is found, with nobody stopped by it."""
+    never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
+    _, rank = driven(training, lambda rank: None, hub=watched(*never))
+    return rank.hits
+
+
+def test_nan_that_an_op_computes_with_a_nan_number_is_a_hit_at_that_op() -> None:
+    net = make_net(lambda step, hidden: hidden * float("nan") if step == 1 else hidden)
+    hits = found(lambda: train(net, 2), OVERFLOW)
+    first = hits[0]
+    assert (first.step, first.op) == (1, "Default/network-Net/mul-op0")
+    assert (first.verdict, first.part) == ("hit", "producer")
+    assert {hit.verdict for hit in hits} == {"hit"}
+
+
+def test_zero_times_an_infinite_number_is_a_hit_and_one_times_it_a_mask() -> None:
+    mask = make_net(lambda _, hidden: hidden + torch.triu(torch.ones(32, 16) * -torch.inf, 99))
+    assert {hit.verdict for hit in found(lambda: train(mask, 1), OVERFLOW)} == {"undecided"}
+    zero = make_net(lambda _, hidden: hidden + torch.zeros(32, 16) * -torch.inf)
+    hits = found(lambda: train(zero, 1), OVERFLOW)
+    assert (hits[0].op, hits[0].verdict) == ("Default/network-Net/mul-op0", "hit")
+
+
+def test_a_mask_in_what_is_computed_again_for_backward_does_not_stop_it() -> None:
+    mask = torch.triu(torch.full((16, 16), -torch.inf), 1)
+
+    def scores(hidden: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(hidden.T @ hidden + mask, -1)
+
+    def spoil(_: int, hidden: torch.Tensor) -> torch.Tensor:
+        weights = checkpoint(scores, hidden, use_reentrant=False)
+        result: torch.Tensor = hidden @ weights
+        return result
+
+    hits = found(lambda: train(make_net(spoil), 3), OVERFLOW)
+    assert {hit.verdict for hit in hits} == {"undecided"}
+
+
+def test_an_infinite_learning_rate_is_found_in_the_optimizer_and_the_chain_begins_there() -> None:
+    net = make_net()
+
+    def training() -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.param_groups[0]["lr"] = torch.inf if step == 1 else 0.1
+            optimizer.zero_grad()
+            net(torch.ones(3, 8)).pow(2).sum().backward()
+            optimizer.step()
+
+    hits = found(training, OVERFLOW, watchpoint(2, "weight_overflow"))
+    origin = "Default/optimizer-SGD/add_-op0"
+    assert (hits[0].step, hits[0].op, hits[0].part) == (1, origin, "producer")
+    weight = next(hit for hit in hits if hit.watchpoint == 2)
+    assert (weight.op, weight.origin) == ("fc1.weight", origin)
+    assert weight.chain == (origin, "fc1.weight")
+    later = next(hit for hit in hits if hit.step == 2 and hit.op.endswith("fc1-Linear/t-op0"))
+    assert later.chain == (origin, "fc1.weight", later.op)
+
+
+def test_a_gradient_has_the_chain_through_backward() -> None:
+    net = make_net(lambda step, hidden: _BadGradient.apply(hidden))  # type: ignore[no-untyped-call]
+    hits = found(lambda: train(net, 1), OVERFLOW, watchpoint(2, "gradient_exploding"))
+    gradient = next(hit for hit in hits if hit.watchpoint == 2 and hit.op == "fc1.weight.grad")
+    assert gradient.part == "carrier"
+    assert gradient.chain[0] == gradient.origin
+    assert gradient.chain[0].endswith("/div-op0")
+    assert gradient.chain[-1] == "fc1.weight.grad"
+    assert len(gradient.chain) > 2
+
+
+def test_data_with_nan_is_no_overflow_of_an_operator() -> None:
+    def training() -> None:
+        net = make_net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        data = torch.ones(3, 8)
+        data[0, 0] = torch.nan
+        for _ in range(2):
+            net(data).sum().backward()
+            optimizer.step()
+
+    assert [hit.op for hit in found(training, watchpoint(1, "operator_overflow"))] == []
+    assert found(training, OVERFLOW)[0].part == "producer"
+
+
+def test_the_operator_condition_joined_with_another_looks_at_the_inputs() -> None:
+    both = WatchpointSpec(
+        1,
+        "",
+        (ConditionSpec("operator_overflow"), ConditionSpec("expression", {}, "count > 1")),
+        join="all",
+    )
+    hits = found(lambda: train(make_net(spoil_step_3), 4), both)
+    assert [(hit.op, hit.verdict) for hit in hits] == [("Default/network-Net/log-op0", "hit")]

@@ -64,6 +64,7 @@ class Evidence:
     ``between``: elements within bounds, both included. ``apart``: elements that moved since the
     step before by more than a tolerance (relative, absolute); ``moved_sum``: of |now - before|.
     ``missing`` says why there are no statistics, ``no_previous`` why there is no former value.
+    ``non_finite``: elements that are NaN or infinite, where that is all that is known.
     ``inputs_finite`` is None where nobody looked.
     """
 
@@ -75,6 +76,7 @@ class Evidence:
     previous: Statistics | None = None
     no_previous: str = "there is no value of the step before"
     inputs_finite: bool | None = None
+    non_finite: int | None = None
     step: int = 0
 
 

@@ -25,7 +25,8 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """#nan(x) + #inf(x) > 0. Never undecided but of a tensor without statistics."""
+    """#nan(x) + #inf(x) > 0; of complex values either part counts. Undecided only of a tensor whose
+    values nobody can see."""
 
     id: str
     target: Target
@@ -34,7 +35,7 @@ class Overflow:
     def judge(self, evidence: Evidence) -> Judgement:
         statistics = evidence.statistics
         if statistics is None:
-            return undecided(evidence.missing or "the tensor has no statistics")
+            return self._judge_count(evidence)
         count = statistics.non_finite_count
         if not count:
             return Judgement("clear")
@@ -48,6 +49,16 @@ class Overflow:
             if found
         )
         return Judgement("hit", non_finite_words(statistics), values)
+
+    @staticmethod
+    def _judge_count(evidence: Evidence) -> Judgement:
+        count = evidence.non_finite
+        if count is None:
+            return undecided(evidence.missing or "the tensor has no statistics")
+        if not count:
+            return Judgement("clear")
+        values = (Value("non_finite_count", None, count),)
+        return Judgement("hit", f"{count} elements are NaN or infinite", values)
 
     def clears(self, statistics: Statistics) -> bool:
         return not (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from sonde.core.errors import SondeError
@@ -27,7 +27,7 @@ from sonde.wire.rank import (
     Status,
 )
 from sonde.wire.rank import Control as ControlMessage
-from sonde.wire.shapes import Metadata, PauseReason, State
+from sonde.wire.shapes import Metadata, PauseReason, State, WatchpointSpec
 
 _AT_STEP_END: Final = "when the step ends: ops are not observed in this step"
 
@@ -123,7 +123,7 @@ class Desk:
             case ControlMessage():
                 self._obey_control(news)
             case SetWatchpoints():
-                self.watching.set(news.watchpoints)
+                self._set_watchpoints(news.watchpoints)
                 self._trainee.refresh()
             case Keep():
                 self.keeping.add(news.ops, news.steps, self._trainee.held())
@@ -150,10 +150,14 @@ class Desk:
             here = "at the next op" if self._trainee.is_observed() else _AT_STEP_END
             self.tell(f"pausing {here}")
 
+    def _set_watchpoints(self, watchpoints: Sequence[WatchpointSpec]) -> None:
+        self.former.forget_statistics(before=self.step - 1)
+        self.watching.set(watchpoints)
+
     def _greet(self, news: Welcomed) -> None:
         if not news.resumes and self._options.pause is None and not self.has_begun:
             self.pauses_at_start = news.welcome.paused
-        self.watching.set(news.welcome.watchpoints)
+        self._set_watchpoints(news.welcome.watchpoints)
         self._trainee.refresh()
         self.talk.greet(news, self.graphs, self.watching.hits.remembered)
 

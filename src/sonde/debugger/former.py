@@ -42,6 +42,12 @@ class FormerValues:
         """Numbers are cheap to keep."""
         self._statistics[name] = (step, statistics)
 
+    def forget_statistics(self, before: int) -> None:
+        """Of earlier steps: what is asked about from now on was not watched without a break."""
+        self._statistics = {
+            name: known for name, known in self._statistics.items() if known[0] >= before
+        }
+
     def why_missing(self, name: str) -> str:
         if name in self._refused:
             return (

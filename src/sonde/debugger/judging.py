@@ -117,7 +117,8 @@ class HeldJudge:
     ) -> Iterator[Found]:
         memory = self._trainee.memory(view)
         if isinstance(memory, str):
-            evidence = Evidence(missing=memory, step=step)
+            count = self._trainee.non_finite(view)
+            evidence = Evidence(missing=memory, non_finite=count, step=step)
             yield from _found(watches, plan.name, view, evidence)
             return
         statistics = _summary(memory)
@@ -229,6 +230,8 @@ class OpJudge:
             waiting = _unsure(wanted, statistics)
             name = f"{call.node.name}:{view.slot}" if needs.previous_statistics else ""
             if waiting:
+                if needs.inputs and inputs_finite is None:
+                    inputs_finite = _has_finite_inputs(call)
                 before = Former(None, self._former.statistics(name)) if name else None
                 evidence = self._evidence(view, needs, before, statistics, inputs_finite, call.step)
                 yield from _found(waiting, call.node.name, view, evidence)
@@ -259,7 +262,12 @@ class OpJudge:
     ) -> Evidence:
         memory = self._trainee.memory(view)
         if isinstance(memory, str):
-            return Evidence(missing=memory, inputs_finite=inputs_finite, step=step)
+            return Evidence(
+                missing=memory,
+                inputs_finite=inputs_finite,
+                non_finite=self._trainee.non_finite(view),
+                step=step,
+            )
         return measure(
             memory,
             needs,
@@ -268,6 +276,13 @@ class OpJudge:
             inputs_finite=inputs_finite,
             step=step,
         )
+
+
+def _has_finite_inputs(call: OpCall) -> bool:
+    """Whether ``call`` is an op and its inputs are finite; a leaf is none."""
+    return call.node.kind == "op" and not any(
+        view.is_filled and view.non_finite() for view in call.inputs
+    )
 
 
 def _summary(memory: Memory) -> Statistics | None:

@@ -142,7 +142,9 @@ class Watching:
         found = [
             _excused(each, spoiled)
             for each in self._bad_ops.judge(
-                call, inputs_finite=spoiled.is_producer, only=spoiled.bad_outputs
+                call,
+                inputs_finite=spoiled.is_producer and call.node.kind == "op",
+                only=spoiled.bad_outputs,
             )
         ]
         return self._take(found, call.step, call, spoiled)
@@ -192,11 +194,12 @@ class Watching:
         if spoiled is not None:
             part = "producer" if spoiled.is_producer else "carrier"
             origin = spoiled.origin.op
-            chain = _shortened(self._tracker.chain(found.op))
+            chain = _shortened(_from_origin(origin, self._tracker.chain(found.op)))
         elif call is None:
             spoiler = self._tracker.spoiler(found.view)
             if spoiler is not None and found.view.non_finite():
                 part, origin = "carrier", spoiler.op
+                chain = _shortened(_from_origin(origin, self._chain_to_held(found.op)))
         source = None if call is None else call.node.source
         return Hit(
             number=0,
@@ -218,6 +221,13 @@ class Watching:
             source=None if source is None else source_line(source),
         )
 
+    def _chain_to_held(self, name: str) -> tuple[str, ...]:
+        """To a weight, or to a gradient through the op that made it."""
+        for held in self._trainee.held():
+            if gradient_name(held.name) == name and held.gradient_maker is not None:
+                return (*self._tracker.chain(held.gradient_maker[0]), name)
+        return (name,)
+
     def _order(self, name: str, call: OpCall | None) -> int:
         """Where in its step the tensor was made, or is first used."""
         if call is not None:
@@ -236,6 +246,11 @@ def _excused(found: Found, spoiled: Spoiled) -> Found:
     how = f" ({origin.asked})" if origin.asked is not None else ""
     why = f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
     return replace(found, judgement=Judgement("undecided", why, found.judgement.values))
+
+
+def _from_origin(origin: str, chain: tuple[str, ...]) -> tuple[str, ...]:
+    """The chain of this step from where it all began, which may have been in an earlier step."""
+    return chain[chain.index(origin) :] if origin in chain else (origin, *chain)
 
 
 def _shortened(chain: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from sonde.core.graph import Source
 from sonde.core.sink import OpCall, TensorView
-from sonde.dump.overflow_entry import has_nan, infinite_argument, producer_of
+from sonde.dump.overflow_entry import FILLING, has_nan, infinite_argument, producer_of
 from sonde.dump.overflow_origin import Origin, OriginKind
 
 
@@ -45,6 +46,9 @@ class OriginTracker:
         # By op, in this step: the op its non-finite values came from.
         self._givers: dict[str, str] = {}
         self._unused_leaves: list[tuple[Origin, str]] = []
+        # Lines of the forward pass where infinities did no harm: recomputed in backward
+        # (activation checkpointing) they do none either.
+        self._harmless: set[tuple[str, Source | None]] = set()
         self._origins = 0
 
     def begin_step(self) -> None:
@@ -65,7 +69,7 @@ class OriginTracker:
         bad_inputs += [view for view in call.inputs if self._is_bad_underneath(view)]
         origin, is_producer = self._find_origin(call, bad_inputs, bad_outputs)
         if not origin.is_guilty:
-            origin.is_guilty = _does_harm(call, origin, bad_outputs, is_producer)
+            origin.is_guilty = self._does_harm(call, origin, bad_outputs, is_producer)
         self._remember(call, origin, bad_outputs)
         self._name_user(call)
         if call.node.kind != "op":
@@ -170,6 +174,27 @@ class OriginTracker:
         if bad_outputs:
             self._by_op[call.node.name] = origin
 
+    def _does_harm(
+        self,
+        call: OpCall,
+        origin: Origin,
+        bad_outputs: Sequence[TensorView],
+        is_producer: bool,
+    ) -> bool:
+        """See ``overflow_origin``: whether what was innocent is not any more."""
+        node = call.node
+        if is_producer and origin.asked is not None and node.type in FILLING:
+            return False
+        if is_producer and origin.kind == "op" and origin.asked is None:
+            return True
+        if any(has_nan(view) for view in bad_outputs):
+            return True
+        line = (node.type, node.source)
+        if node.phase == "forward":
+            self._harmless.add(line)
+            return False
+        return node.kind == "op" and bool(bad_outputs) and line not in self._harmless
+
     def _name_user(self, call: OpCall) -> None:
         """The line that uses a leaf stands for the leaf, which has none of its own."""
         if call.node.kind != "op" or not self._unused_leaves:
@@ -179,16 +204,3 @@ class OriginTracker:
             if name in used and origin.kind == "leaf" and origin.source is None:
                 origin.source = call.node.source
         self._unused_leaves = [each for each in self._unused_leaves if each[1] not in used]
-
-
-def _does_harm(
-    call: OpCall, origin: Origin, bad_outputs: Sequence[TensorView], is_producer: bool
-) -> bool:
-    """See ``overflow_origin``: whether what was innocent is not any more."""
-    if is_producer and origin.asked is not None:
-        return False
-    if is_producer and origin.kind == "op":
-        return True
-    if not is_producer and call.node.phase != "forward" and bad_outputs:
-        return True
-    return any(has_nan(view) for view in bad_outputs)

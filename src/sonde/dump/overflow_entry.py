@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from sonde.core.graph import OpNode, Source
 from sonde.core.sink import OpCall, TensorView
 from sonde.dump.overflow_origin import Origin
+
+FILLING: Final = frozenset(
+    (
+        *("fill", "fill_", "full", "full_like", "new_full", "scalar_tensor", "fill_diagonal_"),
+        *("masked_fill", "masked_fill_", "index_fill", "index_fill_", "scatter", "scatter_"),
+        *("where", "constant_pad_nd", "nan_to_num", "nan_to_num_"),
+    )
+)
+"""Ops that write an argument as it is. Others compute with it: NaN that comes of it is a fault."""
 
 
 def overflow_entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]:

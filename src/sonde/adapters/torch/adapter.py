@@ -70,6 +70,9 @@ class TorchAdapter:
         )
         if self._last_word is not None:
             self._observer.learner.ran_compiled = False
+        self._step_hooks = StepHooks(
+            self._optimizer_begins, self._optimizer_left, self._step_ended, self._say_thread
+        )
         self._tail = OptimizerTail(self._observer, session)
         self._active = ExitStack()
         self._is_active = False
@@ -89,9 +92,7 @@ class TorchAdapter:
         """Observe until the block is left, then flush and close the session's sinks."""
         private.require()
         with ExitStack() as undo:
-            StepHooks(
-                self._optimizer_begins, self._optimizer_left, self._step_ended, self._say_thread
-            ).install(undo)
+            self._step_hooks.install(undo)
             _ignore_warning_about_hooks(undo)
             compile_gate.on_first_compile(lambda: self._watch_compiler(undo), undo)
             _LIVE.add(self)
@@ -223,7 +224,7 @@ class TorchAdapter:
         if self._is_active:
             self._guard(lambda: self._observer.learner.leaves.know_optimizer(optimizer))
             self._guard(lambda: self._observer.scopes.enter_optimizer(optimizer))
-        self.company.optimizer_begins(optimizer)
+        self.company.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
         if self._is_watching_tail:
             self._guard(lambda: self._tail.begins(optimizer))
 
@@ -239,6 +240,7 @@ class TorchAdapter:
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._is_active:
             self._guard(lambda: self._observer.scopes.leave(optimizer))
+        self.company.optimizer_left(optimizer)
 
     def _step_ended(self) -> None:
         if self._step_by == "optimizer":

@@ -17,7 +17,11 @@ class Companion(Protocol):
     """It may block. An exception is reported and ends the company; one that is no Exception
     reaches the training."""
 
-    def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None: ...
+    def optimizer_begins(self, optimizer: torch.optim.Optimizer, *, has_closure: bool) -> None:
+        """``has_closure``: it will make the gradients by itself."""
+        ...
+
+    def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None: ...
     def step_ended(self) -> None:
         """A step is over, the next one has not begun to be observed."""
         ...
@@ -31,9 +35,15 @@ class Company:
         self._pid = os.getpid()
         self.companion: Companion | None = None
 
-    def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+    def optimizer_begins(self, optimizer: torch.optim.Optimizer, *, has_closure: bool) -> None:
         if self.companion is not None:
-            self._tell(lambda companion: companion.optimizer_begins(optimizer))
+            self._tell(
+                lambda companion: companion.optimizer_begins(optimizer, has_closure=has_closure)
+            )
+
+    def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
+        if self.companion is not None:
+            self._tell(lambda companion: companion.optimizer_left(optimizer))
 
     def step_ended(self) -> None:
         if self.companion is not None:

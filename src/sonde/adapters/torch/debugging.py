@@ -145,12 +145,26 @@ class TorchDebugging:
 
     # -------------------------------------------------------------- companion
 
-    def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+    def optimizer_begins(self, optimizer: torch.optim.Optimizer, *, has_closure: bool) -> None:
         if self.is_observed():
             self._learn_gradients(optimizer)
         self.debugger.before_update()
         if self._optimizers.begins(optimizer):
             self._unchanged = None
+        self._loss.optimizer_begins()
+        if not has_closure:
+            self._show_gradients(optimizer)
+
+    def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._loss.optimizer_left():
+            # It made the gradients itself, with a closure: only now they are there, and maybe the
+            # network is known only now.
+            if self.is_observed():
+                self._learn_gradients(optimizer)
+                self.debugger.watching.plan()
+            self._show_gradients(optimizer)
+
+    def _show_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         if self.debugger.watching.needs_gradients:
             parameters = [each for group in optimizer.param_groups for each in group["params"]]
             held = (self._by_id.get(id(parameter)) for parameter in parameters)
@@ -257,6 +271,10 @@ class TorchDebugging:
         strides = None if tensor.is_contiguous() else tuple(tensor.stride())
         shape = tuple(tensor.shape)
         return Memory(tensor.data_ptr(), name_of(tensor.dtype), shape, strides, tensor)
+
+    def non_finite(self, view: TensorView) -> int | None:
+        assert isinstance(view, TorchView)
+        return view.non_finite() if view.has_countable_values else None
 
     def snapshot(self, view: TensorView) -> TorchSnapshot:
         assert isinstance(view, TorchView)

@@ -18,12 +18,15 @@ class LossWatch:
     """Adds up the scalars that ``backward`` is called on, in the thread that made it.
 
     Several in one step are the parts of one loss (gradients are accumulated), so their sum is
-    taken. A loss that a GradScaler scaled counts as it was before.
+    taken. A loss that a GradScaler scaled counts as it was before. Of those an optimizer asks for
+    while it steps (the closure of LBFGS) the first counts, which is what its ``step`` returns.
     """
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._roots: list[torch.Tensor] = []
+        # Calls since an optimizer began its step; None outside of one.
+        self._inside: int | None = None
         self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
 
     def install(self, undo: ExitStack) -> None:
@@ -45,6 +48,14 @@ class LossWatch:
         undo.callback(restore)
         self._watch_scaler(undo)
 
+    def optimizer_begins(self) -> None:
+        self._inside = 0
+
+    def optimizer_left(self) -> bool:
+        """Whether ``backward`` was called while it stepped."""
+        called, self._inside = bool(self._inside), None
+        return called
+
     def take(self) -> float | None:
         """The loss since the last call; None if there was none."""
         roots, self._roots = self._roots, []
@@ -57,6 +68,10 @@ class LossWatch:
     def _note(self, tensors: Any) -> None:
         if threading.get_ident() != self._thread:
             return
+        if self._inside is not None:
+            self._inside += 1
+            if self._inside > 1:
+                return
         found: Sequence[Any] = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
         for tensor in found:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not tensor.is_complex():

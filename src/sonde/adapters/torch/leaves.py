@@ -46,7 +46,7 @@ def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
             tensor.is_neg(),
         )
     except (NotImplementedError, RuntimeError):
-        return (tensor.dtype, _shape_of(tensor))
+        return (tensor.dtype, shape_of(tensor))
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -54,14 +54,14 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    return TensorSpec(dtype_name(tensor.dtype), _shape_of(tensor))
+    return TensorSpec(dtype_name(tensor.dtype), shape_of(tensor))
 
 
-def _shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
+def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """The shape; of a nested tensor only how many tensors it holds."""
     try:
         return tuple(int(size) for size in tensor.shape)
-    except RuntimeError:
+    except (RuntimeError, AttributeError):  # the latter of sizes that are no numbers
         return (int(tensor.size(0)),)
 
 

@@ -31,7 +31,7 @@ class StepHooks:
     ``began`` and ``left`` are called with the optimizer round each ``step()``, ``ended`` after the
     outermost one and when a GradScaler left its optimizer's step out; ``elsewhere`` with the name
     of a thread when an optimizer steps in another one than that which made this object. They must
-    not raise.
+    not raise. ``has_closure``: the optimizer that began last was given one.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class StepHooks:
         self._thread = threading.get_ident()
         self._running: list[torch.optim.Optimizer] = []
         self._count = 0
+        self.has_closure = False
 
     def install(self, undo: ExitStack) -> None:
         """Register the hooks; ``undo`` removes them."""
@@ -56,7 +57,9 @@ class StepHooks:
         for scaler in _scaler_classes():
             self._watch_scaler(scaler, undo)
 
-    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         if threading.get_ident() != self._thread:
             self._elsewhere(threading.current_thread().name)
             return
@@ -65,6 +68,8 @@ class StepHooks:
             alive = running(sys._getframe(2))
             self._running = [each for each in self._running if id(each) in alive]
         self._running.append(optimizer)
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        self.has_closure = closure is not None
         self._began(optimizer)
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sonde import kernels
 from sonde.adapters.torch import private
 from sonde.adapters.torch.device_statistics import DeviceRow, device_row
-from sonde.adapters.torch.leaves import dtype_name
+from sonde.adapters.torch.leaves import dtype_name, shape_of
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
@@ -25,6 +25,7 @@ _NAMES: dict[torch.dtype, str] = {}
 _CODES: dict[torch.dtype, int] = {}
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _ADDRESS = " at 0x"
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
@@ -134,7 +135,7 @@ class TorchView:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
+        return tuple(self.tensor.shape) if not self.tensor.is_nested else shape_of(self.tensor)
 
     @property
     def nbytes(self) -> int:
@@ -257,12 +258,18 @@ class TorchView:
             return None
         return device_row(tensor, code, columns=columns, high_precision=high_precision)
 
+    @property
+    def has_countable_values(self) -> bool:
+        """Whether ``non_finite`` looks at values."""
+        return self.problem is None or bool(_plain_parts(self.tensor))
+
     def non_finite(self) -> int:
         tensor = self.tensor
         if not tensor.is_floating_point() and not tensor.is_complex():
             return 0
         if self.problem is not None:
-            return 0
+            views = (TorchView(part, self.io, 0, None, None) for part in _plain_parts(tensor))
+            return sum(view.non_finite() for view in views)
         if tensor.is_complex():
             return int((~torch.isfinite(tensor)).sum())
         found = self.on_host()
@@ -284,6 +291,19 @@ class TorchView:
         return kernels.hash_tensor(
             name, tensor.data_ptr(), name_of(tensor.dtype), tensor.shape, tensor.stride()
         )
+
+
+def _plain_parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Plain tensors with everything a sparse tensor stores; none of others: torch's nested ones,
+    taken apart while they are being made, crash the process."""
+    try:
+        if tensor.layout is torch.sparse_coo:
+            return (tensor.detach()._values(),)
+        if tensor.layout in _COMPRESSED:
+            return (tensor.detach().values(),)
+    except (NotImplementedError, RuntimeError):
+        pass
+    return ()
 
 
 def _address(tensor: torch.Tensor) -> int:
