@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,10 @@ from typing import Any
 
 import pytest
 from tests.debugger.running import PROGRAMS, environment, plain
+
+from sonde.cli import desktop
+from sonde.core.errors import UsageError
+from sonde.debugger import server_process
 
 SMALL = str(PROGRAMS / "small.py")
 COMMAND = [sys.executable, "-m", "sonde", "debug", "--port", "0", "--debugger-port", "0"]
@@ -165,6 +170,7 @@ def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
         (["--watch", "no_such_file.json", SMALL], "watchpoint-file"),
         (["--host", "203.0.113.7", SMALL], "port"),
         (["--port", "99999", SMALL], "port"),
+        (["--token", "two words", SMALL], "usage"),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug: str) -> None:
@@ -175,6 +181,99 @@ def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug
     assert done.stderr.rstrip().endswith(f"[{slug}]")
     assert len(re.findall(r"\[[a-z-]+\]", done.stderr)) == done.stderr.count("\n") == 1
     assert done.stdout == ""
+
+
+def test_every_rank_that_torchrun_starts_is_debugged() -> None:
+    words = ("torchrun", "--standalone", "--nproc-per-node", "2", SMALL, "2")
+    debugged = Debugged("--exit", "--no-open", *words)
+    deadline = time.monotonic() + 100
+    while True:
+        runs = debugged.api("runs")["runs"]
+        if [[rank["state"] for rank in run["ranks"]] for run in runs] == [["paused", "paused"]]:
+            break
+        assert time.monotonic() < deadline, runs
+        time.sleep(0.1)
+    assert [rank["metadata"]["world_size"] for rank in runs[0]["ranks"]] == [2, 2]
+    assert runs[0]["title"] == "small.py 2"
+    debugged.api(f"runs/{runs[0]['id']}/control", command="continue")
+    code, output, said = debugged.wait()
+    assert code == 0, said
+    assert sorted(output.splitlines()) == sorted(2 * plain("small.py", 2).splitlines())
+
+
+def test_a_rank_that_would_start_a_server_of_its_own_is_told_how_to_do_it() -> None:
+    done = subprocess.run(
+        [*COMMAND, SMALL],
+        env=environment(None, RANK="1", WORLD_SIZE="2"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "sonde debug torchrun --nproc-per-node 2 SCRIPT" in done.stderr
+
+
+def test_a_program_that_never_began_leaves_no_page_behind() -> None:
+    code, _, said = Debugged("--no-open", "-m", "no_such_module").wait()
+    assert code == 2
+    assert said.splitlines()[1:] == ["sonde: No module named no_such_module [program-not-found]"]
+
+
+def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    package = tmp_path / "uvicorn"
+    package.mkdir()
+    marker = tmp_path / "here"
+    (package / "__init__.py").write_text(
+        f"import pathlib, time; pathlib.Path({str(marker)!r}).touch(); time.sleep(600)"
+    )
+    process = subprocess.Popen(
+        [*COMMAND, SMALL],
+        env=environment(None, PYTHONPATH=str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not marker.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "sonde: interrupted\n")
+
+
+def test_ports_that_somebody_took_in_the_meantime_are_exchanged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = taken.getsockname()[1]
+        monkeypatch.setattr(server_process, "free_port", lambda host, port: busy)
+        server = server_process.ServerProcess()
+        try:
+            assert server.rank_port not in (0, busy)
+            assert f":{busy}/" not in server.page
+        finally:
+            server.end()
+        with pytest.raises(UsageError, match="already in use"):
+            server_process.ServerProcess(port=busy)
+
+
+def test_a_browser_is_not_started_with_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    desktop.open_page("http://127.0.0.1:8080/?tab=compare")
+    assert opened.pop() == "http://127.0.0.1:8080/?tab=compare"
+    desktop.open_page("http://127.0.0.1:8080/?token=a%26b&tab=compare")
+    (address,) = opened
+    assert "token" not in address
+    file = Path(urllib.request.url2pathname(address.removeprefix("file://")))
+    assert file.stat().st_mode & 0o077 == 0
+    assert "url=http://127.0.0.1:8080/?token=a%26b&amp;tab=compare" in file.read_text()
+    desktop.forget_page()
+    assert not file.exists()
 
 
 def test_the_names_of_the_document_work_with_sonde_run() -> None:

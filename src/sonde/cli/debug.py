@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
 import click
 
+from sonde.cli.ctl_client import Client
+from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.run import RunCommand
 from sonde.core.errors import UsageError
 from sonde.debugger.server_process import ServerProcess
@@ -24,7 +25,11 @@ Examples:
   sonde debug train.py                          waits before the first step; open the page
   sonde debug --no-pause --recommended train.py runs until something looks wrong
   sonde debug --watch points.json train.py --epochs 3
+  sonde debug torchrun --nproc-per-node 2 train.py
 """
+
+
+_LAUNCHER = "torch.distributed.run"
 
 
 @click.command(cls=RunCommand, short_help="Run a script under the debugger.", epilog=EPILOG)
@@ -95,49 +100,64 @@ def debug(
     """Run a Python script, not changed by a letter, under the debugger.
 
     Starts the server, says where the page is, and runs the script, paused before its first step.
-    The exit code is the script's; 130 if it was ended from the page.
+    The exit code is the script's; 130 if it was ended from the page. In place of a script,
+    torchrun and what belongs to it: every rank is debugged.
     """
     if module is None and not program:
         raise UsageError(
             "debug needs a program: sonde debug [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
             slug="usage",
         )
-    if module is None and not os.path.exists(program[0]):
-        raise UsageError(f"there is no script {program[0]!r}", slug="program-not-found")
+    if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError(
+            "sonde debug starts the ranks, no rank starts it: sonde debug torchrun "
+            "--nproc-per-node 2 SCRIPT [ARGS]...",
+            slug="usage",
+        )
+    words = _command(module, program, step_by)
     starting_set(watch_files, recommended=False)  # What is wrong with them is said before all.
-    words = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
-    words += ["-m", module, *program] if module is not None else list(program)
 
     def execute() -> BaseException | None:
         server = ServerProcess(
             host=host, port=port, rank_port=debugger_port, token=token, pause=pause
         )
         try:
-            _say(f"the page is at {server.page}")
-            if _is_desktop() if opens is None else opens:
-                webbrowser.open(server.page)
+            _announce(server, opens=is_desktop() if opens is None else opens)
             environ = _environment(server, host, watch_files, recommended=recommended)
             code, is_told_to_end = _train(words, environ)
             if not exits and not is_told_to_end:
                 _stay(server, code)
         finally:
             server.end()
+            forget_page()
         return SystemExit(code)
 
     return execute
 
 
+def _command(module: str | None, program: Sequence[str], step_by: str) -> list[str]:
+    """What starts the training."""
+    is_launcher = module == _LAUNCHER
+    if module is None and os.path.basename(program[0]) == "torchrun":
+        is_launcher, program = True, program[1:]
+    if is_launcher:
+        return [sys.executable, "-m", "sonde.adapters.torch.launching", step_by, *program]
+    if module is None and not os.path.exists(program[0]):
+        raise UsageError(f"there is no script {program[0]!r}", slug="program-not-found")
+    words = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
+    return [*words, *(["-m", module] if module is not None else []), *program]
+
+
+def _announce(server: ServerProcess, *, opens: bool) -> None:
+    _say(f"the page is at {server.page}")
+    if server.elsewhere:
+        _say(f"from other machines it is at {server.elsewhere}")
+    if opens:
+        open_page(server.page)
+
+
 def _say(text: str) -> None:
     print(f"sonde: {text}", file=sys.stderr, flush=True)
-
-
-def _is_desktop() -> bool:
-    """Whether somebody sits in front of this machine's screen, as far as that can be known."""
-    if not sys.stderr.isatty() or os.environ.get("SSH_CONNECTION") or os.environ.get("CI"):
-        return False
-    return sys.platform == "darwin" or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    )
 
 
 def _environment(
@@ -164,18 +184,24 @@ def _train(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bool]
 
     It is in our process group: Ctrl-C at the terminal reaches it by itself, and is its business.
     """
-    process = subprocess.Popen(words, env=environ)
     told: list[int] = []
+    started: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _: FrameType | None) -> None:
-        told.append(number)
-        process.send_signal(number)
+        if number == signal.SIGTERM:
+            told.append(number)
+            for process in started:
+                process.send_signal(number)
 
+    # A function, not SIG_IGN: what is ignored is so in the training, too.
     before: list[tuple[int, Any]] = [
-        (signal.SIGINT, signal.signal(signal.SIGINT, signal.SIG_IGN)),
-        (signal.SIGTERM, signal.signal(signal.SIGTERM, pass_on)),
+        (number, signal.signal(number, pass_on)) for number in (signal.SIGINT, signal.SIGTERM)
     ]
     try:
+        process = subprocess.Popen(words, env=environ)
+        started.append(process)
+        if told:
+            process.terminate()
         code = process.wait()
     finally:
         for number, handler in before:
@@ -183,11 +209,20 @@ def _train(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bool]
     return (code if code >= 0 else 128 - code), bool(told)
 
 
+def _has_runs(server: ServerProcess) -> bool:
+    try:
+        return bool(Client(server.page.partition("?")[0], server.token).get("/runs")["runs"])
+    except UsageError:
+        return False
+
+
 def _stay(server: ServerProcess, code: int) -> None:
     """The page stays, with what it knew, until somebody ends it."""
     how = "ended" if code in (0, 130) else f"ended with exit code {code}"
     if not server.is_running:
         return _say(f"the training has {how}; the page is gone, because its server has ended")
+    if not _has_runs(server):
+        return None  # The program was not found, or not even begun: there is nothing to see.
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt

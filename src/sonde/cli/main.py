@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
     except click.ClickException as error:
         return _complain(f"{error.format_message()} [usage]")
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):  # A program's own is in what was returned.
         return _complain("interrupted", exit_code=130)
     if outcome is not None:
         end_as_python_would(outcome)

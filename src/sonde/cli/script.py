@@ -104,8 +104,12 @@ def _run(
         raise
     except BaseException as error:  # a SyntaxError, or what a parent package raised
         return _without_our_frames(error)
-    context = start()
-    context.__enter__()
+    try:
+        context = start()
+        context.__enter__()
+    except KeyboardInterrupt as interrupt:
+        interrupt.__traceback__ = None  # Nothing of the program has run yet.
+        return interrupt
     process = os.getpid()
     outcome: BaseException | None = None
     try:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import shlex
-import socket
 import sys
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +15,10 @@ import click
 from sonde.cli import ctl_text as text
 from sonde.cli.ckpt_files import safe
 from sonde.cli.ctl_watch import condition_of
+from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.serve import need_server
 from sonde.core.errors import UsageError
+from sonde.debugger.server_process import free_port
 
 if TYPE_CHECKING:
     from sonde.debugger.server_state import ServerState
@@ -207,20 +206,11 @@ def _serve(
         mark = "&" if "?" in state.address else "?"
         address = f"{state.address}{mark}tab=compare" if len(paths) == 2 else state.address
         click.echo(f"sonde: the page is at {address}")
-        has_screen = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-        if browser and has_screen and sys.stdout.isatty():
-            webbrowser.open(address)
+        if browser and is_desktop():
+            open_page(address)
 
-    chosen = _free(host) if port is None else port
-    serve(ServerOptions(host, chosen, None, token), ready, sources)
-
-
-def _free(host: str) -> int:
-    """The usual port, or 0 where it is taken."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, _PORT))
-        except OSError:
-            return 0
-    return _PORT
+    chosen = free_port(host, _PORT) if port is None else port
+    try:
+        serve(ServerOptions(host, chosen, None, token), ready, sources)
+    finally:
+        forget_page()

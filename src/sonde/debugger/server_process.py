@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
-from typing import Final
+from typing import IO, Final
 from urllib.parse import unquote
 
 from sonde.core.errors import UsageError
@@ -50,8 +50,8 @@ class ServerProcess:
         self.rank_port = 0
         self.token = token
         wanted = [
-            _free(host, DEFAULT_PAGE_PORT) if port is None else port,
-            _free(host, DEFAULT_PORT) if rank_port is None else rank_port,
+            free_port(host, DEFAULT_PAGE_PORT) if port is None else port,
+            free_port(host, DEFAULT_PORT) if rank_port is None else rank_port,
         ]
         try:
             self._start(host, *wanted, pause=pause)
@@ -80,20 +80,26 @@ class ServerProcess:
         )
         self._complaints: list[str] = []
         self._is_known = threading.Event()
-        self._readers = [
-            threading.Thread(target=read, daemon=True)
-            for read in (self._read_words, self._read_complaints)
-        ]
+        out, err = self._process.stdout, self._process.stderr
+        assert out is not None
+        assert err is not None
+        self._readers = {
+            threading.Thread(target=self._read_words, args=(out,), daemon=True): out,
+            threading.Thread(target=self._read_complaints, args=(err,), daemon=True): err,
+        }
         for reader in self._readers:
             reader.start()
-        self._wait_until_known()
+        try:
+            self._wait_until_known()
+        except KeyboardInterrupt:
+            self.end()
+            raise
 
     def _wait_until_known(self) -> None:
         is_known = self._is_known.wait(_START_SECONDS)
         if is_known and self.rank_port:
             return
         self.end()
-        self._readers[1].join(_LAST_WORDS_SECONDS)
         said = " ".join(line.removeprefix("sonde: ") for line in self._complaints[-3:]).strip()
         what = "the debugger's server did not start"
         known = _SLUG.fullmatch(said)
@@ -101,9 +107,8 @@ class ServerProcess:
             raise UsageError(f"{what}: {known[1]}", slug=known[2])
         raise UsageError(f"{what}: {said or 'it said nothing'}", slug="server-start")
 
-    def _read_words(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+    def _read_words(self, stream: IO[str]) -> None:
+        for line in stream:
             if (page := _PAGE.match(line)) is not None:
                 self.page = page[1]
                 token = re.search(r"[?&]token=([^&]+)", self.page)
@@ -115,10 +120,9 @@ class ServerProcess:
                 self._is_known.set()
         self._is_known.set()
 
-    def _read_complaints(self) -> None:
+    def _read_complaints(self, stream: IO[str]) -> None:
         """What the server says must not fill a pipe that nobody reads."""
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
+        for line in stream:
             self._complaints.append(line.strip())
             del self._complaints[:-20]
 
@@ -141,9 +145,15 @@ class ServerProcess:
                 self._process.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
+        for reader, stream in self._readers.items():
+            reader.join(_LAST_WORDS_SECONDS)
+            if not reader.is_alive():
+                stream.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
 
-def _free(host: str, port: int) -> int:
+def free_port(host: str, port: int) -> int:
     """``port`` if nobody has it, else 0: any."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
