@@ -182,10 +182,12 @@ def test_a_scope_is_of_the_phase_of_its_first_op_whatever_it_reads() -> None:
     weight = op("w", kind="parameter", scope="A/B")
     first = op("A/B/mul-op0", "w")
     index = graph(weight, msgspec.structs.replace(first, phase="optimizer"), op("C/add-op0"))
-    assert {node.path: node.phase for node in level(index, "").nodes} == {
+    found = {node.path: node for node in level(index, "").nodes}
+    assert {path: node.phase for path, node in found.items()} == {
         "A/": "optimizer",
         "C/": "forward",
     }
+    assert (found["A/"].first_order, found["A/"].last_order) == (1, 1)
 
 
 def test_hits_and_origins_are_counted_up_to_the_outermost_box() -> None:

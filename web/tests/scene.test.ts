@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Level, LevelNode } from "../src/wire";
-import { byLayers, plan, SceneMaker, type Scene } from "../src/graph/scene";
+import { byLayers } from "../src/graph/placing";
+import { plan, SceneMaker, type Scene } from "../src/graph/scene";
 import { begun, centredOn, edgeText, fitted, isReadable, pathOf, READABLE_SCALE, showing } from "../src/graph/view";
 import { colourOf, NAN_COLOUR, scaleFor } from "../src/tensor/colours";
 
@@ -70,6 +71,15 @@ describe("a scene", () => {
     const inner: LevelNode = { ...node("G/b", 9), phase: "backward" };
     const backward = plan(level("G/", [inner, node("S/", 1, "outside")], [["S/", "G/b"], ["G/b", "S/"]]), "G/");
     expect(backward.edges.map(({ source, target }) => [source, target])).toEqual([["G/#in#S/", "G/b"], ["G/b", "G/#out#S/"]]);
+  });
+
+  test("puts what runs later below what it writes into", () => {
+    const update = level("", [node("net", 0), node("norm", 5), node("clip", 6)], [["net", "norm"], ["norm", "clip"], ["clip", "net"]]);
+    const scene = new SceneMaker().make([{ path: "", key: "1", level: update }], "");
+    const tops = ["net", "norm", "clip"].map((path) => box(scene, path).y);
+    expect(tops).toEqual([...tops].sort((a, b) => a - b));
+    const upward = scene.lines.find((line) => line.source === "clip");
+    expect(upward?.points[0]?.y).toBeGreaterThan(upward?.points.at(-1)?.y ?? Infinity);
   });
 
   test("gives the text of an edge room of its own", () => {

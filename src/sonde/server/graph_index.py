@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import UsageError
-from sonde.wire.shapes import Node, Phase, TensorName, TensorType
+from sonde.wire.shapes import Node, TensorName, TensorType
 
 MOST_DEPTH: Final = 48
 """Deeper scopes are one: nobody opens fifty boxes."""
@@ -24,7 +24,8 @@ _NUMBERS = re.compile(r"\d+")
 @dataclass(slots=True)
 class Scope:
     """A box of the tree. ``path`` ends with ``/``, the root's is empty. ``children``: numbers of
-    nodes (as they are) and of scopes (below zero, ``~scope``), in execution order."""
+    nodes (as they are) and of scopes (below zero, ``~scope``), in execution order. ``first``: its
+    first node, also a parameter that it reads. ``first_op``, ``last_op``: -1 without ops."""
 
     path: str
     label: str
@@ -34,7 +35,7 @@ class Scope:
     ops: int = 0
     first: int = -1
     first_op: int = -1
-    last: int = -1
+    last_op: int = -1
     structure: int = 0
 
     @property
@@ -214,19 +215,24 @@ class GraphIndex:
                 parent.ops += scope.ops
                 parent.first = _earlier(parent.first, scope.first)
                 parent.first_op = _earlier(parent.first_op, scope.first_op)
-                parent.last = max(parent.last, scope.last)
+                parent.last_op = max(parent.last_op, scope.last_op)
 
     def _enter(self, home: int, number: int) -> None:
         scope, node = self.scopes[home], self.nodes[number]
         if node.kind == "op":
             scope.ops += 1
             scope.first_op = _earlier(scope.first_op, number)
+            scope.last_op = max(scope.last_op, number)
         scope.first = _earlier(scope.first, number)
-        scope.last = max(scope.last, number)
 
-    def phase(self, scope: Scope) -> Phase:
-        """Of its first op, if it has one: a parameter that it reads may be of an earlier phase."""
-        return self.nodes[scope.first_op if scope.first_op >= 0 else scope.first].phase
+    def span(self, part: int) -> tuple[Node, Node]:
+        """The first and the last op of a scope (``~scope``), if it has any, or a node twice."""
+        if part >= 0:
+            return self.nodes[part], self.nodes[part]
+        scope = self.scopes[~part]
+        if scope.first_op < 0:
+            return self.nodes[scope.first], self.nodes[scope.first]
+        return self.nodes[scope.first_op], self.nodes[scope.last_op]
 
     def _first(self, child: int) -> tuple[int, int]:
         return (child, 1) if child >= 0 else (self.scopes[~child].first, 0)

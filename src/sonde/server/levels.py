@@ -320,21 +320,20 @@ class _Counts:
 
     def node(self, box: Box) -> LevelNode:
         index = self._index
-        first, last = _first(index, box.parts[0]), -1
-        ops = 0
-        for part in box.parts:
-            scope = index.scopes[~part] if part < 0 else None
-            last = max(last, part if scope is None else scope.last)
-            ops += scope.ops if scope is not None else index.nodes[part].kind == "op"
-        head = index.nodes[first]
+        spans = [index.span(part) for part in box.parts]
+        head = spans[0][0]
         is_node = box.parts[0] >= 0
+        ops = sum(
+            index.scopes[~part].ops if part < 0 else index.nodes[part].kind == "op"
+            for part in box.parts
+        )
         return LevelNode(
             path=box.path,
             label=box.label,
             what=box.what,
             type=head.type if is_node else _class_of(index.scopes[~box.parts[0]].label),
             kind=head.kind if is_node else "op",
-            phase=head.phase if is_node else index.phase(index.scopes[~box.parts[0]]),
+            phase=head.phase,
             ops=ops,
             stands_for=box.stands_for,
             members=tuple(_single(index, part).path for part in box.parts[:MOST_MEMBERS])
@@ -343,7 +342,7 @@ class _Counts:
             hits=sum(self._hits.get(part, 0) for part in box.parts),
             has_origin=any(part in self._origins for part in box.parts),
             first_order=head.order,
-            last_order=index.nodes[last].order if last >= 0 else head.order,
+            last_order=max(last.order for _, last in spans),
         )
 
 

@@ -57,7 +57,7 @@ def _units(index: GraphIndex, boxes: Sequence[Box], phase: Phase) -> list[_Unit]
     found: list[_Unit] = []
     for box in boxes:
         scope = ~box.parts[0]
-        if box.what == "scope" and index.phase(index.scopes[scope]) == phase:
+        if box.what == "scope" and index.span(~scope)[0].phase == phase:
             scopes, inner = [scope], grouped(index, scope)
             while len(inner) == 1 and inner[0].what == "scope":
                 scopes.append(~inner[0].parts[0])

@@ -1,7 +1,6 @@
-import { Graph, layout } from "@dagrejs/dagre";
 import type { Level, LevelNode } from "../wire";
 import { grouped } from "../state/numbers";
-import { edgeText, labelPlace } from "./view";
+import { byDagre, byLayers, MARGIN } from "./placing";
 
 /**
  * Where everything that is open stands: levels laid out one by one, inner ones first, each then a
@@ -50,20 +49,13 @@ export interface OpenLevel {
 const LETTER = 6.5;
 const BOLD_LETTER = 7.1;
 const HEAD = 26;
-const MARGIN = 12;
-const GAP = 16;
-const LAYER_GAP = 34;
 // Above these dagre takes longer than a reader waits; layers in execution order come at once.
 const MOST_NODES = 260;
 const MOST_EDGES = 700;
-const MOST_LABELLED = 150;
-const LABEL_LETTER = 5.5;
-const LABEL_HEIGHT = 11;
 const MOST_PROXIES = 8;
-const ROW_WIDTH = 2400;
 const PHASES: readonly LevelNode["phase"][] = ["forward", "backward", "optimizer"];
 
-interface Plan {
+export interface Plan {
   readonly nodes: readonly LevelNode[];
   readonly edges: readonly Level["edges"][number][];
 }
@@ -116,10 +108,12 @@ export class SceneMaker {
 export function plan(level: Level, path: string): Plan {
   const outside = new Map(level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]));
   if (outside.size === 0) return level;
-  const phases = new Map(level.nodes.map((node) => [node.path, PHASES.indexOf(node.phase)]));
-  const phase = (path: string): number => phases.get(path) ?? 0;
-  // What a later phase takes or brings (saved values, gradients) is drawn in that phase, and round this scope.
-  const sources = level.edges.filter((edge) => outside.has(edge.source) && phase(edge.source) <= phase(edge.target));
+  const nodeOf = new Map(level.nodes.map((node) => [node.path, node]));
+  const isEarlier = (one: string, other: string): boolean =>
+    (nodeOf.get(one)?.first_order ?? 0) <= (nodeOf.get(other)?.last_order ?? 0);
+  const phase = (path: string): number => PHASES.indexOf(nodeOf.get(path)?.phase ?? "forward");
+  // What a later phase takes (saved values, gradients) or brings for the next step is drawn there, and round this scope.
+  const sources = level.edges.filter((edge) => outside.has(edge.source) && isEarlier(edge.source, edge.target));
   const targets = level.edges.filter((edge) => outside.has(edge.target) && phase(edge.target) <= phase(edge.source));
   const within = level.edges.filter((edge) => !outside.has(edge.source) && !outside.has(edge.target));
   const nodes = level.nodes.filter((node) => node.what !== "outside");
@@ -156,13 +150,13 @@ function merged(edges: Plan["edges"]): Plan["edges"] {
   return [...found.values()];
 }
 
-interface Sized {
+export interface Sized {
   readonly node: LevelNode;
   readonly width: number;
   readonly height: number;
 }
 
-interface Placed {
+export interface Placed {
   readonly at: ReadonlyMap<string, Point>;
   readonly lines: readonly Line[];
   readonly width: number;
@@ -222,116 +216,4 @@ function flat(root: Arranged): Scene {
   };
   move(root, 0, 0, 0);
   return { boxes, lines, width: root.width, height: root.height };
-}
-
-function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
-  const graph = new Graph({ multigraph: false, compound: false });
-  graph.setGraph({ rankdir: "TB", nodesep: GAP, ranksep: LAYER_GAP, edgesep: 8, marginx: MARGIN, marginy: MARGIN });
-  graph.setDefaultEdgeLabel(() => ({}));
-  for (const { node, width, height } of sized) graph.setNode(node.path, { width, height });
-  for (const edge of edges) {
-    if (edge.source !== edge.target && graph.hasNode(edge.source) && graph.hasNode(edge.target)) {
-      graph.setEdge(edge.source, edge.target, labelRoom(edge, edges.length));
-    }
-  }
-  layout(graph);
-  const at = new Map<string, Point>();
-  for (const { node, width, height } of sized) {
-    const found = graph.node(node.path);
-    at.set(node.path, { x: found.x - width / 2, y: found.y - height / 2 });
-  }
-  const lines = edges.flatMap((edge): Line[] => {
-    if (!graph.hasEdge(edge.source, edge.target)) return [];
-    const { points: found, x, y } = graph.edge(edge.source, edge.target);
-    const points = (found ?? []).map((point: Point) => ({ x: point.x, y: point.y }));
-    return [{ ...edge, points, at: x === undefined || y === undefined ? labelPlace(points) : { x, y } }];
-  });
-  const size = graph.graph();
-  return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
-}
-
-/** Room for the shape beside an edge, where there are few enough to read them. */
-function labelRoom(edge: Plan["edges"][number], count: number): { width?: number; height?: number; labelpos?: string } {
-  const text = edgeText(edge.label, edge.tensors);
-  if (count > MOST_LABELLED || text === "") return {};
-  return { width: Math.min(text.length * LABEL_LETTER, 110), height: LABEL_HEIGHT, labelpos: "c" };
-}
-
-/** Layers by the longest way from a source, each in execution order, wrapped to a readable width. */
-export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed {
-  const ordered = [...sized].sort((a, b) => a.node.first_order - b.node.first_order);
-  const position = new Map(ordered.map((each, place) => [each.node.path, place]));
-  const sources = new Map<string, string[]>();
-  for (const edge of edges) {
-    const from = position.get(edge.source);
-    const to = position.get(edge.target);
-    // An edge against the order (a value of the step before) takes no part in the layering.
-    if (from !== undefined && to !== undefined && from < to) {
-      const known = sources.get(edge.target);
-      if (known === undefined) sources.set(edge.target, [edge.source]);
-      else known.push(edge.source);
-    }
-  }
-  const layer = new Map<string, number>();
-  const layers: Sized[][] = [];
-  for (const each of ordered) {
-    const depth = Math.max(-1, ...(sources.get(each.node.path) ?? []).map((name) => layer.get(name) ?? -1)) + 1;
-    layer.set(each.node.path, depth);
-    (layers[depth] ??= []).push(each);
-  }
-  const rows = layers.flatMap(wrapped);
-  const width = Math.max(0, ...rows.map((row) => row.width)) + 2 * MARGIN;
-  const at = new Map<string, Point>();
-  let y = MARGIN;
-  for (const row of rows) {
-    let x = (width - row.width) / 2;
-    for (const { node, width: w } of row.boxes) {
-      at.set(node.path, { x, y });
-      x += w + GAP;
-    }
-    y += Math.max(...row.boxes.map((each) => each.height)) + (row.endsLayer ? LAYER_GAP : GAP);
-  }
-  return { at, lines: straight(edges, at, new Map(sized.map((each) => [each.node.path, each]))), width, height: y };
-}
-
-interface Row {
-  readonly boxes: readonly Sized[];
-  readonly width: number;
-  readonly endsLayer: boolean;
-}
-
-/** A layer in rows of a width that can be looked at. */
-function wrapped(boxes: readonly Sized[]): Row[] {
-  const rows: Sized[][] = [[]];
-  let width = 0;
-  for (const each of boxes) {
-    if (width > 0 && width + each.width > ROW_WIDTH) {
-      rows.push([]);
-      width = 0;
-    }
-    rows.at(-1)?.push(each);
-    width += each.width + GAP;
-  }
-  return rows.map((row, place) => ({
-    boxes: row,
-    width: row.reduce((sum, each) => sum + each.width + GAP, -GAP),
-    endsLayer: place === rows.length - 1,
-  }));
-}
-
-function straight(
-  edges: Plan["edges"],
-  at: ReadonlyMap<string, Point>,
-  sizes: ReadonlyMap<string, Sized>,
-): readonly Line[] {
-  return edges.flatMap((edge): Line[] => {
-    const [from, to] = [at.get(edge.source), at.get(edge.target)];
-    const [a, b] = [sizes.get(edge.source), sizes.get(edge.target)];
-    if (from === undefined || to === undefined || a === undefined || b === undefined) return [];
-    const points = [
-      { x: from.x + a.width / 2, y: from.y + a.height },
-      { x: to.x + b.width / 2, y: to.y },
-    ];
-    return [{ ...edge, points, at: labelPlace(points) }];
-  });
 }

@@ -1,0 +1,135 @@
+import { Graph, layout } from "@dagrejs/dagre";
+import type { Line, Placed, Plan, Point, Sized } from "./scene";
+import { edgeText, labelPlace } from "./view";
+
+/** Where the boxes of one level stand, and the ways of its edges. Pure. */
+export const MARGIN = 12;
+const LAYER_GAP = 34;
+const MOST_LABELLED = 150;
+const LABEL_LETTER = 5.5;
+const LABEL_HEIGHT = 11;
+const ROW_WIDTH = 2400;
+const GAP = 16;
+
+/** By the data flow, from top to bottom. */
+export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+  const graph = new Graph({ multigraph: true, compound: false });
+  graph.setGraph({ rankdir: "TB", nodesep: GAP, ranksep: LAYER_GAP, edgesep: 8, marginx: MARGIN, marginy: MARGIN });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const { node, width, height } of sized) graph.setNode(node.path, { width, height });
+  // What begins after another has ended stands below it, also if it writes into it: such an edge runs upwards.
+  const nodes = new Map(sized.map(({ node }) => [node.path, node]));
+  const isUpward = (edge: Plan["edges"][number]): boolean => {
+    const [source, target] = [nodes.get(edge.source), nodes.get(edge.target)];
+    if (source === undefined || target === undefined || source.what === "outside" || target.what === "outside") return false;
+    return source.kind === "op" && source.first_order > target.last_order;
+  };
+  const ends = (edge: Plan["edges"][number]): readonly [string, string, string] =>
+    isUpward(edge) ? [edge.target, edge.source, "up"] : [edge.source, edge.target, "down"];
+  for (const edge of edges) {
+    const [top, bottom, name] = ends(edge);
+    if (top !== bottom && nodes.has(top) && nodes.has(bottom)) graph.setEdge(top, bottom, labelRoom(edge, edges.length), name);
+  }
+  layout(graph);
+  const at = new Map<string, Point>();
+  for (const { node, width, height } of sized) {
+    const found = graph.node(node.path);
+    at.set(node.path, { x: found.x - width / 2, y: found.y - height / 2 });
+  }
+  const lines = edges.flatMap((edge): Line[] => {
+    const [top, bottom, name] = ends(edge);
+    if (!graph.hasEdge(top, bottom, name)) return [];
+    const { points: found, x, y } = graph.edge(top, bottom, name);
+    const points = (found ?? []).map((point: Point) => ({ x: point.x, y: point.y }));
+    if (name === "up") points.reverse();
+    return [{ ...edge, points, at: x === undefined || y === undefined ? labelPlace(points) : { x, y } }];
+  });
+  const size = graph.graph();
+  return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
+}
+
+/** Room for the shape beside an edge, where there are few enough to read them. */
+function labelRoom(edge: Plan["edges"][number], count: number): { width?: number; height?: number; labelpos?: string } {
+  const text = edgeText(edge.label, edge.tensors);
+  if (count > MOST_LABELLED || text === "") return {};
+  return { width: Math.min(text.length * LABEL_LETTER, 110), height: LABEL_HEIGHT, labelpos: "c" };
+}
+
+/** Layers by the longest way from a source, each in execution order, wrapped to a readable width. */
+export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed {
+  const ordered = [...sized].sort((a, b) => a.node.first_order - b.node.first_order);
+  const position = new Map(ordered.map((each, place) => [each.node.path, place]));
+  const sources = new Map<string, string[]>();
+  for (const edge of edges) {
+    const from = position.get(edge.source);
+    const to = position.get(edge.target);
+    // An edge against the order (a value of the step before) takes no part in the layering.
+    if (from !== undefined && to !== undefined && from < to) {
+      const known = sources.get(edge.target);
+      if (known === undefined) sources.set(edge.target, [edge.source]);
+      else known.push(edge.source);
+    }
+  }
+  const layer = new Map<string, number>();
+  const layers: Sized[][] = [];
+  for (const each of ordered) {
+    const depth = Math.max(-1, ...(sources.get(each.node.path) ?? []).map((name) => layer.get(name) ?? -1)) + 1;
+    layer.set(each.node.path, depth);
+    (layers[depth] ??= []).push(each);
+  }
+  const rows = layers.flatMap(wrapped);
+  const width = Math.max(0, ...rows.map((row) => row.width)) + 2 * MARGIN;
+  const at = new Map<string, Point>();
+  let y = MARGIN;
+  for (const row of rows) {
+    let x = (width - row.width) / 2;
+    for (const { node, width: w } of row.boxes) {
+      at.set(node.path, { x, y });
+      x += w + GAP;
+    }
+    y += Math.max(...row.boxes.map((each) => each.height)) + (row.endsLayer ? LAYER_GAP : GAP);
+  }
+  return { at, lines: straight(edges, at, new Map(sized.map((each) => [each.node.path, each]))), width, height: y };
+}
+
+interface Row {
+  readonly boxes: readonly Sized[];
+  readonly width: number;
+  readonly endsLayer: boolean;
+}
+
+/** A layer in rows of a width that can be looked at. */
+function wrapped(boxes: readonly Sized[]): Row[] {
+  const rows: Sized[][] = [[]];
+  let width = 0;
+  for (const each of boxes) {
+    if (width > 0 && width + each.width > ROW_WIDTH) {
+      rows.push([]);
+      width = 0;
+    }
+    rows.at(-1)?.push(each);
+    width += each.width + GAP;
+  }
+  return rows.map((row, place) => ({
+    boxes: row,
+    width: row.reduce((sum, each) => sum + each.width + GAP, -GAP),
+    endsLayer: place === rows.length - 1,
+  }));
+}
+
+function straight(
+  edges: Plan["edges"],
+  at: ReadonlyMap<string, Point>,
+  sizes: ReadonlyMap<string, Sized>,
+): readonly Line[] {
+  return edges.flatMap((edge): Line[] => {
+    const [from, to] = [at.get(edge.source), at.get(edge.target)];
+    const [a, b] = [sizes.get(edge.source), sizes.get(edge.target)];
+    if (from === undefined || to === undefined || a === undefined || b === undefined) return [];
+    const points = [
+      { x: from.x + a.width / 2, y: from.y + a.height },
+      { x: to.x + b.width / 2, y: to.y },
+    ];
+    return [{ ...edge, points, at: labelPlace(points) }];
+  });
+}
