@@ -127,10 +127,15 @@ def _come_back_after_a_reload(page: Page) -> None:
 
 def _follow_a_carrier_to_the_origin(page: Page) -> None:
     page.get_by_role("button", name="Continue").click()
-    carrier = page.get_by_role("listitem").filter(has_text="carrier").first
-    expect(carrier).to_contain_text("origin: log-op0")
+    expect(page.locator(".where")).to_contain_text("step 8")
     in_state(page, "paused at a hit")
     expect(page.locator("svg .box.current.selected")).to_be_visible()
+    stopped_at = page.get_by_role("listitem").filter(has_text="step 8")
+    expect(stopped_at.last).to_be_in_viewport()
+    page.locator(".hits").get_by_label("Step").fill("7")
+    page.locator(".hits").get_by_label("Step").press("Enter")
+    carrier = page.get_by_role("listitem").filter(has_text="addmm-op0").first
+    expect(carrier).to_contain_text("origin: log-op0")
     carrier.get_by_role("button", name=re.compile("^chain of")).click()
     expect(carrier.get_by_role("list", name="From the origin to here")).to_contain_text("log-op0")
     picture(page, "10-carrier")

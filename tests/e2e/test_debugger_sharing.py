@@ -74,7 +74,7 @@ def test_two_trainings_and_four_browsers_share_a_server_and_a_death_harms_nobody
         expect(tanh.get_by_role("treeitem", name="network-Sequential")).to_be_visible()
         picture(tanh, "31-killed")
         rain.keyboard.press("s")
-        _step_is(rain_too, 4)
+        _step_is(rain_too, 6)
         in_state(rain_too, "paused after a step")
 
 

@@ -73,7 +73,7 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     row.get_by_role("button", name="Edit large and wide").click()
     dialog.get_by_label("Break after").fill("10")
     dialog.get_by_role("button", name="Save").click()
-    expect(row).to_contain_text("stops at every 10. hit")
+    expect(row).to_contain_text("stops at every 10th hit")
 
     with page.expect_download() as saved:
         page.get_by_role("link", name="save").click()

@@ -9,6 +9,7 @@ import { Messages } from "./panels/Messages";
 import { NodeList } from "./panels/NodeList";
 import { OpDetails } from "./panels/OpDetails";
 import { RunPanel } from "./panels/RunPanel";
+import { TerminateDialog } from "./panels/TerminateDialog";
 import { TopBar } from "./panels/TopBar";
 import { WatchpointDialog } from "./panels/WatchpointDialog";
 import { Watchpoints } from "./panels/Watchpoints";
@@ -107,8 +108,20 @@ function Lower(): JSX.Element {
           </button>
         ))}
       </div>
+      <Stopped />
       {side === "hits" ? <Hits /> : <Watchpoints />}
     </section>
+  );
+}
+
+/** Why the training stands still, where it says more than the state above. */
+function Stopped(): JSX.Element | null {
+  const current = rank.value;
+  if (current === null || current.state !== "paused" || current.message === "") return null;
+  return (
+    <p class="stopped" role="status" title={current.message}>
+      {current.message}
+    </p>
   );
 }
 
@@ -118,7 +131,9 @@ function OpenDialog(): JSX.Element | null {
   switch (open.kind) {
     case "help":
       return <Help />;
+    case "terminate":
+      return <TerminateDialog />;
     case "watchpoint":
-      return <WatchpointDialog key={open.id ?? "new"} id={open.id} draft={open.draft} />;
+      return <WatchpointDialog key={open.id ?? "new"} id={open.id} draft={open.draft} isForAll={open.isForAll} />;
   }
 }

@@ -1,19 +1,21 @@
 import type { Command } from "./wire";
 import { dialog, newWatchpoint } from "./panels/dialogs";
+import { walk } from "./panels/listing";
 import { SEARCH_ID } from "./panels/NodeList";
-import { tickedPaths } from "./state/preferences";
-import { command, go, place, rank, run, selectOp } from "./state/store";
+import { stepsToRun, tickedPaths } from "./state/preferences";
+import { command, go, place, rank, run, selectOp, toggleTick } from "./state/store";
 
 /** Keys of the whole page; fields, lists and dialogs keep their own. */
 export function listenToKeys(): void {
   window.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || dialog.value !== null || isField(event.target)) return;
-    if (event.key === " " && event.target instanceof HTMLButtonElement) return;
+    if (event.key === " " && isPressed(event.target)) return;
     const act = actionOf(event.key);
     if (act === null) return;
     event.preventDefault();
     act();
   });
+  noteFocus();
 }
 
 function isField(target: EventTarget | null): boolean {
@@ -21,11 +23,32 @@ function isField(target: EventTarget | null): boolean {
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
+/** What got its focus from the pointer: the reader pressed it, and is done with it. */
+let touched: EventTarget | null = null;
+
+function noteFocus(): void {
+  let isByPointer = false;
+  window.addEventListener("pointerdown", () => (isByPointer = true), true);
+  window.addEventListener("keydown", () => (isByPointer = false), true);
+  window.addEventListener("focusin", (event) => (touched = isByPointer ? event.target : null));
+  // A choice made with the pointer leaves the keys to the page again.
+  window.addEventListener("change", ({ target }) => {
+    const isChoice = target instanceof HTMLSelectElement || (target instanceof HTMLInputElement && target.type === "range");
+    if (isChoice && target === touched && target.closest("dialog") === null) target.blur();
+  });
+}
+
+/** Whether the space bar is for what has the focus, a button or a tick box that the keys went to. */
+function isPressed(target: EventTarget | null): boolean {
+  if (target === touched) return false;
+  return target instanceof HTMLButtonElement || target instanceof HTMLInputElement || target instanceof HTMLAnchorElement;
+}
+
 function actionOf(key: string): (() => void) | null {
   switch (key) {
     case " ":
     case "F8":
-      return () => send(rank.value?.state === "running" ? "pause" : "continue");
+      return () => send("continue");
     case "n":
       return () => send("next");
     case "s":
@@ -34,12 +57,20 @@ function actionOf(key: string): (() => void) | null {
       return () => {
         if (place.value.op !== "") send("to", place.value.op);
       };
+    case "x":
+      return () => {
+        if (can("terminate")) dialog.value = { kind: "terminate" };
+      };
     case "/":
       return () => document.getElementById(SEARCH_ID)?.focus();
     case "?":
       return () => (dialog.value = { kind: "help" });
     case "w":
       return () => newWatchpoint(tickedPaths.value);
+    case "v":
+      return () => {
+        if (place.value.op !== "") toggleTick(place.value.op);
+      };
     case "c":
       return () => {
         const op = rank.value?.op;
@@ -60,31 +91,19 @@ function actionOf(key: string): (() => void) | null {
     case "p":
       return () => go({ side: "watchpoints" });
     case "j":
-      return () => moveInList(1);
+      return () => walk.value?.(1);
     case "k":
-      return () => moveInList(-1);
+      return () => walk.value?.(-1);
     default:
       return null;
   }
 }
 
-function send(name: Command, op = ""): void {
-  if (run.value?.controls.includes(name) === true) command({ command: name, op });
+function can(name: Command): boolean {
+  return run.value?.controls.includes(name) === true;
 }
 
-/** Selects the op after or before the selected one, of those the list has on the screen. */
-function moveInList(by: 1 | -1): void {
-  const lines = [...document.querySelectorAll<HTMLElement>(".node-list .line")].sort(
-    (a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top,
-  );
-  // The place is ahead of the screen when keys come fast.
-  const at = lines.findIndex((line) => line.dataset["path"] === place.value.op);
-  const start = at === -1 && by === -1 ? lines.length : at;
-  for (let next = start + by; next >= 0 && next < lines.length; next += by) {
-    const line = lines[next];
-    if (line !== undefined && line.getAttribute("aria-expanded") === null) {
-      line.click();
-      return;
-    }
-  }
+function send(wanted: Command, op = ""): void {
+  const name = wanted === "continue" && rank.value?.state === "running" ? "pause" : wanted;
+  if (can(name)) command({ command: name, op, steps: name === "step" ? stepsToRun.value : 1 });
 }

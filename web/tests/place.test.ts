@@ -17,7 +17,12 @@ const FULL: Place = {
   index: "[0, :, 3:5]",
   mode: "heat",
   against: { step: 4, op: "other & one", io: "output", slot: 1, rank: 1, run: "b" },
+  compared: "both",
+  comparedRow: 300,
   tolerance: 0.25,
+  frame: 2,
+  listing: "lines",
+  lineQuery: "self.fc(x)",
   query: "soft max",
   category: "weight",
   phase: "backward",
@@ -28,6 +33,8 @@ const FULL: Place = {
   hitVerdict: "hit",
   hitStep: 12,
   hitOp: true,
+  hitAllRanks: true,
+  chains: ["0.17", "1.3"],
   pairList: "b",
   pairQuery: "conv 1",
   pairStatus: "not dumped",
@@ -40,8 +47,14 @@ test("an address holds the whole place", () => {
   expect(parsePlace("")).toEqual(START);
 });
 
+test("an address is short enough to be read, and a tensor without a name yet is in it", () => {
+  const place = { ...START, op: "Default/a/b-op0", against: { step: null, op: "", io: null, slot: null, rank: null, run: null } };
+  expect(formatPlace(place)).toBe("?op=Default/a/b-op0&compare=1&with_op=");
+  expect(parsePlace(formatPlace(place))).toEqual(place);
+});
+
 test("nonsense in an address is as at the start", () => {
-  expect(parsePlace("?tab=x&rank=one&slot=&tolerance=9&mode=3d&line=1.5")).toEqual({ ...START, tolerance: 1 });
+  expect(parsePlace("?tab=x&rank=one&slot=&tolerance=9&mode=3d&line=1.5&frame=-1&compared=x&compared_row=-5&listing=y")).toEqual({ ...START, tolerance: 1 });
 });
 
 test("another op is another page of the history, another fold is not", () => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { defaultIndex, IndexError, movedIndex, parseIndex, placeOf, windowIndex } from "../src/tensor/slices";
-import { previousStep } from "../src/tensor/steps";
+import { stepBefore } from "../src/tensor/steps";
 import { tilesFor } from "../src/tensor/tiles";
 
 describe("an index", () => {
@@ -45,9 +45,11 @@ test("tiles cover what is on the screen", () => {
   expect(tilesFor([], [0], 64, 64)).toEqual([]);
 });
 
-test("the step before is the last kept one that is earlier", () => {
-  expect(previousStep([3, 5, 9], 9)).toBe(5);
-  expect(previousStep([3, 5, 9], null)).toBe(5);
-  expect(previousStep([3], 3)).toBeNull();
-  expect(previousStep([], null)).toBeNull();
+test("the step before is the last kept one that is earlier, and a training is always asked for it", () => {
+  expect(stepBefore([3, 5, 9], 9, false)).toBe(5);
+  expect(stepBefore([3, 5, 9], null, true)).toBe(5);
+  expect(stepBefore([3], 3, false)).toBeNull();
+  expect(stepBefore([], null, true)).toBeNull();
+  expect(stepBefore([8], 8, true)).toBe(7);
+  expect(stepBefore([0], 0, true)).toBeNull();
 });

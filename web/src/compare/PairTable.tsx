@@ -8,7 +8,7 @@ import { go, place, run } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { openPair } from "./opening";
-import { useSparse } from "./sparse";
+import { useSparse } from "../state/sparse";
 
 const ROW_HEIGHT = 26;
 const WAIT_MILLISECONDS = 150;
@@ -40,6 +40,7 @@ export function PairTable({ view }: { view: ComparisonView }): JSX.Element {
       </div>
       {!found.loading && found.total === 0 && <Empty title="No pair matches" />}
       <Rows
+        subject={`pairs ${id} ${JSON.stringify(filter)}`}
         count={found.total}
         height={ROW_HEIGHT}
         label="Pairs"

@@ -4,7 +4,7 @@ import { api } from "../state/api";
 import { run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
-import { useSparse } from "./sparse";
+import { useSparse } from "../state/sparse";
 
 const ROW_HEIGHT = 26;
 
@@ -19,6 +19,7 @@ export function Unpaired({ view, side }: { view: ComparisonView; side: "a" | "b"
   if (!found.loading && found.total === 0) return <Empty title="Every op has a counterpart" />;
   return (
     <Rows
+      subject={`unpaired ${id} ${side}`}
       count={found.total}
       height={ROW_HEIGHT}
       label={`Ops only in ${side}`}

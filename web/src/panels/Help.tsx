@@ -4,11 +4,14 @@ import { dialog } from "./dialogs";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["space, F8", "continue, or pause"],
-  ["s", "run one step"],
+  ["s", "run steps, as many as the field says"],
   ["n", "run the next op"],
   ["o", "run to the selected op"],
-  ["/", "search ops"],
+  ["x", "end the training, after a question"],
+  ["/", "search ops; ↓ goes on to what was found"],
   ["j, k", "next and previous op in the list"],
+  ["↑, ↓, ←, →", "in the list: move, close and open; Enter selects"],
+  ["v", "tick the selected op for a watchpoint"],
   ["c", "go to the current op"],
   ["w", "new watchpoint"],
   ["g, t, l, i", "graph, tensor, loss, run information"],

@@ -1,61 +1,80 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { Hit, ParameterValue } from "../wire";
+import type { ConditionInfo, Hit, ParameterValue, RankView } from "../wire";
 import { api } from "../state/api";
 import { useCatalogue } from "../state/catalogue";
 import { fileName, lastPart } from "../state/names";
 import { brief, grouped, typeText } from "../state/numbers";
-import { usePages } from "../state/pages";
+import { useSparse, type Sparse } from "../state/sparse";
 import { calmTick, go, openTensor, place, rank, run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
+import { Rows } from "../parts/Rows";
+import { TextField } from "../parts/TextField";
 import { newWatchpoint } from "./dialogs";
 import { tickedPaths } from "../state/preferences";
 
-/** Every hit of the rank, in execution order, kept for all steps. */
+const ROW_HEIGHT = 62;
+const CHAIN_LINE = 18;
+const CHAIN_MOST = 9;
+const ADVICE_LINE = 16;
+const ADVICE_LETTERS = 52;
+
+const keyOf = (hit: Hit): string => `${hit.rank}.${hit.number}`;
+
+/** Every hit of the rank, or of all, in execution order, kept for all steps. */
 export function Hits(): JSX.Element {
-  const { hitWatchpoint, hitVerdict, hitStep, hitOp, op } = place.value;
+  const { hitWatchpoint, hitVerdict, hitStep, hitOp, hitAllRanks, op, chains } = place.value;
   const [currentRun, currentRank] = [run.value, rank.value];
   const filter = {
-    rank: currentRank?.rank ?? null,
+    rank: hitAllRanks ? null : (currentRank?.rank ?? null),
     watchpoint: hitWatchpoint,
     step: hitStep,
     op: hitOp ? op : "",
     verdict: hitVerdict,
   };
-  const found = usePages<Hit>(
-    currentRun === null ? null : JSON.stringify([currentRun.id, filter]),
-    calmTick("hits"),
-    async (offset, limit, signal) => {
-      const page = await api.hits(currentRun?.id ?? "", filter, offset, limit, signal);
-      return { total: page.total, items: page.hits };
-    },
-  );
+  const subject = currentRun === null ? null : JSON.stringify([currentRun.id, filter]);
+  const found = useSparse<Hit>(subject, calmTick("hits"), async (offset, limit, signal) => {
+    const page = await api.hits(currentRun?.id ?? "", filter, offset, limit, signal);
+    return { total: page.total, items: page.hits };
+  });
+  const conditions = useCatalogue().data?.conditions ?? [];
   const isFiltered = hitWatchpoint !== null || hitVerdict !== "" || hitStep !== null || hitOp;
+  const stop = isFiltered ? undefined : placeOfStop(found, currentRank);
+  const infoOf = (hit: Hit): ConditionInfo | undefined => conditions.find((each) => each.id === hit.condition);
   return (
     <div class="hits">
-      <HitFilters total={found.total} loading={found.loading} />
+      <HitFilters total={found.total} isFiltered={isFiltered} loading={found.loading} />
       {found.error !== null && <p class="error-line">{found.error}</p>}
       {!found.loading && found.total === 0 && found.error === null && (isFiltered ? <NoneMatches /> : <NoHits />)}
-      <div
-        class="hit-list"
-        role="list"
-        aria-label="Hits"
-        onScroll={(event) => {
-          const list = event.currentTarget;
-          if (list.scrollTop + list.clientHeight > list.scrollHeight - 400) found.reach(found.items.length);
-        }}
-      >
-        {found.items.map((hit) => (
-          <HitRow key={`${hit.rank} ${hit.number}`} hit={hit} />
-        ))}
-        {found.items.length < found.total && (
-          <button type="button" class="small" onClick={() => found.reach(found.items.length)}>
-            {grouped(found.total - found.items.length)} more
-          </button>
-        )}
-      </div>
+      {found.total > 0 && (
+        <Rows
+          subject={`hits ${subject ?? ""}`}
+          count={found.total}
+          height={(at) => heightOf(found.at(at), chains, infoOf)}
+          heights={`${conditions.length} ${chains.map((key) => found.find((hit) => keyOf(hit) === key)).join(" ")}`}
+          label="Hits"
+          {...(stop === undefined ? {} : { show: stop })}
+          row={(at) => {
+            const hit = found.at(at);
+            return hit === null ? <div class="hit quiet">…</div> : <HitRow hit={hit} info={infoOf(hit)} isOpen={chains.includes(keyOf(hit))} />;
+          }}
+        />
+      )}
     </div>
   );
+}
+
+/** Where in the list the training stands: at its end, or, once that is here, at the hit the training names. */
+function placeOfStop(found: Sparse<Hit>, current: RankView | null): number | undefined {
+  if (current === null || current.state !== "paused" || current.reason !== "hit") return undefined;
+  const isNamed = (hit: Hit): boolean => hit.op === current.op || current.message.endsWith(` ${hit.op}`);
+  const named = found.find((hit) => hit.verdict === "hit" && hit.step >= current.step - 1 && isNamed(hit));
+  return named === -1 ? found.total - 1 : named;
+}
+
+function heightOf(hit: Hit | null, chains: readonly string[], infoOf: (hit: Hit) => ConditionInfo | undefined): number {
+  if (hit === null || !chains.includes(keyOf(hit))) return ROW_HEIGHT;
+  const chain = hit.chain.length > 1 ? Math.min(hit.chain.length, CHAIN_MOST) * CHAIN_LINE + 4 : 0;
+  return ROW_HEIGHT + chain + Math.ceil((infoOf(hit)?.advice.length ?? 0) / ADVICE_LETTERS) * ADVICE_LINE + 6;
 }
 
 function NoneMatches(): JSX.Element {
@@ -80,12 +99,19 @@ function NoHits(): JSX.Element {
   );
 }
 
-function HitFilters({ total, loading }: { total: number; loading: boolean }): JSX.Element {
+/** How many hits there are of the ranks that are listed, without what could not be decided. */
+function hitCount(): number {
+  const all = place.value.hitAllRanks ? (run.value?.ranks ?? []) : rank.value === null ? [] : [rank.value];
+  return all.reduce((sum, each) => sum + each.hits, 0);
+}
+
+function HitFilters({ total, isFiltered, loading }: { total: number; isFiltered: boolean; loading: boolean }): JSX.Element {
   const now = place.value;
   return (
     <div class="filters">
       <select
         aria-label="Watchpoint"
+        class={now.hitWatchpoint === null ? "" : "active"}
         value={now.hitWatchpoint === null ? "" : String(now.hitWatchpoint)}
         onChange={(event) => go({ hitWatchpoint: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })}
       >
@@ -96,79 +122,95 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
           </option>
         ))}
       </select>
-      <select aria-label="Verdict" value={now.hitVerdict} onChange={(event) => go({ hitVerdict: event.currentTarget.value })}>
+      <select aria-label="Verdict" class={now.hitVerdict === "" ? "" : "active"} value={now.hitVerdict} onChange={(event) => go({ hitVerdict: event.currentTarget.value })}>
         <option value="">verdict</option>
-        <option value="hit">hits</option>
+        <option value="hit">hits ({grouped(hitCount())})</option>
         <option value="undecided">undecided</option>
       </select>
-      <input
-        type="number"
-        class="short"
+      <TextField
+        label="Step"
+        class={now.hitStep === null ? "short" : "short active"}
         placeholder="step"
-        aria-label="Step"
-        value={now.hitStep ?? ""}
-        onChange={(event) => go({ hitStep: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })}
+        numeric
+        value={now.hitStep === null ? "" : String(now.hitStep)}
+        onDone={(text) => go({ hitStep: /^\d+$/.test(text) ? Number(text) : null })}
       />
       <button type="button" class="small toggle" aria-pressed={now.hitOp} disabled={now.op === "" && !now.hitOp} onClick={() => go({ hitOp: !now.hitOp })}>
         this op
       </button>
+      {(run.value?.ranks.length ?? 0) > 1 && (
+        <button type="button" class="small toggle" aria-pressed={now.hitAllRanks} title="Hits of all ranks, not only of the one that is shown" onClick={() => go({ hitAllRanks: !now.hitAllRanks })}>
+          all ranks
+        </button>
+      )}
       <span class="spacer" />
       <span class="quiet" role="status">
-        {loading ? "…" : grouped(total)}
+        {loading ? "…" : `${grouped(total)} ${isFiltered ? (total === 1 ? "matches" : "match") : "listed"}`}
       </span>
     </div>
   );
 }
 
-function HitRow({ hit }: { hit: Hit }): JSX.Element {
-  const showsChain = useSignal(false);
+interface HitRowProps {
+  readonly hit: Hit;
+  readonly info: ConditionInfo | undefined;
+  readonly isOpen: boolean;
+}
+
+function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
   const watchpoint = run.value?.watchpoints.find((each) => each.id === hit.watchpoint);
-  const info = useCatalogue().data?.conditions.find((each) => each.id === hit.condition);
-  const { op, step } = place.value;
+  const { op, step, chains } = place.value;
   const isSelected = op === hit.op && (step === null || step === hit.step);
+  const here = { rank: hit.rank === rank.value?.rank ? place.value.rank : hit.rank };
+  const toggle = (button: HTMLElement): void => {
+    go({ chains: isOpen ? chains.filter((each) => each !== keyOf(hit)) : [...chains, keyOf(hit)] });
+    // What unfolds at the foot of the list is to be seen.
+    requestAnimationFrame(() => button.closest(".row-place")?.scrollIntoView({ block: "nearest" }));
+  };
   return (
     <div class={`hit ${hit.verdict} ${hit.part} ${isSelected ? "selected" : ""}`} role="listitem">
-      <div class="hit-head" title={hit.op} onClick={() => selectOp(hit.op, { io: hit.io, slot: hit.slot, step: hit.step, index: "", against: null })}>
-        <span class="hit-step">step {hit.step}</span>
+      <div class="hit-head" title={hit.op} onClick={() => selectOp(hit.op, { io: hit.io, slot: hit.slot, step: hit.step, index: "", against: null, ...here })}>
+        <span class="hit-step">
+          {place.value.hitAllRanks && `rank ${hit.rank}, `}step {hit.step}
+        </span>
         <button type="button" class="link name">
           {lastPart(hit.op)}
         </button>
-        <span class="quiet">
+        <span class="quiet slot-name">
           {hit.io} {hit.slot}
         </span>
         <span class="spacer" />
         {hit.verdict === "undecided" ? <span class="badge-text undecided">undecided</span> : <PartBadge part={hit.part} />}
       </div>
-      <div class="hit-body">
-        <span class="quiet" title={[watchpoint?.name, info?.formula, info?.advice].filter((text) => text !== undefined && text !== "").join("\n")}>
-          {info?.title ?? watchpoint?.name ?? hit.condition}
-        </span>
+      <div class="hit-body" title={[watchpoint?.name, info?.formula, hit.why].filter((text) => text !== undefined && text !== "").join("\n")}>
+        <span class="quiet">{info?.title ?? watchpoint?.name ?? hit.condition}</span>
         <Values values={hit.values} />
         {hit.count > 1 && <span class="quiet">×{grouped(hit.count)}</span>}
+        <span class="why">{hit.why}</span>
       </div>
-      {hit.why !== "" && <p class="why">{hit.why}</p>}
       <div class="hit-foot">
-        <button type="button" class="link" onClick={() => openTensor(hit.op, hit.io, hit.slot, hit.step)}>
+        <button type="button" class="link" title="Open the tensor" onClick={() => openTensor(hit.op, hit.io, hit.slot, hit.step)}>
           {typeText(hit.type)}
         </button>
         {hit.source !== null && (
-          <span class="quiet" title={hit.source.code}>
+          <span class="quiet name" title={`${hit.source.file}:${hit.source.line}\n${hit.source.code.trim()}`}>
             {fileName(hit.source.file)}:{hit.source.line}
           </span>
         )}
         <span class="spacer" />
         {hit.origin !== null && hit.part !== "producer" && (
-          <button type="button" class="link origin-link" title={`Made by ${hit.origin}`} onClick={() => selectOp(hit.origin ?? "")}>
+          <button type="button" class="link origin-link" title={`Made by ${hit.origin}`} onClick={() => selectOp(hit.origin ?? "", { step: hit.step, ...here })}>
             origin: {lastPart(hit.origin)}
           </button>
         )}
-        {hit.chain.length > 1 && (
-          <button type="button" class="link" aria-expanded={showsChain.value} onClick={() => (showsChain.value = !showsChain.value)}>
-            chain of {hit.chain.length}
+        {(hit.chain.length > 1 || (info?.advice ?? "") !== "") && (
+          <button type="button" class="link" aria-expanded={isOpen} title={hit.chain.length > 1 ? "The ops from the origin to here, and what to do" : "What to do"} onClick={(event) => toggle(event.currentTarget)}>
+            {hit.chain.length > 1 ? `chain of ${hit.chain.length}` : "advice"}
           </button>
         )}
       </div>
-      {showsChain.value && <Chain hit={hit} />}
+      {isOpen && hit.chain.length > 1 && <Chain hit={hit} />}
+      {isOpen && info !== undefined && <p class="advice">{info.advice}</p>}
     </div>
   );
 }
@@ -197,8 +239,8 @@ function Values({ values }: { values: readonly ParameterValue[] }): JSX.Element 
     <span class="hit-values">
       {values.map((value) => (
         <span key={value.name}>
-          {value.name} {value.preset !== null && <span class="quiet">{brief(value.preset)}</span>}
-          {value.actual !== null && <b> → {brief(value.actual)}</b>}
+          {value.name} {value.preset !== null && <span class="quiet">set {brief(value.preset)}, </span>}
+          {value.actual !== null && <b>found {brief(value.actual)}</b>}
         </span>
       ))}
     </span>
@@ -209,11 +251,11 @@ function Chain({ hit }: { hit: Hit }): JSX.Element {
   return (
     <ol class="chain" aria-label="From the origin to here">
       {hit.chain.map((op, at) => (
-        <li key={op} class={at === 0 ? "origin" : ""}>
-          <button type="button" class="link" title={op} onClick={() => selectOp(op)}>
+        <li key={`${at} ${op}`}>
+          <button type="button" class="link" title={op} onClick={() => selectOp(op, { step: hit.step })}>
             {lastPart(op)}
           </button>
-          {at === 0 && <span class="badge-text producer">origin</span>}
+          {op === hit.origin && <span class="badge-text producer">origin</span>}
         </li>
       ))}
     </ol>

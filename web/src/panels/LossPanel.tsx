@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { useLoss } from "../state/loss";
 import { counted, toNumber } from "../state/numbers";
+import { logLoss } from "../state/preferences";
 import { run } from "../state/store";
 import { Chart, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
@@ -14,8 +15,8 @@ export function LossPanel(): JSX.Element {
     const finite = values.map((value) => (value !== null && Number.isFinite(value) ? value : null));
     const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite }];
     const secondSeries: readonly Series[] = [
-      { label: "bare", colour: "two", values: points.map((point) => (point.observed ? null : point.seconds * 1e3)) },
-      { label: "observed", colour: "three", values: points.map((point) => (point.observed ? point.seconds * 1e3 : null)) },
+      { label: "ops not observed", colour: "two", values: points.map((point) => (point.observed ? null : point.seconds * 1e3)) },
+      { label: "ops observed", colour: "three", values: points.map((point) => (point.observed ? point.seconds * 1e3 : null)) },
     ];
     return {
       steps: points.map((point) => point.step),
@@ -33,8 +34,15 @@ export function LossPanel(): JSX.Element {
     <section class="scroll charts" aria-label="Loss">
       {hasLoss ? (
         <>
-          <h4>Loss{bad.length > 0 && <span class="bad-text"> · not finite in {counted(bad.length, "step")}, first in step {bad[0]}</span>}</h4>
-          <Chart steps={steps} series={loss} bad={bad} height={300} label="Loss by step" />
+          <h4 class="with-choice">
+            <span>
+              Loss{bad.length > 0 && <span class="bad-text"> · not finite in {counted(bad.length, "step")}, first in step {bad[0]}</span>}
+            </span>
+            <label class="check">
+              <input type="checkbox" checked={logLoss.value} onChange={(event) => (logLoss.value = event.currentTarget.checked)} /> log scale
+            </label>
+          </h4>
+          <Chart steps={steps} series={loss} bad={bad} height={300} label="Loss by step" isLog={logLoss.value} />
         </>
       ) : (
         <p class="quiet">No loss was seen: Sonde takes the scalar whose backward() is called.</p>

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { connection, rank, run } from "../state/store";
-import { dismiss, toasts } from "../state/toasts";
+import { dismiss, toasts, type ToastAction } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 
 /** What the reader has to know now: banners above everything, notes in a corner. */
@@ -15,6 +15,7 @@ export function Messages(): JSX.Element {
               {each.text}
               {each.slug !== "" && <span class="slug"> [{each.slug}]</span>}
             </span>
+            {each.action !== null && <ActionButton id={each.id} action={each.action} />}
             <button type="button" class="icon" aria-label="Dismiss" onClick={() => dismiss(each.id)}>
               <Icon name="close" />
             </button>
@@ -22,6 +23,21 @@ export function Messages(): JSX.Element {
         ))}
       </div>
     </>
+  );
+}
+
+function ActionButton({ id, action }: { id: number; action: ToastAction }): JSX.Element {
+  return (
+    <button
+      type="button"
+      class="small"
+      onClick={() => {
+        dismiss(id);
+        action.act();
+      }}
+    >
+      {action.text}
+    </button>
   );
 }
 

@@ -4,7 +4,7 @@ import { useRef } from "preact/hooks";
 import { coverage, fileName } from "../state/names";
 import { grouped } from "../state/numbers";
 import { tickedPaths } from "../state/preferences";
-import { go, graph, place, ticked, toggleTick } from "../state/store";
+import { go, graph, place, rank, ticked, toggleTick } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { newWatchpoint } from "./dialogs";
@@ -13,35 +13,35 @@ import { NodeTree } from "./NodeTree";
 import { SourceLines } from "./SourceLines";
 
 export const SEARCH_ID = "node-search";
+const WAIT_MILLISECONDS = 150;
 
 /** The left column: every node of the graph as a tree, or those that match a search or a filter. */
 export function NodeList(): JSX.Element {
-  const isByLine = useSignal(false);
-  const now = place.value;
-  const isFiltered =
-    now.query !== "" || now.category !== "" || now.phase !== "" || now.file !== "" || now.onlyHits;
-  if (graph.value === null) {
-    return (
-      <section class="pane node-list" aria-label="Nodes">
-        <Empty title="No ops yet">They appear with the first step.</Empty>
-      </section>
-    );
-  }
   return (
     <section class="pane node-list" aria-label="Nodes">
-      <SearchField />
-      <Filters isByLine={isByLine.value} onByLine={(value) => (isByLine.value = value)} />
-      {isByLine.value ? <SourceLines onChosen={() => (isByLine.value = false)} /> : isFiltered ? <NodeResults /> : <NodeTree />}
+      <SearchField key={place.value.listing} isByLine={place.value.listing === "lines"} />
+      <Filters />
+      <Listed />
       <Ticked />
     </section>
   );
 }
 
-function SearchField(): JSX.Element {
+function Listed(): JSX.Element {
+  const now = place.value;
+  if (graph.value === null) return <Empty title="No ops yet">They appear with the first step.</Empty>;
+  if (now.listing === "lines") return <SourceLines />;
+  const isFiltered = now.query !== "" || now.category !== "" || now.phase !== "" || now.file !== "" || now.onlyHits;
+  return isFiltered ? <NodeResults /> : <NodeTree />;
+}
+
+function SearchField({ isByLine }: { isByLine: boolean }): JSX.Element {
   const waiting = useRef(0);
-  const change = (text: string): void => {
+  const typed = useSignal<string | null>(null);
+  const put = (text: string): void => {
     window.clearTimeout(waiting.current);
-    waiting.current = window.setTimeout(() => go({ query: text }), 150);
+    typed.value = null;
+    go(isByLine ? { lineQuery: text } : { query: text });
   };
   return (
     <div class="search">
@@ -49,40 +49,53 @@ function SearchField(): JSX.Element {
       <input
         id={SEARCH_ID}
         type="search"
-        placeholder="Search ops  ( / )"
-        aria-label="Search ops"
-        value={place.value.query}
+        placeholder={isByLine ? "Search code or file  ( / )" : "Search ops  ( / )"}
+        aria-label={isByLine ? "Search lines" : "Search ops"}
+        value={typed.value ?? (isByLine ? place.value.lineQuery : place.value.query)}
         spellcheck={false}
-        onInput={(event) => change(event.currentTarget.value)}
+        onInput={(event) => {
+          const text = event.currentTarget.value;
+          typed.value = text;
+          window.clearTimeout(waiting.current);
+          waiting.current = window.setTimeout(() => put(text), WAIT_MILLISECONDS);
+        }}
         onKeyDown={(event) => {
-          if (event.key === "Escape") event.currentTarget.blur();
+          if (event.key !== "Escape" && event.key !== "ArrowDown" && event.key !== "Enter") return;
+          // The browser would empty the field on Escape, which only leaves it.
+          event.preventDefault();
+          if (event.key === "Escape") return event.currentTarget.blur();
+          put(event.currentTarget.value);
+          // What was found takes the place of the tree first.
+          requestAnimationFrame(() => document.querySelector<HTMLElement>(".node-list .rows")?.focus());
         }}
       />
     </div>
   );
 }
 
-function Filters({ isByLine, onByLine }: { isByLine: boolean; onByLine: (value: boolean) => void }): JSX.Element {
+function Filters(): JSX.Element {
   const now = place.value;
+  const isByLine = now.listing === "lines";
   return (
     <div class="filters">
-      <select aria-label="Kind" value={now.category} onChange={(event) => go({ category: event.currentTarget.value })}>
+      <GraphFilter />
+      <select aria-label="Kind" class={now.category === "" ? "" : "active"} value={now.category} onChange={(event) => go({ category: event.currentTarget.value, listing: "ops" })}>
         <option value="">kind</option>
         <option value="weight">weights</option>
         <option value="gradient">gradients</option>
         <option value="activation">activations</option>
         <option value="tensor">tensors</option>
       </select>
-      <select aria-label="Phase" value={now.phase} onChange={(event) => go({ phase: event.currentTarget.value })}>
+      <select aria-label="Phase" class={now.phase === "" ? "" : "active"} value={now.phase} onChange={(event) => go({ phase: event.currentTarget.value, listing: "ops" })}>
         <option value="">phase</option>
         <option value="forward">forward</option>
         <option value="backward">backward</option>
         <option value="optimizer">optimizer</option>
       </select>
-      <button type="button" class="small toggle" aria-pressed={now.onlyHits} onClick={() => go({ onlyHits: !now.onlyHits })}>
+      <button type="button" class="small toggle" aria-pressed={now.onlyHits} title="Only ops with hits" onClick={() => go({ onlyHits: !now.onlyHits, listing: "ops" })}>
         hits
       </button>
-      <button type="button" class="small toggle" aria-pressed={isByLine} title="Find ops by the line of code that made them" onClick={() => onByLine(!isByLine)}>
+      <button type="button" class="small toggle" aria-pressed={isByLine} title="Find ops by the line of code that made them" onClick={() => go({ listing: isByLine ? "ops" : "lines" })}>
         lines
       </button>
       {now.file !== "" && (
@@ -91,6 +104,28 @@ function Filters({ isByLine, onByLine }: { isByLine: boolean; onByLine: (value: 
         </button>
       )}
     </div>
+  );
+}
+
+/** Which graph the list is of, where a training has several. */
+function GraphFilter(): JSX.Element | null {
+  const graphs = rank.value?.graphs ?? [];
+  const current = graph.value;
+  if (graphs.length < 2 || current === null) return null;
+  return (
+    <select
+      aria-label="Graph of the list"
+      title="The graph: steps that run other ops have another one"
+      class="wide-filter"
+      value={String(current.id)}
+      onChange={(event) => go({ graph: Number(event.currentTarget.value), open: [], tree: [] })}
+    >
+      {graphs.map((each) => (
+        <option key={each.id} value={String(each.id)}>
+          graph {each.id} · {grouped(each.nodes)} nodes{each.whole ? "" : ", still growing"}
+        </option>
+      ))}
+    </select>
   );
 }
 

@@ -1,12 +1,15 @@
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
 import type { ListedNode } from "../wire";
 import { api } from "../state/api";
 import { asScope, fileName, lastPart } from "../state/names";
 import { grouped } from "../state/numbers";
-import { usePages } from "../state/pages";
-import { calmTick, go, graph, place, rank, run, selectOp } from "../state/store";
+import { useSparse } from "../state/sparse";
+import { calmTick, go, graph, place, rank, run, selectOp, toggleTick } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
+import { handleListKey, nextPlace, useWalk } from "./listing";
 import { TickBox } from "./NodeList";
 
 const ROW_HEIGHT = 38;
@@ -20,10 +23,22 @@ export function NodeResults(): JSX.Element {
   const subject = isReady
     ? JSON.stringify([currentRun.id, currentRank.rank, currentGraph.id, filter])
     : null;
-  const found = usePages<ListedNode>(subject, `${currentGraph?.nodes ?? 0} ${calmTick("hits")}`, async (offset, limit, signal) => {
+  const found = useSparse<ListedNode>(subject, `${currentGraph?.nodes ?? 0} ${calmTick("hits")}`, async (offset, limit, signal) => {
     const page = await api.nodes(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, filter, offset, limit, signal);
     return { total: page.total, items: page.nodes };
   });
+  const selected = found.find((node) => node.name === op);
+  const cursor = useSignal(-1);
+  const at = cursor.value === -1 ? selected : cursor.value;
+  useEffect(() => {
+    cursor.value = -1;
+  }, [subject, op]);
+  const choose = (at_: number): void => {
+    const node = found.at(at_);
+    if (node !== null) selectOp(node.name);
+  };
+  // The place is ahead of the screen when keys come fast.
+  useWalk((by) => choose(nextPlace(found.total, found.find((node) => node.name === place.value.op), by, () => true)));
   if (found.error !== null) return <p class="error-line">{found.error}</p>;
   if (!found.loading && found.total === 0) {
     return (
@@ -40,29 +55,47 @@ export function NodeResults(): JSX.Element {
         {found.loading ? "searching…" : `${grouped(found.total)} ${found.total === 1 ? "match" : "matches"}`}
       </p>
       <Rows
-        count={found.items.length}
+        subject={`results ${subject ?? ""}`}
+        count={found.total}
         height={ROW_HEIGHT}
         label="Matching ops"
         role="listbox"
-        show={found.items.findIndex((node) => node.name === op)}
-        onReach={found.reach}
-        row={(at) => {
-          const node = found.items[at];
-          return node === undefined ? <span /> : <Result node={node} />;
+        show={at}
+        active={at === -1 ? undefined : `node-${at}`}
+        onKeyDown={(event) =>
+          handleListKey(event, {
+            move: (by) => (cursor.value = moved(at, by, found.total)),
+            jump: (to) => (cursor.value = to === "first" ? 0 : found.total - 1),
+            choose: () => choose(at),
+            tick: () => {
+              const node = at === -1 ? null : found.at(at);
+              if (node !== null) toggleTick(node.name);
+            },
+          })
+        }
+        row={(row) => {
+          const node = found.at(row);
+          return node === null ? <div class="result quiet">…</div> : <Result id={`node-${row}`} node={node} isAt={row === at} />;
         }}
       />
     </>
   );
 }
 
-function Result({ node }: { node: ListedNode }): JSX.Element {
+function moved(at: number, by: 1 | -1, count: number): number {
+  return Math.min(Math.max(at + by, 0), count - 1);
+}
+
+function Result({ id, node, isAt }: { id: string; node: ListedNode; isAt: boolean }): JSX.Element {
   const isSelected = node.name === place.value.op;
   return (
-    <div class={`result line ${isSelected ? "selected" : ""}`} role="option" data-path={node.name} aria-selected={isSelected} title={node.name} onClick={() => selectOp(node.name)}>
+    <div id={id} class={`result line ${isSelected ? "selected" : ""} ${isAt ? "cursor" : ""}`} role="option" data-path={node.name} aria-selected={isSelected} title={node.name} onClick={() => selectOp(node.name)}>
       <TickBox path={node.name} scope={asScope(node.scope)} />
       <div class="two-lines">
         <span class={`name kind-${node.kind}`}>{lastPart(node.name)}</span>
-        <span class="under">{node.scope.replace(/\/$/, "")}</span>
+        <span class="under from-end">
+          <bdi>{node.scope.replace(/\/$/, "")}</bdi>
+        </span>
       </div>
       <div class="two-lines right">
         <span>

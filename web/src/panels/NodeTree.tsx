@@ -5,10 +5,11 @@ import type { TreeEntry } from "../wire";
 import { api } from "../state/api";
 import { scopesOf } from "../state/names";
 import { grouped } from "../state/numbers";
-import { calmTick, go, graph, opScope, place, rank, run, selectOp } from "../state/store";
+import { calmTick, go, graph, opScope, place, rank, run, selectOp, toggleTick } from "../state/store";
 import { isAborted, messageOf } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { Rows } from "../parts/Rows";
+import { handleListKey, nextPlace, useWalk, type ListKeys } from "./listing";
 import { TickBox } from "./NodeList";
 
 const PAGE = 200;
@@ -91,25 +92,70 @@ export function NodeTree(): JSX.Element {
   }, [place.value.op, opScope.value]);
 
   const rows = visibleRows(branches.value, open);
-  const selected = rows.findIndex((row) => row.entry?.path === place.value.op && place.value.op !== "");
+  const cursor = useSignal(place.value.op);
+  useEffect(() => {
+    cursor.value = place.value.op;
+  }, [place.value.op]);
+  const at = rows.findIndex((row) => row.entry !== null && row.entry.path === cursor.value);
+  const moveTo = (to: number): void => {
+    const entry = rows[to]?.entry;
+    if (entry != null) cursor.value = entry.path;
+  };
+  useWalk((by) => {
+    const selected = rows.findIndex((row) => row.entry?.path === place.value.op && place.value.op !== "");
+    const entry = rows[nextPlace(rows.length, selected, by, (to) => rows[to]?.entry?.is_scope === false)]?.entry;
+    if (entry != null) selectOp(entry.path);
+  });
   if (problem.value !== null) return <p class="error-line">{problem.value}</p>;
   return (
     <Rows
+      subject={`tree ${subject} ${place.value.op}`}
       count={rows.length}
       height={ROW_HEIGHT}
       label="Scopes and ops"
       role="tree"
-      show={selected}
-      row={(at) => {
-        const row = rows[at];
+      show={at}
+      active={at === -1 ? undefined : `node-${at}`}
+      onKeyDown={(event) => handleListKey(event, treeKeys(rows, at, open, moveTo))}
+      row={(row_) => {
+        const row = rows[row_];
         if (row === undefined) return <span />;
         if (row.entry === null) {
           return <More row={row} onLoad={() => load(row.scope, branches.value.get(row.scope)?.entries.length ?? 0, aborting.current.signal)} />;
         }
-        return <TreeLine entry={row.entry} scope={row.scope} depth={row.depth} isOpen={open.has(row.entry.path)} />;
+        return <TreeLine id={`node-${row_}`} entry={row.entry} scope={row.scope} depth={row.depth} isOpen={open.has(row.entry.path)} isAt={row_ === at} />;
       }}
     />
   );
+}
+
+/** What the keys do in a tree whose cursor is at row `at`. */
+function treeKeys(rows: readonly TreeRow[], at: number, open: ReadonlySet<string>, onMove: (to: number) => void): ListKeys {
+  const entry = rows[at]?.entry ?? null;
+  const isEntry = (row_: number): boolean => rows[row_]?.entry != null;
+  const isOpen = entry !== null && entry.is_scope && open.has(entry.path);
+  return {
+    move: (by) => onMove(nextPlace(rows.length, at, by, isEntry)),
+    jump: (to) => onMove(to === "first" ? nextPlace(rows.length, -1, 1, isEntry) : nextPlace(rows.length, -1, -1, isEntry)),
+    choose: () => {
+      if (entry === null) return;
+      if (entry.is_scope) toggleTree(entry.path);
+      else selectOp(entry.path);
+    },
+    tick: () => {
+      if (entry !== null) toggleTick(entry.path);
+    },
+    open: () => {
+      if (entry === null) return;
+      if (isOpen) onMove(nextPlace(rows.length, at, 1, isEntry));
+      else if (entry.is_scope) toggleTree(entry.path);
+    },
+    close: () => {
+      if (entry === null) return;
+      if (isOpen) toggleTree(entry.path);
+      else onMove(rows.findIndex((row) => row.entry?.path === rows[at]?.scope));
+    },
+  };
 }
 
 function More({ row, onLoad }: { row: TreeRow; onLoad: () => void }): JSX.Element {
@@ -127,12 +173,22 @@ export function toggleTree(path: string): void {
   go({ tree: closes ? now.filter((each) => each !== path && !each.startsWith(path)) : [...now, path] });
 }
 
-function TreeLine({ entry, scope, depth, isOpen }: { entry: TreeEntry; scope: string; depth: number; isOpen: boolean }): JSX.Element {
+interface TreeLineProps {
+  readonly id: string;
+  readonly entry: TreeEntry;
+  readonly scope: string;
+  readonly depth: number;
+  readonly isOpen: boolean;
+  readonly isAt: boolean;
+}
+
+function TreeLine({ id, entry, scope, depth, isOpen, isAt }: TreeLineProps): JSX.Element {
   const isSelected = entry.path === place.value.op;
   const isCurrent = rank.value?.op === entry.path;
   return (
     <div
-      class={`tree-line line ${isSelected ? "selected" : ""}`}
+      id={id}
+      class={`tree-line line ${isSelected ? "selected" : ""} ${isAt ? "cursor" : ""}`}
       style={{ paddingLeft: `${depth * 14 + 4}px` }}
       role="treeitem"
       data-path={entry.path}

@@ -1,16 +1,19 @@
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from "../wire";
 import { api } from "../state/api";
 import { useFreshness } from "../state/freshness";
 import { lastPart, shortName } from "../state/names";
-import { grouped, typeText } from "../state/numbers";
+import { counted, grouped, typeText } from "../state/numbers";
 import { useResource } from "../state/resource";
-import { calmTick, command, graph, openTensor, opTensors, place, rank, revealScope, run, selectOp } from "../state/store";
+import { calmTick, command, go, graph, openTensor, opTensors, place, rank, revealScope, run, selectOp } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
+import { useScrollMemory } from "../parts/scrolling";
 import { newWatchpoint } from "./dialogs";
+import { KeepButton } from "./KeepButton";
 import { SourceStack } from "./SourceStack";
 import { StatisticLine } from "./Statistics";
 
@@ -65,9 +68,11 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
     tensors?.tensors.find((each) => each.io === io && each.slot === slot) ?? null;
   const when = tensors === null || tensors.step === null ? "" : ` in step ${tensors.step}`;
   const missing = commonReason(tensors);
+  const scroller = useRef<HTMLDivElement>(null);
+  useScrollMemory(scroller, `details ${node.name}`, tensors);
   return (
-    <div class="scroll">
-      <Head node={node} />
+    <div ref={scroller} class="scroll">
+      <Head node={node} hits={view.hits.length} />
       {problem !== null && <p class="error-line">{problem}</p>}
       {missing !== null && <p class="quiet missing">{missing}</p>}
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
@@ -111,7 +116,7 @@ function commonReason(tensors: OpTensors | null): string | null {
   return isCommon && first.why !== "" ? first.why : null;
 }
 
-function Head({ node }: { node: Node }): JSX.Element {
+function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
   const current = run.value;
   const canRunTo = current?.controls.includes("to") === true && node.kind === "op";
   return (
@@ -144,6 +149,11 @@ function Head({ node }: { node: Node }): JSX.Element {
             </span>
           ))}
         <span class="quiet">#{node.order} in the step</span>
+        {hits > 0 && (
+          <button type="button" class="hit-count" title="Show its hits" onClick={() => go({ side: "hits", hitOp: true })}>
+            {counted(hits, "hit")}
+          </button>
+        )}
       </p>
       <p class="actions">
         {canRunTo && (
@@ -154,21 +164,7 @@ function Head({ node }: { node: Node }): JSX.Element {
         <button type="button" class="small" onClick={() => newWatchpoint([node.name])}>
           <Icon name="eye" /> watch
         </button>
-        {current?.kind === "live" && (
-          <button
-            type="button"
-            class="small"
-            title="Keep this op's values of the last steps, to compare and to look at while training runs"
-            onClick={() =>
-              void attempt(async () => {
-                await api.keep(current.id, [node.name], 2);
-                toast("Its values are kept from now on, two steps back");
-              })
-            }
-          >
-            keep values
-          </button>
-        )}
+        {current?.kind === "live" && <KeepButton run={current.id} op={node.name} />}
       </p>
     </header>
   );
@@ -220,12 +216,13 @@ function Producer({ edge }: { edge: InputEdge }): JSX.Element {
 const MOST_CONSUMERS = 4;
 
 function Consumers({ view, slot }: { view: OpView; slot: number }): JSX.Element | null {
+  const showsAll = useSignal(false);
   const names = [...new Set(view.consumers.filter(([output]) => output === slot).map(([, name]) => name))];
   if (names.length === 0) return null;
   return (
     <span class="from">
       to{" "}
-      {names.slice(0, MOST_CONSUMERS).map((name, at) => (
+      {(showsAll.value ? names : names.slice(0, MOST_CONSUMERS)).map((name, at) => (
         <span key={name}>
           {at > 0 && ", "}
           <button type="button" class="link" title={name} onClick={() => selectOp(name)}>
@@ -233,7 +230,12 @@ function Consumers({ view, slot }: { view: OpView; slot: number }): JSX.Element 
           </button>
         </span>
       ))}
-      {names.length > MOST_CONSUMERS && <span class="quiet"> and {grouped(names.length - MOST_CONSUMERS)} more</span>}
+      {names.length > MOST_CONSUMERS && !showsAll.value && (
+        <button type="button" class="link quiet" onClick={() => (showsAll.value = true)}>
+          {" "}
+          and {grouped(names.length - MOST_CONSUMERS)} more
+        </button>
+      )}
     </span>
   );
 }

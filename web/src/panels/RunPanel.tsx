@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
-import type { RankView } from "../wire";
+import type { Metadata, RankView } from "../wire";
 import { api } from "../state/api";
-import { counted, grouped, seconds } from "../state/numbers";
+import { brief, counted, grouped, seconds } from "../state/numbers";
 import { chooseRun, run, runs } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
@@ -22,11 +22,7 @@ export function RunPanel(): JSX.Element {
           Forget this run
         </button>
       )}
-      <div class="rank-cards">
-        {current.ranks.map((each) => (
-          <RankCard key={each.rank} rank={each} />
-        ))}
-      </div>
+      <Facts ranks={current.ranks} />
       <h4>Messages</h4>
       {current.notices.length === 0 ? <p class="quiet">None.</p> : (
         <ul class="notices">
@@ -45,50 +41,75 @@ async function forget(id: string): Promise<void> {
   chooseRun("");
 }
 
-function speed(rank: RankView): string {
-  const { seconds_bare: bare, seconds_observed: observed } = rank;
-  if (bare !== null && observed !== null && bare > 0) return `${(observed / bare).toFixed(2)}×`;
-  return "–";
+/** Seconds of a step, and what that is in steps. */
+function pace(value: number | null, otherwise: string): string {
+  return value === null || value <= 0 ? otherwise : `${seconds(value)}, ${brief(1 / value)} steps/s`;
 }
 
-function RankCard({ rank }: { rank: RankView }): JSX.Element {
-  const data = rank.metadata;
-  const rows: (readonly [string, string])[] = [
-    ["state", rank.message === "" ? rank.state : `${rank.state}: ${rank.message}`],
-    ["step", String(rank.step)],
-    ["hits", grouped(rank.hits)],
-    ["step without op capture", seconds(rank.seconds_bare)],
-    ["step with op capture", seconds(rank.seconds_observed)],
-    ["cost of capture", speed(rank)],
+function cost({ seconds_bare: bare, seconds_observed: observed }: RankView): string {
+  return bare !== null && observed !== null && bare > 0 ? `${(observed / bare).toFixed(2)}×` : "–";
+}
+
+function stateText(rank: RankView): string {
+  return rank.message === "" ? rank.state : `${rank.state}: ${rank.message}`;
+}
+
+type Fact = readonly [name: string, of: (rank: RankView) => string, title?: string];
+
+const FACTS: readonly Fact[] = [
+  ["state", stateText],
+  ["step", (rank) => String(rank.step)],
+  ["hits", (rank) => grouped(rank.hits)],
+  ["speed, ops not observed", (rank) => pace(rank.seconds_bare, "not known: every step so far was observed"), "The median of recent steps in which nothing asked for ops"],
+  ["speed, ops observed", (rank) => pace(rank.seconds_observed, "no step was observed yet"), "The median of recent steps whose ops were observed; the first two are, whatever is watched, and they are slower by themselves"],
+  ["slower by", cost],
+];
+
+const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string])[] = [
+  ["host", (data) => data.host],
+  ["process", (data) => String(data.pid)],
+  ["device", (data) => data.device],
+  ["framework", (data) => `${data.framework} ${data.framework_version}`],
+  ["Sonde", (data) => data.sonde_version],
+  ["Python", (data) => data.python_version],
+  ["script", (data) => [data.script, ...data.arguments].join(" ")],
+  ["directory", (data) => data.working_directory],
+  ["started", (data) => (data.started > 0 ? new Date(data.started * 1000).toLocaleString() : "–")],
+];
+
+/** What is known of every rank, a column each. */
+function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
+  const more = [...new Set(ranks.flatMap((each) => Object.keys(each.metadata?.extra ?? {})))];
+  const rows: readonly Fact[] = [
+    ...FACTS,
+    ...METADATA.map(([name, of]): Fact => [name, (rank) => (rank.metadata === null ? "–" : of(rank.metadata))]),
+    ...more.map((name): Fact => [name, (rank) => rank.metadata?.extra[name] ?? "–"]),
   ];
-  if (data !== null) {
-    rows.push(
-      ["host", data.host],
-      ["process", String(data.pid)],
-      ["device", data.device],
-      [data.framework, data.framework_version],
-      ["Sonde", data.sonde_version],
-      ["Python", data.python_version],
-      ["script", [data.script, ...data.arguments].join(" ")],
-      ["directory", data.working_directory],
-      ["started", data.started > 0 ? new Date(data.started * 1000).toLocaleString() : "–"],
-      ...Object.entries(data.extra),
-    );
-  }
   return (
-    <table class="metadata">
-      <caption>
-        <span class={`dot ${rank.state}`} /> rank {rank.rank}
-        {data !== null && ` of ${data.world_size}`}
-      </caption>
-      <tbody>
-        {rows.map(([name, value]) => (
-          <tr key={name}>
-            <th scope="row">{name}</th>
-            <td>{value}</td>
+    <div class="facts">
+      <table class="metadata">
+        <thead>
+          <tr>
+            <td />
+            {ranks.map((each) => (
+              <th key={each.rank} scope="col">
+                <span class={`dot ${each.state}`} /> rank {each.rank}
+                {each.metadata !== null && ` of ${each.metadata.world_size}`}
+              </th>
+            ))}
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {rows.map(([name, of, title]) => (
+            <tr key={name} title={title}>
+              <th scope="row">{name}</th>
+              {ranks.map((each) => (
+                <td key={each.rank}>{of(each)}</td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

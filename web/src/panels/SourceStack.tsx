@@ -1,37 +1,31 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useEffect } from "preact/hooks";
 import type { SourceLine } from "../wire";
 import { api } from "../state/api";
 import { fileName } from "../state/names";
 import { useResource } from "../state/resource";
-import { go, rank, run } from "../state/store";
+import { go, place, rank, run } from "../state/store";
 
 const AROUND = 4;
 
 /** The user's lines that made the op, innermost first, with the code round the chosen one. */
 export function SourceStack({ sources }: { readonly sources: readonly SourceLine[] }): JSX.Element {
-  const chosen = useSignal(0);
-  const identity = sources.map((line) => `${line.file}:${line.line}`).join(" ");
-  useEffect(() => {
-    chosen.value = 0;
-  }, [identity]);
+  const chosen = Math.min(place.value.frame, sources.length - 1);
   return (
     <>
       <h4>Source</h4>
       <ol class="stack">
         {sources.map((line, at) => (
-          <li key={`${line.file}:${line.line}:${at}`} class={at === chosen.value ? "selected" : ""}>
-            <button type="button" class="frame" aria-expanded={at === chosen.value} title={`${line.file}:${line.line}`} onClick={() => (chosen.value = at)}>
+          <li key={`${line.file}:${line.line}:${at}`} class={at === chosen ? "selected" : ""}>
+            <button type="button" class="frame" aria-expanded={at === chosen} title={`${line.file}:${line.line}`} onClick={() => go({ frame: at })}>
               <span class="file">
                 {fileName(line.file)}:{line.line}
               </span>
               <span class="quiet">{line.function}</span>
             </button>
-            <button type="button" class="link quiet" title="Find every op this line made" onClick={() => go({ file: line.file, line: line.line, query: "", category: "", phase: "", onlyHits: false })}>
+            <button type="button" class="link quiet" title="Find every op this line made" onClick={() => go({ file: line.file, line: line.line, query: "", category: "", phase: "", onlyHits: false, listing: "ops" })}>
               its ops
             </button>
-            {at === chosen.value && <Code line={line} />}
+            {at === chosen && <Code line={line} />}
           </li>
         ))}
       </ol>

@@ -11,10 +11,10 @@ export function StatisticLine({ of }: { readonly of: StatisticNumbers | null }):
   return (
     <span class="statistics-line">
       <span>
-        <i>min</i> {brief(isFinite ? of.min : of.finite_min)}
+        <i>min</i> {hasFinite(of) ? brief(isFinite ? of.min : of.finite_min) : "–"}
       </span>
       <span>
-        <i>max</i> {brief(isFinite ? of.max : of.finite_max)}
+        <i>max</i> {hasFinite(of) ? brief(isFinite ? of.max : of.finite_max) : "–"}
       </span>
       <span>
         <i>mean</i> <Value of={of.avg} />
@@ -34,40 +34,53 @@ function share(part: number, whole: number): string {
   return whole === 0 ? "" : ` ${formatNumber((100 * part) / whole, { notation: "short", digits: 3 })} %`;
 }
 
-/** Every number there is, for the tensor view. */
+/** The names of the numbers, in the order they are listed. */
+const VALUES: readonly (readonly [string, (of: StatisticNumbers) => WireNumber | null])[] = [
+  ["min", (of) => of.min],
+  ["max", (of) => of.max],
+  ["mean", (of) => of.avg],
+  ["std", (of) => of.std],
+  ["mean |x|", (of) => of.abs_mean],
+  ["L2 norm", (of) => of.l2norm],
+  ["finite min", (of) => (hasFinite(of) ? of.finite_min : null)],
+  ["finite max", (of) => (hasFinite(of) ? of.finite_max : null)],
+];
+
+type Bit = 0 | 1 | 2 | 4;
+
+const COUNTS: readonly (readonly [string, (of: StatisticNumbers) => number | null, string, Bit])[] = [
+  ["nan", (of) => of.nan_count, "mark-nan", 1],
+  ["+inf", (of) => of.positive_inf_count, "mark-inf", 2],
+  ["−inf", (of) => of.negative_inf_count, "mark-inf", 4],
+  ["zero", (of) => of.zero_count, "", 0],
+  ["negative", (of) => of.negative_count, "", 0],
+  ["positive", (of) => of.positive_count, "", 0],
+];
+
+/** As counts of zeros and positive values are called where values are true or false. */
+const BOOLEAN_NAMES: Readonly<Record<string, string>> = { zero: "false", positive: "true" };
+
+function hasFinite(of: StatisticNumbers): boolean {
+  return of.count > of.nan_count + of.positive_inf_count + of.negative_inf_count;
+}
+
 interface StatisticTableProps {
   readonly of: StatisticNumbers;
+  readonly isBool?: boolean;
   /** Looks for the first NaN (1), +Inf (2) or -Inf (4) in what is on the screen. */
   readonly onFind?: (mark: 1 | 2 | 4) => void;
 }
 
-export function StatisticTable({ of, onFind }: StatisticTableProps): JSX.Element {
-  const values: readonly (readonly [string, WireNumber | null])[] = [
-    ["min", of.min],
-    ["max", of.max],
-    ["mean", of.avg],
-    ["std", of.std],
-    ["mean |x|", of.abs_mean],
-    ["L2 norm", of.l2norm],
-    ["finite min", of.finite_min],
-    ["finite max", of.finite_max],
-  ];
-  const counts: readonly (readonly [string, number | null, string, 1 | 2 | 4 | 0])[] = [
-    ["nan", of.nan_count, "mark-nan", 1],
-    ["+inf", of.positive_inf_count, "mark-inf", 2],
-    ["−inf", of.negative_inf_count, "mark-inf", 4],
-    ["zero", of.zero_count, "", 0],
-    ["negative", of.negative_count, "", 0],
-    ["positive", of.positive_count, "", 0],
-  ];
+/** Every number there is, for the tensor view. */
+export function StatisticTable({ of, isBool = false, onFind }: StatisticTableProps): JSX.Element {
   return (
     <table class="statistics">
       <tbody>
-        {values.map(([name, value]) => (
+        {VALUES.map(([name, get]) => (
           <tr key={name}>
             <th scope="row">{name}</th>
             <td>
-              <Value of={value} />
+              <Value of={get(of)} />
             </td>
           </tr>
         ))}
@@ -75,20 +88,61 @@ export function StatisticTable({ of, onFind }: StatisticTableProps): JSX.Element
           <th scope="row">elements</th>
           <td>{grouped(of.count)}</td>
         </tr>
-        {counts.map(([name, count, style, mark]) => (
+        {COUNTS.map(([name, get, style, mark]) => {
+          const count = get(of);
+          return (
+            <tr key={name}>
+              <th scope="row">
+                {isBool ? (BOOLEAN_NAMES[name] ?? name) : name}
+                {mark !== 0 && (count ?? 0) > 0 && onFind !== undefined && (
+                  <button type="button" class="link find" title={`Go to the first ${name} of this plane`} onClick={() => onFind(mark)}>
+                    find
+                  </button>
+                )}
+              </th>
+              <td class={(count ?? 0) > 0 ? style : "quiet"}>
+                {count === null ? "–" : grouped(count)}
+                {count !== null && count > 0 && <span class="quiet">{share(count, of.count)}</span>}
+              </td>
+            </tr>
+          );
+        })}
+      </tbody>
+    </table>
+  );
+}
+
+/** The numbers of two tensors that are compared, side by side. */
+export function StatisticPair({ one, other }: { readonly one: StatisticNumbers; readonly other: StatisticNumbers }): JSX.Element {
+  return (
+    <table class="statistics">
+      <thead>
+        <tr>
+          <td />
+          <th scope="col">this</th>
+          <th scope="col">other</th>
+        </tr>
+      </thead>
+      <tbody>
+        {VALUES.map(([name, get]) => (
           <tr key={name}>
-            <th scope="row">
-              {name}
-              {mark !== 0 && (count ?? 0) > 0 && onFind !== undefined && (
-                <button type="button" class="link find" title={`Go to the first ${name} of this plane`} onClick={() => onFind(mark)}>
-                  find
-                </button>
-              )}
-            </th>
-            <td class={(count ?? 0) > 0 ? style : "quiet"}>
-              {count === null ? "–" : grouped(count)}
-              {count !== null && count > 0 && <span class="quiet">{share(count, of.count)}</span>}
+            <th scope="row">{name}</th>
+            <td>
+              <Value of={get(one)} />
             </td>
+            <td>
+              <Value of={get(other)} />
+            </td>
+          </tr>
+        ))}
+        {COUNTS.map(([name, get, style]) => (
+          <tr key={name}>
+            <th scope="row">{name}</th>
+            {[get(one), get(other)].map((count, at) => (
+              <td key={at} class={(count ?? 0) > 0 ? style : "quiet"}>
+                {count === null ? "–" : grouped(count)}
+              </td>
+            ))}
           </tr>
         ))}
       </tbody>

@@ -1,12 +1,11 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Command, RankView, RunView } from "../wire";
 import { useLoss } from "../state/loss";
 import { lastPart, runTitle } from "../state/names";
 import { brief, counted, toNumber } from "../state/numbers";
-import { theme, type Theme } from "../state/preferences";
+import { controlled, stepsToRun, theme, type Theme } from "../state/preferences";
 import { chooseRank, chooseRun, command, go, place, rank, run, runs, scopeOfControl } from "../state/store";
-import { Dialog } from "../parts/Dialog";
+import { CountField } from "../parts/CountField";
 import { Icon, type IconName } from "../parts/Icon";
 import { Sparkline } from "../parts/Sparkline";
 import { dialog } from "./dialogs";
@@ -49,7 +48,8 @@ function RunChoice({ current }: { current: RunView }): JSX.Element {
 
 function RankChoice({ current }: { current: RunView }): JSX.Element | null {
   const chosen = rank.value;
-  if (current.ranks.length < 2 || chosen === null) return null;
+  if (chosen === null) return null;
+  if (current.ranks.length < 2) return <span class="quiet">rank {chosen.rank}</span>;
   if (current.ranks.length > MOST_TABS) {
     return (
       <select aria-label="Rank" value={String(chosen.rank)} onChange={(event) => chooseRank(Number(event.currentTarget.value))}>
@@ -63,6 +63,7 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
   }
   return (
     <div class="segments" role="tablist" aria-label="Rank">
+      <span class="quiet segments-name">rank</span>
       {current.ranks.map((each) => (
         <button
           type="button"
@@ -157,8 +158,6 @@ const PAUSE: Button = { command: "pause", icon: "pause", label: "Pause", title: 
 const NEXT: Button = { command: "next", icon: "next", label: "Next op", title: "Run the next op (n)" };
 
 function Controls({ current }: { current: RunView }): JSX.Element {
-  const steps = useSignal(1);
-  const isAsking = useSignal(false);
   const can = (name: Command): boolean => current.controls.includes(name);
   const isRunning = rank.value?.state === "running";
   const first = isRunning ? PAUSE : CONTINUE;
@@ -167,26 +166,18 @@ function Controls({ current }: { current: RunView }): JSX.Element {
     <div class="controls" role="toolbar" aria-label="Training control">
       <ControlButton {...first} isPrimary enabled={can(first.command)} onClick={() => command({ command: first.command })} />
       <span class="step-control">
-        <button type="button" title="Run so many steps (s)" aria-label="Run steps" disabled={!can("step")} onClick={() => command({ command: "step", steps: steps.value })}>
+        <button type="button" title="Run so many steps (s)" aria-label="Run steps" disabled={!can("step")} onClick={() => command({ command: "step", steps: stepsToRun.value })}>
           <Icon name="step" />
+          <span class="on-wide">Step</span>
         </button>
-        <input
-          type="number"
-          aria-label="Steps to run"
-          min="1"
-          value={steps.value}
-          onInput={(event) => {
-            const count = Number(event.currentTarget.value);
-            if (Number.isInteger(count) && count > 0) steps.value = count;
-          }}
-        />
+        <CountField label="Steps to run" value={stepsToRun.value} least={1} onChange={(count) => (stepsToRun.value = count)} />
       </span>
       <ControlButton {...NEXT} enabled={can("next")} onClick={() => command({ command: "next" })} />
       <ControlButton
         command="to"
         icon="to"
         label="Run to op"
-        title={op === "" ? "Select an op to run to" : `Run to ${op}`}
+        title={op === "" ? "Select an op to run to (o)" : `Run to ${op} (o)`}
         enabled={can("to") && op !== ""}
         onClick={() => command({ command: "to", op })}
       />
@@ -194,12 +185,11 @@ function Controls({ current }: { current: RunView }): JSX.Element {
         command="terminate"
         icon="stop"
         label="Terminate"
-        title="End the training through a clean exception"
+        title="End the training through a clean exception (x)"
         enabled={can("terminate")}
-        onClick={() => (isAsking.value = true)}
+        onClick={() => (dialog.value = { kind: "terminate" })}
       />
       {current.ranks.length > 1 && <WhichRanks />}
-      {isAsking.value && <TerminateDialog onClose={() => (isAsking.value = false)} />}
     </div>
   );
 }
@@ -211,7 +201,7 @@ function WhichRanks(): JSX.Element {
       aria-label="Ranks the controls act on"
       title="Ranks the controls act on"
       value={scopeOfControl.value === null ? "all" : "one"}
-      onChange={(event) => (scopeOfControl.value = event.currentTarget.value === "all" ? null : chosen)}
+      onChange={(event) => (controlled.value = event.currentTarget.value === "all" ? null : chosen)}
     >
       <option value="all">all ranks</option>
       <option value="one">rank {scopeOfControl.value ?? chosen}</option>
@@ -229,31 +219,8 @@ function ControlButton({ icon, label, title, enabled, isPrimary = false, onClick
   return (
     <button type="button" class={isPrimary ? "primary" : ""} aria-label={label} title={title} disabled={!enabled} onClick={onClick}>
       <Icon name={icon} />
-      {isPrimary && <span>{label}</span>}
+      <span class={isPrimary ? "" : "on-wide"}>{label}</span>
     </button>
-  );
-}
-
-function TerminateDialog({ onClose }: { onClose: () => void }): JSX.Element {
-  return (
-    <Dialog title="End the training?" onClose={onClose}>
-      <p>The training ends through an exception, so that its own cleaning up and its checkpoint callbacks run. It cannot be continued.</p>
-      <footer>
-        <button type="button" onClick={onClose}>
-          Keep it
-        </button>
-        <button
-          type="button"
-          class="danger"
-          onClick={() => {
-            command({ command: "terminate" });
-            onClose();
-          }}
-        >
-          Terminate
-        </button>
-      </footer>
-    </Dialog>
   );
 }
 

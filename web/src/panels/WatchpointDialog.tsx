@@ -4,10 +4,13 @@ import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../
 import { api } from "../state/api";
 import { tickedPaths } from "../state/preferences";
 import { useCatalogue } from "../state/catalogue";
+import { grouped, ordinal } from "../state/numbers";
 import { go, run } from "../state/store";
 import { messageOf, toast } from "../state/toasts";
+import { CountField } from "../parts/CountField";
 import { Dialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
+import { TextField } from "../parts/TextField";
 import { dialog, type Draft } from "./dialogs";
 
 export const EXPRESSION = "expression";
@@ -15,21 +18,23 @@ export const EXPRESSION = "expression";
 interface WatchpointDialogProps {
   readonly id: number | null;
   readonly draft: Draft;
+  /** Whether every tensor is watched that the condition aims at, whatever ops the draft names. */
+  readonly isForAll: boolean;
 }
 
-type OpsChoice = "all" | "chosen";
-
 /** Makes or changes a watchpoint; what the server finds wrong is said beside the button. */
-export function WatchpointDialog({ id, draft }: WatchpointDialogProps): JSX.Element {
+export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps): JSX.Element {
   const catalogue = useCatalogue();
-  const ops = useSignal<OpsChoice>(draft.ops.length > 0 ? "chosen" : "all");
   const problem = useSignal<string | null>(null);
   const close = (): void => {
     dialog.value = null;
   };
   const change = (part: Partial<Draft>): void => {
-    dialog.value = { kind: "watchpoint", id, draft: { ...draft, ...part } };
+    dialog.value = { kind: "watchpoint", id, draft: { ...draft, ...part }, isForAll };
     problem.value = null;
+  };
+  const choose = (forAll: boolean): void => {
+    dialog.value = { kind: "watchpoint", id, draft, isForAll: forAll };
   };
   const save = async (): Promise<void> => {
     const current = run.value;
@@ -38,7 +43,7 @@ export function WatchpointDialog({ id, draft }: WatchpointDialogProps): JSX.Elem
     const whole: Draft = {
       ...draft,
       name: name === "" ? suggestedName(draft, catalogue.data) : name,
-      ops: ops.value === "all" ? [] : draft.ops,
+      ops: isForAll ? [] : draft.ops,
     };
     try {
       const made = id === null ? await api.addWatchpoint(current.id, whole) : await api.editWatchpoint(current.id, id, whole);
@@ -47,7 +52,7 @@ export function WatchpointDialog({ id, draft }: WatchpointDialogProps): JSX.Elem
       problem.value = messageOf(error);
       return;
     }
-    if (id === null && ops.value === "chosen") tickedPaths.value = [];
+    if (id === null && !isForAll) tickedPaths.value = [];
     go({ side: "watchpoints" });
     close();
   };
@@ -64,10 +69,10 @@ export function WatchpointDialog({ id, draft }: WatchpointDialogProps): JSX.Elem
       >
         <label class="field">
           <span>Name</span>
-          <input type="text" value={draft.name} placeholder={suggestedName(draft, catalogue.data)} onInput={(event) => change({ name: event.currentTarget.value })} />
+          <input type="text" data-first value={draft.name} placeholder={suggestedName(draft, catalogue.data)} onInput={(event) => change({ name: event.currentTarget.value })} />
         </label>
         {catalogue.data !== null && <Conditions catalogue={catalogue.data} draft={draft} onChange={change} />}
-        <OpsField choice={ops.value} draft={draft} onChoice={(value) => (ops.value = value)} onChange={change} />
+        <OpsField isForAll={isForAll} draft={draft} onChoose={choose} onChange={change} />
         <Stopping draft={draft} onChange={change} />
         <footer>
           {problem.value !== null && (
@@ -208,18 +213,30 @@ interface ParameterFieldProps {
 
 function ParameterField({ parameter, condition, onChange }: ParameterFieldProps): JSX.Element {
   const value = condition.parameters[parameter.name];
+  const wrong = useSignal<string | null>(null);
   const put = (text: string): void => {
+    const isNumber = Number.isFinite(Number(text));
+    wrong.value = isNumber ? null : text;
+    if (!isNumber) return;
     const parameters = { ...condition.parameters };
-    if (text.trim() === "") delete parameters[parameter.name];
-    else if (Number.isFinite(Number(text))) parameters[parameter.name] = Number(text);
+    if (text === "") delete parameters[parameter.name];
+    else parameters[parameter.name] = Number(text);
     onChange({ ...condition, parameters });
   };
   return (
-    <label class="field parameter">
+    <div class="field parameter">
       <code>{parameter.name}</code>
-      <input type="text" inputMode="decimal" value={value ?? ""} placeholder={parameter.default === null ? "not set" : String(parameter.default)} onChange={(event) => put(event.currentTarget.value)} />
-      <span class="quiet">{parameter.description}</span>
-    </label>
+      <TextField
+        label={parameter.name}
+        class={wrong.value === null ? "" : "wrong"}
+        numeric
+        isWrong={wrong.value !== null}
+        value={wrong.value ?? (value === undefined ? "" : String(value))}
+        placeholder={parameter.default === null ? "not set" : String(parameter.default)}
+        onDone={put}
+      />
+      {wrong.value === null ? <span class="quiet">{parameter.description}</span> : <span class="bad-text" role="alert">“{wrong.value}” is not a number, such as 0.5 or 1e-6</span>}
+    </div>
   );
 }
 
@@ -256,35 +273,51 @@ function ExpressionField({ names, condition, onChange }: ExpressionFieldProps): 
 }
 
 interface OpsFieldProps {
-  readonly choice: OpsChoice;
+  readonly isForAll: boolean;
   readonly draft: Draft;
-  readonly onChoice: (choice: OpsChoice) => void;
+  readonly onChoose: (isForAll: boolean) => void;
   readonly onChange: (part: Partial<Draft>) => void;
 }
 
-function OpsField({ choice, draft, onChoice, onChange }: OpsFieldProps): JSX.Element {
+function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.Element {
+  const more = tickedPaths.value.filter((each) => !draft.ops.includes(each));
   return (
     <fieldset>
       <legend>Where</legend>
       <label class="check">
-        <input type="radio" name="ops" checked={choice === "all"} onChange={() => onChoice("all")} />
+        <input type="radio" name="ops" checked={isForAll} onChange={() => onChoose(true)} />
         every tensor the condition aims at
       </label>
       <label class="check">
-        <input type="radio" name="ops" checked={choice === "chosen"} onChange={() => onChoice("chosen")} />
+        <input type="radio" name="ops" checked={!isForAll} onChange={() => onChoose(false)} />
         only these: full names, scopes that end with /, or patterns
       </label>
-      {choice === "chosen" && (
-        <textarea
-          aria-label="Ops to watch, one a line"
-          rows={Math.min(Math.max(draft.ops.length, 2), 6)}
-          spellcheck={false}
-          placeholder={"one a line, such as\nDefault/network-Net/encoder/"}
-          value={draft.ops.join("\n")}
-          onInput={(event) => onChange({ ops: event.currentTarget.value.split("\n").map((line) => line.trim()).filter((line) => line !== "") })}
-        />
+      {!isForAll && <OpsText ops={draft.ops} onChange={onChange} />}
+      {!isForAll && more.length > 0 && (
+        <button type="button" class="small" onClick={() => onChange({ ops: [...draft.ops, ...more] })}>
+          <Icon name="plus" /> add the {grouped(more.length)} ticked in the list
+        </button>
       )}
     </fieldset>
+  );
+}
+
+/** One pattern a line; what is typed stays as it is, empty lines too, until the field is left. */
+function OpsText({ ops, onChange }: { ops: readonly string[]; onChange: (part: Partial<Draft>) => void }): JSX.Element {
+  const typed = useSignal<string | null>(null);
+  return (
+    <textarea
+      aria-label="Ops to watch, one a line"
+      rows={Math.min(Math.max(ops.length, 2), 6)}
+      spellcheck={false}
+      placeholder={"one a line, such as\nDefault/network-Net/encoder/"}
+      value={typed.value ?? ops.join("\n")}
+      onInput={(event) => {
+        typed.value = event.currentTarget.value;
+        onChange({ ops: event.currentTarget.value.split("\n").map((line) => line.trim()).filter((line) => line !== "") });
+      }}
+      onBlur={() => (typed.value = null)}
+    />
   );
 }
 
@@ -299,9 +332,9 @@ function Stopping({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange
     <fieldset>
       <legend>Stop</legend>
       <label class="field">
-        <span>at every</span>
-        <input type="number" class="short" min="0" aria-label="Break after so many hits" value={draft.break_after} onInput={(event) => onChange({ break_after: Math.max(0, Math.trunc(Number(event.currentTarget.value))) })} />
-        <span class="quiet">{draft.break_after === 0 ? "never: hits are only listed" : draft.break_after === 1 ? "hit" : "hits"}</span>
+        <span>at every so many hits</span>
+        <CountField label="Break after so many hits" class="short" value={draft.break_after} least={0} onChange={(count) => onChange({ break_after: count })} />
+        <span class="quiet">{draft.break_after === 0 ? "never stops: hits are only listed" : draft.break_after === 1 ? "stops at each of them" : `stops at every ${ordinal(draft.break_after)}; 0: never`}</span>
       </label>
       <label class="check">
         <input type="checkbox" checked={draft.enabled} onChange={(event) => onChange({ enabled: event.currentTarget.checked })} /> enabled

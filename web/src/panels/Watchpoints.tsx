@@ -1,13 +1,13 @@
 import type { JSX } from "preact";
-import type { WatchpointSpec } from "../wire";
+import type { RunView, WatchpointSpec } from "../wire";
 import { api } from "../state/api";
-import { grouped } from "../state/numbers";
+import { grouped, ordinal } from "../state/numbers";
 import { tickedPaths } from "../state/preferences";
 import { go, run } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
-import { dialog, newWatchpoint, type Draft } from "./dialogs";
+import { newWatchpoint, openWatchpoint, type Draft } from "./dialogs";
 
 export function draftOf(spec: WatchpointSpec): Draft {
   const { id: _, ...draft } = spec;
@@ -27,6 +27,11 @@ export function Watchpoints(): JSX.Element {
         <button type="button" class="small" title="Add the recommended set for this network" onClick={() => void attempt(() => api.recommend(current.id))}>
           recommended
         </button>
+        {current.watchpoints.length > 1 && (
+          <button type="button" class="small" title="Delete every watchpoint; it can be undone" onClick={() => void removeAll(current)}>
+            clear
+          </button>
+        )}
         <span class="spacer" />
         <a class="button small" href={api.watchpointFileAddress(current.id)} download="watchpoints.json">
           save
@@ -49,6 +54,18 @@ export function Watchpoints(): JSX.Element {
       </ul>
     </div>
   );
+}
+
+async function remove(id: string, spec: WatchpointSpec): Promise<void> {
+  const isGone = await attempt(() => api.removeWatchpoint(id, spec.id));
+  if (isGone) toast(`${spec.name} deleted`, "note", "", { text: "undo", act: () => void attempt(() => api.addWatchpoint(id, draftOf(spec))) });
+}
+
+async function removeAll(current: RunView): Promise<void> {
+  const drafts = current.watchpoints.map(draftOf);
+  const isGone = await attempt(() => api.loadWatchpointFile(current.id, { watchpoints: [], version: 1 }));
+  const restore = (): void => void attempt(() => api.loadWatchpointFile(current.id, { watchpoints: drafts, version: 1 }));
+  if (isGone) toast(`${grouped(drafts.length)} watchpoints deleted`, "note", "", { text: "undo", act: restore });
 }
 
 async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
@@ -100,8 +117,10 @@ export function conditionText(spec: WatchpointSpec): string {
 }
 
 function scopeText(spec: WatchpointSpec): string {
-  if (spec.ops.length === 0) return "every tensor it aims at";
-  return spec.ops.length === 1 ? (spec.ops[0] ?? "") : `${grouped(spec.ops.length)} ops or scopes`;
+  const [first] = spec.ops;
+  if (first === undefined) return "every tensor it aims at";
+  if (spec.ops.length > 1) return `${grouped(spec.ops.length)} ops, scopes or patterns`;
+  return /^[\w-]+\(/.test(first) ? "what a pattern names" : first;
 }
 
 function WatchpointRow({ run: id, spec }: { run: string; spec: WatchpointSpec }): JSX.Element {
@@ -112,25 +131,23 @@ function WatchpointRow({ run: id, spec }: { run: string; spec: WatchpointSpec })
     <li class={spec.enabled ? "watchpoint" : "watchpoint off"}>
       <input type="checkbox" aria-label={`Enable ${spec.name}`} checked={spec.enabled} onChange={(event) => save({ enabled: event.currentTarget.checked })} />
       <div class="two-lines">
-        <button type="button" class="link name" title="Edit" onClick={() => (dialog.value = { kind: "watchpoint", id: spec.id, draft: draftOf(spec) })}>
+        <button type="button" class="link name" title="Edit" onClick={() => openWatchpoint(spec.id, draftOf(spec))}>
           {spec.name === "" ? `watchpoint ${spec.id}` : spec.name}
         </button>
-        <span class="under" title={conditionText(spec)}>
+        <span class="under" title={[conditionText(spec), ...spec.ops].join("\n")}>
           {conditionText(spec)}
-        </span>
-        <span class="under" title={spec.ops.join("\n")}>
-          {scopeText(spec)}
+          <span class="scope-text"> · {scopeText(spec)}</span>
           {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}
-          {spec.break_after === 0 ? " · never stops" : spec.break_after > 1 ? ` · stops at every ${spec.break_after}. hit` : ""}
+          {spec.break_after === 0 ? " · never stops" : spec.break_after > 1 ? ` · stops at every ${ordinal(spec.break_after)} hit` : ""}
         </span>
       </div>
       <button type="button" class="icon" aria-label={`Hits of ${spec.name}`} title="Its hits" onClick={() => go({ side: "hits", hitWatchpoint: spec.id })}>
         <Icon name="eye" />
       </button>
-      <button type="button" class="icon" aria-label={`Edit ${spec.name}`} title="Edit" onClick={() => (dialog.value = { kind: "watchpoint", id: spec.id, draft: draftOf(spec) })}>
+      <button type="button" class="icon" aria-label={`Edit ${spec.name}`} title="Edit" onClick={() => openWatchpoint(spec.id, draftOf(spec))}>
         <Icon name="edit" />
       </button>
-      <button type="button" class="icon" aria-label={`Delete ${spec.name}`} title="Delete" onClick={() => void attempt(() => api.removeWatchpoint(id, spec.id))}>
+      <button type="button" class="icon" aria-label={`Delete ${spec.name}`} title="Delete" onClick={() => void remove(id, spec)}>
         <Icon name="bin" />
       </button>
     </li>

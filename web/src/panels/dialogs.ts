@@ -7,13 +7,14 @@ export type Draft = Required<WatchpointDraft>;
 /** The dialog that is open. */
 export type OpenDialog =
   | { readonly kind: "help" }
-  | { readonly kind: "watchpoint"; readonly id: number | null; readonly draft: Draft };
+  | { readonly kind: "terminate" }
+  | { readonly kind: "watchpoint"; readonly id: number | null; readonly draft: Draft; readonly isForAll: boolean };
 
 function isOpenDialog(value: unknown): value is OpenDialog | null {
   if (value === null) return true;
   if (typeof value !== "object" || !("kind" in value)) return false;
-  if (value.kind === "help") return true;
-  return value.kind === "watchpoint" && "draft" in value && "id" in value;
+  if (value.kind === "help" || value.kind === "terminate") return true;
+  return value.kind === "watchpoint" && "draft" in value && "id" in value && "isForAll" in value;
 }
 
 /** Kept in the tab, with what was typed, so that a reload loses nothing. */
@@ -29,6 +30,11 @@ export const EMPTY_DRAFT: Draft = {
   ranks: [],
 };
 
+/** The watchpoint form; `id` null makes a new one. */
+export function openWatchpoint(id: number | null, draft: Draft): void {
+  dialog.value = { kind: "watchpoint", id, draft, isForAll: draft.ops.length === 0 };
+}
+
 export function newWatchpoint(ops: readonly string[]): void {
-  dialog.value = { kind: "watchpoint", id: null, draft: { ...EMPTY_DRAFT, ops } };
+  openWatchpoint(null, { ...EMPTY_DRAFT, ops });
 }

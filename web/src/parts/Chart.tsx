@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { brief } from "../state/numbers";
 import { isDark } from "../state/preferences";
 
 export interface Series {
@@ -19,6 +20,8 @@ interface ChartProps {
   readonly height: number;
   readonly label: string;
   readonly onStep?: (step: number) => void;
+  /** The vertical axis by powers of ten; values that are not positive are left out then. */
+  readonly isLog?: boolean;
 }
 
 /** Distances between marks of the axis: steps are whole. */
@@ -29,7 +32,7 @@ function colour(name: string): string {
 }
 
 /** Lines over steps, drawn by uPlot; steps with non-finite values stand as marks at the foot. */
-export function Chart({ steps, series, bad, height, label, onStep }: ChartProps): JSX.Element {
+export function Chart({ steps, series, bad, height, label, onStep, isLog = false }: ChartProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const dark = isDark.value;
   useEffect(() => {
@@ -44,7 +47,7 @@ export function Chart({ steps, series, bad, height, label, onStep }: ChartProps)
     const options: uPlot.Options = {
       width: Math.max(element.clientWidth, 80),
       height,
-      scales: { x: { time: false } },
+      scales: { x: { time: false }, y: isLog ? { distr: 3 } : {} },
       legend: { live: true },
       axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
       series: [
@@ -55,12 +58,19 @@ export function Chart({ steps, series, bad, height, label, onStep }: ChartProps)
           width: 1.5,
           points: { show: steps.length < 60 },
           spanGaps: false,
+          value: (_: uPlot, value: number | null) => (value === null ? "–" : brief(value)),
         })),
       ],
-      hooks: { draw: [(plot) => drawBad(plot, bad)] },
+      hooks: {
+        draw: [(plot) => drawBad(plot, bad)],
+        // Without a pointer the legend tells the last step.
+        setCursor: [(plot) => plot.cursor.idx == null && plot.setLegend({ idx: steps.length - 1 }, false)],
+      },
     };
-    const data: uPlot.AlignedData = [[...steps], ...series.map((each) => [...each.values])];
+    const drawn = (value: number | null): number | null => (isLog && value !== null && value <= 0 ? null : value);
+    const data: uPlot.AlignedData = [[...steps], ...series.map((each) => each.values.map(drawn))];
     const plot = new uPlot(options, data, element);
+    plot.setLegend({ idx: steps.length - 1 }, false);
     const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(element.clientWidth, 80), height }));
     observer.observe(element);
     const click = (): void => {
@@ -73,7 +83,7 @@ export function Chart({ steps, series, bad, height, label, onStep }: ChartProps)
       observer.disconnect();
       plot.destroy();
     };
-  }, [steps, series, bad, height, dark]);
+  }, [steps, series, bad, height, dark, isLog]);
   return <div ref={host} class="chart" role="img" aria-label={label} />;
 }
 

@@ -9,11 +9,13 @@ interface DialogProps {
   readonly wide?: boolean;
 }
 
-/** The browser's own modal dialog: it keeps the focus inside and closes on Escape. */
+/** The browser's own modal dialog: it keeps the focus inside, at first on `data-first`, and closes on Escape. */
 export function Dialog({ title, onClose, children, wide = false }: DialogProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     element.current?.showModal();
+    // The browser would choose the button that closes it.
+    element.current?.querySelector<HTMLElement>("[data-first]")?.focus();
   }, []);
   return (
     <dialog

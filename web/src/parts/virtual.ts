@@ -4,20 +4,24 @@ import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
 export interface VirtualOptions {
   readonly count: number;
-  readonly size: number;
+  /** Of every row, or of the one at a place. */
+  readonly size: number | ((place: number) => number);
+  /** Changes when sizes do. */
+  readonly sizes?: string;
   readonly scroller: RefObject<HTMLElement | null>;
   readonly horizontal?: boolean;
   readonly overscan?: number;
 }
 
-/** TanStack's virtualizer, for rows (or columns) of one size, as a hook. */
+/** TanStack's virtualizer, for rows (or columns) whose sizes are known, as a hook. */
 export function useVirtual(options: VirtualOptions): Virtualizer<HTMLElement, Element> {
   const [, redraw] = useReducer((turn: number) => turn + 1, 0);
   const held = useRef<Virtualizer<HTMLElement, Element> | null>(null);
+  const { size } = options;
   const settings = {
     count: options.count,
     getScrollElement: () => options.scroller.current,
-    estimateSize: () => options.size,
+    estimateSize: typeof size === "number" ? () => size : size,
     horizontal: options.horizontal ?? false,
     overscan: options.overscan ?? 8,
     scrollToFn: elementScroll,
@@ -34,6 +38,6 @@ export function useVirtual(options: VirtualOptions): Virtualizer<HTMLElement, El
   });
   useLayoutEffect(() => {
     virtual.measure();
-  }, [options.size]);
+  }, [typeof size === "number" ? size : options.sizes]);
   return virtual;
 }

@@ -162,7 +162,7 @@ export const api = {
       { ...filter, hits: filter.hits ? true : null, rank, graph, offset, limit },
       signal,
     ),
-  op: (run: string, rank: number, graph: number, name: string, signal?: AbortSignal) =>
+  op: (run: string, rank: number, graph: number | null, name: string, signal?: AbortSignal) =>
     get<OpView>(`${runPath(run)}/op`, { rank, graph, name }, signal),
   opTensors: (run: string, rank: number, name: string, step: number | null, signal?: AbortSignal) =>
     get<OpTensors>(`${runPath(run)}/op/tensors`, { rank, name, step }, signal),

@@ -70,7 +70,8 @@ async function fetchChanges(): Promise<void> {
     else await Promise.all(changes.map(refresh));
     announce(changes);
   } catch (error) {
-    toast(messageOf(error), "error");
+    // The banner tells when the server does not answer at all.
+    if (!(error instanceof ApiError) || error.status !== 0) toast(messageOf(error), "error");
   }
   gathering = false;
   if (waiting.size > 0) {

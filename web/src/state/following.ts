@@ -1,8 +1,12 @@
 import { effect } from "@preact/signals";
+import type { RankView } from "../wire";
+import { api, ApiError } from "./api";
 import { runTitle } from "./names";
 import { follow } from "./preferences";
 import { toast } from "./toasts";
 import { go, place, rank, run, selectOp } from "./store";
+
+const LAST_HITS = 100;
 
 /** The tab tells what goes on while the reader looks elsewhere. */
 export function showInTitle(): void {
@@ -50,9 +54,31 @@ export function followPauses(): void {
     if (!isNew || currentRank.state !== "paused" || !follow.peek()) return;
     // What a training computes now matters more than the step that was looked at before.
     if (place.peek().step !== null) go({ step: null });
-    if (currentRank.op === null) return;
+    if (currentRank.op === null) {
+      if (currentRank.reason === "hit") void selectLastHit(currentRun.id, currentRank);
+      return;
+    }
     if (currentRank.reason === "op" || currentRank.reason === "hit" || currentRank.reason === "breakpoint") {
       if (place.peek().op !== currentRank.op) selectOp(currentRank.op);
     }
   });
+}
+
+/**
+ * Weights and gradients are judged between ops: what was hit is known from the hits alone, the one
+ * that stopped the training from what the training says.
+ */
+async function selectLastHit(id: string, stopped: RankView): Promise<void> {
+  const before = place.peek();
+  try {
+    const filter = { rank: stopped.rank, watchpoint: null, step: null, op: "", verdict: "hit" };
+    const { total } = await api.hits(id, filter, 0, 1);
+    const { hits } = await api.hits(id, filter, Math.max(total - LAST_HITS, 0), LAST_HITS);
+    const hit = hits.findLast((each) => stopped.message.endsWith(` ${each.op}`)) ?? hits.at(-1);
+    const isStill = place.peek() === before && rank.peek()?.step === stopped.step;
+    if (hit !== undefined && isStill && hit.op !== before.op) selectOp(hit.op, { io: hit.io, slot: hit.slot });
+  } catch (error) {
+    // The list of hits shows what could not be asked.
+    if (!(error instanceof ApiError)) throw error;
+  }
 }

@@ -87,6 +87,12 @@ export function counted(count: number, word: string): string {
   return `${grouped(count)} ${word}${count === 1 ? "" : "s"}`;
 }
 
+/** "1st", "22nd", "13th". */
+export function ordinal(count: number): string {
+  const last = count % 100 >= 11 && count % 100 <= 13 ? 0 : count % 10;
+  return `${grouped(count)}${["th", "st", "nd", "rd"][last] ?? "th"}`;
+}
+
 export function seconds(value: number | null): string {
   if (value === null) return "–";
   if (value < 1e-3) return `${brief(value * 1e6)} µs`;

@@ -4,12 +4,18 @@
  */
 export type Tab = "compare" | "graph" | "tensor" | "loss" | "run";
 export type Side = "hits" | "watchpoints";
+export type NodeListing = "ops" | "lines";
 export type TensorMode = "table" | "heat" | "curve";
+/** What of a comparison is on the screen; empty: what suits it. */
+export type ComparedPart = "" | "both" | "difference" | "a" | "b";
 export type PairList = "pairs" | "a" | "b";
 export type PairSort = "order" | "error";
 export type Io = "input" | "output";
 
-/** What a tensor is compared with; every part that is null is the same as the tensor's own. */
+/**
+ * What a tensor is compared with; every part that is null is the same as the tensor's own. An empty
+ * `op`: another tensor, whose name the reader is still to give.
+ */
 export interface Against {
   readonly step: number | null;
   readonly op: string | null;
@@ -35,7 +41,14 @@ export interface Place {
   readonly index: string;
   readonly mode: TensorMode;
   readonly against: Against | null;
+  readonly compared: ComparedPart;
+  /** The first row of a long plane's comparison. */
+  readonly comparedRow: number;
   readonly tolerance: number;
+  /** The line of the op's stack whose code is shown. */
+  readonly frame: number;
+  readonly listing: NodeListing;
+  readonly lineQuery: string;
   readonly query: string;
   readonly category: string;
   readonly phase: string;
@@ -46,6 +59,9 @@ export interface Place {
   readonly hitVerdict: string;
   readonly hitStep: number | null;
   readonly hitOp: boolean;
+  readonly hitAllRanks: boolean;
+  /** Hits whose chain is unfolded, as `rank.number`. */
+  readonly chains: readonly string[];
   readonly pairList: PairList;
   readonly pairQuery: string;
   readonly pairStatus: string;
@@ -67,7 +83,12 @@ export const START: Place = {
   index: "",
   mode: "table",
   against: null,
+  compared: "",
+  comparedRow: 0,
   tolerance: 0,
+  frame: 0,
+  listing: "ops",
+  lineQuery: "",
   query: "",
   category: "",
   phase: "",
@@ -78,6 +99,8 @@ export const START: Place = {
   hitVerdict: "",
   hitStep: null,
   hitOp: false,
+  hitAllRanks: false,
+  chains: [],
   pairList: "pairs",
   pairQuery: "",
   pairStatus: "",
@@ -111,7 +134,12 @@ export function parsePlace(search: string): Place {
     index: text("index"),
     mode: oneOf(given.get("mode"), ["table", "heat", "curve"], "table"),
     against: parseAgainst(given),
+    compared: oneOf(given.get("compared"), ["", "both", "difference", "a", "b"], ""),
+    comparedRow: Math.max(whole(given.get("compared_row")) ?? 0, 0),
     tolerance: Math.min(Math.max(Number(given.get("tolerance") ?? 0) || 0, 0), 1),
+    frame: Math.max(whole(given.get("frame")) ?? 0, 0),
+    listing: oneOf(given.get("listing"), ["ops", "lines"], "ops"),
+    lineQuery: text("line_query"),
     query: text("query"),
     category: text("category"),
     phase: text("phase"),
@@ -122,6 +150,8 @@ export function parsePlace(search: string): Place {
     hitVerdict: text("hit_verdict"),
     hitStep: whole(given.get("hit_step")),
     hitOp: given.get("hit_op") === "1",
+    hitAllRanks: given.get("hit_rank") === "all",
+    chains: given.getAll("chain"),
     pairList: oneOf(given.get("pair_list"), ["pairs", "a", "b"], "pairs"),
     pairQuery: text("pair_query"),
     pairStatus: text("pair_status"),
@@ -170,7 +200,12 @@ export function formatPlace(place: Place): string {
     put("with_rank", place.against.rank, null);
     put("with_run", place.against.run, null);
   }
+  put("compared", place.compared, START.compared);
+  put("compared_row", place.comparedRow, START.comparedRow);
   put("tolerance", place.tolerance, START.tolerance);
+  put("frame", place.frame, START.frame);
+  put("listing", place.listing, START.listing);
+  put("line_query", place.lineQuery, START.lineQuery);
   put("query", place.query, START.query);
   put("category", place.category, START.category);
   put("phase", place.phase, START.phase);
@@ -181,11 +216,14 @@ export function formatPlace(place: Place): string {
   put("hit_verdict", place.hitVerdict, START.hitVerdict);
   put("hit_step", place.hitStep, START.hitStep);
   if (place.hitOp) out.append("hit_op", "1");
+  if (place.hitAllRanks) out.append("hit_rank", "all");
+  for (const chain of place.chains) out.append("chain", chain);
   put("pair_list", place.pairList, START.pairList);
   put("pair_query", place.pairQuery, START.pairQuery);
   put("pair_status", place.pairStatus, START.pairStatus);
   put("pair_sort", place.pairSort, START.pairSort);
-  const text = out.toString();
+  // A slash needs no escape in a query, and names of ops are full of them.
+  const text = out.toString().replaceAll("%2F", "/");
   return text === "" ? "" : `?${text}`;
 }
 

@@ -30,6 +30,9 @@ const isNotation = (value: unknown): value is Notation =>
   value === "fixed" || value === "scientific" || value === "short";
 const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
 const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
+const isCount = (value: unknown): value is number => isNumber(value) && Number.isInteger(value) && value > 0;
+const isCountOrNull = (value: unknown): value is number | null =>
+  value === null || (isNumber(value) && Number.isInteger(value) && value >= 0);
 const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every((each) => typeof each === "string");
 
@@ -41,6 +44,13 @@ export const rightWidth = stored(localStorage, "sonde.right", 356, isNumber);
 export const lowerHeight = stored(localStorage, "sonde.lower", 270, isNumber);
 export const follow = stored(localStorage, "sonde.follow", true, isBoolean);
 export const stretched = stored(localStorage, "sonde.stretched", false, isBoolean);
+/** The vertical axis of the loss by powers of ten. */
+export const logLoss = stored(localStorage, "sonde.logLoss", false, isBoolean);
+/** How many steps one click runs, and how many of an op's are kept. */
+export const stepsToRun = stored(sessionStorage, "sonde.steps", 1, isCount);
+export const stepsToKeep = stored(sessionStorage, "sonde.keep", 2, isCount);
+/** The rank the controls act on; null: all of them. */
+export const controlled = stored<number | null>(sessionStorage, "sonde.controlled", null, isCountOrNull);
 /** Ops and scopes ticked for a watchpoint; survives a reload of the tab, not its end. */
 export const tickedPaths = stored<string[]>(sessionStorage, "sonde.ticked", [], isTexts);
 

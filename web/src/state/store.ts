@@ -3,7 +3,7 @@ import type { ControlRequest, GraphInfo, OpTensors, RankView, RunView } from "..
 import { api } from "./api";
 import { asScope, scopesOf } from "./names";
 import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
-import { tickedPaths } from "./preferences";
+import { controlled, tickedPaths } from "./preferences";
 import { attempt } from "./toasts";
 
 /** The state every part of the page reads; changed by the functions below and by `events.ts`. */
@@ -15,7 +15,6 @@ export const place = signal<Place>(parsePlace(location.search));
 export const opScope = signal("");
 /** What is at hand of the selected op's tensors; the details fetch it, others read it here. */
 export const opTensors = signal<OpTensors | null>(null);
-export const scopeOfControl = signal<number | null>(null);
 
 export type Topic = "status" | "graph" | "hits" | "watchpoints" | "loss" | "notices";
 /** Grows when the server announces a change of that topic: `run topic` to a count. */
@@ -33,6 +32,11 @@ export const graph = computed<GraphInfo | null>(() => {
   const graphs = rank.value?.graphs ?? [];
   const wanted = place.value.graph ?? rank.value?.graph;
   return graphs.find((each) => each.id === wanted) ?? graphs.findLast((each) => each.whole) ?? graphs.at(-1) ?? null;
+});
+/** The rank the controls act on, if the run has it; null: all of them. */
+export const scopeOfControl = computed<number | null>(() => {
+  const wanted = controlled.value;
+  return run.value?.ranks.some((each) => each.rank === wanted) === true ? wanted : null;
 });
 export const ticked = computed<ReadonlySet<string>>(() => new Set(tickedPaths.value));
 
@@ -87,13 +91,16 @@ export function chooseRank(number: number): void {
   go({ rank: number, graph: null });
 }
 
+/** What is said of one op's tensors means nothing for another's. */
+const FRESH = { io: "output", slot: 0, index: "", against: null, compared: "", comparedRow: 0, frame: 0 } as const;
+
 /** Selects an op everywhere: list, graph, details. Its scopes open in the graph. */
 export function selectOp(name: string, more: Partial<Place> = {}): void {
   const now = place.value;
   if (name !== now.op) opScope.value = "";
   const open = new Set([...now.open, ...scopesOf(name)]);
   const step = run.value?.kind === "dump" ? now.step : null;
-  const fresh = name === now.op ? {} : { io: "output" as Io, slot: 0, step, index: "", against: null };
+  const fresh = name === now.op ? {} : { ...FRESH, step };
   go({ ...fresh, op: name, open: [...open], ...more });
 }
 

@@ -6,6 +6,13 @@ export interface Toast {
   readonly kind: "error" | "note";
   readonly text: string;
   readonly slug: string;
+  /** Something to do about it. */
+  readonly action: ToastAction | null;
+}
+
+export interface ToastAction {
+  readonly text: string;
+  readonly act: () => void;
 }
 
 const STAYS_MILLISECONDS = 9000;
@@ -14,13 +21,14 @@ const MOST = 4;
 export const toasts = signal<readonly Toast[]>([]);
 let last = 0;
 
-export function toast(text: string, kind: Toast["kind"] = "note", slug = ""): void {
+/** Shows a note for a while, an error until the reader has dismissed it. */
+export function toast(text: string, kind: Toast["kind"] = "note", slug = "", action: ToastAction | null = null): void {
   const same = toasts.value.find((each) => each.text === text);
   if (same !== undefined) return;
   last += 1;
   const id = last;
-  toasts.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug }];
-  setTimeout(() => dismiss(id), STAYS_MILLISECONDS);
+  toasts.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug, action }];
+  if (kind === "note") setTimeout(() => dismiss(id), STAYS_MILLISECONDS);
 }
 
 export function dismiss(id: number): void {

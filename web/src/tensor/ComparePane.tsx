@@ -1,17 +1,19 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
-import type { Compared, DistanceNumbers, Table } from "../wire";
+import type { Compared, DistanceNumbers, StatisticNumbers, Table } from "../wire";
 import { api, type TensorAt } from "../state/api";
 import { lastPart, runTitle } from "../state/names";
 import { brief, grouped, toNumber, typeText, type NumberFormat } from "../state/numbers";
-import type { Against } from "../state/place";
+import type { Against, ComparedPart } from "../state/place";
 import { useResource } from "../state/resource";
 import { useFreshness } from "../state/freshness";
-import { go, place, runs } from "../state/store";
+import { go, place, run as currentRun, runs } from "../state/store";
 import { Empty } from "../parts/Empty";
+import { TextField } from "../parts/TextField";
+import { KeepButton } from "../panels/KeepButton";
+import { StatisticPair } from "../panels/Statistics";
 import { Grid } from "./Grid";
 import { HeatMap } from "./HeatMap";
-import { windowIndex, type Plane } from "./slices";
+import { parseIndex, windowIndex, type Plane } from "./slices";
 
 const MOST_COLUMNS = 1000;
 const MOST_CELLS = 100_000;
@@ -22,56 +24,97 @@ interface ComparePaneProps {
   readonly against: Against;
   readonly plane: Plane;
   readonly format: NumberFormat;
+  readonly statistics: StatisticNumbers | null;
 }
 
-type Shown = "both" | "difference" | "a" | "b";
+type Shown = Exclude<ComparedPart, "">;
 
 /** This tensor and another, and their difference, over one plane; numbers over the whole. */
-export function ComparePane({ run, at, against, plane, format }: ComparePaneProps): JSX.Element {
-  const shown = useSignal<Shown>(against.run === null ? "difference" : "both");
-  const top = useSignal(0);
+export function ComparePane({ run, at, against, plane, format, statistics }: ComparePaneProps): JSX.Element {
+  const { tolerance, mode, compared, comparedRow } = place.value;
+  const shown: Shown = compared !== "" ? compared : against.run === null ? "difference" : "both";
   const columns = Math.min(plane.columns, MOST_COLUMNS);
   const rows = Math.max(Math.min(plane.rows, Math.floor(MOST_CELLS / Math.max(columns, 1))), 1);
-  const first = Math.min(top.value, Math.max(plane.rows - rows, 0));
+  const first = Math.min(comparedRow, Math.max(plane.rows - rows, 0));
   const index = windowIndex(plane, first, rows, 0, columns);
   const freshness = useFreshness();
-  const { tolerance, mode } = place.value;
   const subject = JSON.stringify([run, at, against]);
   const { data, error, loading } = useResource(subject, `${index} ${tolerance} ${freshness}`, (signal) =>
     api.compare(run, at, against, index, tolerance, signal),
   );
-  if (error !== null) {
-    return (
-      <Empty title="These two cannot be compared">
-        <p class="error-line">{error}</p>
-        <button type="button" onClick={() => go({ against: null })}>
-          Stop comparing
-        </button>
-      </Empty>
-    );
-  }
+  if (error !== null) return <Incomparable error={error} op={at.op} isStep={against.step !== null && against.run === null} />;
   if (data === null) return <Empty title={loading ? "Comparing…" : "Nothing to compare"} />;
   return (
     <div class="compare">
       <div class="toolbar">
-        <Choice data={data} against={against} shown={shown.value} onShown={(value) => (shown.value = value)} />
-        {plane.rows > rows && (
-          <span class="pager">
-            <button type="button" class="small" disabled={first === 0} onClick={() => (top.value = Math.max(first - rows, 0))}>
-              ‹
-            </button>
-            rows {grouped(first)}–{grouped(first + rows - 1)} of {grouped(plane.rows)}
-            <button type="button" class="small" disabled={first + rows >= plane.rows} onClick={() => (top.value = first + rows)}>
-              ›
-            </button>
-          </span>
-        )}
+        <Choice data={data} at={at} against={against} shown={shown} onShown={(value) => go({ compared: value })} />
+        {plane.rows > rows && <Pager first={first} rows={rows} of={plane.rows} />}
         <span class="spacer" />
         <ToleranceField boundary={data.boundary} />
       </div>
       <Distances of={data.distances} />
-      <Panes data={data} shown={mode === "heat" ? "heat" : shown.value} plane={plane} format={format} />
+      <div class="tensor-body">
+        <div class="tensor-main">
+          <Panes data={data} shown={mode === "heat" ? "heat" : shown} plane={parseIndex(index, data.a.type.shape)} format={format} />
+        </div>
+        <BothStatistics run={run} at={at} against={against} version={freshness} of={statistics} />
+      </div>
     </div>
+  );
+}
+
+function Pager({ first, rows, of }: { first: number; rows: number; of: number }): JSX.Element {
+  return (
+    <span class="pager">
+      <button type="button" class="small" aria-label="Rows before" disabled={first === 0} onClick={() => go({ comparedRow: Math.max(first - rows, 0) })}>
+        ‹
+      </button>
+      rows {grouped(first)}–{grouped(first + rows - 1)} of {grouped(of)}
+      <button type="button" class="small" aria-label="Rows after" disabled={first + rows >= of} onClick={() => go({ comparedRow: first + rows })}>
+        ›
+      </button>
+    </span>
+  );
+}
+
+function Incomparable({ error, op, isStep }: { error: string; op: string; isStep: boolean }): JSX.Element {
+  const current = currentRun.value;
+  return (
+    <Empty title="These two cannot be compared">
+      <p class="error-line">{error}</p>
+      <p class="actions">
+        {isStep && current?.kind === "live" && <KeepButton run={current.id} op={op} />}
+        <button type="button" class="small" onClick={() => go({ against: null })}>
+          Stop comparing
+        </button>
+      </p>
+    </Empty>
+  );
+}
+
+interface BothStatisticsProps {
+  readonly run: string;
+  readonly at: TensorAt;
+  readonly against: Against;
+  readonly version: string;
+  readonly of: StatisticNumbers | null;
+}
+
+function BothStatistics({ run, at, against, version, of }: BothStatisticsProps): JSX.Element | null {
+  const other: TensorAt = {
+    rank: against.rank ?? at.rank,
+    op: against.op ?? at.op,
+    io: against.io ?? at.io,
+    slot: against.slot ?? at.slot,
+    step: against.step ?? at.step,
+  };
+  const id = against.run ?? run;
+  const { data } = useResource(JSON.stringify([id, other]), version, (signal) => api.summary(id, other, signal));
+  if (of === null || data === null || data.statistics === null) return null;
+  return (
+    <aside class="tensor-side pair" aria-label="Statistics">
+      <StatisticPair one={of} other={data.statistics} />
+    </aside>
   );
 }
 
@@ -104,16 +147,25 @@ function name(table: Table): string {
   return `${lastPart(op)} ${io} ${slot}${step === null ? "" : `, step ${step}`}`;
 }
 
+/** What the two are, as far as they differ: two steps, two ranks, two ops. */
+function versus({ a, b }: Compared, at: TensorAt, against: Against): string {
+  if (against.run !== null) return `this − that of ${runTitle(runs.value, against.run)}`;
+  if (against.rank !== null) return `rank ${at.rank} − rank ${against.rank}`;
+  if (a.tensor.op === b.tensor.op && a.tensor.io === b.tensor.io && a.tensor.slot === b.tensor.slot) {
+    return `step ${a.tensor.step ?? "?"} − step ${b.tensor.step ?? "?"}`;
+  }
+  return `${name(a)} − ${name(b)}`;
+}
+
 interface ChoiceProps {
   readonly data: Compared;
+  readonly at: TensorAt;
   readonly against: Against;
   readonly shown: Shown;
   readonly onShown: (value: Shown) => void;
 }
 
-function Choice({ data, against, shown, onShown }: ChoiceProps): JSX.Element {
-  const run = against.run === null ? null : runTitle(runs.value, against.run);
-  const elsewhere = run !== null ? ` of ${run}` : against.rank !== null ? ` of rank ${against.rank}` : "";
+function Choice({ data, at, against, shown, onShown }: ChoiceProps): JSX.Element {
   const texts: readonly (readonly [Shown, string, string])[] = [
     ["both", "side by side", "Both, and a picture of the difference"],
     ["difference", "difference", "This minus the other"],
@@ -129,17 +181,25 @@ function Choice({ data, against, shown, onShown }: ChoiceProps): JSX.Element {
           </button>
         ))}
       </div>
-      <span class="quiet versus">
-        {name(data.a)} − {name(data.b)}
-        {elsewhere}
+      <span class="quiet versus" title={`${name(data.a)} − ${name(data.b)}`}>
+        {versus(data, at, against)}
       </span>
     </>
   );
 }
 
+function percent(share: number): string {
+  return String(Number((share * 100).toPrecision(4)));
+}
+
 function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
+  const { tolerance } = place.value;
+  const put = (text: string): void => {
+    const given = Number(text);
+    if (text !== "" && Number.isFinite(given)) go({ tolerance: Math.min(Math.max(given / 100, 0), 1) });
+  };
   return (
-    <label class="tolerance" title="Differences up to this share of the largest count as none">
+    <span class="tolerance" title="Differences up to this share of the largest count as none">
       tolerance
       <input
         type="range"
@@ -147,12 +207,12 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
         max="100"
         step="1"
         aria-label="Tolerance in per cent of the largest difference"
-        value={Math.round(place.value.tolerance * 100)}
-        onChange={(event) => go({ tolerance: Number(event.currentTarget.value) / 100 })}
+        value={Math.round(tolerance * 100)}
+        onChange={(event) => put(event.currentTarget.value)}
       />
-      <span class="fixed">{Math.round(place.value.tolerance * 100)} %</span>
-      <span class="quiet">|d| ≤ {brief(boundary)}</span>
-    </label>
+      <TextField label="Tolerance" class="percent" numeric value={percent(tolerance)} onDone={put} />
+      % <span class="quiet">|d| ≤ {brief(boundary)}</span>
+    </span>
   );
 }
 
@@ -203,6 +263,7 @@ function Side({ table, boundary, isDifference, format }: SideProps): JSX.Element
       onVisible={() => undefined}
       format={format}
       label={isDifference ? "Difference" : name(table)}
+      subject={table.index}
       {...(isDifference ? { weight } : {})}
     />
   );

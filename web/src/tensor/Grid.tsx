@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { formatNumber, mark, toNumber, type NumberFormat, type WireNumber } from "../state/numbers";
+import { useScrollMemory } from "../parts/scrolling";
 import { useVirtual } from "../parts/virtual";
 
 export interface GridProps {
@@ -13,6 +14,8 @@ export interface GridProps {
   readonly onVisible: (rows: readonly number[], columns: readonly number[]) => void;
   readonly format: NumberFormat;
   readonly label: string;
+  /** What the cells are of: where the table stands is remembered for it. */
+  readonly subject: string;
   /** A cell to bring into view, and to mark. */
   readonly target?: { readonly row: number; readonly column: number } | null;
   /** How strong a cell's ground is coloured, from -1 to 1. */
@@ -36,7 +39,7 @@ function columnWidth(format: NumberFormat): number {
 }
 
 /** A table of numbers of any size: only the cells on the screen exist. */
-export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, target = null, weight }: GridProps): JSX.Element {
+export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, subject, target = null, weight }: GridProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const width = columnWidth(format);
   const down = useVirtual({ count: Math.min(rows, MOST_ROWS), size: ROW_HEIGHT, scroller, overscan: 6 });
@@ -47,6 +50,7 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
   useEffect(() => {
     onVisible(shownRows.map((item) => item.index), shownColumns.map((item) => item.index));
   });
+  useScrollMemory(scroller, `${label} ${subject}`, down.getTotalSize() + across.getTotalSize());
   useEffect(() => {
     const frame = scroller.current;
     if (target === null || frame === null) return;

@@ -8,9 +8,11 @@ import { digits, notation } from "../state/preferences";
 import { useResource } from "../state/resource";
 import { useFreshness } from "../state/freshness";
 import { go, opTensors, place, rank, run } from "../state/store";
-import { attempt, messageOf, toast } from "../state/toasts";
+import { attempt, messageOf } from "../state/toasts";
 import { Empty } from "../parts/Empty";
+import { KeepButton } from "../panels/KeepButton";
 import { StatisticTable } from "../panels/Statistics";
+import { isComparing } from "./CompareChoice";
 import { ComparePane } from "./ComparePane";
 import { CurvePane } from "./CurvePane";
 import { Grid, MOST_ROWS } from "./Grid";
@@ -46,7 +48,7 @@ function OneTensor({ run: currentRun, rank: currentRank }: { run: RunView; rank:
   const { plane, problem } = usePlane(type);
   return (
     <section class="tensor" aria-label="Tensor">
-      <TensorTools at={at} type={type} tensors={tensors} steps={listed?.steps ?? []} plane={plane} indexProblem={problem} />
+      <TensorTools at={at} shown={summary.data?.tensor.step ?? null} type={type} tensors={tensors} steps={listed?.steps ?? []} plane={plane} indexProblem={problem} />
       {place.value.mode === "curve" ? (
         <CurvePane run={currentRun.id} at={at} />
       ) : summary.error !== null ? (
@@ -81,17 +83,7 @@ function Unavailable({ error, tensor, run: current }: { error: string; tensor: O
       {tensor !== null && tensor.why !== "" && tensor.why !== error && <p>{tensor.why}</p>}
       {current.kind === "live" && (
         <p>
-          <button
-            type="button"
-            onClick={() =>
-              void attempt(async () => {
-                await api.keep(current.id, [op], 2);
-                toast("Kept from now on; run a step, then look again");
-              })
-            }
-          >
-            Keep its values from now on
-          </button>
+          <KeepButton run={current.id} op={op} />
         </p>
       )}
     </Empty>
@@ -138,19 +130,20 @@ function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element 
       go({ mode: "table", against: null });
     });
   };
+  if (isComparing(against)) {
+    return <ComparePane run={id} at={at} against={against} plane={plane} format={format} statistics={summary.statistics} />;
+  }
   return (
     <div class="tensor-body">
       <div class="tensor-main">
-        {against !== null ? (
-          <ComparePane run={id} at={at} against={against} plane={plane} format={format} />
-        ) : mode === "heat" ? (
+        {mode === "heat" ? (
           <HeatPane run={id} at={at} plane={plane} version={version} />
         ) : (
           <TablePane run={id} at={at} plane={plane} version={version} format={format} target={found.value} />
         )}
       </div>
       <aside class="tensor-side" aria-label="Statistics">
-        {summary.statistics !== null && <StatisticTable of={summary.statistics} onFind={find} />}
+        {summary.statistics !== null && <StatisticTable of={summary.statistics} isBool={summary.type.dtype === "bool"} onFind={find} />}
         {summary.histogram !== null && <HistogramChart of={summary.histogram} />}
       </aside>
     </div>
@@ -193,6 +186,7 @@ function TablePane({ run: id, at, plane, version, format, target }: TableProps):
         format={format}
         target={target !== null && isWrapped ? { row: Math.floor(target.column / WRAP), column: target.column % WRAP } : target}
         label="Values"
+        subject={JSON.stringify([id, at.op, at.io, at.slot, plane.axes])}
       />
       {rows > MOST_ROWS && <p class="quiet">The first {grouped(MOST_ROWS)} rows; name others in the index.</p>}
     </>

@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { isAborted, messageOf } from "../state/toasts";
+import { isAborted, messageOf } from "./toasts";
 
 export interface Sparse<T> {
   readonly total: number;
@@ -8,6 +8,8 @@ export interface Sparse<T> {
   readonly error: string | null;
   /** The item at a place, or null until its page is here; asking for it loads the page. */
   readonly at: (place: number) => T | null;
+  /** The last place, of those that are here, whose item is looked for; -1: none. */
+  readonly find: (isWanted: (item: T) => boolean) => number;
 }
 
 const PAGE = 100;
@@ -25,12 +27,16 @@ interface State<T> {
   readonly error: string | null;
 }
 
-/** A long list of which the pages that are looked at are loaded, wherever they are. */
-export function useSparse<T>(subject: string, version: string | number, load: Loader<T>): Sparse<T> {
+/**
+ * A long list of which the pages that are looked at are loaded, wherever they are. Another `version`
+ * is the same list, changed: what is on the screen stays until it is loaded again.
+ */
+export function useSparse<T>(subject: string | null, version: string | number, load: Loader<T>): Sparse<T> {
   const state = useSignal<State<T>>({ pages: new Map(), total: 0, loading: true, error: null });
   const asked = useRef(new Set<number>());
   const abort = useRef(new AbortController());
   const latest = useRef(load);
+  const shown = useRef<string | null>(null);
   latest.current = load;
 
   const fetchPage = (page: number): void => {
@@ -53,16 +59,24 @@ export function useSparse<T>(subject: string, version: string | number, load: Lo
   useEffect(() => {
     abort.current = new AbortController();
     asked.current = new Set();
-    state.value = { pages: new Map(), total: 0, loading: true, error: null };
-    fetchPage(0);
+    if (shown.current !== subject) state.value = { pages: new Map(), total: 0, loading: true, error: null };
+    shown.current = subject;
+    if (subject !== null) fetchPage(0);
     return () => abort.current.abort();
   }, [subject, version]);
 
   const at = (place: number): T | null => {
     const page = Math.floor(place / PAGE);
-    const found = state.value.pages.get(page);
-    if (found === undefined) queueMicrotask(() => fetchPage(page));
-    return found?.[place % PAGE] ?? null;
+    if (!asked.current.has(page)) queueMicrotask(() => fetchPage(page));
+    return state.value.pages.get(page)?.[place % PAGE] ?? null;
   };
-  return { total: state.value.total, loading: state.value.loading, error: state.value.error, at };
+  const find = (isWanted: (item: T) => boolean): number => {
+    let last = -1;
+    for (const [page, items] of state.value.pages) {
+      const place = items.findLastIndex(isWanted);
+      if (place !== -1) last = Math.max(last, page * PAGE + place);
+    }
+    return last;
+  };
+  return { total: state.value.total, loading: state.value.loading, error: state.value.error, at, find };
 }

@@ -1,0 +1,236 @@
+"""The page under a reader's hands: what is typed, which keys do what, what a reload gives back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.e2e.debugged import RAINFALL, Process, Serving, chromium, in_state, look, picture
+from tests.server.serving_in_thread import Server, serving
+
+from sonde.testing.fake_rank import FakeRank
+
+NET = "Default/network-Net/"
+TANH = f"{NET}blocks-ModuleList/1-Block/act-Tanh/tanh-op0"
+WORDS = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+@pytest.fixture
+def rank(server: Server) -> Iterator[FakeRank]:
+    found = FakeRank(server.rank_port, run="sample", steps=50).start()
+    yield found
+    found.close()
+    found.join()
+
+
+def test_another_tensor_is_named_letter_by_letter_and_compared_slot_by_slot(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample&tab=tensor&op={TANH}")
+    page.get_by_label("Compare with").select_option(label="another tensor…")
+    name = page.get_by_label("Name of the other op")
+    page.reload()
+    name.click()
+    other = TANH.replace("1-Block", "0-Block")
+    page.keyboard.type(other)
+    expect(name).to_have_value(other)
+    page.keyboard.press("Enter")
+    expect(page.locator(".distances")).to_contain_text("differ")
+    expect(page.locator(".versus")).to_contain_text("tanh-op0 output 0")
+    slots = page.get_by_label("Input or output of the other op").locator("option")
+    expect(slots).to_have_text(["output 0", "input 0"])
+    page.get_by_label("Input or output of the other op").select_option("input 0")
+    expect(page).to_have_url(re.compile("with_io=input"))
+    both = page.get_by_role("complementary", name="Statistics").locator("thead th")
+    expect(both).to_have_text(["this", "other"])
+    page.get_by_label("Tolerance", exact=True).fill("2.5")
+    page.get_by_label("Tolerance", exact=True).press("Enter")
+    page.get_by_role("tab", name="side by side").click()
+    picture(page, "80-another-tensor")
+    page.reload()
+    expect(page.get_by_role("tab", name="side by side")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_label("Tolerance", exact=True)).to_have_value("2.5")
+
+
+def test_letters_typed_before_there_is_a_graph_command_nobody(browser: Browser) -> None:
+    with Serving() as server, server.train("early", str(RAINFALL)):
+        page = look(browser, f"{server.page}?run=early")
+        in_state(page, "paused before the first step")
+        expect(page.locator(".topbar")).to_contain_text("rank 0")
+        page.keyboard.press("/")
+        page.keyboard.type("sns")
+        page.keyboard.press("Escape")
+        expect(page.get_by_label("Search ops")).to_have_value("sns")
+        in_state(page, "paused before the first step")
+        page.keyboard.press("s")
+        in_state(page, "paused after a step")
+
+
+def test_the_list_is_walked_opened_and_ticked_with_keys_alone(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample&tree=Default/")
+    tree = page.get_by_role("tree")
+    expect(tree.get_by_role("treeitem", name="network-Net")).to_be_visible()
+    tree.focus()
+    for key in ("Home", "ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+    expect(tree.get_by_role("treeitem", name="blocks-ModuleList")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".line.cursor")).to_have_attribute("aria-level", "3")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(f'.line.cursor[data-path="{NET}"]')).to_be_visible()
+    page.keyboard.press("v")
+    ticked = page.get_by_label(f"Watch {NET}", exact=True)
+    expect(ticked).to_be_checked()
+    ticked.focus()
+    page.keyboard.press("Space")
+    expect(ticked).not_to_be_checked()
+    in_state(page, "paused before the first step")
+
+    page.keyboard.press("/")
+    page.keyboard.type("tanh")
+    page.keyboard.press("ArrowDown")
+    matches = page.get_by_role("listbox", name="Matching ops")
+    expect(matches).to_be_focused()
+    expect(matches.get_by_role("option").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(matches.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    # A button that the pointer pressed does not keep the space bar.
+    page.get_by_role("button", name="collapse").click()
+    page.keyboard.press("Space")
+    in_state(page, "running|ended|hit")
+
+
+def test_a_reload_gives_back_lines_frames_counts_questions_and_where_lists_stand(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample&op={TANH}")
+    page.get_by_role("button", name="lines").click()
+    page.get_by_label("Search lines").fill("self")
+    expect(page).to_have_url(re.compile("line_query=self"))
+    page.get_by_label("Steps to run").fill("7")
+    page.reload()
+    expect(page.get_by_label("Search lines")).to_have_value("self")
+    expect(page.get_by_role("listbox", name="Lines of code")).to_be_visible()
+    expect(page.get_by_label("Steps to run")).to_have_value("7")
+    page.get_by_label("Steps to run").press("Escape")
+    page.get_by_role("button", name="lines").click()
+
+    page.set_viewport_size({"width": 1280, "height": 330})
+    tree = page.get_by_role("tree")
+    tree.hover()
+    page.mouse.wheel(0, 90)
+    page.wait_for_function("document.querySelector('[role=tree]').scrollTop > 40")
+    stood = tree.evaluate("element => element.scrollTop")
+    page.keyboard.press("x")
+    expect(page.get_by_role("dialog")).to_contain_text("It cannot be continued")
+    page.reload()
+    expect(page.get_by_role("dialog")).to_contain_text("It cannot be continued")
+    page.get_by_role("button", name="Keep it").click()
+    page.wait_for_function(f"document.querySelector('[role=tree]').scrollTop === {stood}")
+
+
+def test_what_is_wrong_in_a_watchpoint_is_said_and_what_is_deleted_comes_back(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    page = look(browser, f"{server.url}/?run=sample&side=watchpoints", dark=False)
+    page.keyboard.press("w")
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_label("Name", exact=True)).to_be_focused()
+    dialog.get_by_label("Condition", exact=True).select_option("tensor_too_large")
+    dialog.get_by_label("max_gt").fill("0,5")
+    dialog.get_by_label("max_gt").press("Tab")
+    expect(dialog.get_by_role("alert")).to_contain_text("“0,5” is not a number")
+    picture(page, "81-no-number-light")
+    dialog.get_by_label("max_gt").fill("0.5")
+    dialog.get_by_role("radio", name="only these").check()
+    page.reload()
+    expect(dialog.get_by_role("radio", name="only these")).to_be_checked()
+    dialog.get_by_role("radio", name="every tensor").check()
+    dialog.get_by_role("button", name="Add watchpoint").click()
+    rows = page.get_by_role("list", name="Watchpoints").get_by_role("listitem")
+    expect(rows).to_contain_text(["max_gt 0.5"])
+    rows.get_by_role("button", name=re.compile("^Delete")).click()
+    expect(rows).to_have_count(0)
+    page.get_by_role("button", name="undo").click()
+    expect(rows).to_contain_text(["max_gt 0.5"])
+    page.get_by_role("button", name="recommended").click()
+    expect(rows.nth(3)).to_be_visible()
+    count = rows.count()
+    page.get_by_role("button", name="clear", exact=True).click()
+    expect(rows).to_have_count(0)
+    page.get_by_role("button", name="undo").last.click()
+    expect(rows).to_have_count(count)
+
+
+def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
+    browser: Browser,
+) -> None:
+    with Process(*WORDS, str(RAINFALL), "--epochs", "50") as training:
+        page = look(browser, training.said(r"the page is at (\S+)").group(1))
+        in_state(page, "paused before the first step")
+        page.get_by_label("Steps to run").fill("2")
+        page.keyboard.press("Tab")
+        page.get_by_role("button", name="Run steps").click()
+        _stands_at(page, 2)
+        _open_the_weight(page)
+        page.keyboard.press("s")
+        _stands_at(page, 4)
+        page.get_by_label("Compare with").select_option(label="previous step (3)")
+        expect(page.locator(".versus")).to_have_text("step 4 − step 3")
+        expect(page.locator(".distances")).to_contain_text("256 of 256 differ")
+        picture(page, "82-weight-before")
+        _watch_gradients(page)
+        page.keyboard.press("F8")
+        in_state(page, "paused at a hit")
+        expect(page.locator(".stopped")).to_contain_text("soil.weight.grad")
+        details = page.get_by_role("region", name="Op", exact=True)
+        expect(details.get_by_role("heading", name="soil.weight.grad")).to_be_visible()
+        page.keyboard.press("h")
+        hit = page.get_by_role("listitem").filter(has_text="soil.weight.grad")
+        expect(hit.first).to_be_in_viewport()
+        hit.first.get_by_role("button", name="advice").click()
+        expect(hit.first.locator(".advice")).to_be_visible()
+        page.reload()
+        expect(hit.first.locator(".advice")).to_be_visible()
+        picture(page, "83-gradient-hit")
+        details.get_by_role("button", name="1 hit").click()
+        expect(page.locator(".hits [role=status]")).to_have_text("1 matches")
+
+
+def _stands_at(page: Page, step: int) -> None:
+    expect(page.locator(".where b")).to_have_text(str(step))
+    in_state(page, "paused after a step")
+
+
+def _open_the_weight(page: Page) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("soil.weight")
+    page.keyboard.press("Enter")
+    page.locator('.result[data-path="soil.weight"]').click()
+    page.keyboard.press("t")
+    expect(page.get_by_label("Step", exact=True).first).to_contain_text("latest: step 2")
+
+
+def _watch_gradients(page: Page) -> None:
+    page.keyboard.press("w")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Condition", exact=True).select_option("gradient_exploding")
+    dialog.get_by_role("button", name="Add watchpoint").click()
+    expect(dialog).to_have_count(0)

@@ -1,0 +1,35 @@
+import { useSignal } from "@preact/signals";
+import type { JSX } from "preact";
+
+interface CountFieldProps {
+  readonly label: string;
+  readonly title?: string;
+  readonly value: number;
+  readonly least: number;
+  readonly most?: number;
+  readonly onChange: (count: number) => void;
+  readonly class?: string;
+}
+
+/** A whole number; it takes part as soon as it is one, and may be empty while it is typed. */
+export function CountField({ label, title, value, least, most, onChange, ...more }: CountFieldProps): JSX.Element {
+  const typed = useSignal<string | null>(null);
+  return (
+    <input
+      type="number"
+      aria-label={label}
+      title={title}
+      min={least}
+      max={most}
+      value={typed.value ?? value}
+      {...more}
+      onInput={(event) => {
+        const text = event.currentTarget.value;
+        typed.value = text;
+        const count = Number(text);
+        if (text !== "" && Number.isInteger(count) && count >= least && count <= (most ?? count)) onChange(count);
+      }}
+      onBlur={() => (typed.value = null)}
+    />
+  );
+}
