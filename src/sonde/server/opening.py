@@ -13,7 +13,7 @@ from sonde.wire.shapes import Phase
 
 USUAL_BOXES: Final = 30
 _FEW: Final = 4
-"""A level of so few boxes says little: the first of its scopes opens though it has many."""
+"""So few boxes beside those of constants say little: the first scope opens though it has many."""
 _MANY: Final = 150
 _PHASES: Final[tuple[Phase, ...]] = ("forward", "backward", "optimizer")
 
@@ -37,9 +37,10 @@ def opening(index: GraphIndex, most: int = USUAL_BOXES) -> Opening:
     most = min(max(most, 0), MOST_BOXES)
     root = grouped(index, 0)
     total, depths = len(root), list[tuple[str, ...]]()
+    is_little = sum(_acts(index, box) for box in root) <= _FEW
     for phase in _PHASES:
         units = _units(index, root, phase)
-        if not depths and total <= _FEW:  # Also if it is large, but for one that nobody can read.
+        if not depths and is_little:  # Also if it is large, but for one that nobody can read.
             first = [unit for unit in units[:1] if total + unit.cost <= _MANY]
             units = units if total + _cost(units) <= most else first
             most = max(most, total + _cost(units))
@@ -63,7 +64,13 @@ def _units(index: GraphIndex, boxes: Sequence[Box], phase: Phase) -> list[_Unit]
                 scopes.append(~inner[0].parts[0])
                 inner = grouped(index, scopes[-1])
             found.append(_Unit(tuple(scopes), tuple(inner)))
+    found.sort(key=lambda unit: index.span(~unit.scopes[0])[0].order)
     return found
+
+
+def _acts(index: GraphIndex, box: Box) -> bool:
+    """Whether it stands for ops, not for what they read."""
+    return box.parts[0] < 0 or index.nodes[box.parts[0]].kind == "op"
 
 
 def _cost(units: Sequence[_Unit]) -> int:

@@ -14,7 +14,7 @@ import type { Opening } from "../wire";
 import type { Box } from "./scene";
 
 const MOST_FIRST = 60;
-/** So few boxes say little: what is in them is shown even if not all of it can be read at once. */
+/** So few boxes beside constants and the like say little: what is in them is shown even if not all of it can be read at once. */
 const FEW = 4;
 const GROUP_OPENS_ITSELF = 60;
 
@@ -85,7 +85,8 @@ async function readable(depths: Opening["depths"], ahead: Levels["ahead"], camer
     const levels = await ahead(tried);
     const isAll = levels.length === tried.length + 1;
     const scene = isAll ? await triedScene(levels) : null;
-    const saysLittle = open.length === 0 && (levels[0]?.level.nodes.length ?? 0) <= FEW;
+    const acting = levels[0]?.level.nodes.filter((node) => node.kind === "op") ?? [];
+    const saysLittle = open.length === 0 && acting.length <= FEW;
     if (scene === null || !(saysLittle || camera.reads(scene))) break;
     open = tried;
   }
