@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -13,8 +14,12 @@ from tests.debugger.driving import OPTIONS, driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 
 from sonde.adapters.torch.attach import attach
+from sonde.debugger.conversation import Conversation
+from sonde.testing.fake_rank import sample_metadata
+from sonde.wire.liveness import GONE_SECONDS, notice_absence
 from sonde.wire.questions import AskSummary, Summary
-from sonde.wire.rank import StepDone
+from sonde.wire.rank import MOST_BYTES, PROTOCOL, Goodbye, Hello, Hits, StepDone
+from sonde.wire.shapes import Hit, TensorType
 
 
 def free_port() -> int:
@@ -42,8 +47,8 @@ def test_a_server_that_refuses_is_left_alone(capfd: pytest.CaptureFixture[str]) 
         assert len(hub.ranks) == 1
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("sonde:")]
     assert said == [
-        "sonde: the debugger server refuses this training: the token is wrong "
-        "[debugger-refused]; training goes on without the debugger"
+        f"sonde: the debugger server at 127.0.0.1:{hub.port} refuses this training: the token is "
+        "wrong; training goes on without the debugger [debugger-refused]"
     ]
 
 
@@ -63,7 +68,7 @@ def test_nonsense_ends_the_connection_and_nothing_else(
     losses, _ = driven(lambda: train(make_net(), 3), person)
     assert losses == train(make_net(), 3)
     said = capfd.readouterr().err
-    assert said.count("sent what is no message") == 1
+    assert said.count("sent what is no message") == said.count("[debugger-garbage]") == 1
 
 
 def test_a_paused_training_goes_on_when_the_server_stays_away(
@@ -157,3 +162,43 @@ def test_a_server_that_comes_late_is_found() -> None:
     assert "fc1.weight" in rank.nodes(0)
     assert rank.all(StepDone)[0].point.step == 0
     hubs[0].close()
+
+
+def test_hits_that_are_too_many_for_a_message_are_told_in_several() -> None:
+    chain = tuple(f"Default/{'deep/' * 60}op{number}" for number in range(200))
+    kind = TensorType("float32", (2, 3))
+    hits = [
+        Hit(n, 1, "c", 0, 0, n, "op", "output", 0, kind, "hit", "", (), chain=chain)
+        for n in range(1200)
+    ]
+    assert len(hits) * sum(map(len, chain)) > MOST_BYTES
+    with Hub() as hub:
+        talk = Conversation(
+            replace(OPTIONS, port=hub.port),
+            hello=lambda resumes: Hello(PROTOCOL, "", "r", sample_metadata(), resumes),
+            interrupt=lambda news: None,
+            report=print,
+        )
+        talk.open()
+        talk.tell_hits(hits)
+        talk.tell_hits([])
+        talk.close(Goodbye(0, ""))
+        rank = hub.rank()
+        rank.ended()
+    messages = rank.all(Hits)
+    assert len(messages) > 1
+    assert [hit.number for message in messages for hit in message.hits] == list(range(1200))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems count otherwise")
+def test_a_machine_that_vanished_is_missed_within_a_minute() -> None:
+    with socket.socket() as connection:
+        notice_absence(connection)
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, interval, count = (
+            connection.getsockopt(socket.IPPROTO_TCP, option)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + interval * count == GONE_SECONDS
+        timeout = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        assert timeout == 1000 * GONE_SECONDS

@@ -323,7 +323,6 @@ def test_the_graph_grows_while_the_first_step_runs(server: Server) -> None:
         ({"run": "../../etc"}, "name of the run"),
         ({"run": ""}, "name of the run"),
         ({"metadata": sample_metadata(rank=-1)}, "out of bounds"),
-        ({"token": "guess"}, "token"),
     ],
 )
 def test_a_rank_that_does_not_fit_is_refused(
@@ -338,6 +337,11 @@ def test_a_rank_that_does_not_fit_is_refused(
     assert rank.receive() is None
     assert server.get("/runs")["runs"] == []
     rank.close()
+
+
+def test_a_token_that_nobody_asked_for_does_no_harm(server: Server) -> None:
+    FakeRank(server.rank_port, run="wary", token="of another server").start().close()
+    assert server.get("/runs/wary")["id"] == "wary"
 
 
 def test_a_second_process_that_says_it_is_the_same_rank_is_refused(server: Server) -> None:

@@ -26,6 +26,7 @@ from sonde.wire.rank import (
 from sonde.wire.shapes import Hit, LossPoint
 
 _MOST_POINTS: Final = 100_000
+_HITS_IN_MESSAGE: Final = 500
 _NEVER: Final = -inf
 
 
@@ -124,6 +125,11 @@ class Conversation:
         self._points.append(point)
         self._link.send(StepDone(point, graph), soon=True)
 
+    def tell_hits(self, hits: Sequence[Hit]) -> None:
+        """In several messages if there are many: each has its bound."""
+        for first in range(0, len(hits), _HITS_IN_MESSAGE):
+            self._link.send(Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
+
     def notice(self, slug: str, text: str) -> None:
         """A line for the person at the page."""
         self._link.send(Notice(slug, text))
@@ -140,8 +146,7 @@ class Conversation:
                 self.send(part)
             for point in self._points:
                 self.send(StepDone(point, graphs.current), soon=True)
-            if hits:
-                self.send(Hits(tuple(hits)))
+            self.tell_hits(hits)
         if self._status is not None:
             self.send(self._status)
 
@@ -149,7 +154,7 @@ class Conversation:
         """The server is gone: say what that means for the training."""
         if news.for_good:
             self._away_since = _NEVER
-            self._report(f"sonde: {news.why}; training goes on without the debugger")
+            self._report(f"sonde: {news.why}; training goes on without the debugger [{news.slug}]")
             return
         self._away_since = time.monotonic()
         patience = self._options.lost_seconds
@@ -159,5 +164,5 @@ class Conversation:
             if isinf(patience):
                 stays = "stays paused until it is back"
         self._report(
-            f"sonde: lost the debugger server ({news.why}); training {stays} [debugger-lost]"
+            f"sonde: lost the debugger server ({news.why}); training {stays} [{news.slug}]"
         )

@@ -21,7 +21,6 @@ from sonde.wire.rank import (
     PROTOCOL,
     Ask,
     Hello,
-    Hits,
     Keep,
     SetWatchpoints,
     Status,
@@ -95,9 +94,7 @@ class Desk:
         self.talk.tell(status, soon=soon)
 
     def send_hits(self) -> None:
-        hits = self.watching.hits.take()
-        if hits:
-            self.talk.send(Hits(tuple(hits)))
+        self.talk.tell_hits(self.watching.hits.take())
 
     # -------------------------------------------------------------- listening
 
@@ -113,7 +110,7 @@ class Desk:
 
     def _interrupt(self, news: News) -> None:
         """Called in the link's thread: what the person wants is asked for at the next op."""
-        if isinstance(news, ControlMessage) and self.state == "running":
+        if isinstance(news, ControlMessage | SetWatchpoints) and self.state == "running":
             self.is_interrupted = True
             if self._trainee.is_observed():
                 self._trainee.refresh()

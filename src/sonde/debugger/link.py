@@ -16,6 +16,7 @@ from typing import Final
 
 from sonde.core.errors import SondeError
 from sonde.debugger.frames import FrameReader, GarbageError, framed
+from sonde.wire.liveness import notice_absence
 from sonde.wire.rank import FromRank, FromServer, Hello, Refused, Welcome
 
 _CONNECT_SECONDS: Final = 3.0
@@ -38,10 +39,12 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection broke, and is being made again unless ``for_good``."""
+    """The connection broke, and is being made again unless ``for_good``; ``slug`` says which
+    message of ours that is."""
 
     why: str
     for_good: bool = False
+    slug: str = "debugger-lost"
 
 
 News = Welcomed | Lost | FromServer
@@ -159,7 +162,7 @@ class Link:
             connection.close()
             if isinstance(error, SondeError):
                 self._stop.set()
-                self._deliver(Lost(str(error), for_good=True))
+                self._deliver(Lost(error.message, for_good=True, slug=error.slug))
             return False
         with self._lock:
             self._pending.clear()
@@ -170,6 +173,7 @@ class Link:
 
     def _shake_hands(self, connection: socket.socket) -> Welcome:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        notice_absence(connection)
         connection.settimeout(_HANDSHAKE_SECONDS)
         connection.sendall(framed(self._hello(self._was_connected)))
         self._reader = FrameReader()
@@ -183,7 +187,8 @@ class Link:
         first, *others = messages
         if isinstance(first, Refused):
             raise _RefusedError(
-                f"the debugger server refuses this training: {first.reason}",
+                f"the debugger server at {self._place[0]}:{self._place[1]} refuses this training: "
+                f"{first.reason}",
                 slug="debugger-refused",
             )
         if not isinstance(first, Welcome):
@@ -205,18 +210,18 @@ class Link:
                 delay = min(2 * delay, _LONGEST_DELAY)
                 continue
             delay = _FIRST_DELAY
-            why, for_good = self._read_until_lost()
+            lost = self._read_until_lost()
             with self._lock:
                 connection, self._socket = self._socket, None
             if connection is not None:
                 connection.close()
             if self._stop.is_set():
                 return
-            if for_good:
+            if lost.for_good:
                 self._stop.set()
-            self._deliver(Lost(why, for_good))
+            self._deliver(lost)
 
-    def _read_until_lost(self) -> tuple[str, bool]:
+    def _read_until_lost(self) -> Lost:
         connection = self._socket
         assert connection is not None
         poll = select.poll()
@@ -232,14 +237,15 @@ class Link:
                     continue
                 data = connection.recv(_CHUNK)
                 if not data:
-                    return "the server hung up", False
+                    return Lost("the server hung up")
                 for message in self._reader.feed(data):
                     self._deliver(message)
         except OSError as error:
-            return error.strerror or str(error), False
+            return Lost(error.strerror or str(error))
         except GarbageError as error:
             self._hang_up(connection)
-            return f"the server sent what is no message ({error.message})", True
+            why = f"the debugger server sent what is no message ({error.message})"
+            return Lost(why, for_good=True, slug=error.slug)
 
     def abandon_in_child(self) -> None:
         """In a forked child: the connection is the parent's."""

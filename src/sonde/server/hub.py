@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from typing import Final
 
 from sonde.server.door import Door
@@ -15,6 +14,7 @@ from sonde.server.live_run import RUN_NAME, LiveRun
 from sonde.server.rank_link import RankLink
 from sonde.server.source import Runs
 from sonde.server.strangers import Strangers
+from sonde.wire.liveness import notice_absence
 from sonde.wire.rank import PROTOCOL, Hello, Refused
 
 MOST_CONNECTIONS: Final = 4096
@@ -60,7 +60,7 @@ class Hub:
         assert task is not None
         self._connections.add(task)
         self._strangers.came(task, task.cancel)
-        _keep_alive(writer.get_extra_info("socket"))
+        notice_absence(writer.get_extra_info("socket"))
         try:
             if len(self._connections) <= MOST_CONNECTIONS:
                 await self._serve(task, reader, writer)
@@ -163,12 +163,3 @@ class Hub:
         finally:
             with contextlib.suppress(OSError):
                 run.leave(rank, link, "" if rank.goodbye is not None else why)
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """Notice within a minute when the other machine is gone without a word."""
-    with contextlib.suppress(OSError, AttributeError):
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)

@@ -1,0 +1,20 @@
+"""A connection whose other end vanished: a cable, a machine that lost its power."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Final
+
+GONE_SECONDS: Final = 60
+
+
+def notice_absence(connection: socket.socket) -> None:
+    """Have ``connection`` break within about a minute after the other machine is gone without a
+    word; by itself it would stay open for hours, or, as long as nothing is sent, for ever."""
+    with contextlib.suppress(OSError, AttributeError):  # Not every system has all of them.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_SECONDS // 2)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, GONE_SECONDS // 6)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * GONE_SECONDS)
