@@ -164,5 +164,5 @@ class Conversation:
             if isinf(patience):
                 stays = "stays paused until it is back"
         self._report(
-            f"sonde: lost the debugger server ({news.why}); training {stays} [{news.slug}]"
+            f"sonde: lost the debugger server ({news.why}); training {stays} [debugger-lost]"
         )

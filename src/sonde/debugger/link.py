@@ -39,12 +39,12 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection broke, and is being made again unless ``for_good``; ``slug`` says which
+    """The connection broke, and is being made again unless ``for_good``; then ``slug`` says which
     message of ours that is."""
 
     why: str
     for_good: bool = False
-    slug: str = "debugger-lost"
+    slug: str = ""
 
 
 News = Welcomed | Lost | FromServer
