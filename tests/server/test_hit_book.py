@@ -102,3 +102,22 @@ def test_origins_are_those_that_hits_name() -> None:
     found.add([hit(2, op="c", part="producer", rank=1)])
     assert found.origins(0) == {"a"}
     assert found.origins(1) == {"c"}
+
+
+def test_what_hits_have_alike_is_kept_once() -> None:
+    found = book()
+    for number in range(3):
+        fresh = msgspec.msgpack.decode(
+            msgspec.msgpack.encode(hit(number, number, op="scope/op", chain=("a/b", "c/d"))),
+            type=Hit,
+        )
+        found.add([fresh])
+    first, *others = found.in_order()
+    assert first.chain == ("a/b", "c/d")
+    for other in others:
+        assert other.chain is first.chain
+        assert other.op is first.op
+        assert other.type is first.type
+    found.clear()
+    found.add([hit(0, chain=("e",))])
+    assert found.in_order()[0].chain == ("e",)

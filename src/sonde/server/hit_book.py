@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from sonde.server.listing import Window
 from sonde.wire.api import HitPage
 from sonde.wire.shapes import Hit, Verdict
 
 MOST_HITS: Final = 200_000
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class HitBook:
     def __init__(self, is_leaf: Callable[[Hit], bool]) -> None:
         self._is_leaf = is_leaf
         self._hits: dict[tuple[int, int], Hit] = {}
+        self._known: dict[Any, Any] = {}
         self._new: list[Hit] = []
         self._entries: list[tuple[_Place, Hit]] = []
         self._sorted: tuple[Hit, ...] = ()
@@ -80,19 +84,38 @@ class HitBook:
             elif len(self._hits) >= MOST_HITS:
                 self.dropped += 1
             else:
-                self._hits[key] = hit
+                hit = self._hits[key] = self._lean(hit)
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
         self._counts, self._origins = {}, {}
 
     def _replace(self, key: tuple[int, int], hit: Hit) -> None:
         if self._hits[key] != hit:
-            self._hits[key] = hit
+            self._hits[key] = self._lean(hit)
             self._begin_again()
+
+    def _lean(self, hit: Hit) -> Hit:
+        """The same, without values of its own that others have already: names of ops and the way
+        from an origin are mostly those of the step before."""
+        return msgspec.structs.replace(
+            hit,
+            condition=self._once(hit.condition),
+            op=self._once(hit.op),
+            type=self._once(hit.type),
+            why=self._once(hit.why),
+            origin=self._once(hit.origin),
+            chain=self._known.get(hit.chain) or self._once(tuple(map(self._once, hit.chain))),
+            source=self._once(hit.source),
+        )
+
+    def _once(self, value: Value) -> Value:
+        found: Value = self._known.setdefault(value, value)
+        return found
 
     def clear(self, rank: int | None = None) -> None:
         """Forget all hits, or those of one rank."""
         self._hits = {k: hit for k, hit in self._hits.items() if rank not in (None, hit.rank)}
+        self._known = {}
         self._begin_again()
 
     def _begin_again(self) -> None:
