@@ -11,6 +11,7 @@ import pytest
 from tests.server import dumps
 from tests.server.serving_in_thread import Server, serving
 
+from sonde.cli import ctl as ctl_command
 from sonde.cli.main import main
 from sonde.debugger.server_state import ServerState, announce_server, running_servers
 from sonde.server.dump_run import open_dumps
@@ -127,6 +128,30 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.usefixtures("rank")
 @pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b"[]",
+        b'{"a": 1}',
+        b'{"watchpoints": [{"id": 1}]}',
+        b"NaN",
+    ],
+)
+def test_a_file_that_holds_no_watchpoints_is_named(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "points.json"
+    file.write_bytes(content)
+    code, text = ctl(capsys, "watch", "load", str(file))
+    assert code == 2
+    assert text.startswith(f"sonde: {file} is not a file of watchpoints: ")
+    assert len(text.splitlines()) == 1
+
+
+@pytest.mark.usefixtures("rank")
+@pytest.mark.parametrize(
     ("words", "part"),
     [
         (["watch", "add", "tensor_overflw"], "did you mean 'tensor_overflow'?"),
@@ -146,6 +171,10 @@ def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> Non
         (["to", "nothing"], "no op matches 'nothing'"),
         (["tensor", "tanh-op0"], "4 ops match 'tanh-op0'"),
         (["tensor", "log-op0", "--index", "[9999]"], "outside of a dimension"),
+        (["tensor", "log-op0", "--slot", "-1"], "not in the range"),
+        (["--server", "http://[", "status"], "'http://[': that is not an address such as"),
+        (["--server", "", "status"], "'': that is not an address such as"),
+        (["--server", "here:port", "status"], "'here:port': that is not an address such as"),
         (["--run", "other", "hits"], "there is no run 'other'"),
         (["--run", "other", "status"], "there is no run 'other'"),
         (["graph", "--scope", "Nowhere"], "there is no scope 'Nowhere'"),
@@ -229,6 +258,30 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
     killer.start()
     assert ctl(capsys, "--run", "lost", "continue", "--wait")[0] == 3
     killer.join()
+
+
+def test_a_training_that_ends_before_the_op_comes_has_not_run_to_it(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rank = FakeRank(server.rank_port, run="brief", steps=1).start()
+    assert ctl(capsys, "--run", "brief", "to", LOG)[0] in (0, 1)
+    code, text = ctl(capsys, "--run", "brief", "to", LOG)
+    assert (code, f"ended before it came to {LOG}" in text) == (3, True)
+    rank.join()
+
+
+def test_a_wait_goes_on_where_the_server_gives_up(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ctl_command, "_HELD_SECONDS", 0.01)
+    monkeypatch.setattr(ctl_command, "_POLL_SECONDS", 0.02)
+    rank = FakeRank(server.rank_port, run="long", steps=30, step_seconds=0.02).start()
+    assert ctl(capsys, "--run", "long", "step", "10")[0] == 0
+    assert server.get("/runs/long")["ranks"][0]["step"] == 10
+    assert ctl(capsys, "--run", "long", "continue", "--wait", "--timeout", "0.05")[0] == 4
+    assert ctl(capsys, "--run", "long", "continue", "--wait")[0] == 0
+    assert server.get("/runs/long")["ranks"][0]["state"] == "ended"
+    rank.join()
 
 
 def test_the_exit_code_is_that_of_the_rank_that_was_asked_for(

@@ -304,6 +304,35 @@ def test_an_op_is_not_looked_for_before_there_is_a_graph(server: Server) -> None
         assert rank.receive().op == LOG  # type: ignore[union-attr]
 
 
+def test_an_op_of_another_structure_can_be_run_to(server: Server) -> None:
+    nodes = sample_graph(3)
+    with RankConversation(server) as rank:
+        rank.send(GraphPart(0, "with the log", 0, nodes, len(nodes)))
+        rank.send(GraphPart(1, "without", 0, nodes[:2], 2))
+        rank.send(Status("paused", 0, 1, None, None, "op", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["graph"] == 1)
+        server.post("/runs/mine/control", {"command": "to", "op": "log-op0"})
+        assert rank.receive().op == LOG  # type: ignore[union-attr]
+        body = {"command": "to", "op": "nothing"}
+        status, problem = server.ask("POST", "/runs/mine/control", body)
+        assert (status, problem["slug"]) == (404, "no-such-op")
+
+
+def test_ranks_that_a_new_training_of_the_same_name_does_not_have_are_forgotten(
+    server: Server,
+) -> None:
+    for number in range(3):
+        FakeRank(server.rank_port, rank=number, world_size=3).start().close()
+    server.wait_for(
+        "/runs/run-1", lambda run: [rank["state"] for rank in run["ranks"]] == 3 * ["lost"]
+    )
+    again = [FakeRank(server.rank_port, rank=number, world_size=2).start() for number in (1, 0)]
+    ranks = server.get("/runs/run-1")["ranks"]
+    assert [(rank["rank"], rank["state"]) for rank in ranks] == [(0, "paused"), (1, "paused")]
+    for rank in again:
+        rank.close()
+
+
 def test_the_graph_grows_while_the_first_step_runs(server: Server) -> None:
     nodes = sample_graph(3)
     with RankConversation(server) as rank:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,10 +26,13 @@ Examples:
 
 \b
 Exit codes: 0 fine; 1 a watchpoint was hit (continue --wait, step, next, to, hits);
-2 a mistake, or no server; 3 the training failed or was lost; 4 time was up.
+2 a mistake, or no server; 3 the training failed, was lost, or ended before it came to
+the op; 4 time was up.
 """
 HIT, FAILED, LATE = 1, 3, 4
 _SHOWN: Final = 20
+_HELD_SECONDS: Final = 600.0
+_POLL_SECONDS: Final = 0.5
 
 
 @click.group(short_help="Drive the debugger from a terminal.", epilog=EPILOG)
@@ -60,21 +64,47 @@ def status(obj: Target, as_json: bool) -> int:
 def _control(
     obj: Target, as_json: bool, wait: bool, timeout: float, command: str, **more: object
 ) -> int:
-    seconds = timeout if wait else 0.0
-    body = {"command": command, "wait_seconds": seconds, **more}
-    run = obj.client.send("POST", obj.path("/control"), body, seconds)
+    run = _settled(obj, timeout if wait else 0.0, {"command": command, **more})
     show(run, as_json, text.run_lines(run))
-    return _outcome(run, more.get("rank")) if wait else 0
+    code = _outcome(run, more.get("rank")) if wait else 0
+    if code == 0 and command == "to" and _is_over(_ranks(run, more.get("rank"))):
+        click.echo(f"sonde: the training ended before it came to {more['op']}", err=True)
+        return FAILED
+    return code
+
+
+def _settled(obj: Target, seconds: float, body: dict[str, object]) -> Any:
+    """The run after the control, once it stands still or ``seconds`` are over; a server holds no
+    question for longer than a while."""
+    path, end = obj.path(), time.monotonic() + seconds
+    asked = min(seconds, _HELD_SECONDS)
+    run = obj.client.send("POST", f"{path}/control", {**body, "wait_seconds": asked}, asked)
+    while asked and _is_running(_ranks(run, body.get("rank"))) and time.monotonic() < end:
+        time.sleep(min(_POLL_SECONDS, max(end - time.monotonic(), 0.0)))
+        run = obj.client.get(path)
+    return run
+
+
+def _ranks(run: Any, number: object) -> list[Any]:
+    """The rank of this number; None: all of them."""
+    return [rank for rank in run["ranks"] if number in (None, rank["rank"])]
+
+
+def _is_over(ranks: list[Any]) -> bool:
+    return all(rank["state"] in ("ended", "lost") for rank in ranks)
+
+
+def _is_running(ranks: list[Any]) -> bool:
+    return not _is_over(ranks) and all(rank["state"] != "paused" for rank in ranks)
 
 
 def _outcome(run: Any, number: object) -> int:
     """How it went with the rank of this number; None: with all of them."""
-    ranks = [rank for rank in run["ranks"] if number in (None, rank["rank"])]
-    states = [rank["state"] for rank in ranks]
-    if "paused" in states:
-        return HIT if any(rank["reason"] == "hit" for rank in ranks) else 0
-    if all(state in ("ended", "lost") for state in states):
+    ranks = _ranks(run, number)
+    if _is_over(ranks):
         return 0 if all(_is_fine(rank) for rank in ranks) else FAILED
+    if not _is_running(ranks):
+        return HIT if any(rank["reason"] == "hit" for rank in ranks) else 0
     click.echo("sonde: time is up, and the training still runs", err=True)
     return LATE
 
@@ -184,7 +214,7 @@ def hits(obj: Target, step: int | None, limit: int, rank: int | None, as_json: b
 @click.argument("op")
 @click.option("--index", default="", help="Which elements, such as '[0, :, 3:5]'.")
 @click.option("--io", type=click.Choice(["input", "output"]), default="output", show_default=True)
-@click.option("--slot", default=0, show_default=True)
+@click.option("--slot", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--step", type=int, help="The latest if not given.")
 @rank_option
 @json_option

@@ -66,10 +66,15 @@ def find_server(url: str | None, token: str | None) -> Client:
                 slug="no-server",
             )
         return Client(servers[0].url, token or servers[0].secret)
-    if "//" not in url:
-        url = f"http://{url}"
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise no_server(url, "it is not an address such as http://127.0.0.1:8080")
+    asked, url = url, url if "//" in url else f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        parts.port  # noqa: B018  It is read, and judged, when it is asked for.
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise no_server(repr(asked), "that is not an address such as http://127.0.0.1:8080")
     ours = next((server.secret for server in servers if server.url == url.rstrip("/")), "")
     return Client(url, token or ours)
 

@@ -139,8 +139,14 @@ def watch_load(obj: Target, file: str, as_json: bool) -> int:
         body = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", slug="usage") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{file} is not a file of watchpoints: {error}", slug="usage") from None
-    answer = obj.client.send("PUT", obj.path("/watchpoints/file"), body)
+    try:
+        answer = obj.client.send("PUT", obj.path("/watchpoints/file"), body)
+    except UsageError as error:
+        if error.slug != "bad-request":
+            raise
+        why = error.message.removeprefix("the body: ")
+        raise UsageError(f"{file} is not a file of watchpoints: {why}", slug="usage") from None
     show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
     return 0

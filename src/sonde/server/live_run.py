@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections import deque
 from pathlib import Path
@@ -112,6 +113,8 @@ class LiveRun:
         if known is not None and known.link is not None:
             known.link.close()
         if known is None or not knows:
+            if not hello.resumes:
+                self._forget_former(hello.metadata.world_size)
             known = self.ranks[number] = LiveRank(hello.metadata)
             self._hits.clear(number)
         if is_new_run and hello.watchpoints:
@@ -122,6 +125,14 @@ class LiveRun:
         self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
         return known, Welcome(self._watchpoints.all, is_paused, self._steering.generation, knows)
+
+    def _forget_former(self, world_size: int) -> None:
+        """A training begins. If nobody else is connected it is another than before, and has none
+        of the ranks beyond its number."""
+        if self.may_be_forgotten:
+            for number in [each for each in self.ranks if each >= world_size]:
+                del self.ranks[number]
+                self._hits.clear(number)
 
     def leave(self, rank: LiveRank, link: RankLink, why: str) -> None:
         """A connection is over; ``why`` is told to people unless it is empty."""
@@ -201,7 +212,14 @@ class LiveRun:
                     slug="no-such-op",
                 )
             return request.op
-        return find_target(await self.graph(request.rank, None), request.op)
+        try:
+            return find_target(await self.graph(request.rank, None), request.op)
+        except UsageError as error:
+            # Steps may differ, and the op be one of those that will come again.
+            for number in sorted(self._steering.rank(request.rank).graphs, reverse=True):
+                with contextlib.suppress(UsageError):
+                    return find_target(await self.graph(request.rank, number), request.op)
+            raise error from None
 
     async def keep(self, request: KeepRequest) -> None:
         if not 1 <= request.steps <= 1000:

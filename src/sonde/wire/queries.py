@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import msgspec
+
 from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
+
+Slot = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Nothing(Plain, frozen=True):
@@ -71,7 +77,7 @@ class TensorQuery(Plain, frozen=True, kw_only=True):
 
     op: str
     io: Io = "output"
-    slot: int = 0
+    slot: Slot = 0
     step: int | None = None
     rank: int | None = None
 
@@ -100,7 +106,7 @@ class CompareQuery(TensorQuery, frozen=True, kw_only=True):
     with_rank: int | None = None
     with_op: str | None = None
     with_io: Io | None = None
-    with_slot: int | None = None
+    with_slot: Slot | None = None
     with_step: int | None = None
     with_run: str | None = None
     index: str = ""
