@@ -25,6 +25,13 @@ _DESCRIPTIONS: Final = {
 }
 
 
+_TOKEN: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "Where the server was started with a token; a browser has a cookie instead.",
+}
+
+
 @lru_cache(maxsize=1)
 def openapi(endpoints: tuple[Endpoint, ...], prefix: str) -> dict[str, Any]:
     """OpenAPI 3.1 of the endpoints below ``prefix``."""
@@ -47,7 +54,8 @@ def openapi(endpoints: tuple[Endpoint, ...], prefix: str) -> dict[str, Any]:
             ),
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "security": [{"token": []}, {}],
+        "components": {"schemas": components, "securitySchemes": {"token": _TOKEN}},
     }
 
 
