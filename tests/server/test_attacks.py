@@ -298,6 +298,40 @@ def test_a_request_that_makes_no_sense_is_a_problem(
     assert is_well(server)
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PATCH", "/runs"),
+        ("POST", "/runs"),
+        ("DELETE", "/runs/steady/hits"),
+        ("PUT", "/runs/steady/control"),
+        ("PATCH", "/no/such/route"),
+    ],
+)
+def test_a_method_that_a_route_does_not_have_is_a_problem(
+    server: Server, method: str, path: str
+) -> None:
+    status, found = server.ask(method, path, {})
+    expected = (405, "bad-request") if method == "PATCH" else (404, "no-such-file")
+    assert (status, found["slug"]) == expected
+    assert found["error"]
+
+
+def test_a_caller_that_leaves_within_a_body_is_not_a_failure(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = (
+        "POST /api/v1/runs/steady/keep HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", server.port)) as sock:
+            sock.sendall(head.encode())
+    assert is_well(server)
+    assert is_well(server)
+    assert "failed" not in caplog.text
+
+
 def test_a_huge_body_is_refused(server: Server) -> None:
     data = b'{"name": "' + b"x" * (9 << 20) + b'", "conditions": []}'
     status, _, body = server.open("POST", "/api/v1/runs/steady/watchpoints", data)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -76,7 +77,7 @@ def build_app(context: Context) -> Starlette:
     routes.append(Route("/openapi.json", _to_openapi))
     routes.append(Route("/api/{rest:path}", _unknown, methods=list(_METHODS)))
     routes.append(Route("/{path:path}", page, methods=["GET"]))
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
 def _route(context: Context, endpoint: Endpoint) -> Route:
@@ -149,6 +150,13 @@ async def _to_docs(request: Request) -> Response:
 
 async def _to_openapi(request: Request) -> Response:
     return RedirectResponse(f"{PREFIX}/openapi.json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What Starlette refuses by itself: a method that a route does not have."""
+    assert isinstance(error, HTTPException)
+    body = msgspec.json.encode(Problem(f"{request.method}: {error.detail}", "bad-request"))
+    return Response(body, error.status_code, error.headers, media_type="application/json")
 
 
 async def _unknown(request: Request) -> Response:

@@ -8,7 +8,7 @@ import math
 from typing import Any, Final
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from sonde.core.errors import UsageError
 from sonde.wire.shapes import Plain
@@ -23,6 +23,8 @@ async def read_body(request: Request, kind: type[Plain]) -> Plain:
         data = await asyncio.wait_for(_read(request), BODY_SECONDS)
     except asyncio.TimeoutError:
         raise UsageError(f"the body did not come in {BODY_SECONDS:g} s", slug="slow-body") from None
+    except ClientDisconnect:
+        raise UsageError("the body did not come whole", slug="bad-request") from None
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
