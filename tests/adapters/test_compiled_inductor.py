@@ -120,7 +120,7 @@ def alone(train: Callable[[], Any]) -> Any:
     ("name", "ops"), [("a_cnn_with_batch_norm", 75), ("a_transformer", 130), ("a_model", 40)]
 )
 def test_every_observed_value_is_what_its_inputs_make(name: str, ops: int) -> None:
-    _, seen = trained(lambda: COMPILED[name]("inductor"), steps="1")
+    _, seen = trained(lambda: COMPILED[name]("inductor"))
     assert check_against_recomputation(seen, 1) >= ops
     orders = [call.order for call in seen.calls(1)]
     assert orders == sorted(orders)
@@ -169,14 +169,12 @@ def test_every_observed_value_of_a_model_library_is_what_its_inputs_make(
         net = make()
         run = torch.compile(net)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        for _ in range(2):
-            words = torch.randint(16, (2, 6))
-            optimizer.zero_grad()
-            run(input_ids=words, labels=words).loss.backward()
-            optimizer.step()
+        words = torch.randint(16, (2, 6))
+        run(input_ids=words, labels=words).loss.backward()
+        optimizer.step()
 
-    _, seen = trained(train, steps="1")
-    assert check_against_recomputation(seen, 1) > 100
+    _, seen = trained(train)
+    assert check_against_recomputation(seen, 0) > 100
 
 
 @pytest.mark.parametrize("name", ["a_model", "a_cnn_with_batch_norm"])
