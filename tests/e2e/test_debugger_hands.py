@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -14,6 +15,19 @@ from sonde.testing.fake_rank import FakeRank
 
 NET = "Default/network-Net/"
 TANH = f"{NET}blocks-ModuleList/1-Block/act-Tanh/tanh-op0"
+PLANES = """
+import torch
+net = torch.nn.Conv2d(3, 2, 3)
+optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+good = torch.ones(6, 3, 20, 20)
+bad = good.clone()
+bad[4, 2, 7, 9] = bad[4, 2, 11, 3] = bad[5, 1, 0, 0] = 0
+for step in range(1000):
+    weight = bad if step == 3 else good
+    optimizer.zero_grad()
+    net(torch.rand(6, 3, 20, 20) * weight / weight).square().mean().backward()
+    optimizer.step()
+"""
 WORDS = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
 
 
@@ -212,6 +226,30 @@ def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
         picture(page, "83-gradient-hit")
         details.get_by_role("button", name="1 hit").click()
         expect(page.locator(".hits [role=status]")).to_have_text("1 matches")
+
+
+def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
+    browser: Browser, tmp_path: Path
+) -> None:
+    script = tmp_path / "planes.py"
+    script.write_text(PLANES)
+    with Process(*WORDS, str(script)) as training:
+        page = look(browser, training.said(r"the page is at (\S+)").group(1))
+        in_state(page, "paused before the first step")
+        page.keyboard.press("w")
+        page.get_by_role("button", name="Add watchpoint").click()
+        expect(page.get_by_role("dialog")).to_have_count(0)
+        page.keyboard.press("Space")
+        in_state(page, "paused at a hit")
+        expect(page.locator(".stopped")).to_contain_text("div-op0")
+        page.keyboard.press("t")
+        target = page.get_by_role("table", name="Values").locator(".cell.nan.target")
+        for index, row in (("[4, 2, :, :]", 7), ("[4, 2, :, :]", 11), ("[5, 1, :, :]", 0)):
+            page.get_by_role("button", name="find").click()
+            expect(page.get_by_label("Index")).to_have_value(index)
+            expect(target.locator("..").get_by_role("rowheader")).to_have_text(str(row))
+            expect(target).to_be_in_viewport()
+        picture(page, "84-found")
 
 
 def _stands_at(page: Page, step: int) -> None:

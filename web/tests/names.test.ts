@@ -13,6 +13,15 @@ describe("how lists name runs", () => {
     expect(runs.map((each) => runTitle(runs, each.id))).toEqual(["good/dump", "x/bad/dump", "y/bad/dump"]);
   });
 
+  test("trainings of one name are told apart by when they began, or by their ids", () => {
+    const training = (id: string, started: number) => ({ id, kind: "live", title: "train.py", ranks: [{ metadata: { started } }] });
+    const [early, late] = [training("a", 1e9), training("b", 1e9 + 60)];
+    expect(runTitle([early], "a")).toBe("train.py");
+    expect(runTitle([early, late], "a")).toMatch(/^train\.py · \d+:46:40/);
+    expect(runTitle([early, late], "b")).toMatch(/^train\.py · \d+:47:40/);
+    expect(runTitle([early, training("c", 0)], "c")).toBe("train.py · c");
+  });
+
   test("one dump opened twice has its whole path", () => {
     expect(runTitle([dump("a", "/x/d"), dump("b", "/x/d")], "a")).toBe("/x/d");
   });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { defaultIndex, IndexError, movedIndex, parseIndex, placeOf, windowIndex } from "../src/tensor/slices";
+import { defaultIndex, IndexError, movedIndex, parseIndex, placeOf, planeIndex, windowIndex } from "../src/tensor/slices";
+import { planesAfter } from "../src/tensor/finding";
 import { stepBefore } from "../src/tensor/steps";
 import { tilesFor } from "../src/tensor/tiles";
 
@@ -43,6 +44,13 @@ test("tiles cover what is on the screen", () => {
     [1, 0],
   ]);
   expect(tilesFor([], [0], 64, 64)).toEqual([]);
+});
+
+test("all planes are walked through, from the next one on, the first again and the own last", () => {
+  const shape = [2, 3, 4, 5];
+  const planes = planesAfter(parseIndex("[1, 1, :, 1:5:2]", shape), shape).map((axes) => planeIndex(axes, shape));
+  expect(planes).toEqual(["[1, 2, :, 1:5:2]", "[0, 0, :, 1:5:2]", "[0, 1, :, 1:5:2]", "[0, 2, :, 1:5:2]", "[1, 0, :, 1:5:2]", "[1, 1, :, 1:5:2]"]);
+  expect(planesAfter(parseIndex("", [4, 5]), [4, 5])).toHaveLength(1);
 });
 
 test("the step before is the last kept one that is earlier, and a training is always asked for it", () => {

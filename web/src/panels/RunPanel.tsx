@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import type { Metadata, RankView } from "../wire";
 import { api } from "../state/api";
+import { useLoss } from "../state/loss";
 import { brief, counted, grouped, seconds } from "../state/numbers";
 import { chooseRun, run, runs } from "../state/store";
 import { attempt } from "../state/toasts";
@@ -50,6 +51,9 @@ function cost({ seconds_bare: bare, seconds_observed: observed }: RankView): str
   return bare !== null && observed !== null && bare > 0 ? `${(observed / bare).toFixed(2)}×` : "–";
 }
 
+/** The first steps, which are observed whatever is watched, are slower by themselves. */
+const FIRST_STEPS = 2;
+
 function stateText(rank: RankView): string {
   return rank.message === "" ? rank.state : `${rank.state}: ${rank.message}`;
 }
@@ -62,7 +66,6 @@ const FACTS: readonly Fact[] = [
   ["hits", (rank) => grouped(rank.hits)],
   ["speed, ops not observed", (rank) => pace(rank.seconds_bare, "not known: every step so far was observed"), "The median of recent steps in which nothing asked for ops"],
   ["speed, ops observed", (rank) => pace(rank.seconds_observed, "no step was observed yet"), "The median of recent steps whose ops were observed; the first two are, whatever is watched, and they are slower by themselves"],
-  ["slower by", cost],
 ];
 
 const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string])[] = [
@@ -80,8 +83,10 @@ const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string
 /** What is known of every rank, a column each. */
 function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
   const more = [...new Set(ranks.flatMap((each) => Object.keys(each.metadata?.extra ?? {})))];
+  const isTelling = useLoss().some((point) => point.observed && point.step >= FIRST_STEPS);
   const rows: readonly Fact[] = [
     ...FACTS,
+    ["slower by", isTelling ? cost : () => "not known: only the first steps were observed"],
     ...METADATA.map(([name, of]): Fact => [name, (rank) => (rank.metadata === null ? "–" : of(rank.metadata))]),
     ...more.map((name): Fact => [name, (rank) => rank.metadata?.extra[name] ?? "–"]),
   ];

@@ -67,7 +67,7 @@ function hasFinite(of: StatisticNumbers): boolean {
 interface StatisticTableProps {
   readonly of: StatisticNumbers;
   readonly isBool?: boolean;
-  /** Looks for the first NaN (1), +Inf (2) or -Inf (4) in what is on the screen. */
+  /** Looks for the next NaN (1), +Inf (2) or -Inf (4). */
   readonly onFind?: (mark: 1 | 2 | 4) => void;
 }
 
@@ -95,7 +95,7 @@ export function StatisticTable({ of, isBool = false, onFind }: StatisticTablePro
               <th scope="row">
                 {isBool ? (BOOLEAN_NAMES[name] ?? name) : name}
                 {mark !== 0 && (count ?? 0) > 0 && onFind !== undefined && (
-                  <button type="button" class="link find" title={`Go to the first ${name} of this plane`} onClick={() => onFind(mark)}>
+                  <button type="button" class="link find" title={`Go to the next ${name}, in this plane or in another`} onClick={() => onFind(mark)}>
                     find
                   </button>
                 )}

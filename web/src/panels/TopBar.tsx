@@ -40,10 +40,15 @@ function RunChoice({ current }: { current: RunView }): JSX.Element {
       {runs.value.map((each) => (
         <option key={each.id} value={each.id}>
           {runTitle(runs.value, each.id)}
+          {isOver(each) && " (over)"}
         </option>
       ))}
     </select>
   );
+}
+
+function isOver(each: RunView): boolean {
+  return each.kind === "live" && each.ranks.every(({ state }) => state === "ended" || state === "lost");
 }
 
 function RankChoice({ current }: { current: RunView }): JSX.Element | null {
@@ -131,7 +136,7 @@ function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
       </span>
       <span class="where">
         step <b>{one.step}</b>
-        {one.graph !== null && <span class="quiet"> · graph {one.graph}</span>}
+        {one.graph !== null ? <span class="quiet"> · graph {one.graph}</span> : one.op !== null && <span class="quiet"> · new graph</span>}
         {one.op !== null && (
           <button type="button" class="link where-op" title={`The current op: ${one.op}`} onClick={() => goTo(one.op ?? "")}>
             {lastPart(one.op)}

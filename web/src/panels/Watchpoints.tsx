@@ -36,7 +36,7 @@ export function Watchpoints(): JSX.Element {
         <a class="button small" href={api.watchpointFileAddress(current.id)} download="watchpoints.json">
           save
         </a>
-        <label class="button small" title="Load a saved set">
+        <label class="button small" title="Load a saved set in place of these">
           load
           <input type="file" accept=".json,application/json" class="hidden-file" aria-label="Load watchpoints from a file" onChange={(event) => void loadFile(current.id, event.currentTarget)} />
         </label>
@@ -80,8 +80,10 @@ async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
     } catch {
       throw new Error(`${file.name} is not a file of watchpoints: it is not JSON`);
     }
+    const before = (run.value?.watchpoints ?? []).map(draftOf);
     await api.loadWatchpointFile(id, content);
-    toast(`Watchpoints of ${file.name} loaded`);
+    const restore = (): void => void attempt(() => api.loadWatchpointFile(id, { watchpoints: before, version: 1 }));
+    toast(`Watchpoints of ${file.name} loaded`, "note", "", before.length === 0 ? null : { text: "undo", act: restore });
   });
 }
 

@@ -27,6 +27,8 @@ interface ChartProps {
 /** Distances between marks of the axis: steps are whole. */
 const WHOLE_STEPS = [1, 2, 5].flatMap((first) => [0, 1, 2, 3, 4, 5, 6, 7, 8].map((power) => first * 10 ** power)).sort((a, b) => a - b);
 
+const MOST_POINTS = 60;
+
 function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
@@ -34,57 +36,86 @@ function colour(name: string): string {
 /** Lines over steps, drawn by uPlot; steps with non-finite values stand as marks at the foot. */
 export function Chart({ steps, series, bad, height, label, onStep, isLog = false }: ChartProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
-  const dark = isDark.value;
+  const held = useRef<uPlot | null>(null);
+  const latest = useRef({ steps, bad, onStep });
+  latest.current = { steps, bad, onStep };
+  const looks = `${isDark.value} ${isLog} ${height} ${series.map((each) => `${each.label} ${each.colour}`).join(" ")}`;
   useEffect(() => {
     const element = host.current;
     if (element === null) return undefined;
-    const axis: uPlot.Axis = {
-      stroke: colour("--quiet"),
-      grid: { stroke: colour("--line-soft"), width: 1 },
-      ticks: { stroke: colour("--line-soft"), width: 1 },
-      font: "11px system-ui",
-    };
-    const options: uPlot.Options = {
-      width: Math.max(element.clientWidth, 80),
-      height,
-      scales: { x: { time: false }, y: isLog ? { distr: 3 } : {} },
-      legend: { live: true },
-      axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
-      series: [
-        { label: "step" },
-        ...series.map((each) => ({
-          label: each.label,
-          stroke: colour(`--series-${each.colour}`),
-          width: 1.5,
-          points: { show: steps.length < 60 },
-          spanGaps: false,
-          value: (_: uPlot, value: number | null) => (value === null ? "–" : brief(value)),
-        })),
-      ],
-      hooks: {
-        draw: [(plot) => drawBad(plot, bad)],
-        // Without a pointer the legend tells the last step.
-        setCursor: [(plot) => plot.cursor.idx == null && plot.setLegend({ idx: steps.length - 1 }, false)],
-      },
-    };
-    const drawn = (value: number | null): number | null => (isLog && value !== null && value <= 0 ? null : value);
-    const data: uPlot.AlignedData = [[...steps], ...series.map((each) => each.values.map(drawn))];
-    const plot = new uPlot(options, data, element);
-    plot.setLegend({ idx: steps.length - 1 }, false);
+    const plot = new uPlot(optionsFor(element, series, height, isLog, latest), dataOf(steps, series, isLog), element);
+    held.current = plot;
+    tellLast(plot);
     const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(element.clientWidth, 80), height }));
     observer.observe(element);
-    const click = (): void => {
+    plot.over.addEventListener("click", () => {
       const at = plot.cursor.idx;
-      const step = at == null ? undefined : steps[at];
-      if (step !== undefined) onStep?.(step);
-    };
-    plot.over.addEventListener("click", click);
+      const step = at == null ? undefined : latest.current.steps[at];
+      if (step !== undefined) latest.current.onStep?.(step);
+    });
     return () => {
       observer.disconnect();
       plot.destroy();
+      held.current = null;
     };
-  }, [steps, series, bad, height, dark, isLog]);
+  }, [looks]);
+  useEffect(() => {
+    const plot = held.current;
+    if (plot === null || (plot.data[0].length === steps.length && plot.data[0].at(-1) === steps.at(-1))) return;
+    // Who looks at a part of the curve goes on looking at it while the training runs.
+    const { min, max } = plot.scales["x"] ?? {};
+    const isWhole = min === plot.data[0][0] && max === plot.data[0].at(-1);
+    plot.setData(dataOf(steps, series, isLog), isWhole || plot.data[0].length < 2);
+    tellLast(plot);
+  }, [steps, series]);
   return <div ref={host} class="chart" role="img" aria-label={label} />;
+}
+
+/** Without a pointer the legend tells the last step. */
+function tellLast(plot: uPlot): void {
+  if (plot.cursor.idx == null) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
+}
+
+function dataOf(steps: readonly number[], series: readonly Series[], isLog: boolean): uPlot.AlignedData {
+  const drawn = (value: number | null): number | null => (isLog && value !== null && value <= 0 ? null : value);
+  return [[...steps], ...series.map((each) => each.values.map(drawn))];
+}
+
+function optionsFor(
+  element: HTMLElement,
+  series: readonly Series[],
+  height: number,
+  isLog: boolean,
+  latest: { readonly current: { readonly bad: readonly number[] } },
+): uPlot.Options {
+  const axis: uPlot.Axis = {
+    stroke: colour("--quiet"),
+    grid: { stroke: colour("--line-soft"), width: 1 },
+    ticks: { stroke: colour("--line-soft"), width: 1 },
+    font: "11px system-ui",
+  };
+  return {
+    width: Math.max(element.clientWidth, 80),
+    height,
+    scales: { x: { time: false }, y: isLog ? { distr: 3 } : {} },
+    legend: { live: true },
+    axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
+    series: [
+      { label: "step" },
+      ...series.map((each) => ({
+        label: each.label,
+        stroke: colour(`--series-${each.colour}`),
+        width: 1.5,
+        points: { show: (plot: uPlot) => plot.data[0].length < MOST_POINTS },
+        spanGaps: false,
+        value: (_: uPlot, value: number | null) => (value === null ? "–" : brief(value)),
+      })),
+    ],
+    hooks: {
+      draw: [(plot) => drawBad(plot, latest.current.bad)],
+      setCursor: [tellLast],
+    },
+  };
 }
 
 function drawBad(plot: uPlot, bad: readonly number[]): void {

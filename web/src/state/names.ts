@@ -26,15 +26,28 @@ export function shortName(path: string): string {
   return parts.slice(-2).join("/");
 }
 
-/** A run as lists name it: the program with its arguments, or the folder of a dump, with as many of
- * the folders round it as tell it from other dumps. */
-export function runTitle(
-  runs: readonly { readonly id: string; readonly kind: string; readonly title: string }[],
-  id: string,
-): string {
+interface TitledRun {
+  readonly id: string;
+  readonly kind: string;
+  readonly title: string;
+  readonly ranks?: readonly { readonly metadata: { readonly started: number } | null }[];
+}
+
+/** When a training began, for those that are called alike. */
+function beginning(run: TitledRun): string {
+  const started = run.ranks?.[0]?.metadata?.started ?? 0;
+  return started > 0 ? new Date(started * 1000).toLocaleTimeString() : run.id;
+}
+
+/** A run as lists name it: the program with its arguments, and when it began if others are called so,
+ * or the folder of a dump, with as many of the folders round it as tell it from other dumps. */
+export function runTitle(runs: readonly TitledRun[], id: string): string {
   const found = runs.find((each) => each.id === id);
   if (found === undefined) return id;
-  if (found.kind !== "dump") return found.title;
+  if (found.kind !== "dump") {
+    const isAlone = !runs.some((each) => each !== found && each.title === found.title);
+    return isAlone ? found.title : `${found.title} · ${beginning(found)}`;
+  }
   const parts = found.title.replace(/\/$/, "").split("/");
   for (let count = 1; count < parts.length; count++) {
     const name = parts.slice(-count).join("/");

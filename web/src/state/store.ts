@@ -1,6 +1,7 @@
 import { batch, computed, signal } from "@preact/signals";
 import type { ControlRequest, GraphInfo, OpTensors, RankView, RunView } from "../wire";
 import { api } from "./api";
+import { graphOf } from "./graphs";
 import { asScope, scopesOf } from "./names";
 import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
 import { controlled, tickedPaths } from "./preferences";
@@ -28,11 +29,7 @@ export const rank = computed<RankView | null>(() => {
   const ranks = run.value?.ranks ?? [];
   return ranks.find((each) => each.rank === place.value.rank) ?? ranks[0] ?? null;
 });
-export const graph = computed<GraphInfo | null>(() => {
-  const graphs = rank.value?.graphs ?? [];
-  const wanted = place.value.graph ?? rank.value?.graph;
-  return graphs.find((each) => each.id === wanted) ?? graphs.findLast((each) => each.whole) ?? graphs.at(-1) ?? null;
-});
+export const graph = computed<GraphInfo | null>(() => (rank.value === null ? null : graphOf(rank.value, place.value.graph)));
 /** The rank the controls act on, if the run has it; null: all of them. */
 export const scopeOfControl = computed<number | null>(() => {
   const wanted = controlled.value;

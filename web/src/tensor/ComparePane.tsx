@@ -49,7 +49,6 @@ export function ComparePane({ run, at, against, plane, format, statistics }: Com
       <div class="toolbar">
         <Choice data={data} at={at} against={against} shown={shown} onShown={(value) => go({ compared: value })} />
         {plane.rows > rows && <Pager first={first} rows={rows} of={plane.rows} />}
-        <span class="spacer" />
         <ToleranceField boundary={data.boundary} />
       </div>
       <Distances of={data.distances} />
@@ -57,7 +56,7 @@ export function ComparePane({ run, at, against, plane, format, statistics }: Com
         <div class="tensor-main">
           <Panes data={data} shown={mode === "heat" ? "heat" : shown} plane={parseIndex(index, data.a.type.shape)} format={format} />
         </div>
-        <BothStatistics run={run} at={at} against={against} version={freshness} of={statistics} />
+        {(shown !== "both" || mode === "heat") && <BothStatistics run={run} at={at} against={against} version={freshness} of={statistics} />}
       </div>
     </div>
   );

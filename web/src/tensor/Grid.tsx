@@ -58,7 +58,7 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
       top: (target.row + 0.5) * ROW_HEIGHT - frame.clientHeight / 2,
       left: HEAD_WIDTH + (target.column + 0.5) * width - frame.clientWidth / 2,
     });
-  }, [target?.row, target?.column]);
+  }, [target?.row, target?.column, subject]);
   return (
     <div ref={scroller} class="grid" role="table" aria-label={label} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} data-window={key}>
       <div class="grid-inner" style={{ width: `${HEAD_WIDTH + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>

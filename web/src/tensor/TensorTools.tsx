@@ -162,8 +162,8 @@ function IndexField({ type, plane, problem }: { type: TensorType; plane: Plane |
         ),
       )}
       {place.value.index !== "" && (
-        <button type="button" class="link" onClick={() => go({ index: "" })}>
-          whole plane
+        <button type="button" class="link" title="The whole of the first plane again" onClick={() => go({ index: "" })}>
+          reset
         </button>
       )}
       {problem !== null && <span class="bad-text">{problem}</span>}

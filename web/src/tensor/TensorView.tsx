@@ -8,7 +8,7 @@ import { digits, notation } from "../state/preferences";
 import { useResource } from "../state/resource";
 import { useFreshness } from "../state/freshness";
 import { go, opTensors, place, rank, run } from "../state/store";
-import { attempt, messageOf } from "../state/toasts";
+import { attempt, messageOf, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { KeepButton } from "../panels/KeepButton";
 import { StatisticTable } from "../panels/Statistics";
@@ -18,7 +18,8 @@ import { CurvePane } from "./CurvePane";
 import { Grid, MOST_ROWS } from "./Grid";
 import { HeatMap } from "./HeatMap";
 import { HistogramChart } from "./HistogramChart";
-import { parseIndex, placeOf, windowIndex, type Plane } from "./slices";
+import { findNext, type Bit, type Cell } from "./finding";
+import { parseIndex, placeOf, planeIndex, windowIndex, type Plane } from "./slices";
 import { TensorTools } from "./TensorTools";
 import { useTiles } from "./tiles";
 
@@ -98,36 +99,22 @@ interface BodyProps {
   readonly version: string;
 }
 
-interface Cell {
-  readonly row: number;
-  readonly column: number;
-}
-
-/** The first element of the plane that is NaN (1), +Inf (2) or -Inf (4): from the picture, then from its place in it. */
-async function firstMarked(id: string, at: TensorAt, plane: Plane, mark: number): Promise<Cell> {
-  const heat = await api.heat(id, at, windowIndex(plane, 0, plane.rows, 0, plane.columns), HEAT_CELLS, HEAT_CELLS);
-  const place = heat.marks.findIndex((marks) => (marks & mark) !== 0);
-  if (place === -1) throw new Error("There is none in this plane; look at others with the index.");
-  const [row, column] = [Math.floor(place / heat.columns), place % heat.columns];
-  const [top, left] = [Math.floor((row * plane.rows) / heat.rows), Math.floor((column * plane.columns) / heat.columns)];
-  const rows = Math.ceil(((row + 1) * plane.rows) / heat.rows) - top;
-  const columns = Math.ceil(((column + 1) * plane.columns) / heat.columns) - left;
-  const table = await api.table(id, at, windowIndex(plane, top, rows, left, columns));
-  const wanted = { 1: "nan", 2: "inf", 4: "-inf" }[mark];
-  const inside = Math.max(table.values.findIndex((value) => value === wanted), 0);
-  return { row: top + Math.floor(inside / table.columns), column: left + (inside % table.columns) };
-}
-
 function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element {
   const found = useSignal<Cell | null>(null);
+  const last = useRef<{ readonly bit: Bit; readonly axes: string; readonly cell: Cell } | null>(null);
   const format: NumberFormat = { notation: notation.value, digits: digits.value };
   if (summary === null) return <Empty title="Loading…" />;
   if (plane === null) return <Empty title="The tensor is empty">It has no elements.</Empty>;
   const { against, mode } = place.value;
-  const find = (mark: 1 | 2 | 4): void => {
+  const find = (bit: Bit): void => {
     void attempt(async () => {
-      found.value = await firstMarked(id, at, plane, mark);
-      go({ mode: "table", against: null });
+      const before = last.current;
+      const after = before !== null && before.bit === bit && before.axes === JSON.stringify(plane.axes) ? before.cell : null;
+      const next = await findNext(id, at, summary.type.shape, plane, bit, after);
+      if (next === null) return toast("There is none left of what the statistics count; refresh them");
+      last.current = { bit, axes: JSON.stringify(parseIndex(next.index, summary.type.shape).axes), cell: next.cell };
+      found.value = next.cell;
+      go({ mode: "table", against: null, index: after === null && place.value.index === "" && next.index === planeIndex(plane.axes, summary.type.shape) ? "" : next.index });
     });
   };
   if (isComparing(against)) {

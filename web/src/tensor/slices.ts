@@ -106,16 +106,21 @@ export function placeOf(plane: Plane, which: "row" | "column", at: number): numb
   return axis === undefined || typeof axis === "number" ? at : axis.start + at * axis.step;
 }
 
-/** The index with dimension `axis`, now at one place, moved by `by`, kept inside. */
-export function movedIndex(plane: Plane, axis: number, by: number, shape: readonly number[]): string {
-  const texts = plane.axes.map((each, place) => {
-    if (typeof each !== "number") {
-      const size = shape[place] ?? 0;
-      if (each.step === 1 && each.start === 0 && each.stop === size) return ":";
-      return each.step === 1 ? `${each.start}:${each.stop}` : `${each.start}:${each.stop}:${each.step}`;
-    }
-    const moved = place === axis ? Math.min(Math.max(each + by, 0), (shape[place] ?? 1) - 1) : each;
-    return String(moved);
+/** The axes as the text of an index; whole dimensions are ":". */
+export function planeIndex(axes: readonly Axis[], shape: readonly number[]): string {
+  const texts = axes.map((axis, dimension) => {
+    if (typeof axis === "number") return String(axis);
+    const isWhole = axis.step === 1 && axis.start === 0 && axis.stop === (shape[dimension] ?? 0);
+    const ends = isWhole ? ":" : `${axis.start}:${axis.stop}`;
+    return axis.step === 1 ? ends : `${ends}:${axis.step}`;
   });
   return `[${texts.join(", ")}]`;
+}
+
+/** The index with dimension `axis`, now at one place, moved by `by`, kept inside. */
+export function movedIndex(plane: Plane, axis: number, by: number, shape: readonly number[]): string {
+  const moved = plane.axes.map((each, dimension) =>
+    typeof each === "number" && dimension === axis ? Math.min(Math.max(each + by, 0), (shape[dimension] ?? 1) - 1) : each,
+  );
+  return planeIndex(moved, shape);
 }

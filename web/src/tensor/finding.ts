@@ -1,0 +1,93 @@
+import { api, type TensorAt } from "../state/api";
+import { parseIndex, planeIndex, windowIndex, type Axis, type Plane } from "./slices";
+
+/** What is looked for: NaN (1), +Inf (2) or -Inf (4). */
+export type Bit = 1 | 2 | 4;
+
+/** An element of a plane. */
+export interface Cell {
+  readonly row: number;
+  readonly column: number;
+}
+
+export interface Found {
+  /** The plane, as the text of an index. */
+  readonly index: string;
+  readonly cell: Cell;
+}
+
+const HEAT_CELLS = 320;
+const AT_ONCE = 16;
+const TEXTS = { 1: "nan", 2: "inf", 4: "-inf" } as const;
+
+/** Every plane of a tensor alike to `plane`, from the one after it on, itself last. */
+export function planesAfter(plane: Plane, shape: readonly number[]): readonly (readonly Axis[])[] {
+  const fixed = plane.axes.flatMap((axis, dimension) => (typeof axis === "number" ? [dimension] : []));
+  const count = fixed.reduce((product, dimension) => product * (shape[dimension] ?? 1), 1);
+  const start = fixed.reduce((number, dimension) => number * (shape[dimension] ?? 1) + Number(plane.axes[dimension]), 0);
+  return Array.from({ length: count }, (_, turn) => {
+    let rest = (start + turn + 1) % count;
+    const axes = [...plane.axes];
+    for (const dimension of fixed.toReversed()) {
+      const size = shape[dimension] ?? 1;
+      axes[dimension] = rest % size;
+      rest = Math.floor(rest / size);
+    }
+    return axes;
+  });
+}
+
+/** The part of a plane that one cell of its picture stands for. */
+interface Block {
+  readonly top: number;
+  readonly rows: number;
+  readonly left: number;
+  readonly columns: number;
+}
+
+function blockOf(place: number, heat: { readonly rows: number; readonly columns: number }, plane: Plane): Block {
+  const [row, column] = [Math.floor(place / heat.columns), place % heat.columns];
+  const [top, left] = [Math.floor((row * plane.rows) / heat.rows), Math.floor((column * plane.columns) / heat.columns)];
+  const rows = Math.ceil(((row + 1) * plane.rows) / heat.rows) - top;
+  const columns = Math.ceil(((column + 1) * plane.columns) / heat.columns) - left;
+  return { top, rows, left, columns };
+}
+
+function isIn(cell: Cell, { top, rows, left, columns }: Block): boolean {
+  return cell.row >= top && cell.row < top + rows && cell.column >= left && cell.column < left + columns;
+}
+
+/** The next one in `plane`, after `after` if it is given: from the picture, then from the values of a cell of it. */
+async function findInPlane(id: string, at: TensorAt, plane: Plane, bit: Bit, after: Cell | null): Promise<Cell | null> {
+  const heat = await api.heat(id, at, windowIndex(plane, 0, plane.rows, 0, plane.columns), HEAT_CELLS, HEAT_CELLS);
+  let isPast = after === null;
+  for (const [place, marks] of heat.marks.entries()) {
+    const block = blockOf(place, heat, plane);
+    const isHere = after !== null && !isPast && isIn(after, block);
+    if (!isPast && !isHere) continue;
+    isPast = true;
+    if ((marks & bit) === 0) continue;
+    const { values, columns } = await api.table(id, at, windowIndex(plane, block.top, block.rows, block.left, block.columns));
+    const from = isHere && after !== null ? (after.row - block.top) * columns + after.column - block.left + 1 : 0;
+    const inside = values.indexOf(TEXTS[bit], from);
+    if (inside !== -1) return { row: block.top + Math.floor(inside / columns), column: block.left + (inside % columns) };
+  }
+  return null;
+}
+
+/** The next one after `after` in `plane`, or in the planes that follow, and from the first on again. */
+export async function findNext(id: string, at: TensorAt, shape: readonly number[], plane: Plane, bit: Bit, after: Cell | null): Promise<Found | null> {
+  const here = await findInPlane(id, at, plane, bit, after);
+  if (here !== null) return { index: planeIndex(plane.axes, shape), cell: here };
+  const others = planesAfter(plane, shape).map((axes) => planeIndex(axes, shape));
+  for (let first = 0; first < others.length; first += AT_ONCE) {
+    const some = others.slice(first, first + AT_ONCE);
+    const heats = await Promise.all(some.map((index) => api.heat(id, at, index, 1, 1)));
+    const place = heats.findIndex((heat) => heat.marks.some((marks) => (marks & bit) !== 0));
+    const index = some[place];
+    if (index === undefined) continue;
+    const cell = await findInPlane(id, at, parseIndex(index, shape), bit, null);
+    if (cell !== null) return { index, cell };
+  }
+  return null;
+}
