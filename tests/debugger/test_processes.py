@@ -131,11 +131,19 @@ def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_sta
             client = Client(server.url, server.token)
             runs = client.get("/runs")["runs"]
             states = [rank["state"] for run in runs for rank in run["ranks"]]
-    client.send("POST", "/runs/both/control", {"command": "continue"})
+    # The server stays for the other one, whoever of them started it.
+    for rank in range(2):
+        body = {"command": "continue", "rank": rank}
+        client.send("POST", "/runs/both/control", body)
+        ranks[rank].wait(60)
     said = [finish(process) for process in ranks]
     assert [process.returncode for process in ranks] == [0, 0], said
     assert [output for output, _ in said] == ["done\n", "done\n"]
     assert sum(words.count("sonde: the page is at") for _, words in said) == 1
+    assert "[debugger-lost]" not in said[0][1] + said[1][1]
+    while running_servers():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_a_program_goes_on_where_no_server_can_be_started(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from sonde.core.errors import UsageError
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 
 DEFAULT_PAGE_PORT: Final = 8080
+END_WHEN_UNUSED: Final = signal.SIGUSR1
+"""Tells a server to end once no training is connected to it."""
 _PAGE: Final = re.compile(r"^sonde: the page is at (\S+)")
 _ELSEWHERE: Final = re.compile(r"^sonde: from other machines it is at (\S+)")
 _RANKS: Final = re.compile(r"^sonde: trainings connect to port (\d+)")
@@ -33,7 +35,8 @@ class ServerProcess:
     A port that is None is the usual one, or, if that is taken, any.
 
     It is in a session of its own, where Ctrl-C at the terminal does not reach it, and ends with
-    this process at the latest (``server_guard``).
+    this process at the latest (``server_guard``); one that ``lingers`` when no training is
+    connected to it any more.
     """
 
     def __init__(
@@ -44,7 +47,9 @@ class ServerProcess:
         rank_port: int | None = None,
         token: str = "",
         pause: bool = True,
+        lingers: bool = False,
     ) -> None:
+        self._last_signal = END_WHEN_UNUSED if lingers else signal.SIGTERM
         self.page = ""
         self.elsewhere = ""
         self.rank_port = 0
@@ -63,7 +68,8 @@ class ServerProcess:
             self._start(host, *again, pause=pause)
 
     def _start(self, host: str, port: int, rank_port: int, *, pause: bool) -> None:
-        words = [sys.executable, "-m", "sonde.debugger.server_guard", "serve", "--host", host]
+        words = [sys.executable, "-m", "sonde.debugger.server_guard", str(int(self._last_signal))]
+        words += ["serve", "--host", host]
         words += ["--port", str(port), "--debugger-port", str(rank_port)]
         words += ["--pause" if pause else "--no-pause"]
         environ = {name: text for name, text in os.environ.items() if name != _TOKEN}
@@ -133,6 +139,11 @@ class ServerProcess:
     def wait(self) -> None:
         """Until it ends by itself; KeyboardInterrupt passes."""
         self._process.wait()
+
+    def leave(self) -> None:
+        """This process needs it no longer."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def end(self) -> None:
         """End it, if it has not ended."""

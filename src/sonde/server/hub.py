@@ -48,6 +48,12 @@ class Hub:
         found: int = self._server.sockets[0].getsockname()[1]
         return found
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a training is connected."""
+        live = (run for run in self._runs if isinstance(run, LiveRun))
+        return not all(run.may_be_forgotten for run in live)
+
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()

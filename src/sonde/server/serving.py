@@ -18,6 +18,7 @@ from typing import Any, Final
 import uvicorn
 
 from sonde.core.errors import UsageError
+from sonde.debugger.server_process import END_WHEN_UNUSED
 from sonde.debugger.server_state import ServerState, announce_server
 from sonde.server.app import build_app
 from sonde.server.door import Door, new_token
@@ -30,6 +31,7 @@ from sonde.server.strangers import GuardedHttp, Strangers
 
 DEFAULT_PORT: Final = 8080
 DEFAULT_RANK_PORT: Final = 50051
+_LOOK_SECONDS: Final = 0.2
 _MOST_FILES: Final = 16_384
 _OTHER_HOST: Final = "say with --host an address of this machine"
 
@@ -79,7 +81,7 @@ async def _serve(
     rank_port = await _rank_port(hub, options)
     state = ServerState.of(options.host, port, rank_port, token, door.ticket)
     app = Guard(build_app(Context(runs, board)), host=options.host, port=port, door=door)
-    server = _Server(http_config(app))
+    server = _Server(http_config(app), hub)
     with announce_server(state):
         async with _closing(hub, runs):
             serving = asyncio.ensure_future(server.serve(sockets=[sock]))
@@ -92,7 +94,12 @@ async def _serve(
 
 class _Server(uvicorn.Server):
     """Ends on a signal and returns, where uvicorn would raise the signal again and so end the
-    process before files are tidied up."""
+    process before files are tidied up; on ``END_WHEN_UNUSED`` when no training is connected."""
+
+    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+        super().__init__(config)
+        self._hub = hub
+        self._waiting: asyncio.Task[None] | None = None
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -100,16 +107,29 @@ class _Server(uvicorn.Server):
             yield
             return
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._end)
+        handlers = {
+            signal.SIGINT: self._end,
+            signal.SIGTERM: self._end,
+            END_WHEN_UNUSED: self._end_when_unused,
+        }
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in handlers:
                 loop.remove_signal_handler(number)
 
     def _end(self) -> None:
         self.force_exit = self.should_exit
+        self.should_exit = True
+
+    def _end_when_unused(self) -> None:
+        self._waiting = asyncio.ensure_future(self._wait_until_unused())
+
+    async def _wait_until_unused(self) -> None:
+        while self._hub.is_used:
+            await asyncio.sleep(_LOOK_SECONDS)
         self.should_exit = True
 
 

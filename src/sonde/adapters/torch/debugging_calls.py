@@ -96,17 +96,17 @@ def _reachable(options: DebuggerOptions) -> DebuggerOptions | None:
 
 
 def _started(options: DebuggerOptions) -> DebuggerOptions | None:
-    """The options, with a server that ends with this process."""
+    """The options, with a server of our own; others may use it when this process has ended."""
     if _FAILED:
         return None
     try:
-        server = ServerProcess()
+        server = ServerProcess(lingers=True)
     except (SondeError, OSError) as error:
         _FAILED.append(error)
         print_to_stderr(f"sonde: the program goes on without the debugger: {error}")
         return None
     _SERVERS.append(server)
-    atexit.register(server.end)
+    atexit.register(server.leave)
     print_to_stderr(f"sonde: the page is at {server.page}")
     return replace(options, port=server.rank_port, token=server.token)
 
