@@ -154,7 +154,10 @@ def test_an_interrupted_search_ends_its_trials_and_continues(tmp_path: Path) -> 
     while not (tmp_path / "wait").exists():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "the same command continues the search" in errors
     (first,) = read_study(tmp_path / "out").trials

@@ -2,14 +2,22 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import optuna
 import pytest
+import torch
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sonde.tune.config import METHODS, TUNERS, Method, Pruner, Tuner, TunerName
-from sonde.tune.gaussian import MOST_OBSERVATIONS, missing_parts, observations, thinned
+from sonde.tune.gaussian import (
+    MOST_OBSERVATIONS,
+    GaussianProcess,
+    missing_parts,
+    observations,
+    thinned,
+)
 from sonde.tune.outcome import OUTCOME
 from sonde.tune.samplers import make_pruner, make_sampler
 
@@ -140,6 +148,27 @@ def test_the_process_is_fitted_to_a_bounded_number_of_trials_with_the_best_among
     assert len(cells) == 16  # and the rest covers the space
     best_is_high = thinned(trials, optuna.study.StudyDirection.MAXIMIZE, MOST_OBSERVATIONS)
     assert {one.value for one in best_is_high} >= set(map(float, range(968, 1000)))
+
+
+def test_the_process_is_fitted_in_one_thread_and_others_keep_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = torch.get_num_threads()
+    used = []
+    chosen = GaussianProcess._optimize_acqf
+
+    def optimize(self: GaussianProcess, acqf: Any, best_params: Any) -> Any:
+        used.append(torch.get_num_threads())
+        return chosen(self, acqf, best_params)
+
+    monkeypatch.setattr(GaussianProcess, "_optimize_acqf", optimize)
+    try:
+        torch.set_num_threads(3)
+        searched(Tuner("gp", "ucb", 0, startup_trials=2), 4)
+        assert used == [1, 1]
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_trials_under_way_are_kept_away_from() -> None:

@@ -8,7 +8,8 @@ the one place that reaches for them; `missing_parts` tells when an Optuna lacks 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +88,8 @@ class GaussianProcess(GPSampler):
         view.add_trials([*seen, *running])
         view.add_trial(create_trial(state=TrialState.RUNNING))
         asked = view.get_trials(deepcopy=False)[-1]
-        with np.errstate(all="ignore"):  # where all candidates are equally good, 0 / 0
+        # Where all candidates are equally good, 0 / 0 is met.
+        with np.errstate(all="ignore"), _one_thread():
             return super().sample_relative(view, asked, search_space)
 
     def _running(
@@ -121,6 +123,19 @@ class GaussianProcess(GPSampler):
         if self._method == "ucb":
             return functions.UCB(process, acqf.search_space, beta=UCB_WIDTH**2)
         return functions.LogPI(process, acqf.search_space, threshold=acqf._threshold)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch in one thread: on matrices this small others only wait, on cores that trials need."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def observations(study: Study) -> list[FrozenTrial]:
