@@ -10,10 +10,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "screen.h"
 #include "tensor.h"
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <memory_resource>
 #include <unordered_map>
 #include <vector>
@@ -41,9 +43,24 @@ struct Slot {
   }
 };
 
-// What a tensor looked like when it was judged, and the judgement: a row, or 0 and 1 for finite.
+// What a tensor looked like when it was judged, and the judgement: a row; of a watch whether it is
+// not finite (kBad) and, above that bit, its row plus one, if it has one.
 struct Judged : sonde_tensor::Look {
   Py_ssize_t verdict = 0;
+};
+
+constexpr Py_ssize_t kBad = 1;
+
+// What the lanes of one sink know together of this step.
+struct Known {
+  std::pmr::unsynchronized_pool_resource pool;  // of the next, kept from step to step
+  std::pmr::unordered_map<PyObject*, Judged> judged{&pool};
+  std::vector<double> rows;  // of screens
+
+  void forget() {
+    judged.clear();
+    rows.clear();
+  }
 };
 
 struct Lane {
@@ -69,8 +86,12 @@ struct Lane {
   Py_ssize_t count;
   PyObject* stamp;
   std::vector<char>* arena;  // for copies; used again by every op, so that it stays in the cache
-  std::pmr::unsynchronized_pool_resource* pool;  // of the next, kept from step to step
-  std::pmr::unordered_map<PyObject*, Judged>* judged;
+  std::shared_ptr<Known>* shared;
+  Known* known;
+  // A watch with a screen brings ops, too, whose outputs do not pass it.
+  PyObject* summary;          // (row address, address, code, numel)
+  PyObject* summary_strided;  // the same with shape and strides
+  sonde_screen::Screen* screen;
 };
 
 struct Strings {
@@ -120,8 +141,8 @@ inline int is_foreign(Lane* lane, uintptr_t key) {
 inline bool recall(Lane* lane, PyObject* tensor, uintptr_t key, PyObject* ref,
                    const Judged** known) {
   if (!ref || ref == Py_False) return true;
-  auto found = lane->judged->find(ref);
-  if (found == lane->judged->end()) return true;
+  auto found = lane->known->judged.find(ref);
+  if (found == lane->known->judged.end()) return true;
   int foreign = is_foreign(lane, key);
   Judged look;
   if (foreign || !sonde_tensor::look_at(tensor, &look)) return foreign >= 0;
@@ -131,48 +152,81 @@ inline bool recall(Lane* lane, PyObject* tensor, uintptr_t key, PyObject* ref,
 
 enum class Verdict { kGiven, kNotPlain, kError };
 
-// Judges a plain tensor: computes its row, or counts what is not finite.
-inline Verdict judge(Lane* lane, PyObject* tensor, PyObject* code, Judged* look) {
-  if (!look->is_on_host || look->is_negated || (look->numel && !look->address))
-    return Verdict::kNotPlain;
-  bool contiguous = look->is_contiguous;
+// Has a kernel look at a plain tensor; `row` is its first argument, if it is not null.
+inline PyObject* call_kernel(PyObject* whole, PyObject* strided, const void* row, PyObject* tensor,
+                             PyObject* code, const Judged& look) {
+  bool contiguous = look.is_contiguous;
   PyObject* shape = nullptr;
   PyObject* stride = nullptr;
   if (!contiguous) {
     shape = PyObject_GetAttr(tensor, sonde_tensor::strings.shape);
     stride = sonde_tensor::call_method(tensor, sonde_tensor::strings.stride);
   }
-  PyObject* address = PyLong_FromVoidPtr(reinterpret_cast<void*>(look->address));
-  PyObject* numel = PyLong_FromLongLong(look->numel);
-  PyObject* row_address = nullptr;
-  uintptr_t row = 0;
-  if (!lane->is_watch) {
-    if (next_row(lane, &row)) row_address = PyLong_FromVoidPtr(reinterpret_cast<void*>(row));
-  } else {
-    row_address = Py_NewRef(Py_None);
-  }
+  PyObject* row_address = row ? PyLong_FromVoidPtr(const_cast<void*>(row)) : Py_NewRef(Py_None);
+  PyObject* address = PyLong_FromVoidPtr(reinterpret_cast<void*>(look.address));
+  PyObject* numel = PyLong_FromLongLong(look.numel);
   PyObject* answer = nullptr;
   if (address && numel && row_address && (contiguous || (shape && stride))) {
     PyObject* values[5] = {row_address, address, code, contiguous ? numel : shape, stride};
-    PyObject* const* first = lane->is_watch ? values + 1 : values;
-    size_t count = (lane->is_watch ? 2 : 3) + (contiguous ? 1 : 2);
-    answer = PyObject_Vectorcall(contiguous ? lane->whole : lane->strided, first, count, nullptr);
+    PyObject* const* first = row ? values : values + 1;
+    size_t count = (row ? 3 : 2) + (contiguous ? 1 : 2);
+    answer = PyObject_Vectorcall(contiguous ? whole : strided, first, count, nullptr);
   }
   Py_XDECREF(address);
   Py_XDECREF(numel);
   Py_XDECREF(row_address);
   Py_XDECREF(shape);
   Py_XDECREF(stride);
+  return answer;
+}
+
+inline bool is_readable(const Judged& look) {
+  return look.is_on_host && !look.is_negated && (!look.numel || look.address);
+}
+
+// Judges a plain tensor: computes its row, or counts what is not finite.
+inline Verdict judge(Lane* lane, PyObject* tensor, PyObject* code, Judged* look) {
+  if (!is_readable(*look)) return Verdict::kNotPlain;
+  uintptr_t row = 0;
+  if (!lane->is_watch && !next_row(lane, &row)) return Verdict::kError;
+  PyObject* answer = call_kernel(lane->whole, lane->strided, reinterpret_cast<void*>(row), tensor,
+                                 code, *look);
   if (!answer) return Verdict::kError;
   if (lane->is_watch) {
     long long bad;
     if (!sonde_tensor::number_from(answer, &bad)) return Verdict::kError;
-    look->verdict = bad > 0;
+    look->verdict = bad > 0 ? kBad : 0;
   } else {
     Py_DECREF(answer);
     look->verdict = lane->count++;
   }
   return Verdict::kGiven;
+}
+
+// Judges a plain tensor that must pass a screen: computes its row.
+inline Verdict summarize(Lane* lane, PyObject* tensor, PyObject* code, Judged* look) {
+  if (!is_readable(*look)) return Verdict::kNotPlain;
+  std::vector<double>& rows = lane->known->rows;
+  const size_t start = rows.size();
+  rows.resize(start + sonde_screen::kColumns);
+  PyObject* answer = call_kernel(lane->summary, lane->summary_strided, rows.data() + start, tensor,
+                                 code, *look);
+  if (!answer) {
+    rows.resize(start);
+    return Verdict::kError;
+  }
+  Py_DECREF(answer);
+  const auto number = static_cast<Py_ssize_t>(start / sonde_screen::kColumns) + 1;
+  look->verdict = number * 2 + (sonde_screen::is_finite(rows.data() + start) ? 0 : kBad);
+  return Verdict::kGiven;
+}
+
+// Whether a watched output is one that the sink wants to see.
+inline bool is_wanted(Lane* lane, const Judged& look, bool is_screened) {
+  if ((look.verdict & kBad) && (lane->takes_inputs || !is_screened)) return true;
+  if (!is_screened) return false;
+  const auto row = static_cast<size_t>((look.verdict >> 1) - 1) * sonde_screen::kColumns;
+  return !sonde_screen::passes(*lane->screen, lane->known->rows.data() + row);
 }
 
 inline bool append(PyObject* list, PyObject* item) { return PyList_Append(list, item) == 0; }
@@ -218,7 +272,7 @@ struct Given {
 };
 
 // One tensor of one op. `ref` names its contents; null: nobody knows them; False: they mean
-// nothing. `bad` is set where a watched tensor is not finite; `kept` becomes the judgement, where
+// nothing. `bad` is set where a watched tensor is not finite, or does not pass the screen; `kept` becomes the judgement, where
 // it is known under `ref` from here on. False with an error set.
 inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_t place,
                  PyObject* tensor, uintptr_t key, PyObject* ref, const Given& given, bool* bad,
@@ -232,14 +286,15 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
     if (foreign < 0) return false;
     if (foreign) ref = nullptr;
   }
+  const bool is_screened = lane->screen && io == strings.output;
   Judged look;
   Verdict verdict = Verdict::kNotPlain;
   bool is_plain = sonde_tensor::look_at(tensor, &look);
   PyObject* code = is_plain ? PyDict_GetItemWithError(lane->codes, look.dtype) : nullptr;
   if (!code && PyErr_Occurred()) return false;
   if (code) {
-    auto known = ref && !given.is_made ? lane->judged->find(ref) : lane->judged->end();
-    bool same = known != lane->judged->end() && same_look(known->second, look);
+    auto known = ref && !given.is_made ? lane->known->judged.find(ref) : lane->known->judged.end();
+    bool same = known != lane->known->judged.end() && same_look(known->second, look);
     const Judged* like = given.like;
     if (same) {
       known->second.version = look.version;
@@ -251,11 +306,16 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
       look.verdict = like->verdict;
       verdict = Verdict::kGiven;
     } else {
-      verdict = judge(lane, tensor, code, &look);
+      verdict = (is_screened ? summarize : judge)(lane, tensor, code, &look);
+    }
+    if (is_screened && verdict == Verdict::kGiven && look.verdict < 2) {
+      // Known from where only NaN and Inf were looked for.
+      verdict = summarize(lane, tensor, code, &look);
+      if (same) known->second.verdict = look.verdict;
     }
     if (verdict == Verdict::kError) return false;
     if (verdict == Verdict::kGiven && ref && !same) {
-      Judged& entry = (*lane->judged)[ref];
+      Judged& entry = lane->known->judged[ref];
       entry = look;
       entry.has_version = look.has_version && given.is_new;
       if (kept) *kept = &entry;
@@ -272,7 +332,7 @@ inline bool take(Lane* lane, Slot* slot, PyObject* node, PyObject* io, Py_ssize_
     ok = truth >= 0;
     if (lane->is_watch && truth > 0) *bad = true;
   } else if (lane->is_watch) {
-    if (look.verdict) *bad = true;
+    if (is_wanted(lane, look, is_screened)) *bad = true;
   } else {
     ok = add_row(lane, slot, node, io, place, tensor, look);
   }

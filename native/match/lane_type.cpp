@@ -4,6 +4,8 @@
 
 #include <structmember.h>
 
+#include <utility>
+
 namespace sonde_lane {
 
 namespace {
@@ -11,8 +13,8 @@ namespace {
 PyObject* Lane_new(PyTypeObject* type, PyObject*, PyObject*) {
   Lane* self = reinterpret_cast<Lane*>(type->tp_alloc(type, 0));
   if (self) {
-    self->pool = new std::pmr::unsynchronized_pool_resource();
-    self->judged = new std::pmr::unordered_map<PyObject*, Judged>(self->pool);
+    self->shared = new std::shared_ptr<Known>(new Known());
+    self->known = self->shared->get();
     self->arena = new std::vector<char>();
   }
   return reinterpret_cast<PyObject*>(self);
@@ -46,7 +48,8 @@ int Lane_init(Lane* self, PyObject* args, PyObject* kwargs) {
 int Lane_traverse(Lane* self, visitproc visit, void* arg) {
   for (PyObject* field : {self->heads, self->tails, self->stamps, self->index, self->codes,
                           self->whole, self->strided, self->describe, self->other, self->now,
-                          self->grow, self->foreign, self->met, self->stamp})
+                          self->grow, self->foreign, self->met, self->stamp, self->summary,
+                          self->summary_strided})
     Py_VISIT(field);
   return 0;
 }
@@ -66,21 +69,22 @@ int Lane_clear(Lane* self) {
   Py_CLEAR(self->foreign);
   Py_CLEAR(self->met);
   Py_CLEAR(self->stamp);
+  Py_CLEAR(self->summary);
+  Py_CLEAR(self->summary_strided);
   return 0;
 }
 
 void Lane_dealloc(Lane* self) {
   PyObject_GC_UnTrack(self);
-  self->judged->clear();
-  delete self->judged;
-  delete self->pool;
+  delete self->shared;
+  delete self->screen;
   delete self->arena;
   Lane_clear(self);
   Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
 }
 
 PyObject* Lane_begin(Lane* self, PyObject*) {
-  self->judged->clear();
+  self->known->forget();
   self->count = 0;
   Py_RETURN_NONE;
 }
@@ -96,7 +100,63 @@ PyObject* Lane_keep(Lane* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// screened(summary, summary_strided, other, takes_inputs, tests): a lane that knows what this one
+// does; `tests` are the bytes of float64, see screen.h.
+PyObject* Lane_screened(Lane* self, PyObject* args) {
+  PyObject *summary, *summary_strided, *other;
+  int takes_inputs;
+  const char* bytes;
+  Py_ssize_t size;
+  if (!PyArg_ParseTuple(args, "OOOpy#", &summary, &summary_strided, &other, &takes_inputs, &bytes,
+                        &size))
+    return nullptr;
+  sonde_screen::Screen tests(static_cast<size_t>(size) / sizeof(double));
+  if (size % sizeof(double) == 0) std::memcpy(tests.data(), bytes, static_cast<size_t>(size));
+  if (size % sizeof(double) || !self->is_watch || !sonde_screen::is_valid(tests)) {
+    PyErr_SetString(PyExc_ValueError, "screened: a watch, and tests that can be read");
+    return nullptr;
+  }
+  PyObject* made = Lane_new(Py_TYPE(self), nullptr, nullptr);
+  if (!made) return nullptr;
+  Lane* lane = reinterpret_cast<Lane*>(made);
+  PyObject** fields[] = {&lane->heads, &lane->tails, &lane->stamps, &lane->index, &lane->codes,
+                         &lane->whole, &lane->strided, &lane->describe, &lane->other, &lane->now,
+                         &lane->grow, &lane->foreign, &lane->met, &lane->summary,
+                         &lane->summary_strided};
+  PyObject* values[] = {self->heads, self->tails, self->stamps, self->index, self->codes,
+                        self->whole, self->strided, self->describe, other, self->now,
+                        self->grow, self->foreign, self->met, summary, summary_strided};
+  for (int i = 0; i < 15; ++i) *fields[i] = Py_NewRef(values[i]);
+  lane->takes_inputs = takes_inputs;
+  lane->takes_outputs = 1;
+  lane->is_watch = 1;
+  *lane->shared = *self->shared;
+  lane->known = lane->shared->get();
+  lane->screen = new sonde_screen::Screen(std::move(tests));
+  return made;
+}
+
+// passes(tests, row): both bytes of float64.
+PyObject* Lane_passes(PyObject*, PyObject* args) {
+  const char *bytes, *row;
+  Py_ssize_t size, row_size;
+  if (!PyArg_ParseTuple(args, "y#y#", &bytes, &size, &row, &row_size)) return nullptr;
+  sonde_screen::Screen tests(static_cast<size_t>(size) / sizeof(double));
+  std::memcpy(tests.data(), bytes, tests.size() * sizeof(double));
+  double columns[sonde_screen::kColumns];
+  if (!sonde_screen::is_valid(tests) || row_size != sizeof columns) {
+    PyErr_SetString(PyExc_ValueError, "passes: tests that can be read, and a row");
+    return nullptr;
+  }
+  std::memcpy(columns, row, sizeof columns);
+  return PyBool_FromLong(sonde_screen::passes(tests, columns));
+}
+
 PyMethodDef Lane_methods[] = {
+    {"passes", reinterpret_cast<PyCFunction>(Lane_passes), METH_VARARGS | METH_STATIC,
+     "Whether a row passes a screen."},
+    {"screened", reinterpret_cast<PyCFunction>(Lane_screened), METH_VARARGS,
+     "A lane that also brings ops whose outputs do not pass a screen."},
     {"begin", reinterpret_cast<PyCFunction>(Lane_begin), METH_NOARGS, "A step begins."},
     {"next", reinterpret_cast<PyCFunction>(Lane_next), METH_NOARGS,
      "Number and address of the next row."},
@@ -105,7 +165,7 @@ PyMethodDef Lane_methods[] = {
 
 PyMemberDef Lane_members[] = {
     {"count", T_PYSSIZET, offsetof(Lane, count), READONLY, "Rows so far in this step."},
-    {"is_watch", T_INT, offsetof(Lane, is_watch), READONLY, "Counts only what is not finite."},
+    {"is_watch", T_INT, offsetof(Lane, is_watch), READONLY, "Brings only some ops."},
     {nullptr, 0, 0, 0, nullptr}};
 
 }  // namespace

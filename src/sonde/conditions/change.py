@@ -53,6 +53,10 @@ class NotChanged:
     def clears(self, statistics: Statistics) -> bool:
         return False
 
+    @property
+    def screen(self) -> None:
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class UpdateRatio:
@@ -83,6 +87,10 @@ class UpdateRatio:
 
     def clears(self, statistics: Statistics) -> bool:
         return False
+
+    @property
+    def screen(self) -> None:
+        return None
 
 
 _EPSILON = Parameter(

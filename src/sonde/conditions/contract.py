@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from sonde.conditions.screen import Tests
 from sonde.core.statistics import Statistics
 
 Target = Literal["tensor", "weight", "gradient", "activation"]
@@ -113,6 +114,12 @@ class Condition(Protocol):
         more must be known, or there is something to tell."""
         ...
 
+    @property
+    def screen(self) -> Tests | None:
+        """The same as tests for native code, which may clear less, never more; None where a
+        row of statistics never shows it."""
+        ...
+
 
 def is_plain(statistics: Statistics) -> bool:
     """Whether there are elements, and all are finite."""
@@ -125,13 +132,17 @@ def is_plain(statistics: Statistics) -> bool:
 
 
 def count_within(statistics: Statistics, bounds: Bounds) -> int | None:
-    """How many elements of a plain tensor lie within bounds, both included, if its extremes tell:
-    all or none. None if one must look."""
+    """How many elements of a plain tensor lie within bounds, both included, if its extremes and
+    the counts of signs tell. None if one must look."""
     low, high = bounds
     if statistics.min >= low and statistics.max <= high:
         return statistics.count
     if statistics.max < low or statistics.min > high:
         return 0
+    if high == 0 and statistics.min >= low:
+        return statistics.zero_count + statistics.negative_count
+    if low == 0 and statistics.max <= high:
+        return statistics.zero_count + statistics.positive_count
     return None
 
 

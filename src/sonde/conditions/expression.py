@@ -81,6 +81,10 @@ class Expression:
     def clears(self, statistics: Statistics) -> bool:
         return False
 
+    @property
+    def screen(self) -> None:
+        return None
+
 
 def parse_expression(text: str) -> Expression:
     """The condition ``text`` says; UsageError names what cannot stand in it, and where."""

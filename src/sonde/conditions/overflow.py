@@ -15,6 +15,7 @@ from sonde.conditions.contract import (
     non_finite_words,
     undecided,
 )
+from sonde.conditions.screen import FINITE, Tests
 from sonde.core.statistics import Statistics
 
 _ADVICE = (
@@ -65,6 +66,10 @@ class Overflow:
             statistics.nan_count or statistics.positive_inf_count or statistics.negative_inf_count
         )
 
+    @property
+    def screen(self) -> Tests:
+        return FINITE
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorOverflow:
@@ -87,6 +92,10 @@ class OperatorOverflow:
 
     def clears(self, statistics: Statistics) -> bool:
         return statistics.non_finite_count == 0
+
+    @property
+    def screen(self) -> Tests:
+        return FINITE
 
 
 def _overflow(id: str, title: str, abbreviation: str, target: Target, what: str) -> Kind:

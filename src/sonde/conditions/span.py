@@ -18,6 +18,7 @@ from sonde.conditions.contract import (
     obstacle,
     undecided,
 )
+from sonde.conditions.screen import PLAIN, Test, TestKind, Tests, compared
 from sonde.core.errors import UsageError
 from sonde.core.statistics import Statistics
 
@@ -64,6 +65,17 @@ class Span:
             if actual < preset if name.endswith("_lt") else actual > preset:
                 return False
         return True
+
+    @property
+    def screen(self) -> Tests:
+        return (PLAIN, *(self._test(name, preset) for name, preset in self.checks))
+
+    def _test(self, name: str, preset: float) -> Test:
+        if name not in _PERCENTAGES:
+            return compared(name, preset)
+        assert self.bounds is not None
+        is_below = name.endswith("_lt")
+        return (TestKind.SHARE_BELOW if is_below else TestKind.SHARE_ABOVE, *self.bounds, preset)
 
     def _actual(self, name: str, evidence: Evidence) -> float:
         statistics = evidence.statistics

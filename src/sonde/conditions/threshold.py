@@ -20,6 +20,7 @@ from sonde.conditions.contract import (
     obstacle,
     undecided,
 )
+from sonde.conditions.screen import PLAIN, Tests, compared
 from sonde.core.statistics import Statistics
 
 _READ: Final[Mapping[str, Callable[[Statistics], float]]] = {
@@ -76,6 +77,10 @@ class Threshold:
             if holds(read(statistics), preset):
                 return False
         return True
+
+    @property
+    def screen(self) -> Tests:
+        return (PLAIN, *(compared(name, preset) for name, preset in self.checks))
 
     def judge(self, evidence: Evidence) -> Judgement:
         why = obstacle(evidence)

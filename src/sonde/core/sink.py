@@ -175,6 +175,17 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Screen:
+    """Which ops a watching sink wants of its shortcut: those with values that are not finite, if
+    ``takes_inputs``; and those with outputs that do not pass ``tests`` (``conditions.screen``),
+    unless that is empty. ``outline``: they need no more than ``kernels.outline_into`` computes."""
+
+    tests: bytes
+    takes_inputs: bool
+    outline: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LaneParts:
     """What a sink that wants only numbers of tensors gives to an adapter's shortcut.
 

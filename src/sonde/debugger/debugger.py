@@ -97,11 +97,12 @@ class Debugger:
         """Whether ``op_ran`` is to be called for ``node``."""
         if not self._desk.has_begun:
             self._begin()
+        return self.watching.wants_op(node) or self.must_see(node)
+
+    def must_see(self, node: OpNode) -> bool:
+        """Whether ``op_ran`` is to be called for ``node``, whatever its values are."""
         return (
-            self._desk.is_interrupted
-            or self.control.wants_op(node)
-            or self.watching.wants_op(node)
-            or self.keeping.wants_op(node)
+            self._desk.is_interrupted or self.control.wants_op(node) or self.keeping.wants_op(node)
         )
 
     # ---------------------------------------------------------------- occasions

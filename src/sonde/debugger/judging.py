@@ -9,6 +9,7 @@ from operator import or_
 
 from sonde import kernels
 from sonde.conditions import Evidence, Former, Judgement, Memory, Needs, measure
+from sonde.conditions.screen import Tests
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
@@ -187,6 +188,13 @@ class OpJudge:
 
     def wants(self, node: OpNode) -> bool:
         return bool(self._watches_of(node)[0])
+
+    def screen(self, nodes: Iterable[OpNode]) -> Sequence[Sequence[Tests]] | None:
+        """What the outputs of ``nodes`` must pass so that nobody has anything to tell of them;
+        None if that cannot be said in advance."""
+        wanted = dict.fromkeys(watch for node in nodes for watch in self._watches_of(node)[0])
+        found = [tests for watch in wanted if (tests := watch.screen) is not None]
+        return found if len(found) == len(wanted) else None
 
     def aims_at(self, node: Node) -> bool:
         """Whether anything is asked of a node that the server was told of."""

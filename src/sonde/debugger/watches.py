@@ -9,6 +9,7 @@ from operator import or_
 from typing import Final, Literal
 
 from sonde.conditions import Condition, Evidence, Judgement, Needs, join, parse_condition
+from sonde.conditions.screen import Tests
 from sonde.core.selection import OpPattern
 from sonde.core.statistics import Statistics
 from sonde.wire.shapes import Category, WatchpointSpec
@@ -98,6 +99,14 @@ class Watch:
         if len(self.conditions) == 1:
             return self.conditions[0].clears(statistics)
         return any(each.clears(statistics) for each in self.conditions)
+
+    @property
+    def screen(self) -> Sequence[Tests] | None:
+        """Tests of its conditions, of which one is to be clear; None if statistics of one step
+        never show that there is nothing to tell."""
+        if self.needs.previous_statistics:
+            return None
+        return [tests for each in self.conditions if (tests := each.screen) is not None] or None
 
     def judge(self, evidence: Evidence) -> Judgement:
         if len(self.conditions) == 1:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Final
 
 from sonde.conditions import Judgement, Value
+from sonde.conditions.screen import needs_outline_only, screen_bytes
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
-from sonde.core.sink import OpCall, TensorView
+from sonde.core.sink import OpCall, Screen, TensorView
 from sonde.debugger.former import FormerValues
 from sonde.debugger.graphs import GRADIENT_TYPE, GraphBook, gradient_name
 from sonde.debugger.hits import HitBook
@@ -105,6 +106,14 @@ class Watching:
 
     def wants_op(self, node: OpNode) -> bool:
         return self._ops.wants(node)
+
+    def screen(self, nodes: Iterable[OpNode]) -> Screen | None:
+        """Which of ``nodes``, an op and its leaves, are worth a look; None for all."""
+        found = self._ops.screen(nodes)
+        if found is None:
+            return None
+        tests = screen_bytes(found) if found else b""
+        return Screen(tests, self.needs_overflow, needs_outline_only(found))
 
     def needing_former_values(self) -> Iterable[str]:
         return (held.name for held in self._held.needing_former_values())

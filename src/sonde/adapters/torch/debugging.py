@@ -25,7 +25,7 @@ from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.sinks import subscriptions_of
+from sonde.debugger.sinks import subscription_of
 from sonde.debugger.terminated import Terminated
 from sonde.wire.shapes import Metadata
 
@@ -129,7 +129,7 @@ class TorchDebugging:
         self._pid = os.getpid()
 
     def subscriptions(self) -> list[Subscription]:
-        return subscriptions_of(self.debugger)
+        return [subscription_of(self.debugger)]
 
     def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
         """Begin: connect to the server and go along with the training of ``adapter``."""

@@ -1,7 +1,8 @@
 """The native shortcut for sinks that want only numbers of every tensor.
 
 A sink that can take it has a method ``take_lane``, which is given the parts it needs and returns
-those the shortcut needs. It is taken by ops that this sink alone wants; every other op, and every
+those the shortcut needs. One that wants only some runs of an op has a method ``screen``, too, which
+says which. It is taken by ops that this sink alone wants; every other op, and every
 op where the native matcher was not built, goes the long way round, through views and calls, with
 the same result.
 """
@@ -13,13 +14,16 @@ from typing import Any
 
 import torch
 
+from sonde import kernels
 from sonde.adapters.torch import matcher
 from sonde.adapters.torch.structure import Record, Ref
 from sonde.adapters.torch.views import TorchView, kernel_codes
 from sonde.capture.session import Session, Subscription
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import LaneParts
+from sonde.core.sink import LaneParts, Screen
+
+_MOST_SCREENS = 1000
 
 
 class Lanes:
@@ -33,6 +37,9 @@ class Lanes:
         self._met = met
         self._native = matcher.load()
         self._by_subscription: dict[Subscription, Any] = {}
+        self._by_screen: dict[tuple[Subscription, Screen], Any] = {}
+        # The lane each op was offered last.
+        self._offered: dict[Record, Any] = {}
         if self._native is not None:
             for subscription in session.subscriptions:
                 parts = getattr(subscription.sink, "lane_parts", lambda: None)()
@@ -70,7 +77,7 @@ class Lanes:
 
     def offer(self, record: Record) -> None:
         """Let ``record`` take the shortcut of the one subscription that wants it, if it has one."""
-        lane = self._lane_of(record)
+        lane = self._offered[record] = self._lane_of(record)
         if lane is None or record.native is None:
             return
         record.native.take_lane(
@@ -92,7 +99,7 @@ class Lanes:
 
     def is_watched(self, record: Record) -> bool:
         """Whether ``record`` goes by a shortcut that only watches for non-finite values."""
-        lane = self._lane_of(record)
+        lane = self._offered.get(record)
         return lane is not None and bool(lane.is_watch)
 
     def _lane_of(self, record: Record) -> Any:
@@ -104,7 +111,39 @@ class Lanes:
             for _, leaf, _ in record.leaves
         ):
             return None
-        return self._by_subscription.get(wants.subscriptions[0])
+        (subscription,) = wants.subscriptions
+        lane = self._by_subscription.get(subscription)
+        choose = getattr(subscription.sink, "screen", None)
+        if lane is None or choose is None:
+            return lane
+        leaves = [leaf.node for _, leaf, _ in record.leaves if leaf.wants is not None]
+        return self._screened(subscription, lane, choose(record.node, leaves))
+
+    def _screened(self, subscription: Subscription, lane: Any, screen: Screen | None) -> Any:
+        """The lane of a watch for what does not pass ``screen``; None if all is wanted."""
+        if screen is None:
+            return None
+        if not screen.tests:
+            return lane
+        known = self._by_screen.get((subscription, screen))
+        if known is not None:
+            return known
+        if len(self._by_screen) >= _MOST_SCREENS:
+            self._by_screen.clear()
+
+        def other(node: OpNode, io: Io, slot: int, tensor: torch.Tensor, stamp: int) -> bool:
+            if io == "output":
+                return True  # Who asks about it is told that it cannot be judged.
+            return TorchView(tensor, io, slot, None, None).non_finite() > 0
+
+        made = self._by_screen[subscription, screen] = lane.screened(
+            kernels.outline_into if screen.outline else kernels.summarize_into,
+            kernels.outline_strided_into if screen.outline else kernels.summarize_strided_into,
+            other,
+            screen.takes_inputs,
+            screen.tests,
+        )
+        return made
 
 
 class Arena:
