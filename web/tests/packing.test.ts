@@ -1,39 +1,16 @@
 import { describe, expect, test } from "vitest";
-import type { Level, LevelNode } from "../src/wire";
 import { buffersOf, pack, unpack } from "../src/graph/packing";
 import { SceneMaker, type OpenLevel } from "../src/graph/scene";
-
-function node(path: string, order: number, what: LevelNode["what"] = "op"): LevelNode {
-  return {
-    path,
-    label: path,
-    what,
-    type: "add",
-    kind: "op",
-    phase: "forward",
-    ops: 1,
-    stands_for: 1,
-    members: what === "outside" ? [path] : [],
-    hits: order,
-    has_origin: false,
-    first_order: order,
-    last_order: order,
-  };
-}
-
-function level(scope: string, nodes: LevelNode[], edges: readonly (readonly [string, string, string])[]): Level {
-  const drawn = edges.map(([source, target, label], place) => ({ source, target, tensors: place, label }));
-  return { graph: 0, scope, group: "", nodes, edges: drawn, hidden: 0 };
-}
+import { level, node } from "./levels";
 
 const LEVELS: readonly OpenLevel[] = [
-  { path: "", key: "1", level: level("", [node("in", 0), node("S/", 1, "scope"), node("out", 3)], [["in", "S/", "a"], ["S/", "out", "b"]]) },
+  { path: "", key: "1", level: level("", [node("in", 0), node("S/", 1, "scope", 1), node("out", 3, "op", 3)], [["in", "S/", "a", 0], ["S/", "out", "b", 1]]) },
   {
     path: "S/",
     key: "2",
-    level: level("S/", [node("S/a", 1), node("S/T/", 2, "scope"), node("in", 0, "outside")], [["in", "S/a", "a"], ["S/a", "S/T/", ""]]),
+    level: level("S/", [node("S/a", 1, "op", 1), node("S/T/", 2, "scope", 2), node("in", 0, "outside")], [["in", "S/a", "a", 0], ["S/a", "S/T/", "", 1]]),
   },
-  { path: "S/T/", key: "3", level: level("S/T/", [node("S/T/x", 2), node("S/T/y", 3)], [["S/T/x", "S/T/y", "a"]]) },
+  { path: "S/T/", key: "3", level: level("S/T/", [node("S/T/x", 2, "op", 2), node("S/T/y", 3, "op", 3)], [["S/T/x", "S/T/y", "a", 0]]) },
 ];
 
 describe("a packed scene", () => {

@@ -1,32 +1,10 @@
 import { describe, expect, test } from "vitest";
-import type { Level, LevelNode } from "../src/wire";
+import type { LevelNode } from "../src/wire";
 import { byLayers } from "../src/graph/placing";
 import { plan, SceneMaker, type Scene } from "../src/graph/scene";
 import { begun, centredOn, edgeText, fitted, isReadable, pathOf, READABLE_SCALE, showing } from "../src/graph/view";
 import { colourOf, NAN_COLOUR, scaleFor } from "../src/tensor/colours";
-
-function node(path: string, order: number, what: LevelNode["what"] = "op"): LevelNode {
-  return {
-    path,
-    label: path,
-    what,
-    type: "add",
-    kind: "op",
-    phase: "forward",
-    ops: 1,
-    stands_for: 1,
-    members: what === "outside" ? [path] : [],
-    hits: 0,
-    has_origin: false,
-    first_order: order,
-    last_order: order,
-  };
-}
-
-function level(scope: string, nodes: LevelNode[], edges: readonly (readonly [string, string])[]): Level {
-  const drawn = edges.map(([source, target]) => ({ source, target, tensors: 1, label: "float32 [2, 3]" }));
-  return { graph: 0, scope, group: "", nodes, edges: drawn, hidden: 0 };
-}
+import { level, node } from "./levels";
 
 const ROOT = level("", [node("in", 0), node("S/", 1, "scope"), node("out", 3)], [["in", "S/"], ["S/", "out"]]);
 const INSIDE = level("S/", [node("S/a", 1), node("S/b", 2), node("in", 0, "outside")], [["in", "S/a"], ["S/a", "S/b"]]);
