@@ -48,11 +48,11 @@ class DumpRun:
     """One dump. Files are read in threads; everything else happens in the event loop's thread."""
 
     def __init__(self, run: str, path: Path, board: EventBoard) -> None:
-        self._id = run
+        self.id = run
         self._changes = Changes(run, board)
         self._shelf = DumpShelf(path)
-        self._watchpoints = WatchpointSet()
-        self._hits = HitBook(self._is_leaf)
+        self.watchpoints = WatchpointSet()
+        self.hits = HitBook(self._is_leaf)
         self._check: BackgroundCheck | None = None
         self._bare: dict[tuple[int, int | None], GraphIndex] = {}
         self._closed = threading.Event()
@@ -63,20 +63,8 @@ class DumpRun:
         self.comparison: BackgroundComparison | None = None
 
     @property
-    def id(self) -> str:
-        return self._id
-
-    @property
     def dump(self) -> Dump:
         return self._shelf.dump
-
-    @property
-    def watchpoints(self) -> WatchpointSet:
-        return self._watchpoints
-
-    @property
-    def hits(self) -> HitBook:
-        return self._hits
 
     @property
     def may_be_forgotten(self) -> bool:
@@ -85,16 +73,16 @@ class DumpRun:
     def view(self) -> RunView:
         dump = self._shelf.dump
         return RunView(
-            id=self._id,
+            id=self.id,
             kind="dump",
             title=str(dump.path),
             revision=self._changes.revision,
             ranks=tuple(self._rank_view(rank) for rank in dump.ranks),
-            watchpoints=self._watchpoints.all,
+            watchpoints=self.watchpoints.all,
             controls=(),
             notices=self._notices(),
             peer=self.peer,
-            recheck=None if self._check is None else self._check.view(len(self._hits)),
+            recheck=None if self._check is None else self._check.view(len(self.hits)),
         )
 
     def _notices(self) -> tuple[str, ...]:
@@ -114,7 +102,7 @@ class DumpRun:
             order=None,
             reason=None,
             message="a dump on disk",
-            hits=self._hits.count(rank),
+            hits=self.hits.count(rank),
             graphs=tuple(
                 GraphInfo(number, f"graph {number}", known.get(number, 0), True)
                 for number in self._graph_ids(rank)
@@ -238,8 +226,8 @@ class DumpRun:
         """Check the watchpoints from the beginning; done when the check is."""
         if self._check is not None:
             self._check.stop()
-        self._hits.clear()
-        check = self._check = BackgroundCheck(self._shelf, self._watchpoints.all, self.take)
+        self.hits.clear()
+        check = self._check = BackgroundCheck(self._shelf, self.watchpoints.all, self.take)
         self._changes.touch("hits", "status")
         return asyncio.ensure_future(asyncio.to_thread(check.run))
 
@@ -266,7 +254,7 @@ class DumpRun:
     def take(self, check: BackgroundCheck, hits: Sequence[Hit]) -> None:
         """A check found something, or went on."""
         if check is self._check:
-            self._hits.add(hits)
+            self.hits.add(hits)
             self._changes.touch("hits", "status")
 
     def watchpoints_changed(self) -> None:

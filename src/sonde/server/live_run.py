@@ -58,26 +58,14 @@ class LiveRun:
     """The ranks of one training. Kept when they are gone; used in the event loop's thread only."""
 
     def __init__(self, run: str, board: EventBoard, *, paused: bool) -> None:
-        self._id = run
+        self.id = run
         self._changes = Changes(run, board)
         self._paused = paused
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
-        self._watchpoints = WatchpointSet()
-        self._hits = HitBook(self._is_leaf)
+        self.watchpoints = WatchpointSet()
+        self.hits = HitBook(self._is_leaf)
         self.ranks: dict[int, LiveRank] = {}
         self._steering = Steering(run, self.ranks, self._changes)
-
-    @property
-    def id(self) -> str:
-        return self._id
-
-    @property
-    def watchpoints(self) -> WatchpointSet:
-        return self._watchpoints
-
-    @property
-    def hits(self) -> HitBook:
-        return self._hits
 
     @property
     def may_be_forgotten(self) -> bool:
@@ -86,12 +74,12 @@ class LiveRun:
     def view(self) -> RunView:
         ranks = sorted(self.ranks.items())
         return RunView(
-            id=self._id,
+            id=self.id,
             kind="live",
             title=self._title(),
             revision=self._changes.revision,
-            ranks=tuple(rank.view(self._hits.count(number)) for number, rank in ranks),
-            watchpoints=self._watchpoints.all,
+            ranks=tuple(rank.view(self.hits.count(number)) for number, rank in ranks),
+            watchpoints=self.watchpoints.all,
             controls=self._steering.commands(),
             notices=tuple(self._notices),
         )
@@ -100,7 +88,7 @@ class LiveRun:
         for rank in self.ranks.values():
             words = [Path(rank.metadata.script).name, *rank.metadata.arguments]
             return " ".join(words)[:200]
-        return self._id
+        return self.id
 
     # ------------------------------------------------------------ what ranks say
 
@@ -116,15 +104,15 @@ class LiveRun:
             if not hello.resumes:
                 self._forget_former(hello.metadata.world_size)
             known = self.ranks[number] = LiveRank(hello.metadata)
-            self._hits.clear(number)
+            self.hits.clear(number)
         if is_new_run and hello.watchpoints:
-            self._watchpoints.adopt(hello.watchpoints)
+            self.watchpoints.adopt(hello.watchpoints)
         known.metadata = hello.metadata
         known.link = link
         self._steering.heard_of(hello.generation)
         self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
-        return known, Welcome(self._watchpoints.all, is_paused, self._steering.generation, knows)
+        return known, Welcome(self.watchpoints.all, is_paused, self._steering.generation, knows)
 
     def _forget_former(self, world_size: int) -> None:
         """A training begins. If nobody else is connected it is another than before, and has none
@@ -132,7 +120,7 @@ class LiveRun:
         if self.may_be_forgotten:
             for number in [each for each in self.ranks if each >= world_size]:
                 del self.ranks[number]
-                self._hits.clear(number)
+                self.hits.clear(number)
 
     def leave(self, rank: LiveRank, link: RankLink, why: str) -> None:
         """A connection is over; ``why`` is told to people unless it is empty."""
@@ -173,9 +161,9 @@ class LiveRun:
                 self._notice(f"rank {rank.number} said hello twice [rank-unreadable]")
 
     def _take_hits(self, rank: LiveRank, message: Hits) -> None:
-        dropped = self._hits.dropped
-        self._hits.add(_bounded(hit, rank.number) for hit in message.hits)
-        if self._hits.dropped and not dropped:
+        dropped = self.hits.dropped
+        self.hits.add(_bounded(hit, rank.number) for hit in message.hits)
+        if self.hits.dropped and not dropped:
             self._notice("there are so many hits that further ones are not kept [many-hits]")
         self._changes.touch("hits")
 
@@ -236,7 +224,7 @@ class LiveRun:
     def watchpoints_changed(self) -> None:
         for rank in self.ranks.values():
             if rank.link is not None:
-                rank.link.send(SetWatchpoints(self._watchpoints.all))
+                rank.link.send(SetWatchpoints(self.watchpoints.all))
         self._changes.touch("watchpoints")
 
     async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
