@@ -19,6 +19,7 @@ import pytest
 from tests.debugger.running import PROGRAMS, environment, plain
 
 from sonde.cli import desktop
+from sonde.cli.ctl_client import Client
 from sonde.core.errors import UsageError
 from sonde.debugger import server_process
 
@@ -256,6 +257,44 @@ def test_ports_that_somebody_took_in_the_meantime_are_exchanged(
             server.end()
         with pytest.raises(UsageError, match="already in use"):
             server_process.ServerProcess(port=busy)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_token_is_in_no_process_list_and_in_no_line_but_the_addresses(tmp_path: Path) -> None:
+    token = "only-those-who-know-it-may-enter"
+    process = subprocess.Popen(
+        [*COMMAND, "--host", "0.0.0.0", "--no-open", "--exit", SMALL, "2"],
+        env=environment(None, XDG_RUNTIME_DIR=str(tmp_path), SONDE_DEBUGGER_TOKEN=token),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    lines = iter(process.stderr.readline, "")
+    said = [next(lines), next(lines)]  # The address for this machine and that for others.
+    said += [next(line for line in lines if "paused" in line)]
+    for pid in (process.pid, *descendants(process.pid)):
+        assert token.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    (state,) = (tmp_path / "sonde-servers").glob("*.json")
+    assert state.stat().st_mode & 0o077 == state.parent.stat().st_mode & 0o077 == 0
+    port = json.loads(state.read_text())["port"]
+    client = Client(f"http://127.0.0.1:{port}", token)
+    with pytest.raises(UsageError, match="not that of this server"):
+        Client(f"http://127.0.0.1:{port}", "wrong").get("/runs")
+    (run,) = client.get("/runs")["runs"]
+    client.send("POST", f"/runs/{run['id']}/control", {"command": "continue"})
+    output, rest = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, plain("small.py", 2))
+    assert [line.partition(" at http://")[0] for line in said if token in line] == [
+        "sonde: the page is",
+        "sonde: from other machines it is",
+    ]
+    assert token not in rest
+
+
+def descendants(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, children) for each in (child, *descendants(child))]
 
 
 def test_a_browser_is_not_started_with_the_token(
