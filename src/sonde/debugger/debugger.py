@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from sonde.core.graph import Graph, OpNode
 from sonde.core.sink import OpCall
 from sonde.debugger.desk import Desk
+from sonde.debugger.pace import Pace
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.terminated import Terminated
 from sonde.debugger.trainee import Held, Trainee
@@ -55,8 +55,7 @@ class Debugger:
         self._met: set[str] = set()
         self._met_of: Sequence[Held] = ()
         self._stopped_at = (-1, -1)
-        self._last_end = time.perf_counter()
-        self._stood_still = 0.0
+        self._pace = Pace()
 
     @property
     def step(self) -> int:
@@ -117,7 +116,7 @@ class Debugger:
             self._pause("start", "before the first step")
         self._judge_initial()
         self._leave_step_end()
-        self._last_end, self._stood_still = time.perf_counter(), 0.0
+        self._pace.begin()
         self._desk.tell()
 
     def _judge_initial(self) -> None:
@@ -174,13 +173,14 @@ class Debugger:
     def before_update(self) -> None:
         """An optimizer is about to change weights."""
         if self._desk.has_begun:
-            self._judge_initial()
+            with self._pace.working():
+                self._judge_initial()
 
     def gradients_ready(self, weights: Iterable[str]) -> None:
         """An optimizer is about to use the gradients of these weights."""
         if not self.watching.needs_gradients:
             return
-        with self._trainee.unobserved():
+        with self._pace.working(), self._trainee.unobserved():
             stop = self.watching.gradients(weights, self.step)
         if stop is not None:
             with self.library.inside_step(None):
@@ -197,12 +197,9 @@ class Debugger:
             self._begin()
         if self.talk.has_news:
             self._desk.read_news()
-        now = time.perf_counter()
-        seconds, self._stood_still = now - self._last_end - self._stood_still, 0.0
         is_observed = self._trainee.is_observed()
-        point = LossPoint(
-            self.step, None if loss is None else to_wire(loss), max(seconds, 0.0), is_observed
-        )
+        seconds = self._pace.step_over(is_observed=is_observed)
+        point = LossPoint(self.step, None if loss is None else to_wire(loss), seconds, is_observed)
         self._desk.step += 1
         self.library.step = self.step
         self.talk.tell_step(point, self.graphs.current)
@@ -218,7 +215,7 @@ class Debugger:
             self._desk.tell(soon=True)
         self._end_if_asked()
         self._leave_step_end()
-        self._last_end, self._stood_still = time.perf_counter(), 0.0
+        self._pace.next_step()
 
     def breakpoint(self, place: str) -> None:
         """The program asks to stop."""
@@ -266,7 +263,15 @@ class Debugger:
         if self.talk.is_alone:
             self.control.run_freely()
             return
-        began = time.perf_counter()
+        with self._pace.standing_still():
+            self._stand_still(reason, message, call)
+        self._desk.state = "running"
+        self._trainee.refresh()
+        self._desk.tell(call=call)
+        self._end_if_asked()
+
+    def _stand_still(self, reason: PauseReason, message: str, call: OpCall | None) -> None:
+        """Say why, and do what the person at the page wants, until that is to go on."""
         self.control.pause()
         self._desk.is_interrupted = False
         self._desk.state = "paused"
@@ -286,11 +291,6 @@ class Debugger:
         except KeyboardInterrupt as interrupt:
             # As if Ctrl-C had come in the program's own line.
             raise type(interrupt)() from None
-        self._stood_still += time.perf_counter() - began
-        self._desk.state = "running"
-        self._trainee.refresh()
-        self._desk.tell(call=call)
-        self._end_if_asked()
 
     def _end_if_asked(self) -> None:
         if self.control.is_ending:
