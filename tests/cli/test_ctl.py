@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import msgspec
 import pytest
 from tests.server import dumps
@@ -350,3 +352,17 @@ def test_files_of_dead_servers_and_of_others_are_not_believed(tmp_path: Path) ->
         os.chmod(directory, 0o777)
         assert running_servers() == []
         os.chmod(directory, 0o700)
+
+
+def test_every_command_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "debugger.md").read_text()
+    section = page.partition("## From the terminal")[2].partition("\n## ")[0]
+    words = set(re.findall(r"[a-z-]+", " ".join(re.findall(r"`([^`]+)`", section))))
+    for name, command in ctl_command.ctl.commands.items():
+        assert name in words, name
+        inner = command.commands if isinstance(command, click.Group) else {name: command}
+        for each, made in inner.items():
+            assert each in words, each
+            for option in made.params:
+                for spelled in option.opts if isinstance(option, click.Option) else ():
+                    assert spelled in words or spelled in section, (each, spelled)
