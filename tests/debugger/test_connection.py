@@ -140,6 +140,40 @@ def test_a_server_that_was_started_again_learns_everything() -> None:
     assert losses == train(make_net(), 5)
 
 
+def test_a_server_that_was_started_again_with_another_token_can_be_put_right(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    port = free_port()
+    first = Hub(port=port)
+
+    def person() -> None:
+        first.rank().paused()
+        first.close()
+        with Hub(port=port) as second:
+            second.refusal = "its token is another"
+            second.rank(connection=2).ended()  # It is refused three times, and says so once.
+            second.refusal = ""
+            again = second.rank(connection=3)
+            if len(again.seen) == 1 and again.is_over:  # It came a moment too early.
+                again = second.rank(connection=4)
+            assert again.paused().reason == "start"
+            again.control("continue")
+            again.ended()
+
+    with first:
+        chair = threading.Thread(target=person)
+        chair.start()
+        options = replace(OPTIONS, port=port, lost_seconds=80.0)
+        with attach(None, starts_at_once=False, debugger=options):
+            losses = train(make_net(), 3)
+        chair.join()
+    assert losses == train(make_net(), 3)
+    said = capfd.readouterr().err
+    assert said.count("its token is another; training stays paused for ") == 1
+    assert said.count("[debugger-refused]") == said.count("[debugger-lost]") == 1
+    assert "goes on without" not in said
+
+
 def test_a_server_that_comes_late_is_found() -> None:
     port = free_port()
     hubs: list[Hub] = []

@@ -156,13 +156,20 @@ class Conversation:
             self._away_since = _NEVER
             self._report(f"sonde: {news.why}; training goes on without the debugger [{news.slug}]")
             return
-        self._away_since = time.monotonic()
-        patience = self._options.lost_seconds
-        stays = "goes on"
-        if is_paused:
-            stays = f"stays paused for {patience:g} s, then goes on"
-            if isinf(patience):
-                stays = "stays paused until it is back"
-        self._report(
-            f"sonde: lost the debugger server ({news.why}); training {stays} [debugger-lost]"
-        )
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+        stays = self._stay() if is_paused else "goes on"
+        if news.slug:
+            self._report(f"sonde: {news.why}; training {stays} [{news.slug}]")
+        else:
+            self._report(
+                f"sonde: lost the debugger server ({news.why}); training {stays} [debugger-lost]"
+            )
+
+    def _stay(self) -> str:
+        """What a paused training does now."""
+        assert self._away_since is not None
+        rest = self._away_since + self._options.lost_seconds - time.monotonic()
+        if isinf(rest):
+            return "stays paused until it is back"
+        return f"stays paused for {round(max(rest, 0.0), 1):g} s, then goes on"

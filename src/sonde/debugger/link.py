@@ -39,8 +39,8 @@ class Welcomed:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The connection broke, and is being made again unless ``for_good``; then ``slug`` says which
-    message of ours that is."""
+    """The connection broke, or is refused, and is tried again unless ``for_good``. ``slug`` says
+    which message of ours that is, if it is one."""
 
     why: str
     for_good: bool = False
@@ -78,6 +78,7 @@ class Link:
         self._pending = bytearray()
         self._flushed = 0.0
         self._was_connected = False
+        self._complaint = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="sonde-link", daemon=True)
         self._reader = FrameReader()
@@ -161,15 +162,25 @@ class Link:
         except (OSError, GarbageError, _RefusedError) as error:
             connection.close()
             if isinstance(error, SondeError):
-                self._stop.set()
-                self._deliver(Lost(error.message, for_good=True, slug=error.slug))
+                self._take_no(error)
             return False
         with self._lock:
             self._pending.clear()
             self._socket = connection
         self._deliver(Welcomed(welcome, self._was_connected))
         self._was_connected = True
+        self._complaint = ""
         return True
+
+    def _take_no(self, error: SondeError) -> None:
+        """A server that never knew us is left alone. One in the place of a server that did, with
+        another token maybe, may be put right: it is asked again, and what it says is told once."""
+        if not self._was_connected:
+            self._stop.set()
+            self._deliver(Lost(error.message, for_good=True, slug=error.slug))
+        elif error.message != self._complaint:
+            self._complaint = error.message
+            self._deliver(Lost(error.message, slug=error.slug))
 
     def _shake_hands(self, connection: socket.socket) -> Welcome:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
