@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from sonde.core.graph import Graph, OpNode
+from sonde.core.orderly_end import end_in_order
 from sonde.core.sink import OpCall
 from sonde.debugger.desk import Desk
 from sonde.debugger.pace import Pace
@@ -22,6 +23,9 @@ differs from those that follow, whose optimizers have their state."""
 _SAID: Final = ("start", "hit", "breakpoint")
 """Pauses that nobody at the page has just asked for are said at the terminal."""
 _PLAN_EVERY: Final = 50
+_MOST_STEPS_TO_END: Final = 8
+"""Steps in which a loop that was asked to end must have ended."""
+_ENDED: Final = "the training was ended from the debugger"
 
 
 class Debugger:
@@ -56,6 +60,8 @@ class Debugger:
         self._met_of: Sequence[Held] = ()
         self._stopped_at = (-1, -1)
         self._pace = Pace()
+        self._is_step_over = False
+        self._asked_at: int | None = None  # the step in which a loop was asked to end
 
     @property
     def step(self) -> int:
@@ -168,7 +174,7 @@ class Debugger:
             self._stop_at(call, "hit", stop)
         elif reason is not None:
             self._stop_at(call, reason, "")
-        self._end_if_asked()
+        self._end_if_asked(call)
 
     def before_update(self) -> None:
         """An optimizer is about to change weights."""
@@ -197,6 +203,9 @@ class Debugger:
             self._begin()
         if self.talk.has_news:
             self._desk.read_news()
+        if self._asked_at is not None and self.step - self._asked_at >= _MOST_STEPS_TO_END:
+            self.control.is_ending = True
+        self._is_step_over = True
         is_observed = self._trainee.is_observed()
         seconds = self._pace.step_over(is_observed=is_observed)
         point = LossPoint(self.step, None if loss is None else to_wire(loss), seconds, is_observed)
@@ -215,6 +224,7 @@ class Debugger:
             self._desk.tell(soon=True)
         self._end_if_asked()
         self._leave_step_end()
+        self._is_step_over = False
         self._pace.next_step()
 
     def breakpoint(self, place: str) -> None:
@@ -260,7 +270,7 @@ class Debugger:
 
     def _pause(self, reason: PauseReason, message: str, call: OpCall | None = None) -> None:
         """Stand still until told otherwise; if there is anybody to tell."""
-        if self.talk.is_alone:
+        if self.talk.is_alone or self._asked_at is not None:
             self.control.run_freely()
             return
         with self._pace.standing_still():
@@ -268,7 +278,7 @@ class Debugger:
         self._desk.state = "running"
         self._trainee.refresh()
         self._desk.tell(call=call)
-        self._end_if_asked()
+        self._end_if_asked(call)
 
     def _stand_still(self, reason: PauseReason, message: str, call: OpCall | None) -> None:
         """Say why, and do what the person at the page wants, until that is to go on."""
@@ -292,7 +302,14 @@ class Debugger:
             # As if Ctrl-C had come in the program's own line.
             raise type(interrupt)() from None
 
-    def _end_if_asked(self) -> None:
-        if self.control.is_ending:
-            self.control.is_ending = False
-            raise Terminated("the training was ended from the debugger")
+    def _end_if_asked(self, call: OpCall | None = None) -> None:
+        """Not after ``call`` if that is an op of an optimizer: weights are changed all or not at
+        all. When they have been, a loop that can end by itself is let do so."""
+        if not self.control.is_ending or (call is not None and call.node.phase == "optimizer"):
+            return
+        self.control.is_ending = False
+        ended = Terminated(_ENDED)
+        if not self._is_step_over or self._asked_at is not None or not end_in_order(ended):
+            raise ended
+        self._asked_at = self.step
+        self._desk.tell("ending: the step is finished, then callbacks are called")

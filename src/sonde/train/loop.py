@@ -28,6 +28,7 @@ from sonde import logs
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.orderly_end import OrderlyEnd, register_ender
 from sonde.train.arguments import first_arguments, length_of
 from sonde.train.dispatch import Callbacks, Dispatcher, callback_list
 from sonde.train.nested import flatten, unflatten
@@ -47,6 +48,10 @@ Result = TypeVar("Result")
 Element = TypeVar("Element")
 
 
+def _nothing() -> None:
+    pass
+
+
 class Loop:
     """One training run as its callbacks see it: a context manager, or a decorator.
 
@@ -57,6 +62,9 @@ class Loop:
     ``arguments`` is what callbacks get as ``cb_params``. ``epochs`` and ``steps`` are all most
     loops need; loops of another shape call ``epoch_begin``, ``step_begin``, ``step_end`` and
     ``epoch_end`` themselves. Not for use from several threads.
+
+    When a debugger ends the training (``core.orderly_end``), callbacks are told of the end, as at
+    any other one, after the last whole step; then the debugger's exception leaves the block.
     """
 
     def __init__(
@@ -92,6 +100,8 @@ class Loop:
         self._step_open = False
         self._reported: Any = None
         self._held: dict[str, Any] | None = None
+        self._unregister: Callable[[], None] = _nothing
+        self._error_at_end: OrderlyEnd | None = None
         self.arguments = first_arguments(
             self._trained, self._dispatcher.callbacks, loss_fn, train_dataset
         )
@@ -100,7 +110,12 @@ class Loop:
     def __enter__(self) -> Loop:
         logs.configure()
         self._dispatcher.__enter__()
+        self._unregister = register_ender(self._stop_with)
         return self
+
+    def _stop_with(self, error: OrderlyEnd) -> None:
+        self._error_at_end = error
+        self.run_context.request_stop()
 
     def __exit__(
         self,
@@ -108,14 +123,20 @@ class Loop:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._unregister()
         try:
-            if error is None and self._begun:
+            if self._begun and error is None:
                 self._settle()
+                self._call("end")
+            elif self._begun and isinstance(error, OrderlyEnd):
+                self._leave_step_undone()
                 self._call("end")
         except BaseException:
             self._dispatcher.__exit__(*sys.exc_info())
             raise
         self._dispatcher.__exit__(kind, error, traceback)
+        if error is None and self._error_at_end is not None:
+            raise self._error_at_end
 
     def __call__(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """As a decorator: each call of ``function`` is one run and gets it as first argument."""
@@ -262,6 +283,12 @@ class Loop:
         if self._step_open and self._reported is not None:
             self.step_end(self._reported)
         self._step_open = False
+
+    def _leave_step_undone(self) -> None:
+        """Callbacks are told of the last step that is whole; a later run goes on after it."""
+        self._finish_reported_step()
+        self.arguments.cur_step_num = self._position.step
+        self.arguments.cur_step_in_epoch = self._position.step_in_epoch
 
     def _next_epoch(self) -> int:
         return self._position.epoch + (0 if self._position.inside else 1)
