@@ -286,6 +286,26 @@ def test_a_wait_goes_on_where_the_server_gives_up(
     rank.join()
 
 
+def test_a_server_and_a_training_that_come_soon_are_waited_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ctl(capsys, "--patience", "0.3", "status")[0] == 2
+    with (
+        serving() as late,
+        announce_server(ServerState.of("127.0.0.1", late.port, late.rank_port, "")),
+    ):
+        assert ctl(capsys, "--patience", "0.3", "status") == (0, "no training has connected yet\n")
+        assert ctl(capsys, "--patience", "0.3", "hits")[0] == 2
+        ranks: list[FakeRank] = []
+        begin = threading.Timer(0.5, lambda: ranks.append(FakeRank(late.rank_port).start()))
+        begin.start()
+        code, text = ctl(capsys, "--patience", "60", "continue", "--wait")
+        assert (code, "rank 0: ended" in text) == (0, True)
+        begin.join()
+        ranks[0].join()
+    assert ctl(capsys, "--patience", "-1", "status")[0] == 2
+
+
 def test_the_exit_code_is_that_of_the_rank_that_was_asked_for(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,15 @@ from typing import Any, Final
 import click
 
 from sonde.cli import ctl_text as text
-from sonde.cli.ctl_target import F, Target, json_option, rank_option, show, timeout_option
+from sonde.cli.ctl_target import (
+    F,
+    Target,
+    checked_seconds,
+    json_option,
+    rank_option,
+    show,
+    timeout_option,
+)
 from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 
@@ -39,13 +47,21 @@ _POLL_SECONDS: Final = 0.5
 @click.option("--server", metavar="URL", help="Of the server; your newest one here if not given.")
 @click.option("--token", help="Of the server, if it asks for one.", envvar="SONDE_DEBUGGER_TOKEN")
 @click.option("--run", help="The run, if there are several.")
+@click.option(
+    "--patience",
+    default=0.0,
+    callback=checked_seconds,
+    help="Seconds to wait for a server and a training to be there; none if not given.",
+)
 @click.pass_context
-def ctl(ctx: click.Context, server: str | None, token: str | None, run: str | None) -> None:
+def ctl(
+    ctx: click.Context, server: str | None, token: str | None, run: str | None, patience: float
+) -> None:
     """Control a training that is connected to the debugger, and ask about it.
 
     Everything the page does goes through the same HTTP interface.
     """
-    ctx.obj = Target(server, token, run)
+    ctx.obj = Target(server, token, run, patience)
 
 
 @ctl.command()
@@ -53,9 +69,7 @@ def ctl(ctx: click.Context, server: str | None, token: str | None, run: str | No
 @click.pass_obj
 def status(obj: Target, as_json: bool) -> int:
     """The runs, and where they are."""
-    answer = (
-        obj.client.get("/runs") if obj.asked is None else {"runs": [obj.client.get(obj.path())]}
-    )
+    answer = {"runs": obj.runs()}
     lines = [line for run in answer["runs"] for line in text.run_lines(run)]
     show(answer, as_json, lines or ["no training has connected yet"])
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -13,21 +14,28 @@ from sonde.cli.ctl_client import Client, find_server, run_path
 from sonde.core.errors import UsageError
 
 _MOST_SECONDS: Final = 1e6
+_POLL_SECONDS: Final = 0.2
+_MAY_COME: Final = ("no-server", "no-such-run")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Target:
-    """The server, and the run that is meant."""
+    """The server, and the run that is meant. Both are waited for up to ``patience_seconds``."""
 
-    def __init__(self, server: str | None, token: str | None, run: str | None) -> None:
+    def __init__(
+        self, server: str | None, token: str | None, run: str | None, patience_seconds: float
+    ) -> None:
         self._find = partial(find_server, server, token)
         self.asked = run
+        self._end = time.monotonic() + patience_seconds
         self._client: Client | None = None
+        self._run: str | None = None
 
     @property
     def client(self) -> Client:
         if self._client is None:
-            self._client = self._find()
+            self._client = self._in_time(self._find)
         return self._client
 
     def path(self, rest: str = "") -> str:
@@ -35,18 +43,45 @@ class Target:
 
     def run(self) -> str:
         """The run asked for, the only one connected, or the newest."""
+        if self._run is None:
+            self._run = self._in_time(self._chosen)
+        return self._run
+
+    def runs(self) -> Any:
+        """Those there are; none if time is up."""
+        try:
+            return self._in_time(self._some)
+        except UsageError as error:
+            if error.slug != "no-such-run" or self.asked is not None:
+                raise
+        return []
+
+    def _in_time(self, ask: Callable[[], T]) -> T:
+        while True:
+            try:
+                return ask()
+            except UsageError as error:
+                if error.slug not in _MAY_COME or time.monotonic() >= self._end:
+                    raise
+            time.sleep(_POLL_SECONDS)
+
+    def _some(self) -> Any:
         if self.asked is not None:
-            return self.asked
+            return [self.client.get(run_path(self.asked))]
         runs = self.client.get("/runs")["runs"]
         if not runs:
             raise UsageError(
                 f"no training has connected to {self.client.url} yet", slug="no-such-run"
             )
+        return runs
+
+    def _chosen(self) -> str:
+        runs = self._some()
         connected = [run for run in runs if run["controls"]]
         if len(connected) > 1:
             names = ", ".join(run["id"] for run in connected)
             raise UsageError(
-                f"several runs are connected: {names}; choose with --run", slug="no-such-run"
+                f"several runs are connected: {names}; choose with --run", slug="usage"
             )
         return str((connected or runs)[-1]["id"])
 
@@ -63,11 +98,11 @@ def rank_option(command: F) -> F:
 
 def timeout_option(command: F) -> F:
     return click.option(
-        "--timeout", default=3600.0, callback=_seconds, help="Seconds to wait at most."
+        "--timeout", default=3600.0, callback=checked_seconds, help="Seconds to wait at most."
     )(command)
 
 
-def _seconds(_: click.Context, option: click.Parameter, given: float) -> float:
+def checked_seconds(_: click.Context, option: click.Parameter, given: float) -> float:
     if not given >= 0:
         raise UsageError(
             f"--{option.name} is {given:g}; it must be seconds, 0 or more", slug="usage"
