@@ -71,6 +71,25 @@ def test_nonsense_ends_the_connection_and_nothing_else(
     assert said.count("sent what is no message") == said.count("[debugger-garbage]") == 1
 
 
+def test_something_else_that_listens_there_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(1 << 16)
+            connection.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        options = replace(OPTIONS, port=listener.getsockname()[1], pause=True)
+        with attach(None, starts_at_once=False, debugger=options):
+            train(make_net(), 1)
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("sonde:")]
+    assert said == [
+        f"sonde: what listens at {options.address} is no debugger server (a message of 1213486160 "
+        "bytes); training goes on without the debugger [debugger-garbage]"
+    ]
+
+
 def test_a_paused_training_goes_on_when_the_server_stays_away(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -86,6 +86,10 @@ class Link:
         _LIVE.add(self)
 
     @property
+    def _address(self) -> str:
+        return f"{self._place[0]}:{self._place[1]}"
+
+    @property
     def is_connected(self) -> bool:
         return self._socket is not None
 
@@ -161,8 +165,11 @@ class Link:
             welcome = self._shake_hands(connection)
         except (OSError, GarbageError, _RefusedError) as error:
             connection.close()
-            if isinstance(error, SondeError):
-                self._take_no(error)
+            if isinstance(error, GarbageError):
+                what = f"what listens at {self._address} is no debugger server ({error.message})"
+                self._take_no(what, error.slug)
+            elif isinstance(error, _RefusedError):
+                self._take_no(error.message, error.slug)
             return False
         with self._lock:
             self._pending.clear()
@@ -172,15 +179,15 @@ class Link:
         self._complaint = ""
         return True
 
-    def _take_no(self, error: SondeError) -> None:
+    def _take_no(self, why: str, slug: str) -> None:
         """A server that never knew us is left alone. One in the place of a server that did, with
         another token maybe, may be put right: it is asked again, and what it says is told once."""
         if not self._was_connected:
             self._stop.set()
-            self._deliver(Lost(error.message, for_good=True, slug=error.slug))
-        elif error.message != self._complaint:
-            self._complaint = error.message
-            self._deliver(Lost(error.message, slug=error.slug))
+            self._deliver(Lost(why, for_good=True, slug=slug))
+        elif why != self._complaint:
+            self._complaint = why
+            self._deliver(Lost(why, slug=slug))
 
     def _shake_hands(self, connection: socket.socket) -> Welcome:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -198,8 +205,7 @@ class Link:
         first, *others = messages
         if isinstance(first, Refused):
             raise _RefusedError(
-                f"the debugger server at {self._place[0]}:{self._place[1]} refuses this training: "
-                f"{first.reason}",
+                f"the debugger server at {self._address} refuses this training: {first.reason}",
                 slug="debugger-refused",
             )
         if not isinstance(first, Welcome):

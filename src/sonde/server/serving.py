@@ -140,7 +140,7 @@ def http_config(app: Guard) -> uvicorn.Config:
         app,
         http=http,
         log_config=None,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         server_header=False,
         proxy_headers=False,
