@@ -14,6 +14,7 @@ import pytest
 from tests.server.serving_in_thread import Server, serving
 from websockets.sync.client import connect
 
+from sonde.debugger.probe import is_server
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Hits, Refused, Status, Welcome
@@ -495,3 +496,12 @@ def test_hits_are_counted_for_the_rank_that_is_shown(server: Server) -> None:
             assert server.get(f"/runs/run-1/nodes?{where}&hits=true")["total"] == count
             op = server.get(f"/runs/run-1/op?{where}&name={quote(LOG)}")
             assert len(op["hits"]) == count // 2
+
+
+@pytest.mark.parametrize("token", ["", "secret"])
+def test_a_server_is_known_by_its_answer(token: str) -> None:
+    with serving(token=token) as server:
+        assert is_server("127.0.0.1", server.rank_port)
+        assert not is_server("127.0.0.1", server.port)  # The page's port.
+        assert list(server.runs) == []
+    assert not is_server("127.0.0.1", server.rank_port)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,6 +12,7 @@ from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.capture.session import print_to_stderr
 from sonde.core.errors import SondeError
+from sonde.debugger.probe import is_server
 from sonde.debugger.server_process import ServerProcess
 from sonde.debugger.server_state import one_at_a_time, running_servers
 from sonde.debugger.settings import DebuggerOptions, any_options_from_environment
@@ -90,9 +90,9 @@ def _reachable(options: DebuggerOptions) -> DebuggerOptions | None:
                     port=known.rank_port,
                     token=options.token or known.secret,
                 )
-                if _listens(here):
+                if is_server(here.host, here.port):
                     return here
-        return options if _listens(options) else _started(options)
+        return options if is_server(options.host, options.port) else _started(options)
 
 
 def _started(options: DebuggerOptions) -> DebuggerOptions | None:
@@ -109,11 +109,3 @@ def _started(options: DebuggerOptions) -> DebuggerOptions | None:
     atexit.register(server.leave)
     print_to_stderr(f"sonde: the page is at {server.page}")
     return replace(options, port=server.rank_port, token=server.token)
-
-
-def _listens(options: DebuggerOptions) -> bool:
-    try:
-        socket.create_connection((options.host, options.port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
