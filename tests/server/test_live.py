@@ -4,6 +4,7 @@ import io
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.parse import quote
@@ -14,11 +15,16 @@ import pytest
 from tests.server.serving_in_thread import Server, serving
 from websockets.sync.client import connect
 
+from sonde.debugger.conversation import Conversation
+from sonde.debugger.graphs import GraphBook
+from sonde.debugger.link import News, Welcomed
 from sonde.debugger.probe import is_server
+from sonde.debugger.settings import DebuggerOptions
+from sonde.server.live_run import LiveRun
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.testing.sample_graph import sample_graph
-from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Hits, Refused, Status, Welcome
-from sonde.wire.shapes import TensorName
+from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Hits, Notice, Refused, Status, Welcome
+from sonde.wire.shapes import Hit, LossPoint, TensorName, TensorType
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
 OVERFLOW = {"name": "bad", "conditions": [{"id": "tensor_overflow"}]}
@@ -176,7 +182,7 @@ def test_a_rank_that_comes_back_finds_its_watchpoints_and_hits(server: Server) -
     server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "lost")
     again = FakeRank(server.rank_port, resumes=True).start()
     assert again.welcome is not None
-    assert again.welcome.knows
+    assert (again.welcome.step, again.welcome.hit) == (4, 1)
     assert not again.welcome.paused
     assert [spec.name for spec in again.welcome.watchpoints] == ["bad"]
     assert server.get("/runs/run-1/hits")["total"] == 2
@@ -190,7 +196,7 @@ def test_a_new_process_with_the_old_name_starts_afresh(server: Server) -> None:
     rank.close()
     again = FakeRank(server.rank_port).start()
     assert again.welcome is not None
-    assert not again.welcome.knows
+    assert (again.welcome.step, again.welcome.hit) == (-1, -1)
     assert again.welcome.paused
     assert server.get("/runs/run-1/hits")["total"] == 0
     assert len(server.get("/runs/run-1/watchpoints")["watchpoints"]) == 1
@@ -212,11 +218,85 @@ def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
         )
         welcome = socket_.receive()
         assert isinstance(welcome, Welcome)
-        assert not welcome.knows
+        assert (welcome.step, welcome.hit) == (-1, -1)
         assert welcome.generation == 7
         assert [each.id for each in welcome.watchpoints] == [s.id for s in specs]
         assert spec["id"] == 1
         socket_.close()
+
+
+def test_what_happened_while_the_connection_was_broken_is_told_later(server: Server) -> None:
+    news: list[News] = []
+    arrived = threading.Event()
+
+    def interrupt(each: News) -> None:
+        news.append(each)
+        arrived.set()
+
+    def point(step: int) -> LossPoint:
+        return LossPoint(step, float(step), 0.1, False)
+
+    def hit(number: int) -> Hit:
+        kind = TensorType("float32", ())
+        return Hit(number, 1, "c", 0, number, 0, "op", "output", 0, kind, "hit", "", ())
+
+    talk = Conversation(
+        DebuggerOptions(port=server.rank_port, run="mine"),
+        hello=lambda resumes: Hello(PROTOCOL, "", "mine", sample_metadata(), resumes),
+        interrupt=interrupt,
+        report=lambda text: None,
+    )
+    talk.open()
+    graphs, hits = GraphBook("net"), [hit(number) for number in range(4)]
+    first = news.pop()
+    assert isinstance(first, Welcomed)
+    talk.greet(first, graphs, [])
+    talk.tell_step(point(0), None)
+    talk.tell_hits(hits[:2])
+    server.wait_for("/runs/mine/hits", lambda page: page["total"] == 2)
+    arrived.clear()
+    run = server.runs.find("mine")
+    assert isinstance(run, LiveRun)
+    link = run.ranks[0].link
+    assert link is not None
+    server.loop.call_soon_threadsafe(link.close)
+    assert arrived.wait(20)
+    talk.tell_step(point(1), None)  # Maybe to nobody.
+    talk.tell_hits(hits[2:])
+    end = time.monotonic() + 20
+    while not any(isinstance(each, Welcomed) for each in news):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    again = next(each for each in news if isinstance(each, Welcomed))
+    talk.greet(again, graphs, hits)
+    talk.tell_step(point(2), None)
+    server.wait_for("/runs/mine/hits", lambda page: page["total"] == 4)
+    curve = server.wait_for("/runs/mine/loss", lambda curve: len(curve["points"]) == 3)
+    assert [each["step"] for each in curve["points"]] == [0, 1, 2]
+    talk.close()
+
+
+def test_a_graph_that_is_told_again_keeps_its_index(server: Server) -> None:
+    nodes = sample_graph(3)
+    with RankConversation(server) as rank:
+        parts = [
+            GraphPart(0, "g", first, nodes[first : first + 10], len(nodes))
+            for first in range(0, len(nodes), 10)
+        ]
+        for part in parts:
+            rank.send(part)
+        server.wait_for("/runs/mine/nodes?limit=1", lambda page: page["total"] == len(nodes))
+        run = server.runs.find("mine")
+        assert isinstance(run, LiveRun)
+        index = run.ranks[0].graphs[0].index
+        assert index is not None
+        for part in parts:
+            rank.send(part)
+        rank.send(Notice("said", "that was all"))
+        server.wait_for("/runs/mine", lambda run: len(run["notices"]) == 1)
+        assert run.ranks[0].graphs[0].index is index
+        rank.send(GraphPart(0, "g", 0, nodes[:10], 10))  # The structure is another.
+        server.wait_for("/runs/mine/nodes?limit=1", lambda page: page["total"] == 10)
 
 
 def test_hits_that_are_sent_again_are_not_doubled(server: Server) -> None:

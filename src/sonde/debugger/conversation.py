@@ -141,12 +141,12 @@ class Conversation:
         if news.resumes or self._is_absence_said:
             self._report(f"sonde: connected to the debugger server at {self._options.address}")
         self._away_since = None
-        if not news.welcome.knows:
-            for part in graphs.all_parts():
-                self.send(part)
-            for point in self._points:
+        for part in graphs.all_parts():
+            self.send(part)
+        for point in self._points:
+            if point.step > news.welcome.step:
                 self.send(StepDone(point, graphs.current), soon=True)
-            self.tell_hits(hits)
+        self.tell_hits([hit for hit in hits if hit.number > news.welcome.hit])
         if self._status is not None:
             self.send(self._status)
 

@@ -35,6 +35,11 @@ class GrowingGraph:
     def is_whole(self) -> bool:
         return self.total is not None and len(self.nodes) == self.total
 
+    def has(self, part: GraphPart) -> bool:
+        """Whether the part says nothing new."""
+        here = self.nodes[part.first : part.first + len(part.nodes)] if part.first >= 0 else ()
+        return self.total == part.total and tuple(here) == part.nodes
+
 
 class LiveRank:
     """Everything one rank said, and its connection while there is one."""
@@ -48,6 +53,8 @@ class LiveRank:
         self.graphs: dict[int, GrowingGraph] = {}
         self.leaves: set[str] = set()
         self.points: list[LossPoint] = []
+        self.last_step = -1
+        self.last_hit = -1
         self._bare: deque[float] = deque(maxlen=_RECENT)
         self._observed: deque[float] = deque(maxlen=_RECENT)
 
@@ -73,9 +80,16 @@ class LiveRank:
             status.state == "paused" and status.generation >= self.generation
         )
 
+    def is_same(self, metadata: Metadata) -> bool:
+        """Whether that is the process all this is about, and it has not ended."""
+        there, here = self.metadata, metadata
+        return self.goodbye is None and (there.host, there.pid) == (here.host, here.pid)
+
     def add_part(self, part: GraphPart) -> bool:
         """False if there is no room for it; BadFrameError for a part that does not fit."""
         graph = self.graphs.get(part.graph)
+        if graph is not None and graph.has(part):
+            return True  # It is told again, and the index stays.
         if graph is None or part.first == 0:
             if graph is None and len(self.graphs) >= MOST_GRAPHS:
                 return False
@@ -93,8 +107,9 @@ class LiveRank:
 
     def add_point(self, point: LossPoint) -> None:
         """Steps that came before are not entered twice; of very many every second is dropped."""
-        if self.points and point.step <= self.points[-1].step:
+        if point.step <= self.last_step:
             return
+        self.last_step = point.step
         self.points.append(point)
         (self._observed if point.observed else self._bare).append(point.seconds)
         if len(self.points) > MOST_POINTS:

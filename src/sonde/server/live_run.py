@@ -97,10 +97,9 @@ class LiveRun:
         number = hello.metadata.rank
         is_new_run = not self.ranks
         known = self.ranks.get(number)
-        knows = known is not None and hello.resumes and known.goodbye is None
         if known is not None and known.link is not None:
             known.link.close()
-        if known is None or not knows:
+        if known is None or not (hello.resumes and known.is_same(hello.metadata)):
             if not hello.resumes:
                 self._forget_former(hello.metadata.world_size)
             known = self.ranks[number] = LiveRank(hello.metadata)
@@ -112,7 +111,13 @@ class LiveRun:
         self._steering.heard_of(hello.generation)
         self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
-        return known, Welcome(self.watchpoints.all, is_paused, self._steering.generation, knows)
+        return known, Welcome(
+            self.watchpoints.all,
+            is_paused,
+            self._steering.generation,
+            known.last_step,
+            known.last_hit,
+        )
 
     def _forget_former(self, world_size: int) -> None:
         """A training begins. If nobody else is connected it is another than before, and has none
@@ -162,6 +167,7 @@ class LiveRun:
 
     def _take_hits(self, rank: LiveRank, message: Hits) -> None:
         dropped = self.hits.dropped
+        rank.last_hit = max([rank.last_hit, *(hit.number for hit in message.hits)])
         self.hits.add(_bounded(hit, rank.number) for hit in message.hits)
         if self.hits.dropped and not dropped:
             self._notice("there are so many hits that further ones are not kept [many-hits]")

@@ -115,13 +115,14 @@ class Goodbye(Tagged, frozen=True, tag="goodbye"):
 
 class Welcome(Tagged, frozen=True, tag="welcome"):
     """``paused``: wait before the first step. ``generation``: of the server's last control.
-    ``knows``: the server has the graphs, hits and losses this rank sent before; else send them
-    again (those it has already do no harm: hits are told apart by their number)."""
+    ``step`` and ``hit``: the last ones the server has of this rank, -1 for none. A rank that was
+    connected before sends what came later, and its graphs: those it has already do no harm."""
 
     watchpoints: tuple[WatchpointSpec, ...]
     paused: bool
     generation: int
-    knows: bool = False
+    step: int = -1
+    hit: int = -1
 
 
 class Refused(Tagged, frozen=True, tag="refused"):
