@@ -148,16 +148,15 @@ def test_a_reload_gives_back_lines_frames_counts_questions_and_where_lists_stand
 
     page.set_viewport_size({"width": 1280, "height": 330})
     tree = page.get_by_role("tree")
-    tree.hover()
-    page.mouse.wheel(0, 90)
-    page.wait_for_function("document.querySelector('[role=tree]').scrollTop > 40")
-    stood = tree.evaluate("element => element.scrollTop")
+    expect(tree.get_by_role("treeitem", name="tanh-op0")).to_be_visible()
+    tree.evaluate("element => element.scrollTo(0, 64)")
+    expect(tree).to_have_js_property("scrollTop", 64)
     page.keyboard.press("x")
     expect(page.get_by_role("dialog")).to_contain_text("It cannot be continued")
     page.reload()
     expect(page.get_by_role("dialog")).to_contain_text("It cannot be continued")
     page.get_by_role("button", name="Keep it").click()
-    page.wait_for_function(f"document.querySelector('[role=tree]').scrollTop === {stood}")
+    expect(tree).to_have_js_property("scrollTop", 64)
 
 
 def test_what_is_wrong_in_a_watchpoint_is_said_and_what_is_deleted_comes_back(
@@ -224,6 +223,8 @@ def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
         page.reload()
         expect(hit.first.locator(".advice")).to_be_visible()
         picture(page, "83-gradient-hit")
+        page.keyboard.press("p")
+        expect(page.locator(".watchpoint .hit-count")).to_have_text("6")
         details.get_by_role("button", name="1 hit").click()
         expect(page.locator(".hits [role=status]")).to_have_text("1 matches")
 

@@ -117,7 +117,8 @@ function Lower(): JSX.Element {
 /** Why the training stands still, where it says more than the state above. */
 function Stopped(): JSX.Element | null {
   const current = rank.value;
-  if (current === null || current.state !== "paused" || (current.reason !== "hit" && current.reason !== "breakpoint")) return null;
+  if (current === null || current.state !== "paused" || current.message === "") return null;
+  if (current.reason !== "hit" && current.reason !== "breakpoint") return null;
   return (
     <p class="stopped" role="status" title={current.message}>
       {current.message}

@@ -160,7 +160,7 @@ interface HitRowProps {
 function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
   const watchpoint = run.value?.watchpoints.find((each) => each.id === hit.watchpoint);
   const { op, step, chains } = place.value;
-  const isSelected = op === hit.op && (step === null || step === hit.step);
+  const isSelected = op === hit.op && (step === null || step === hit.step) && hit.rank === rank.value?.rank;
   const here = { rank: hit.rank === rank.value?.rank ? place.value.rank : hit.rank };
   const toggle = (button: HTMLElement): void => {
     go({ chains: isOpen ? chains.filter((each) => each !== keyOf(hit)) : [...chains, keyOf(hit)] });
@@ -186,7 +186,10 @@ function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         <span class="quiet">{info?.title ?? watchpoint?.name ?? hit.condition}</span>
         <Values values={hit.values} />
         {hit.count > 1 && <span class="quiet">×{grouped(hit.count)}</span>}
-        <span class="why">{hit.why}</span>
+        <span class="why">
+          {hit.values.length > 0 && hit.why !== "" && "· "}
+          {hit.why}
+        </span>
       </div>
       <div class="hit-foot">
         <button type="button" class="link" title="Open the tensor" onClick={() => openTensor(hit.op, hit.io, hit.slot, hit.step)}>

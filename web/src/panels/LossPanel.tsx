@@ -1,7 +1,8 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { useLoss } from "../state/loss";
-import { counted, toNumber } from "../state/numbers";
+import { brief, counted, toNumber } from "../state/numbers";
+import { peakFree } from "../state/peaks";
 import { logLoss } from "../state/preferences";
 import { run } from "../state/store";
 import { Chart, type Series } from "../parts/Chart";
@@ -10,7 +11,7 @@ import { Empty } from "../parts/Empty";
 /** The loss of the run so far, and what its steps took. */
 export function LossPanel(): JSX.Element {
   const points = useLoss();
-  const { steps, loss, seconds, bad, hasLoss } = useMemo(() => {
+  const { steps, loss, seconds, bad, hasLoss, most } = useMemo(() => {
     const values = points.map((point) => (point.loss === null ? null : toNumber(point.loss)));
     const finite = values.map((value) => (value !== null && Number.isFinite(value) ? value : null));
     const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite }];
@@ -23,6 +24,7 @@ export function LossPanel(): JSX.Element {
       loss: lossSeries,
       seconds: secondSeries,
       bad: points.filter((_, at) => values[at] !== null && finite[at] === null).map((point) => point.step),
+      most: peakFree(points.map((point) => point.seconds * 1e3)),
       hasLoss: values.some((value) => value !== null),
     };
   }, [points]);
@@ -47,8 +49,8 @@ export function LossPanel(): JSX.Element {
       ) : (
         <p class="quiet">No loss was seen: Sonde takes the scalar whose backward() is called.</p>
       )}
-      <h4>Milliseconds of a step</h4>
-      <Chart steps={steps} series={seconds} bad={[]} height={180} label="Milliseconds by step" />
+      <h4>Milliseconds of a step{most !== undefined && <span class="quiet"> · above {brief(most)} cut off</span>}</h4>
+      <Chart steps={steps} series={seconds} bad={[]} height={180} label="Milliseconds by step" most={most} />
     </section>
   );
 }

@@ -3,7 +3,8 @@ import type { RunView, WatchpointSpec } from "../wire";
 import { api } from "../state/api";
 import { grouped, ordinal } from "../state/numbers";
 import { tickedPaths } from "../state/preferences";
-import { go, run } from "../state/store";
+import { useResource } from "../state/resource";
+import { calmTick, go, rank, run } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -47,13 +48,36 @@ export function Watchpoints(): JSX.Element {
           A watchpoint stops the training where a tensor meets a condition. Tick ops in the list first to watch only those, or start with the recommended set.
         </Empty>
       )}
-      <ul aria-label="Watchpoints">
-        {current.watchpoints.map((each) => (
-          <WatchpointRow key={each.id} run={current.id} spec={each} />
-        ))}
-      </ul>
+      <List current={current} />
     </div>
   );
+}
+
+const MOST_COUNTED = 20_000;
+
+function List({ current }: { current: RunView }): JSX.Element {
+  const number = rank.value?.rank ?? 0;
+  const ids = current.watchpoints.map((each) => each.id);
+  // Many hits take long to count, and what matters then is that there are many.
+  const isCounted = ids.length > 0 && (rank.value?.hits ?? 0) <= MOST_COUNTED;
+  const subject = isCounted ? `${current.id} ${number}` : null;
+  const { data } = useResource(subject, `${calmTick("hits")} ${ids.join(" ")}`, (signal) => countHits(current.id, number, ids, signal));
+  return (
+    <ul aria-label="Watchpoints">
+      {current.watchpoints.map((each) => (
+        <WatchpointRow key={each.id} run={current.id} spec={each} hits={data?.get(each.id) ?? 0} />
+      ))}
+    </ul>
+  );
+}
+
+/** How often every watchpoint was hit in a rank. */
+async function countHits(id: string, number: number, watchpoints: readonly number[], signal: AbortSignal): Promise<ReadonlyMap<number, number>> {
+  const counts = watchpoints.map(async (watchpoint) => {
+    const filter = { rank: number, watchpoint, step: null, op: "", verdict: "hit" };
+    return [watchpoint, (await api.hits(id, filter, 0, 1, signal)).total] as const;
+  });
+  return new Map(await Promise.all(counts));
 }
 
 async function remove(id: string, spec: WatchpointSpec): Promise<void> {
@@ -125,7 +149,7 @@ function scopeText(spec: WatchpointSpec): string {
   return /^[\w-]+\(/.test(first) ? "what a pattern names" : first;
 }
 
-function WatchpointRow({ run: id, spec }: { run: string; spec: WatchpointSpec }): JSX.Element {
+function WatchpointRow({ run: id, spec, hits }: { run: string; spec: WatchpointSpec; hits: number }): JSX.Element {
   const save = (change: Partial<Draft>): void => {
     void attempt(() => api.editWatchpoint(id, spec.id, { ...draftOf(spec), ...change }));
   };
@@ -143,6 +167,7 @@ function WatchpointRow({ run: id, spec }: { run: string; spec: WatchpointSpec })
           {spec.break_after === 0 ? " · never stops" : spec.break_after > 1 ? ` · stops at every ${ordinal(spec.break_after)} hit` : ""}
         </span>
       </div>
+      {hits > 0 && <span class="hit-count">{grouped(hits)}</span>}
       <button type="button" class="icon" aria-label={`Hits of ${spec.name}`} title="Its hits" onClick={() => go({ side: "hits", hitWatchpoint: spec.id })}>
         <Icon name="eye" />
       </button>

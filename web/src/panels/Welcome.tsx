@@ -21,7 +21,7 @@ export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Eleme
             <dd>
               <code>sonde debug train.py</code>
             </dd>
-            <dt>A training that connects to this server</dt>
+            <dt>A training that connects to this server; the port is the one its terminal names, if it was started with another</dt>
             <dd>
               <code>SONDE_DEBUGGER_HOST={location.hostname} SONDE_DEBUGGER_PORT=50051 sonde run train.py</code>
             </dd>

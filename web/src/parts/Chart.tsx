@@ -22,6 +22,8 @@ interface ChartProps {
   readonly onStep?: (step: number) => void;
   /** The vertical axis by powers of ten; values that are not positive are left out then. */
   readonly isLog?: boolean;
+  /** Values above this are cut off. */
+  readonly most?: number | undefined;
 }
 
 /** Distances between marks of the axis: steps are whole. */
@@ -34,11 +36,11 @@ function colour(name: string): string {
 }
 
 /** Lines over steps, drawn by uPlot; steps with non-finite values stand as marks at the foot. */
-export function Chart({ steps, series, bad, height, label, onStep, isLog = false }: ChartProps): JSX.Element {
+export function Chart({ steps, series, bad, height, label, onStep, isLog = false, most }: ChartProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const held = useRef<uPlot | null>(null);
-  const latest = useRef({ steps, bad, onStep });
-  latest.current = { steps, bad, onStep };
+  const latest = useRef<Latest>({ steps, bad, onStep, most });
+  latest.current = { steps, bad, onStep, most };
   const looks = `${isDark.value} ${isLog} ${height} ${series.map((each) => `${each.label} ${each.colour}`).join(" ")}`;
   useEffect(() => {
     const element = host.current;
@@ -71,6 +73,19 @@ export function Chart({ steps, series, bad, height, label, onStep, isLog = false
   return <div ref={host} class="chart" role="img" aria-label={label} />;
 }
 
+/** What may change while a curve stands. */
+interface Latest {
+  readonly steps: readonly number[];
+  readonly bad: readonly number[];
+  readonly onStep: ((step: number) => void) | undefined;
+  readonly most: number | undefined;
+}
+
+function rangeOf(low: number | null, high: number | null, most: number | undefined): uPlot.Range.MinMax {
+  if (low === null || high === null) return [0, 1];
+  return uPlot.rangeNum(low, most === undefined ? high : Math.min(high, most), 0.1, true);
+}
+
 /** Without a pointer the legend tells the last step. */
 function tellLast(plot: uPlot): void {
   if (plot.cursor.idx == null) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
@@ -86,7 +101,7 @@ function optionsFor(
   series: readonly Series[],
   height: number,
   isLog: boolean,
-  latest: { readonly current: { readonly bad: readonly number[] } },
+  latest: { readonly current: Latest },
 ): uPlot.Options {
   const axis: uPlot.Axis = {
     stroke: colour("--quiet"),
@@ -97,7 +112,7 @@ function optionsFor(
   return {
     width: Math.max(element.clientWidth, 80),
     height,
-    scales: { x: { time: false }, y: isLog ? { distr: 3 } : {} },
+    scales: { x: { time: false }, y: isLog ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, latest.current.most) } },
     legend: { live: true },
     axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
     series: [

@@ -6,7 +6,8 @@ type Stand = readonly [top: number, left: number];
 
 const NAME = "sonde.scroll";
 const MOST = 60;
-const LATE_MILLISECONDS = 1500;
+const LATE_MILLISECONDS = 2500;
+const SETTLING_MILLISECONDS = 250;
 
 function isStand(value: unknown): value is Stand {
   return Array.isArray(value) && value.length === 2 && value.every((each) => typeof each === "number");
@@ -41,9 +42,12 @@ function note(subject: string, stand: Stand): void {
 
 /**
  * Puts `scroller` where it stood when `subject` was last on the screen, as soon as `extent` (anything
- * that changes when there is more to scroll) allows it. Tells whether that is still to come.
+ * that changes when there is more to scroll; 0: nothing yet) allows it. Tells whether that is still
+ * to come, or has only just come.
  */
 export function useScrollMemory(scroller: RefObject<HTMLElement | null>, subject: string, extent: unknown): () => boolean {
+  // Who counts scrolling by its events does not know yet where the element is put.
+  const settling = useRef(0);
   const pending = useRef<Stand | null>(held.get(subject) ?? null);
   useEffect(() => {
     const element = scroller.current;
@@ -65,20 +69,22 @@ export function useScrollMemory(scroller: RefObject<HTMLElement | null>, subject
     };
   }, [subject, scroller.current]);
   useEffect(() => {
-    // What never gets as long as it was stands as near as it can.
+    if (extent === 0) return undefined;
+    // What grows no more, and is shorter than it was, stands as near as it can.
     const late = setTimeout(() => {
       const wanted = pending.current;
       pending.current = null;
       if (wanted !== null) scroller.current?.scrollTo(wanted[1], wanted[0]);
     }, LATE_MILLISECONDS);
     return () => clearTimeout(late);
-  }, []);
+  }, [extent]);
   useLayoutEffect(() => {
     const [element, wanted] = [scroller.current, pending.current];
     if (element === null || wanted === null) return;
     if (element.scrollHeight - element.clientHeight < wanted[0] || element.scrollWidth - element.clientWidth < wanted[1]) return;
     pending.current = null;
     element.scrollTo(wanted[1], wanted[0]);
+    settling.current = performance.now() + SETTLING_MILLISECONDS;
   }, [extent, scroller.current]);
-  return () => pending.current !== null;
+  return () => pending.current !== null || performance.now() < settling.current;
 }

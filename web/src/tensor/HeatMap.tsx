@@ -28,6 +28,9 @@ const MARKS: readonly (readonly [number, string])[] = [
   [4, "−inf"],
 ];
 
+/** A picture of few cells need not fill the screen. */
+const MOST_PIXELS = 80;
+
 function length(plane: Plane, which: "row" | "column"): number {
   const dimension = which === "row" ? (plane.sliced.length === 2 ? plane.sliced[0] : undefined) : plane.sliced.at(-1);
   const axis = dimension === undefined ? undefined : plane.axes[dimension];
@@ -59,7 +62,7 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
   };
   return (
     <div class="heat">
-      <div class="heat-frame" style={{ aspectRatio: shownRatio(heat) }}>
+      <div class="heat-frame" style={{ aspectRatio: shownRatio(heat), maxWidth: `${Math.max(heat.columns, heat.rows * 0.4) * MOST_PIXELS}px` }}>
         <canvas
           ref={canvas}
           role="img"

@@ -80,7 +80,7 @@ function Unavailable({ error, tensor, run: current }: { error: string; tensor: O
   const { op } = place.value;
   return (
     <Empty title="The values are not at hand">
-      <p class="error-line">{error}</p>
+      <p>{error}</p>
       {tensor !== null && tensor.why !== "" && tensor.why !== error && <p>{tensor.why}</p>}
       {current.kind === "live" && (
         <p>
