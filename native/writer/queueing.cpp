@@ -30,6 +30,17 @@ PyObject* submit(const Writer* writer, std::unique_ptr<Job> job, const Path& pat
     }
 }
 
+// What the arguments of a tensor's file begin with: path, header, address. False with an error set.
+bool read_tensor(PyObject* const* args, Path& path, void*& address) {
+    if (!path.set_file(args[0])) return false;
+    if (!PyBytes_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "header must be bytes");
+        return false;
+    }
+    address = PyLong_AsVoidPtr(args[2]);
+    return address != nullptr || !PyErr_Occurred();
+}
+
 // Sizes or strides of a tensor; false with an error set.
 bool read_numbers(PyObject* values, const char* what, std::vector<std::ptrdiff_t>& out) {
     PyObject* fast = PySequence_Fast(values, what);
@@ -75,13 +86,8 @@ PyObject* writer_write(PyObject* self, PyObject* const* args, Py_ssize_t count) 
     Writer* writer = cast(self);
     if (!check_count("write", count, 5) || !check_open(writer)) return nullptr;
     Path path;
-    if (!path.set_file(args[0])) return nullptr;
-    if (!PyBytes_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "header must be bytes");
-        return nullptr;
-    }
-    void* address = PyLong_AsVoidPtr(args[2]);
-    if (address == nullptr && PyErr_Occurred()) return nullptr;
+    void* address = nullptr;
+    if (!read_tensor(args, path, address)) return nullptr;
     const Py_ssize_t nbytes = PyLong_AsSsize_t(args[3]);
     if (nbytes < 0) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "nbytes must not be negative");
@@ -98,13 +104,8 @@ PyObject* writer_write_strided(PyObject* self, PyObject* const* args, Py_ssize_t
     Writer* writer = cast(self);
     if (!check_count("write_strided", count, 7) || !check_open(writer)) return nullptr;
     Path path;
-    if (!path.set_file(args[0])) return nullptr;
-    if (!PyBytes_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "header must be bytes");
-        return nullptr;
-    }
-    void* address = PyLong_AsVoidPtr(args[2]);
-    if (address == nullptr && PyErr_Occurred()) return nullptr;
+    void* address = nullptr;
+    if (!read_tensor(args, path, address)) return nullptr;
     std::size_t bytes = 0;
     std::shared_ptr<Layout> layout = read_layout(args[3], args[4], args[5], bytes);
     if (!layout) return nullptr;
