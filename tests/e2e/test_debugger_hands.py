@@ -253,6 +253,33 @@ def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
         picture(page, "84-found")
 
 
+def test_a_rank_that_stops_while_another_is_looked_at_is_told(
+    server: Server, browser: Browser
+) -> None:
+    ranks = [
+        FakeRank(server.rank_port, run="pair", rank=number, world_size=2, steps=steps).start()
+        for number, steps in enumerate((3, 50))
+    ]
+    page = look(browser, f"{server.url}/?run=pair")
+    in_state(page, "paused before the first step")
+    page.keyboard.press("w")
+    page.get_by_role("button", name="Add watchpoint").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("Space")
+    told = page.locator(".toast").filter(has_text="rank 1")
+    expect(told).to_contain_text("hit")
+    told.get_by_role("button", name="show").click()
+    in_state(page, "paused at a hit")
+    expect(page.get_by_role("tab", name="1", exact=True)).to_have_attribute("aria-selected", "true")
+    page.get_by_role("tab", name="0", exact=True).click()
+    page.keyboard.press("h")
+    page.get_by_role("button", name="all ranks").click()
+    expect(page.get_by_role("listitem").filter(has_text="rank 1, step 5").first).to_be_visible()
+    for each in ranks:
+        each.close()
+        each.join()
+
+
 def _stands_at(page: Page, step: int) -> None:
     expect(page.locator(".where b")).to_have_text(str(step))
     in_state(page, "paused after a step")

@@ -61,7 +61,7 @@ function Banner(): JSX.Element | null {
   if (current.state === "ended" && current.message !== "") {
     return (
       <div class="banner" role="status">
-        The training ended: {current.message}
+        The training {current.message.startsWith("ended") ? current.message : `ended: ${current.message}`}
       </div>
     );
   }

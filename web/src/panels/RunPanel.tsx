@@ -1,3 +1,4 @@
+import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Metadata, RankView } from "../wire";
 import { api } from "../state/api";
@@ -19,9 +20,7 @@ export function RunPanel(): JSX.Element {
         {current.kind === "dump" ? "A dump on disk" : "A live training"}, {counted(current.ranks.length, "rank")}
       </p>
       {current.kind === "live" && isOver && (
-        <button type="button" onClick={() => void attempt(() => forget(current.id))}>
-          Forget this run
-        </button>
+        <ForgetButton key={current.id} id={current.id} />
       )}
       <Facts ranks={current.ranks} />
       <h4>Messages</h4>
@@ -33,6 +32,29 @@ export function RunPanel(): JSX.Element {
         </ul>
       )}
     </section>
+  );
+}
+
+/** Asks once more: what is forgotten does not come back. */
+function ForgetButton({ id }: { id: string }): JSX.Element {
+  const isAsking = useSignal(false);
+  if (!isAsking.value) {
+    return (
+      <button type="button" onClick={() => (isAsking.value = true)}>
+        Forget this run
+      </button>
+    );
+  }
+  return (
+    <p class="actions">
+      Its graphs, hits and losses will be gone.
+      <button type="button" class="small danger" onClick={() => void attempt(() => forget(id))}>
+        Forget it
+      </button>
+      <button type="button" class="small" onClick={() => (isAsking.value = false)}>
+        Keep it
+      </button>
+    </p>
   );
 }
 
@@ -55,7 +77,8 @@ function cost({ seconds_bare: bare, seconds_observed: observed }: RankView): str
 const FIRST_STEPS = 2;
 
 function stateText(rank: RankView): string {
-  return rank.message === "" ? rank.state : `${rank.state}: ${rank.message}`;
+  if (rank.message === "") return rank.state;
+  return rank.message.startsWith(rank.state) ? rank.message : `${rank.state}: ${rank.message}`;
 }
 
 type Fact = readonly [name: string, of: (rank: RankView) => string, title?: string];

@@ -4,9 +4,34 @@ import { api, ApiError } from "./api";
 import { runTitle } from "./names";
 import { follow } from "./preferences";
 import { toast } from "./toasts";
-import { go, place, rank, run, selectOp } from "./store";
+import { chooseRank, go, place, rank, run, selectOp } from "./store";
 
 const LAST_HITS = 100;
+
+/** A rank that stops of itself while the reader looks at another one is told, with the way there. */
+export function tellOtherRanks(): void {
+  let subject = "";
+  let before = new Map<number, string>();
+  effect(() => {
+    const [current, shown] = [run.value, rank.value?.rank];
+    if (current === null) return;
+    const now = new Map(current.ranks.map((each) => [each.rank, stopOf(each)]));
+    const isSame = subject === current.id;
+    for (const each of current.ranks) {
+      const stop = now.get(each.rank) ?? "";
+      if (!isSame || each.rank === shown || stop === "" || before.get(each.rank) === stop) continue;
+      toast(`rank ${each.rank}: ${each.message === "" ? "paused at a hit" : each.message}`, "note", "", { text: "show", act: () => chooseRank(each.rank) });
+    }
+    subject = current.id;
+    before = now;
+  });
+}
+
+/** Where a rank stopped of itself; empty: it did not. */
+function stopOf(each: RankView): string {
+  const isOwn = each.state === "paused" && (each.reason === "hit" || each.reason === "breakpoint");
+  return isOwn ? `${each.step} ${each.op ?? ""} ${each.message}` : "";
+}
 
 /** The tab tells what goes on while the reader looks elsewhere. */
 export function showInTitle(): void {

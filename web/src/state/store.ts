@@ -80,6 +80,8 @@ window.addEventListener("popstate", () => {
 });
 
 export function chooseRun(id: string): void {
+  // Names of one program's ops mean nothing in another.
+  tickedPaths.value = [];
   go({ ...START, run: id, tab: place.value.tab === "tensor" ? "graph" : place.value.tab });
 }
 
