@@ -271,6 +271,7 @@ def test_a_rank_that_stops_while_another_is_looked_at_is_told(
     told.get_by_role("button", name="show").click()
     in_state(page, "paused at a hit")
     expect(page.get_by_role("tab", name="1", exact=True)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("heading", name="log-op0")).to_be_visible()
     page.get_by_role("tab", name="0", exact=True).click()
     page.keyboard.press("h")
     page.get_by_role("button", name="all ranks").click()

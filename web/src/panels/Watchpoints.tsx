@@ -160,7 +160,7 @@ function WatchpointRow({ run: id, spec, hits }: { run: string; spec: WatchpointS
         <button type="button" class="link name" title="Edit" onClick={() => openWatchpoint(spec.id, draftOf(spec))}>
           {spec.name === "" ? `watchpoint ${spec.id}` : spec.name}
         </button>
-        <span class="under" title={[conditionText(spec), ...spec.ops].join("\n")}>
+        <span class="under" title={[conditionText(spec), ...spec.ops, ...(spec.ranks.length > 0 ? [`ranks ${spec.ranks.join(", ")}`] : [])].join("\n")}>
           {conditionText(spec)}
           <span class="scope-text"> · {scopeText(spec)}</span>
           {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}

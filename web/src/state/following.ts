@@ -20,11 +20,16 @@ export function tellOtherRanks(): void {
     for (const each of current.ranks) {
       const stop = now.get(each.rank) ?? "";
       if (!isSame || each.rank === shown || stop === "" || before.get(each.rank) === stop) continue;
-      toast(`rank ${each.rank}: ${each.message === "" ? "paused at a hit" : each.message}`, "note", "", { text: "show", act: () => chooseRank(each.rank) });
+      toast(`rank ${each.rank}: ${each.message === "" ? "paused at a hit" : each.message}`, "note", "", { text: "show", act: () => showStop(each) });
     }
     subject = current.id;
     before = now;
   });
+}
+
+function showStop({ rank: number, op }: RankView): void {
+  chooseRank(number);
+  if (op !== null) selectOp(op);
 }
 
 /** Where a rank stopped of itself; empty: it did not. */

@@ -43,7 +43,10 @@ export function ComparePane({ run, at, against, plane, format, statistics }: Com
     api.compare(run, at, against, index, tolerance, signal),
   );
   if (error !== null) return <Incomparable error={error} op={at.op} isStep={against.step !== null && against.run === null} />;
-  if (data === null) return <Empty title={loading ? "Comparing…" : "Nothing to compare"} />;
+  if (data === null) {
+    const other = currentRun.value?.ranks.find((each) => each.rank === (against.rank ?? at.rank));
+    return <Empty title={loading ? "Comparing…" : "Nothing to compare"}>{other?.state === "running" && `Rank ${other.rank} is running; it answers when its step ends.`}</Empty>;
+  }
   return (
     <div class="compare">
       <div class="toolbar">

@@ -103,7 +103,7 @@ function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element 
   const found = useSignal<Cell | null>(null);
   const last = useRef<{ readonly bit: Bit; readonly axes: string; readonly cell: Cell } | null>(null);
   const format: NumberFormat = { notation: notation.value, digits: digits.value };
-  if (summary === null) return <Empty title="Loading…" />;
+  if (summary === null) return <Empty title="Loading…">{rank.value?.state === "running" && "The training is running; it answers when its step ends."}</Empty>;
   if (plane === null) return <Empty title="The tensor is empty">It has no elements.</Empty>;
   const { against, mode } = place.value;
   const find = (bit: Bit): void => {
