@@ -14,7 +14,7 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
   const current = rank.value?.op ?? null;
   return (
     <div class="toolbar graph-tools">
-      <GraphChoice />
+      <GraphName />
       <span class="spacer" />
       {loading && <span class="quiet">loading…</span>}
       {current !== null && (
@@ -61,27 +61,16 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
   );
 }
 
-function GraphChoice(): JSX.Element {
-  const graphs = rank.value?.graphs ?? [];
+/** Which graph this is; the list beside it has the others. */
+function GraphName(): JSX.Element {
   const current = graph.value;
   if (current === null) return <span />;
   // Several have the same name: the number is the one the header tells.
-  const name = (each: typeof current): string => (graphs.length < 2 ? each.name : `graph ${each.id}`);
-  const text = (each: typeof current): string =>
-    `${name(each)} · ${grouped(each.nodes)} nodes${each.whole ? "" : ", still growing"}`;
-  if (graphs.length < 2) return <span class="quiet">{text(current)}</span>;
+  const name = (rank.value?.graphs ?? []).length < 2 ? current.name : `graph ${current.id}`;
   return (
-    <select
-      aria-label="Graph"
-      value={String(current.id)}
-      onChange={(event) => go({ graph: Number(event.currentTarget.value), open: [], tree: [] })}
-    >
-      {graphs.map((each) => (
-        <option key={each.id} value={String(each.id)}>
-          {text(each)}
-        </option>
-      ))}
-    </select>
+    <span class="quiet">
+      {name} · {grouped(current.nodes)} nodes{current.whole ? "" : ", still growing"}
+    </span>
   );
 }
 
