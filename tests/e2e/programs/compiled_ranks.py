@@ -1,6 +1,7 @@
 """Trains a compiled network on every rank, in DDP; rank 1 makes a NaN in its second step.
 
-Arguments: what is wrapped in what ("outside": the wrapper is compiled, too), and the backend.
+Arguments: what is wrapped in what ("outside": the wrapper is compiled, too), and the backend. Lines
+are written with their ends in one piece, which print() does not do where Python does not buffer.
 """
 
 import os
@@ -44,6 +45,6 @@ for step in range(3):
     loss = model(x).square().mean()
     loss.backward()
     optimizer.step()
-    print(f"rank {rank}: {loss.item()!r}", flush=True)
+    print(f"rank {rank}: {loss.item()!r}\n", end="", flush=True)
 torch.distributed.barrier()
 torch.distributed.destroy_process_group()

@@ -1,4 +1,8 @@
-"""Trains on every rank, wrapped in DDP if there are several."""
+"""Trains on every rank, wrapped in DDP if there are several.
+
+Lines are written with their ends in one piece, which print() does not do where Python does not
+buffer.
+"""
 
 import os
 
@@ -31,8 +35,8 @@ for _ in range(3):
     loss = model(torch.randn(2, 1, 5, 5)).square().mean()
     loss.backward()
     optimizer.step()
-    print(f"rank {rank}: {loss.item()!r}", flush=True)
-print(f"rank {rank}: {net.fc.weight.sum().item()!r}", flush=True)
+    print(f"rank {rank}: {loss.item()!r}\n", end="", flush=True)
+print(f"rank {rank}: {net.fc.weight.sum().item()!r}\n", end="", flush=True)
 if torch.distributed.is_initialized():
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
