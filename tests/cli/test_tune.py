@@ -158,7 +158,7 @@ def test_an_interrupted_search_ends_its_trials_and_continues(tmp_path: Path) -> 
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert "the same command continues the search" in errors
     (first,) = read_study(tmp_path / "out").trials
     assert first.state == "interrupted"
