@@ -43,6 +43,20 @@ def run(directory: Path, script: str, *lines: str) -> tuple[StudyListing, str, R
     return session.listing(), reason, recorder
 
 
+def test_an_interrupt_whose_exception_got_lost_still_ends_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configured(tmp_path, "import time; time.sleep(300)", *RANDOM_X)
+    session = open_session(load_config("config.yaml"))
+    runner = Runner(
+        session.config, session.study, session.template, Recorder(), is_interrupted=lambda: True
+    )
+    with pytest.raises(KeyboardInterrupt):
+        runner.run()
+    assert [one.state for one in session.listing().trials] == ["interrupted"]
+
+
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

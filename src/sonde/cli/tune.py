@@ -141,7 +141,15 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
     warn_unused(session.template)
     is_limited = with_default_limit(config, 0) is config
     config = with_default_limit(config, Progress(config, session.study).done())
-    signal.signal(signal.SIGTERM, _interrupt)
+    asked: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, interrupt)
     with Screen(config, session) as screen:
         runner = Runner(
             config,
@@ -150,6 +158,7 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
             screen,
             read_scalars=read_scalars,
             is_watched=is_watched,
+            is_interrupted=lambda: bool(asked),
         )
         try:
             reason = runner.run()
@@ -168,10 +177,6 @@ def _close(session: Session, screen: Any, reason: str, *, is_limited: bool) -> i
     if not is_limited:
         print("sonde: that was one trial; --iter N runs more", file=sys.stderr)
     return 0 if listing.best is not None else 1
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def read_scalars(directory: Path) -> Mapping[str, tuple[int, float]]:

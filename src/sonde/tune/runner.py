@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
@@ -60,7 +61,9 @@ class Runner:
         *,
         read_scalars: ScalarReader | None = None,
         is_watched: bool = False,
+        is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_interrupted = is_interrupted
         self._config = config
         self._study = study
         self._template = template
@@ -85,6 +88,8 @@ class Runner:
                 if why_over is not None and (not self._running or self.progress.is_time_up):
                     return why_over
                 self._look()
+                if self._is_interrupted():  # its exception can get lost in a weak reference's call
+                    raise KeyboardInterrupt
         finally:
             for one in self._running:
                 one.stop()
