@@ -127,6 +127,7 @@ def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
     page.keyboard.press("j")
     expect(page.get_by_role("heading", name="blocks.1.linear.weight")).to_be_visible()
     expect(page.locator('svg .box.selected[data-path="blocks.1.linear.weight"]')).to_be_visible()
+    expect(page.locator(".graph-tools")).not_to_contain_text("loading")
     picture(page, "52-weights")
     page.reload()
     expect(results.nth(1)).to_have_attribute("aria-selected", "true")

@@ -89,23 +89,24 @@ export function useLevels(graph: GraphKey, open: readonly string[], version: str
     shelf.current = made;
     return () => made.abort.abort();
   }, [name]);
+  const publish = (current: Shelf): void => {
+    if (shelf.current === current) setState(current.show(latest.current));
+  };
   useLayoutEffect(() => {
     const current = shelf.current;
     if (current === null) return;
-    const publish = (): void => {
-      if (shelf.current === current) setState(current.show(latest.current));
-    };
     for (const path of ["", ...open]) {
       void current.load(path, version).then((isAsked) => {
-        if (isAsked) publish();
+        if (isAsked) publish(current);
       });
     }
-    publish();
+    publish(current);
   }, [name, open.join("\n"), version]);
   const ahead = async (wanted: readonly string[]): Promise<readonly OpenLevel[]> => {
     const current = shelf.current;
     if (current === null) return [];
     await Promise.all(wanted.map((path) => current.load(path, version)));
+    publish(current); // It loads no longer.
     return current.have(wanted);
   };
   return { ...state, ahead };
