@@ -22,6 +22,7 @@ def train(rank: int, port: str) -> None:
         optimizer.step()
     if rank == 0:
         print(net.module.weight.tolist())
+    torch.distributed.barrier()  # gloo may abort a rank whose peers leave before it
     torch.distributed.destroy_process_group()
 
 
