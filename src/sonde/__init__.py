@@ -6,9 +6,11 @@ Importing it imports no framework; the names below are found when they are first
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # Type checkers know the name; ``typing`` itself is slow to import.
 if TYPE_CHECKING:
+    from typing import Any
+
     from sonde import ops as ops
     from sonde.api import breakpoint as breakpoint
     from sonde.api import capture, debug, set_dump, set_seed, statistics, step

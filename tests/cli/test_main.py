@@ -1,5 +1,6 @@
 """``sonde`` itself: help, versions, mistakes, and what it costs to start."""
 
+import os
 import re
 import subprocess
 import sys
@@ -73,12 +74,12 @@ def test_the_version_names_what_matters_for_a_report(capsys: pytest.CaptureFixtu
     assert re.fullmatch(pattern, capsys.readouterr().out)
 
 
-def python(*words: str) -> subprocess.CompletedProcess[str]:
+def python(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words],
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": str(SRC), "PATH": ""},
+        env={"PYTHONPATH": f"{before}{os.pathsep}{SRC}", "PATH": ""},
     )
 
 
@@ -86,6 +87,20 @@ def test_python_m_sonde_is_sonde() -> None:
     done = python("-m", "sonde", "run")
     assert done.returncode == 2
     assert done.stderr.startswith("sonde: run needs a program")
+
+
+def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_word(tmp_path: Path) -> None:
+    impatient = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    (tmp_path / "click.py").write_text(impatient, "utf-8")
+    done = python("-m", "sonde", "run", before=str(tmp_path))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_what_is_installed_as_sonde_is_in_charge_before_anything_else_is_imported() -> None:
+    project = (SRC.parent / "pyproject.toml").read_text("utf-8")
+    assert 'sonde = "sonde.__main__:main"' in project
+    done = python("-c", "import sys, sonde.__main__; print(*sys.modules)")
+    assert {"click", "typing", "logging"}.isdisjoint(done.stdout.split())
 
 
 def test_starting_imports_no_framework_and_no_numpy() -> None:
