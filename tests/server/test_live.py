@@ -23,7 +23,17 @@ from sonde.debugger.settings import DebuggerOptions
 from sonde.server.live_run import LiveRun
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.testing.sample_graph import sample_graph
-from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Hits, Notice, Refused, Status, Welcome
+from sonde.wire.rank import (
+    PROTOCOL,
+    GraphPart,
+    Hello,
+    Hits,
+    Notice,
+    Refused,
+    Status,
+    StepDone,
+    Welcome,
+)
 from sonde.wire.shapes import Hit, LossPoint, TensorName, TensorType
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
@@ -234,7 +244,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
         arrived.set()
 
     def point(step: int) -> LossPoint:
-        return LossPoint(step, float(step), 0.1, False)
+        return LossPoint(step, float(step), 0.1, True)
 
     def hit(number: int) -> Hit:
         kind = TensorType("float32", ())
@@ -261,7 +271,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
     assert link is not None
     server.loop.call_soon_threadsafe(link.close)
     assert arrived.wait(20)
-    talk.tell_step(point(1), None)  # Maybe to nobody.
+    talk.tell_step(point(1), 7)  # Maybe to nobody.
     talk.tell_hits(hits[2:])
     end = time.monotonic() + 20
     while not any(isinstance(each, Welcomed) for each in news):
@@ -273,6 +283,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
     server.wait_for("/runs/mine/hits", lambda page: page["total"] == 4)
     curve = server.wait_for("/runs/mine/loss", lambda curve: len(curve["points"]) == 3)
     assert [each["step"] for each in curve["points"]] == [0, 1, 2]
+    assert [run.graph_of(0, step) for step in range(4)] == [None, 7, None, None]
     talk.close()
 
 
@@ -324,6 +335,35 @@ def test_hits_are_in_execution_order_inputs_and_parameters_first(server: Server)
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
         found = [hit["op"] for hit in server.get("/runs/mine/hits")["hits"]]
         assert found == [late_leaf.name, nodes[4].name, nodes[-1].name]
+
+
+def test_hits_are_filtered_by_the_graph_that_their_step_ran(server: Server) -> None:
+    nodes = sample_graph(2)
+    fake = FakeRank(server.rank_port, run="other", nodes=nodes)
+    op, late = nodes[4], nodes[-1]
+    ran = [0, 1, 0, None, 1]
+    with RankConversation(server) as rank:
+        rank.send(GraphPart(0, "discriminator", 0, nodes, len(nodes)))
+        rank.send(GraphPart(1, "generator", 0, nodes[:-1], len(nodes) - 1))
+        for step in range(6):
+            names = [op.name, late.name] if step == 2 else [op.name]
+            for name in names:
+                hit = msgspec.structs.replace(fake._hit(1, op, op), op=name, step=step)
+                rank.send(Hits((hit,)))
+            if step < len(ran):
+                point = LossPoint(step, 1.0, 0.1, ran[step] is not None)
+                rank.send(StepDone(point, ran[step] or 0))
+        rank.send(Status("paused", 5, 1, op.name, None, "hit", "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")
+
+        def steps(query: str) -> list[int]:
+            return [hit["step"] for hit in server.get(f"/runs/mine/hits?{query}")["hits"]]
+
+        # Of step 3 nobody knows: its ops were not looked at. Step 5 has not ended.
+        assert steps("graph=0") == [0, 2, 2, 3]
+        assert steps("graph=1&rank=0") == [1, 3, 4, 5]
+        status, problem = server.ask("GET", "/runs/mine/hits?graph=7")
+        assert (status, problem["slug"]) == (404, "no-such-graph")
 
 
 def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:

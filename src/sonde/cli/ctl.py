@@ -211,13 +211,17 @@ def recheck(obj: Target, timeout: float, as_json: bool) -> int:
 
 @ctl.command()
 @click.option("--step", type=int, help="Of one step.")
+@click.option("--graph", type=int, help="Of the steps that ran one graph.")
 @click.option("--limit", default=_SHOWN, show_default=True, help="How many to print.")
 @rank_option
 @json_option
 @click.pass_obj
-def hits(obj: Target, step: int | None, limit: int, rank: int | None, as_json: bool) -> int:
+def hits(
+    obj: Target, step: int | None, graph: int | None, limit: int, rank: int | None, as_json: bool
+) -> int:
     """What watchpoints found, in execution order."""
-    answer = obj.client.get(obj.path("/hits"), step=step, rank=rank, limit=limit)
+    query = {"step": step, "graph": graph, "rank": rank, "limit": limit}
+    answer = obj.client.get(obj.path("/hits"), **query)
     lines = [line for hit in answer["hits"] for line in text.hit_lines(hit)]
     rest = answer["total"] - len(answer["hits"])
     show(answer, as_json, [*(lines or ["no hits"]), *([f"and {rest} more"] if rest else [])])

@@ -48,7 +48,7 @@ class Conversation:
         self._inbox: deque[News] = deque()
         self._news = threading.Condition()
         self._link = Link(options.host, options.port, hello=hello, deliver=self.deliver)
-        self._points: deque[LossPoint] = deque(maxlen=_MOST_POINTS)
+        self._steps: deque[StepDone] = deque(maxlen=_MOST_POINTS)
         self._status: Status | None = None
         self._is_absence_said = False
         self._away_since: float | None = _NEVER  # None while the server is there
@@ -122,8 +122,8 @@ class Conversation:
         self._link.send(status, soon=soon)
 
     def tell_step(self, point: LossPoint, graph: int | None) -> None:
-        self._points.append(point)
-        self._link.send(StepDone(point, graph), soon=True)
+        self._steps.append(done := StepDone(point, graph))
+        self._link.send(done, soon=True)
 
     def tell_hits(self, hits: Sequence[Hit]) -> None:
         """In several messages if there are many: each has its bound."""
@@ -143,9 +143,9 @@ class Conversation:
         self._away_since = None
         for part in graphs.all_parts():
             self.send(part)
-        for point in self._points:
-            if point.step > news.welcome.step:
-                self.send(StepDone(point, graphs.current), soon=True)
+        for done in self._steps:
+            if done.point.step > news.welcome.step:
+                self.send(done, soon=True)
         self.tell_hits([hit for hit in hits if hit.number > news.welcome.hit])
         if self._status is not None:
             self.send(self._status)

@@ -59,6 +59,7 @@ class DumpRun:
         self._preparing: asyncio.Future[None] | None = None
         self._facts: dict[int, Metadata] = {}
         self._usual: dict[int, int] = {}
+        self._ran: dict[int, dict[int, int | None]] = {}
         self.peer: str | None = None
         self.comparison: BackgroundComparison | None = None
 
@@ -167,6 +168,16 @@ class DumpRun:
                 slug="no-such-graph",
             )
         return await asyncio.to_thread(self._load, number, wanted)
+
+    def graph_of(self, rank: int, step: int) -> int | None:
+        if rank not in self._ran:
+            ran: dict[int, set[int | None]] = {}
+            for each in self._shelf.steps(rank):
+                ran.setdefault(each.step, set()).add(each.graph_id)
+            self._ran[rank] = {
+                number: next(iter(graphs)) for number, graphs in ran.items() if len(graphs) == 1
+            }
+        return self._ran[rank].get(step)
 
     def _load(self, rank: int, graph: int) -> GraphIndex:
         found = self._shelf.graph(rank, graph) if graph >= 0 else None

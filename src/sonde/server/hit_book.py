@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -19,14 +19,14 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class HitFilter:
-    """Which hits are wanted; None does not matter. ``ops``: those of one graph."""
+    """Which hits are wanted; None does not matter. ``is_in_graph``: those of one graph."""
 
     rank: int | None = None
     watchpoint: int | None = None
     step: int | None = None
     op: str | None = None
     verdict: Verdict | None = None
-    ops: Container[str] | None = None
+    is_in_graph: Callable[[Hit], bool] | None = None
 
     def takes(self, hit: Hit) -> bool:
         return (
@@ -35,7 +35,7 @@ class HitFilter:
             and self.step in (None, hit.step)
             and self.op in (None, hit.op)
             and self.verdict in (None, hit.verdict)
-            and (self.ops is None or hit.op in self.ops)
+            and (self.is_in_graph is None or self.is_in_graph(hit))
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -55,6 +56,7 @@ class LiveRank:
         self.points: list[LossPoint] = []
         self.last_step = -1
         self.last_hit = -1
+        self._graph_changes: list[tuple[int, int | None]] = []
         self._bare: deque[float] = deque(maxlen=_RECENT)
         self._observed: deque[float] = deque(maxlen=_RECENT)
 
@@ -105,15 +107,33 @@ class LiveRank:
         self.leaves.update(node.name for node in part.nodes if node.kind != "op")
         return True
 
-    def add_point(self, point: LossPoint) -> None:
+    def add_point(self, point: LossPoint, graph: int | None) -> None:
         """Steps that came before are not entered twice; of very many every second is dropped."""
         if point.step <= self.last_step:
             return
+        self._note_graph(point.step, graph if point.observed else None)
         self.last_step = point.step
         self.points.append(point)
         (self._observed if point.observed else self._bare).append(point.seconds)
         if len(self.points) > MOST_POINTS:
             self.points = self.points[::2]
+
+    def _note_graph(self, step: int, graph: int | None) -> None:
+        changes = self._graph_changes
+        if len(changes) > MOST_POINTS:
+            graph = None
+        if step != self.last_step + 1 and changes:
+            changes.append((self.last_step + 1, None))
+        if not changes or changes[-1][1] != graph:
+            changes.append((step, graph))
+
+    def graph_of(self, step: int) -> int | None:
+        """The graph that ran, or runs, in the step, if that is known: its ops were observed."""
+        if step > self.last_step:
+            status = self.status
+            return status.graph if status is not None and status.step == step else None
+        at = bisect_right(self._graph_changes, step, key=lambda change: change[0]) - 1
+        return self._graph_changes[at][1] if at >= 0 else None
 
     def view(self, hits: int) -> RankView:
         status = self.status

@@ -148,7 +148,7 @@ class LiveRun:
                 rank.status = msgspec.structs.replace(message, message=text)
                 self._changes.touch("status")
             case StepDone():
-                rank.add_point(message.point)
+                rank.add_point(message.point, message.graph)
                 self._changes.touch("loss")
             case Hits():
                 self._take_hits(rank, message)
@@ -252,6 +252,10 @@ class LiveRun:
                 return index
             growing.index = index
         return growing.index
+
+    def graph_of(self, rank: int, step: int) -> int | None:
+        known = self.ranks.get(rank)
+        return None if known is None else known.graph_of(step)
 
     def loss(self, rank: int | None, after: int) -> LossCurve:
         known = self._steering.rank(rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -10,7 +11,7 @@ from sonde.server import aims
 from sonde.server.endpoint import Call, Endpoint
 from sonde.server.hit_book import HitFilter, page_of
 from sonde.server.listing import Window
-from sonde.server.source import chosen_rank
+from sonde.server.source import RunSource, chosen_rank
 from sonde.server.watchpoint_set import check_draft
 from sonde.wire import queries
 from sonde.wire.api import (
@@ -25,6 +26,7 @@ from sonde.wire.api import (
     WatchpointFile,
     WatchpointList,
 )
+from sonde.wire.shapes import Hit
 
 
 async def list_runs(call: Call) -> RunList:
@@ -97,12 +99,31 @@ async def load_watchpoints(call: Call) -> WatchpointList:
 async def list_hits(call: Call) -> HitPage:
     query: queries.HitsQuery = call.query
     chosen_rank(call.run, query.rank)
-    ops = None
-    if query.graph is not None:
-        ops = (await call.run.graph(query.rank, query.graph)).numbers
-    wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, ops)
+    in_graph = None if query.graph is None else await _in_graph(call.run, query.rank, query.graph)
+    wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, in_graph)
     window = Window(query.offset, query.limit)
     return await asyncio.to_thread(page_of, call.run.hits.in_order(), wanted, window)
+
+
+async def _in_graph(run: RunSource, rank: int | None, graph: int) -> Callable[[Hit], bool]:
+    """Whether a hit is of an op of the graph, in a step that ran it.
+
+    Where it is not known which graph a step ran, or it ran several, the op's name decides.
+    """
+    ops = {
+        each.rank: (await run.graph(each.rank, graph)).numbers
+        for each in run.view().ranks
+        if rank in (None, each.rank) and any(one.id == graph for one in each.graphs)
+    }
+    if not ops:
+        await run.graph(rank, graph)  # It is a mistake that says which graphs there are.
+
+    def is_in(hit: Hit) -> bool:
+        names = ops.get(hit.rank)
+        ran = run.graph_of(hit.rank, hit.step)
+        return names is not None and hit.op in names and ran in (None, graph)
+
+    return is_in
 
 
 async def losses(call: Call) -> LossCurve:
