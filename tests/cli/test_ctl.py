@@ -18,7 +18,7 @@ from sonde.cli.main import main
 from sonde.debugger.server_state import ServerState, announce_server, running_servers
 from sonde.server.dump_run import open_dumps
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
-from sonde.wire.rank import PROTOCOL, Hello, Welcome
+from sonde.wire.rank import PROTOCOL, Goodbye, Hello, Status, Welcome
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
 
@@ -260,6 +260,19 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
     killer.start()
     assert ctl(capsys, "--run", "lost", "continue", "--wait")[0] == 3
     killer.join()
+
+
+@pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (1, 3)])
+def test_the_exit_code_of_a_training_decides_whatever_its_last_words(
+    server: Server, capsys: pytest.CaptureFixture[str], exit_code: int, expected: int
+) -> None:
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(Hello(PROTOCOL, "", "words", sample_metadata(), False))
+    rank.send(Status("running", 0, None, None, None, None, "", 0))
+    rank.send(Goodbye(exit_code, "ended with exit code 0"))
+    server.wait_for("/runs", lambda found: found["runs"][0]["ranks"][0]["state"] == "ended")
+    assert ctl(capsys, "continue", "--wait")[0] == expected
+    rank.close()
 
 
 def test_a_training_that_ends_before_the_op_comes_has_not_run_to_it(

@@ -114,7 +114,7 @@ def serving(
         hub = Hub(runs, board, door=door, paused=paused)
         ranks = await hub.start("127.0.0.1", rank_port)
         port = sock.getsockname()[1]
-        guard = Guard(build_app(Context(runs, board)), host=host, port=port, door=door)
+        guard = Guard(build_app(Context(runs, board, ranks)), host=host, port=port, door=door)
         servers.append(_Quiet(http_config(guard)))
         found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
         task = asyncio.ensure_future(servers[0].serve(sockets=[sock]))

@@ -76,12 +76,30 @@ def test_hits_are_in_order_however_they_come(parts: list[list[Hit]]) -> None:
     assert found.in_order() == ()
 
 
-def test_the_first_of_very_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hit_book, "MOST_HITS", 3)
+def test_of_very_many_the_first_and_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hit_book, "MOST_HITS", 8)
     found = book()
-    found.add(hit(number) for number in range(5))
-    assert [each.number for each in found.in_order()] == [0, 1, 2]
-    assert found.dropped == 2
+    for number in range(20):
+        found.add([hit(number, step=number, rank=number % 2)])
+    kept = [each.number for each in found.in_order()]
+    assert kept[:4] == [0, 1, 2, 3]
+    assert kept[4:] == list(range(20 - len(kept[4:]), 20))
+    assert 6 <= len(kept) <= 8
+    assert found.dropped() == 20 - len(kept)
+    assert found.dropped(0) + found.dropped(1) == found.dropped()
+    assert (found.count(0), found.count(1)) == (10, 10)
+    found.clear(0)
+    assert (found.count(0), found.count(1), found.dropped(0)) == (0, 10, 0)
+
+
+def test_a_message_with_more_hits_than_are_kept_leaves_the_first_and_the_newest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(hit_book, "MOST_HITS", 8)
+    found = book()
+    found.add([hit(99, verdict="undecided"), *(hit(number) for number in range(30))])
+    assert [each.number for each in found.in_order()] == [0, 1, 2, 28, 29, 99]
+    assert (found.dropped(), found.count(0)) == (25, 30)
 
 
 def test_pages_are_filtered() -> None:

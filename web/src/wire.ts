@@ -269,7 +269,7 @@ export interface GraphInfo {
 /**
  * One rank of a run as the header of the page shows it. `seconds_bare` and `seconds_observed`:
  * medians of recent steps without and with Sonde's op-level capture, None where there were
- * none.
+ * none. `exit_code`: of the program, once it has ended.
  */
 export interface RankView {
   readonly rank: number;
@@ -286,6 +286,7 @@ export interface RankView {
   readonly metadata: Metadata | null;
   readonly seconds_bare: number | null;
   readonly seconds_observed: number | null;
+  readonly exit_code: number | null;
 }
 
 /** How far the check of a dump's watchpoints over all its tensors is. */
@@ -313,8 +314,10 @@ export interface RunView {
   readonly recheck: RecheckView | null;
 }
 
+/** `rank_port`: where trainings connect; None: nowhere, there are dumps only. */
 export interface RunList {
   readonly runs: readonly RunView[];
+  readonly rank_port: number | null;
 }
 
 /**
@@ -447,11 +450,15 @@ export interface OpView {
   readonly hits: readonly Hit[];
 }
 
-/** In execution order: step, then place in the step, inputs and parameters first. */
+/**
+ * In execution order: step, then place in the step, inputs and parameters first. `dropped`:
+ * further ones of the rank, or of all, that were not kept, because there were so many.
+ */
 export interface HitPage {
   readonly total: number;
   readonly offset: number;
   readonly hits: readonly Hit[];
+  readonly dropped: number;
 }
 
 export interface LossCurve {

@@ -116,15 +116,11 @@ def _outcome(run: Any, number: object) -> int:
     """How it went with the rank of this number; None: with all of them."""
     ranks = _ranks(run, number)
     if _is_over(ranks):
-        return 0 if all(_is_fine(rank) for rank in ranks) else FAILED
+        return 0 if all(rank["exit_code"] == 0 for rank in ranks) else FAILED
     if not _is_running(ranks):
         return HIT if any(rank["reason"] == "hit" for rank in ranks) else 0
     click.echo("sonde: time is up, and the training still runs", err=True)
     return LATE
-
-
-def _is_fine(rank: Any) -> bool:
-    return bool(rank["state"] == "ended" and rank["message"] == "ended with exit code 0")
 
 
 def _control_options(wait: bool) -> Callable[[F], F]:

@@ -14,10 +14,11 @@ from sonde.wire.shapes import Plain
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the handlers work on."""
+    """What the handlers work on. ``rank_port``: where trainings connect, None: nowhere."""
 
     runs: Runs
     board: EventBoard
+    rank_port: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

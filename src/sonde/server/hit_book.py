@@ -14,6 +14,7 @@ from sonde.wire.api import HitPage
 from sonde.wire.shapes import Hit, Verdict
 
 MOST_HITS: Final = 200_000
+"""Of more, the first half and the newest are kept, at least a quarter."""
 Value = TypeVar("Value")
 
 
@@ -46,19 +47,19 @@ def _first(entry: tuple[_Place, Hit]) -> _Place:
     return entry[0]
 
 
-def page_of(hits: Sequence[Hit], wanted: HitFilter, window: Window) -> HitPage:
+def page_of(hits: Sequence[Hit], wanted: HitFilter, window: Window, dropped: int = 0) -> HitPage:
     """A page of those of ``hits`` that are wanted."""
     if wanted != HitFilter():
         hits = [hit for hit in hits if wanted.takes(hit)]
-    return HitPage(len(hits), window.offset, tuple(hits[window.slice]))
+    return HitPage(len(hits), window.offset, tuple(hits[window.slice]), dropped)
 
 
 class HitBook:
     """Hits by step, then place in the step, inputs and parameters first, then rank.
 
     ``is_leaf`` tells of a hit whether its op is an input or a parameter. A hit with the rank and
-    number of an earlier one takes its place. The first ``MOST_HITS`` are kept; ``dropped`` counts
-    the others.
+    number of an earlier one takes its place. Of more than ``MOST_HITS`` the first to come and the
+    last are kept, the others counted.
     """
 
     def __init__(self, is_leaf: Callable[[Hit], bool]) -> None:
@@ -71,7 +72,7 @@ class HitBook:
         self._counts: dict[int, Counter[str]] = {}
         self._origins: dict[int, set[str]] = {}
         self._by_rank: Counter[int] = Counter()
-        self.dropped = 0
+        self._dropped: Counter[tuple[int, Verdict]] = Counter()
 
     def __len__(self) -> int:
         return len(self._hits)
@@ -81,13 +82,22 @@ class HitBook:
             key = (hit.rank, hit.number)
             if key in self._hits:
                 self._replace(key, hit)
-            elif len(self._hits) >= MOST_HITS:
-                self.dropped += 1
             else:
                 hit = self._hits[key] = self._lean(hit)
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
         self._counts, self._origins = {}, {}
+        if len(self._hits) > MOST_HITS:
+            self._drop_middle()
+
+    def _drop_middle(self) -> None:
+        """Many at once, because what is left is put in order anew."""
+        came = list(self._hits.items())
+        first, newest = MOST_HITS // 2, MOST_HITS // 4
+        self._dropped.update((hit.rank, hit.verdict) for _, hit in came[first:-newest])
+        self._hits = dict(came[:first] + came[-newest:])
+        self._known = {}
+        self._begin_again()
 
     def _replace(self, key: tuple[int, int], hit: Hit) -> None:
         if self._hits[key] != hit:
@@ -115,6 +125,8 @@ class HitBook:
     def clear(self, rank: int | None = None) -> None:
         """Forget all hits, or those of one rank."""
         self._hits = {k: hit for k, hit in self._hits.items() if rank not in (None, hit.rank)}
+        for key in [key for key in self._dropped if rank in (None, key[0])]:
+            del self._dropped[key]
         self._known = {}
         self._begin_again()
 
@@ -152,8 +164,12 @@ class HitBook:
         return known
 
     def count(self, rank: int) -> int:
-        """Hits of one rank; what could not be decided does not count."""
-        return self._by_rank[rank]
+        """Hits of one rank, also those not kept; what could not be decided does not count."""
+        return self._by_rank[rank] + self._dropped[rank, "hit"]
+
+    def dropped(self, rank: int | None = None) -> int:
+        """How many of one rank, None: of all, were not kept."""
+        return sum(count for (each, _), count in self._dropped.items() if rank in (None, each))
 
     def origins(self, rank: int) -> set[str]:
         """The ops of one rank that made non-finite values out of finite ones, as hits tell."""

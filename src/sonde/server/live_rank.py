@@ -155,6 +155,7 @@ class LiveRank:
             metadata=self.metadata,
             seconds_bare=_middle(self._bare),
             seconds_observed=_middle(self._observed),
+            exit_code=None if self.goodbye is None else self.goodbye.exit_code,
         )
 
     def _message(self) -> str:

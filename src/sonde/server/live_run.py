@@ -166,11 +166,13 @@ class LiveRun:
                 self._notice(f"rank {rank.number} said hello twice [rank-unreadable]")
 
     def _take_hits(self, rank: LiveRank, message: Hits) -> None:
-        dropped = self.hits.dropped
+        dropped = self.hits.dropped()
         rank.last_hit = max([rank.last_hit, *(hit.number for hit in message.hits)])
         self.hits.add(_bounded(hit, rank.number) for hit in message.hits)
-        if self.hits.dropped and not dropped:
-            self._notice("there are so many hits that further ones are not kept [many-hits]")
+        if self.hits.dropped() and not dropped:
+            self._notice(
+                "there are so many hits that only the first and the newest are kept [many-hits]"
+            )
         self._changes.touch("hits")
 
     def _take_part(self, rank: LiveRank, part: GraphPart) -> None:

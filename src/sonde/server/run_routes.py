@@ -30,7 +30,7 @@ from sonde.wire.shapes import Hit
 
 
 async def list_runs(call: Call) -> RunList:
-    return RunList(tuple(run.view() for run in call.context.runs))
+    return RunList(tuple(run.view() for run in call.context.runs), call.context.rank_port)
 
 
 async def show_run(call: Call) -> RunView:
@@ -102,7 +102,8 @@ async def list_hits(call: Call) -> HitPage:
     in_graph = None if query.graph is None else await _in_graph(call.run, query.rank, query.graph)
     wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, in_graph)
     window = Window(query.offset, query.limit)
-    return await asyncio.to_thread(page_of, call.run.hits.in_order(), wanted, window)
+    hits, dropped = call.run.hits.in_order(), call.run.hits.dropped(query.rank)
+    return await asyncio.to_thread(page_of, hits, wanted, window, dropped)
 
 
 async def _in_graph(run: RunSource, rank: int | None, graph: int) -> Callable[[Hit], bool]:

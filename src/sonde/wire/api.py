@@ -40,7 +40,7 @@ class RankView(Plain, frozen=True):
     """One rank of a run as the header of the page shows it.
 
     ``seconds_bare`` and ``seconds_observed``: medians of recent steps without and with Sonde's
-    op-level capture, None where there were none.
+    op-level capture, None where there were none. ``exit_code``: of the program, once it has ended.
     """
 
     rank: int
@@ -57,6 +57,7 @@ class RankView(Plain, frozen=True):
     metadata: Metadata | None
     seconds_bare: float | None
     seconds_observed: float | None
+    exit_code: int | None = None
 
 
 class RecheckView(Plain, frozen=True):
@@ -85,7 +86,10 @@ class RunView(Plain, frozen=True):
 
 
 class RunList(Plain, frozen=True):
+    """``rank_port``: where trainings connect; None: nowhere, there are dumps only."""
+
     runs: tuple[RunView, ...]
+    rank_port: int | None = None
 
 
 class ControlRequest(Plain, frozen=True):
@@ -223,11 +227,13 @@ class OpView(Plain, frozen=True):
 
 
 class HitPage(Plain, frozen=True):
-    """In execution order: step, then place in the step, inputs and parameters first."""
+    """In execution order: step, then place in the step, inputs and parameters first. ``dropped``:
+    further ones of the rank, or of all, that were not kept, because there were so many."""
 
     total: int
     offset: int
     hits: tuple[Hit, ...]
+    dropped: int = 0
 
 
 class LossCurve(Plain, frozen=True):
