@@ -76,6 +76,21 @@ _HANDING_ON = (
     "(_unsafe_)?view",
 )
 
+# Ops that answer a question, or count what they found: zero is the good answer, often.
+_ANSWERING = (
+    "_amp_\\w+",
+    "all",
+    "any",
+    "arg(max|min|sort)",
+    "bitwise_\\w+",
+    "(eq|ne|lt|le|gt|ge)_?",
+    "is(finite|inf|nan|neginf|posinf)",
+    "logical_\\w+",
+)
+
+# Their first state is zero, and so is what it is multiplied with, in backward, too.
+_RECURRENT = r"(?!.*-(LSTM|GRU|RNN)(Cell)?/)"
+
 RECOMMENDED = (
     Recommended(
         "weights start as zeros",
@@ -102,11 +117,11 @@ RECOMMENDED = (
         (),
         "tensor",
         # Counters and inputs may be zero, an optimizer's state begins so, some ops are for that,
-        # others only hand on what was zero: the first state of a recurrent layer, say.
+        # others only hand on what was zero.
         names=(
-            r"(?!.*/optimizer-)(.*/)?"
-            r"(?!((new_)?(zeros|full|empty)(_like)?|zero_|fill_|_foreach_zero_)-op)"
-            rf"(?!({'|'.join(_HANDING_ON)})-op)[^/]+-op\d+"
+            rf"(?!.*/optimizer-){_RECURRENT}(.*/)?"
+            r"(?!((new_)?(zeros|full|empty)(_like)?|scalar_tensor|zero_|fill_|_foreach_zero_)-op)"
+            rf"(?!({'|'.join((*_HANDING_ON, *_ANSWERING))})-op)[^/]+-op\d+"
         ),
     ),
     _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),
