@@ -109,14 +109,15 @@ def test_trainings_on_other_machines_are_told_a_name_they_can_find(
 
 
 def test_a_token_can_be_given(tmp_path: Path) -> None:
-    with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": "mine"}) as server:
+    token = "mine-and-only-mine"
+    with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": token}) as server:
         with pytest.raises(OSError, match="401"):
             server.get("/api/v1/runs")
-        FakeRank(server.rank_port, token="mine").start().close()
+        FakeRank(server.rank_port, token=token).start().close()
 
 
 def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    token = "a&b=%41;'+\""
+    token = "a&b=%41;'+\"/?#,:@!$"
     with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": token}) as server:
         FakeRank(server.rank_port, token=token).start().close()
         state = json.loads(next((tmp_path / "sonde-servers").glob("*.json")).read_text())
@@ -125,6 +126,14 @@ def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert opener.open(said, timeout=30).status == 200  # By the cookie, after a redirect.
     assert main(["serve", "--port", "0", "--token", "two words"]) == 2
     assert "no spaces [usage]" in capsys.readouterr().err
+
+
+def test_a_token_that_could_be_guessed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--port", "0", "--host", "0.0.0.0", "--token", "secret"]) == 2
+    assert capsys.readouterr().err == (
+        "sonde: a token of 6 letters could be guessed; give one of 16 or more, or none where "
+        "others can connect: then one is made up [token]\n"
+    )
 
 
 def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def find_server(url: str | None, token: str | None) -> Client:
                 "'sonde serve', or say where it is with --server",
                 slug="no-server",
             )
-        return Client(servers[0].url, token or servers[0].secret)
+        return Client(servers[0].url, token or servers[0].token)
     asked, url = url, url if "//" in url else f"http://{url}"
     try:
         parts = urlsplit(url)
@@ -75,7 +75,7 @@ def find_server(url: str | None, token: str | None) -> Client:
         is_address = False
     if not is_address:
         raise no_server(repr(asked), "that is not an address such as http://127.0.0.1:8080")
-    ours = next((server.secret for server in servers if server.url == url.rstrip("/")), "")
+    ours = next((server.token for server in servers if server.url == url.rstrip("/")), "")
     return Client(url, token or ours)
 
 

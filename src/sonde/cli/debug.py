@@ -44,7 +44,7 @@ _LAUNCHER = "torch.distributed.run"
     "--token",
     default="",
     envvar="SONDE_DEBUGGER_TOKEN",
-    help="What browsers must know; made up if others can connect.",
+    help="What browsers must know, 16 letters or more; made up if others can connect.",
 )
 @click.option(
     "--debugger-port", type=int, help="Where the training connects. Default: 50051, or a free one."

@@ -21,8 +21,7 @@ _MOST_BYTES: Final = 64 << 10
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """A running server. ``url`` has no token in it; ``rank_port`` None: it takes no ranks.
-    ``ticket`` opens it like the token, also while others guess."""
+    """A running server. ``url`` has no token in it; ``rank_port`` None: it takes no ranks."""
 
     url: str
     host: str
@@ -31,26 +30,18 @@ class ServerState(msgspec.Struct, frozen=True):
     token: str
     pid: int
     started: float
-    ticket: str = ""
 
     @classmethod
-    def of(
-        cls, host: str, port: int, rank_port: int | None, token: str, ticket: str = ""
-    ) -> ServerState:
+    def of(cls, host: str, port: int, rank_port: int | None, token: str) -> ServerState:
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
         name = f"[{name}]" if ":" in name and not name.startswith("[") else name
         url = f"http://{name}:{port}"
-        return cls(url, host, port, rank_port, token, os.getpid(), time.time(), ticket)
+        return cls(url, host, port, rank_port, token, os.getpid(), time.time())
 
     @property
     def reachable_host(self) -> str:
         """The name by which programs of this machine find it."""
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
-
-    @property
-    def secret(self) -> str:
-        """What a program of this user shows to come in."""
-        return self.ticket or self.token
 
     @property
     def address(self) -> str:

@@ -93,11 +93,8 @@ class Hub:
         self._strangers.spoke(task)
         if not isinstance(hello, Hello):
             return
-        address = str((writer.get_extra_info("peername") or ("",))[0])
-        verdict = await self._door.judge([hello.token], address)
-        if verdict == "too many":
-            return  # A rank that is hung up on tries again.
-        refusal = _WRONG_TOKEN if verdict == "wrong" else self._refusal(hello)
+        is_known = self._door.opens([hello.token])
+        refusal = self._refusal(hello) if is_known else _WRONG_TOKEN
         if refusal:
             writer.write(frame(Refused(refusal)))
             await writer.drain()

@@ -21,7 +21,7 @@ from sonde.core.errors import UsageError
 from sonde.debugger.server_process import END_WHEN_UNUSED
 from sonde.debugger.server_state import ServerState, announce_server
 from sonde.server.app import build_app
-from sonde.server.door import Door, new_token
+from sonde.server.door import Door, checked_token, new_token
 from sonde.server.endpoint import Context
 from sonde.server.events import EventBoard
 from sonde.server.hub import BACKLOG, Hub
@@ -40,7 +40,8 @@ _OTHER_HOST: Final = "say with --host an address of this machine"
 class ServerOptions:
     """``port`` and ``rank_port`` 0: any that is free; ``rank_port`` None: no ranks (a dump).
 
-    ``token`` empty: none, or a new one where others than this machine can connect.
+    ``token`` empty: none, or a new one where others than this machine can connect. UsageError for
+    one that could be guessed.
     """
 
     host: str = "127.0.0.1"
@@ -57,9 +58,9 @@ def serve(
 ) -> None:
     """Serve until the process is told to end (SIGINT or SIGTERM). ``ready`` is called once both
     ports are open; UsageError if one cannot be had."""
-    token = options.token or ("" if is_loopback(options.host) else new_token())
-    if not all("!" <= letter <= "~" for letter in token):
-        raise UsageError("a token has letters, digits and signs of ASCII, no spaces", slug="usage")
+    token = "" if is_loopback(options.host) else new_token()
+    if options.token:
+        token = checked_token(options.token)
     _allow_more_files()
     with _bound(options.host, options.port, "--port") as sock:
         asyncio.run(_serve(options, token, sock, ready, sources))
@@ -79,7 +80,7 @@ async def _serve(
     door = Door(token)
     hub = Hub(runs, board, door=door, paused=options.paused)
     rank_port = await _rank_port(hub, options)
-    state = ServerState.of(options.host, port, rank_port, token, door.ticket)
+    state = ServerState.of(options.host, port, rank_port, token)
     app = Guard(build_app(Context(runs, board, rank_port)), host=options.host, port=port, door=door)
     server = _Server(http_config(app), hub)
     with announce_server(state):

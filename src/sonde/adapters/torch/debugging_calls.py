@@ -88,7 +88,7 @@ def _reachable(options: DebuggerOptions) -> DebuggerOptions | None:
                     options,
                     host=known.reachable_host,
                     port=known.rank_port,
-                    token=options.token or known.secret,
+                    token=options.token or known.token,
                 )
                 if is_server(here.host, here.port):
                     return here
