@@ -226,7 +226,13 @@ def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
         page.keyboard.press("p")
         expect(page.locator(".watchpoint .hit-count")).to_have_text("6")
         details.get_by_role("button", name="1 hit").click()
-        expect(page.locator(".hits [role=status]")).to_have_text("1 matches")
+        expect(page.locator(".hits [role=status]")).to_have_text("1")
+        page.get_by_label("Where").select_option("graph 0")
+        expect(page.get_by_role("heading", name="No hit matches")).to_be_visible()
+        page.get_by_label("Where").select_option("graph 1")
+        expect(page.locator(".hits [role=status]")).to_have_text("6")
+        page.reload()
+        expect(page.locator(".hits [role=status]")).to_have_text("6")
 
 
 def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(

@@ -15,6 +15,7 @@ import { WatchpointDialog } from "./panels/WatchpointDialog";
 import { Watchpoints } from "./panels/Watchpoints";
 import { Welcome } from "./panels/Welcome";
 import { Splitter } from "./parts/Splitter";
+import { stopText } from "./state/names";
 import type { Side, Tab } from "./state/place";
 import { leftWidth, lowerHeight, rightWidth } from "./state/preferences";
 import { go, loaded, place, rank, run } from "./state/store";
@@ -121,7 +122,7 @@ function Stopped(): JSX.Element | null {
   if (current.reason !== "hit" && current.reason !== "breakpoint") return null;
   return (
     <p class="stopped" role="status" title={current.message}>
-      {current.message}
+      {stopText(current.message)}
     </p>
   );
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { runTitle } from "../src/state/names";
+import { runTitle, stopText } from "../src/state/names";
 
 const dump = (id: string, title: string) => ({ id, kind: "dump", title });
 
@@ -25,4 +25,10 @@ describe("how lists name runs", () => {
   test("one dump opened twice has its whole path", () => {
     expect(runTitle([dump("a", "/x/d"), dump("b", "/x/d")], "a")).toBe("/x/d");
   });
+});
+
+test("why a training stopped is said once, with the end of the op's name", () => {
+  expect(stopText("Tensor overflow: tensor_overflow at Default/network-Net/fc-Linear/addmm-op0")).toBe("Tensor overflow at fc-Linear/addmm-op0");
+  expect(stopText("mine: nan: tensor_overflow and tensor_all_zero at fc.weight")).toBe("mine: nan: tensor_overflow and tensor_all_zero at fc.weight");
+  expect(stopText("sonde.breakpoint() at train.py:3")).toBe("sonde.breakpoint() at train.py:3");
 });

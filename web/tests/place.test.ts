@@ -33,6 +33,7 @@ const FULL: Place = {
   hitVerdict: "hit",
   hitStep: 12,
   hitOp: true,
+  hitGraph: 1,
   hitAllRanks: true,
   chains: ["0.17", "1.3"],
   pairList: "b",

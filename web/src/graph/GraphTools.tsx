@@ -65,11 +65,9 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
 function GraphName(): JSX.Element {
   const current = graph.value;
   if (current === null) return <span />;
-  // Several have the same name: the number is the one the header tells.
-  const name = (rank.value?.graphs ?? []).length < 2 ? current.name : `graph ${current.id}`;
   return (
-    <span class="quiet">
-      {name} · {grouped(current.nodes)} nodes{current.whole ? "" : ", still growing"}
+    <span class="quiet" title={current.name}>
+      graph {current.id} · {grouped(current.nodes)} nodes{current.whole ? "" : ", still growing"}
     </span>
   );
 }
@@ -106,7 +104,7 @@ export function Legend({ hidden }: { readonly hidden: number }): JSX.Element {
         </>
       )}
       <span class="spacer" />
-      {hidden > 0 && <span>{grouped(hidden)} boxes are left out; find them in the list</span>}
+      {hidden > 0 && <span class="left-out" title="The list has all of them">{grouped(hidden)} boxes not drawn</span>}
     </div>
   );
 }

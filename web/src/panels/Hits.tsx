@@ -16,17 +16,18 @@ const ROW_HEIGHT = 62;
 const CHAIN_LINE = 18;
 const CHAIN_MOST = 9;
 const ADVICE_LINE = 16;
-const ADVICE_LETTERS = 52;
+const ADVICE_LETTERS = 50;
 
 const keyOf = (hit: Hit): string => `${hit.rank}.${hit.number}`;
 
 /** Every hit of the rank, or of all, in execution order, kept for all steps. */
 export function Hits(): JSX.Element {
-  const { hitWatchpoint, hitVerdict, hitStep, hitOp, hitAllRanks, op, chains } = place.value;
+  const { hitWatchpoint, hitVerdict, hitStep, hitOp, hitGraph, hitAllRanks, op, chains } = place.value;
   const [currentRun, currentRank] = [run.value, rank.value];
   const filter = {
     rank: hitAllRanks ? null : (currentRank?.rank ?? null),
     watchpoint: hitWatchpoint,
+    graph: hitGraph,
     step: hitStep,
     op: hitOp ? op : "",
     verdict: hitVerdict,
@@ -37,12 +38,12 @@ export function Hits(): JSX.Element {
     return { total: page.total, items: page.hits };
   });
   const conditions = useCatalogue().data?.conditions ?? [];
-  const isFiltered = hitWatchpoint !== null || hitVerdict !== "" || hitStep !== null || hitOp;
+  const isFiltered = hitWatchpoint !== null || hitVerdict !== "" || hitStep !== null || hitOp || hitGraph !== null;
   const stop = isFiltered ? undefined : placeOfStop(found, currentRank);
   const infoOf = (hit: Hit): ConditionInfo | undefined => conditions.find((each) => each.id === hit.condition);
   return (
     <div class="hits">
-      <HitFilters total={found.total} isFiltered={isFiltered} loading={found.loading} />
+      <HitFilters total={found.total} loading={found.loading} />
       {found.error !== null && <p class="error-line">{found.error}</p>}
       {!found.loading && found.total === 0 && found.error === null && (isFiltered ? <NoneMatches /> : <NoHits />)}
       {found.total > 0 && (
@@ -74,13 +75,18 @@ function placeOfStop(found: Sparse<Hit>, current: RankView | null): number | und
 function heightOf(hit: Hit | null, chains: readonly string[], infoOf: (hit: Hit) => ConditionInfo | undefined): number {
   if (hit === null || !chains.includes(keyOf(hit))) return ROW_HEIGHT;
   const chain = hit.chain.length > 1 ? Math.min(hit.chain.length, CHAIN_MOST) * CHAIN_LINE + 4 : 0;
-  return ROW_HEIGHT + chain + Math.ceil((infoOf(hit)?.advice.length ?? 0) / ADVICE_LETTERS) * ADVICE_LINE + 6;
+  return ROW_HEIGHT + chain + Math.ceil(adviceOf(hit, infoOf(hit)).length / ADVICE_LETTERS) * ADVICE_LINE + 6;
+}
+
+/** What was found in full, where a line cuts it, and what to do. */
+function adviceOf(hit: Hit, info: ConditionInfo | undefined): string {
+  return [hit.why === "" || /[.!?]$/.test(hit.why) ? hit.why : `${hit.why}.`, info?.advice ?? ""].filter((text) => text !== "").join(" ");
 }
 
 function NoneMatches(): JSX.Element {
   return (
     <Empty title="No hit matches">
-      <button type="button" onClick={() => go({ hitWatchpoint: null, hitVerdict: "", hitStep: null, hitOp: false })}>
+      <button type="button" onClick={() => go({ hitWatchpoint: null, hitVerdict: "", hitStep: null, hitOp: false, hitGraph: null })}>
         show all
       </button>
     </Empty>
@@ -105,7 +111,7 @@ function hitCount(): number {
   return all.reduce((sum, each) => sum + each.hits, 0);
 }
 
-function HitFilters({ total, isFiltered, loading }: { total: number; isFiltered: boolean; loading: boolean }): JSX.Element {
+function HitFilters({ total, loading }: { total: number; loading: boolean }): JSX.Element {
   const now = place.value;
   return (
     <div class="filters">
@@ -135,19 +141,46 @@ function HitFilters({ total, isFiltered, loading }: { total: number; isFiltered:
         value={now.hitStep === null ? "" : String(now.hitStep)}
         onDone={(text) => go({ hitStep: /^\d+$/.test(text) ? Number(text) : null })}
       />
-      <button type="button" class="small toggle" aria-pressed={now.hitOp} disabled={now.op === "" && !now.hitOp} onClick={() => go({ hitOp: !now.hitOp })}>
-        this op
-      </button>
+      <Where />
       {(run.value?.ranks.length ?? 0) > 1 && (
         <button type="button" class="small toggle" aria-pressed={now.hitAllRanks} title="Hits of all ranks, not only of the one that is shown" onClick={() => go({ hitAllRanks: !now.hitAllRanks })}>
           all ranks
         </button>
       )}
       <span class="spacer" />
-      <span class="quiet" role="status">
-        {loading ? "…" : `${grouped(total)} ${isFiltered ? (total === 1 ? "matches" : "match") : "listed"}`}
+      <span class="quiet" role="status" title="So many are listed here, undecided ones too">
+        {loading ? "…" : grouped(total)}
       </span>
     </div>
+  );
+}
+
+/** Hits of the selected op alone, or of the steps that ran one graph. */
+function Where(): JSX.Element {
+  const { op, hitOp, hitGraph } = place.value;
+  const known = (rank.value?.graphs ?? []).map((each) => each.id);
+  const all = hitGraph === null || known.includes(hitGraph) ? known : [...known, hitGraph];
+  const numbers = all.length > 1 || hitGraph !== null ? all : [];
+  return (
+    <select
+      aria-label="Where"
+      class={hitOp || hitGraph !== null ? "active" : ""}
+      value={hitOp ? "op" : hitGraph === null ? "" : String(hitGraph)}
+      onChange={(event) => {
+        const chosen = event.currentTarget.value;
+        go({ hitOp: chosen === "op", hitGraph: /^\d+$/.test(chosen) ? Number(chosen) : null });
+      }}
+    >
+      <option value="">where</option>
+      <option value="op" disabled={op === "" && !hitOp}>
+        this op
+      </option>
+      {numbers.map((number) => (
+        <option key={number} value={String(number)}>
+          graph {number}
+        </option>
+      ))}
+    </select>
   );
 }
 
@@ -160,6 +193,7 @@ interface HitRowProps {
 function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
   const watchpoint = run.value?.watchpoints.find((each) => each.id === hit.watchpoint);
   const { op, step, chains } = place.value;
+  const advice = adviceOf(hit, info);
   const isSelected = op === hit.op && (step === null || step === hit.step) && hit.rank === rank.value?.rank;
   const here = { rank: hit.rank === rank.value?.rank ? place.value.rank : hit.rank };
   const toggle = (button: HTMLElement): void => {
@@ -206,14 +240,14 @@ function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
             origin: {lastPart(hit.origin)}
           </button>
         )}
-        {(hit.chain.length > 1 || (info?.advice ?? "") !== "") && (
-          <button type="button" class="link" aria-expanded={isOpen} title={hit.chain.length > 1 ? "The ops from the origin to here, and what to do" : "What to do"} onClick={(event) => toggle(event.currentTarget)}>
+        {(hit.chain.length > 1 || advice !== "") && (
+          <button type="button" class="link" aria-expanded={isOpen} title={hit.chain.length > 1 ? "The ops from the origin to here, and what to do" : "What was found, and what to do"} onClick={(event) => toggle(event.currentTarget)}>
             {hit.chain.length > 1 ? `chain of ${hit.chain.length}` : "advice"}
           </button>
         )}
       </div>
       {isOpen && hit.chain.length > 1 && <Chain hit={hit} />}
-      {isOpen && info !== undefined && <p class="advice">{info.advice}</p>}
+      {isOpen && advice !== "" && <p class="advice">{advice}</p>}
     </div>
   );
 }

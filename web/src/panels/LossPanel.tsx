@@ -14,7 +14,7 @@ export function LossPanel(): JSX.Element {
   const { steps, loss, seconds, bad, hasLoss, most } = useMemo(() => {
     const values = points.map((point) => (point.loss === null ? null : toNumber(point.loss)));
     const finite = values.map((value) => (value !== null && Number.isFinite(value) ? value : null));
-    const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite }];
+    const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite, words: points.map((point) => (point.loss === null ? null : brief(point.loss))) }];
     const secondSeries: readonly Series[] = [
       { label: "ops not observed", colour: "two", values: points.map((point) => (point.observed ? null : point.seconds * 1e3)) },
       { label: "ops observed", colour: "three", values: points.map((point) => (point.observed ? point.seconds * 1e3 : null)) },

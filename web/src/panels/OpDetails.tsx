@@ -73,7 +73,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   return (
     <div ref={scroller} class="scroll">
       <Head node={node} hits={view.hits.length} />
-      {problem !== null && <p class="error-line">{problem}</p>}
+      {problem !== null && (isOver() ? <p class="quiet missing">The training is over: values that are not told here cannot be fetched any more.</p> : <p class="error-line">{problem}</p>)}
       {missing !== null && <p class="quiet missing">{missing}</p>}
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
       {node.inputs.map((edge, slot) => (
@@ -81,15 +81,18 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
           <Producer edge={edge} />
         </TensorRow>
       ))}
-      {node.outputs.length > 0 && <h4>
+      {node.outputs.length > 0 && (
+        <h4>
           {node.kind === "op" ? "Outputs" : "Value"}
           {when}
-        </h4>}
+        </h4>
+      )}
       {node.outputs.map((type, slot) => (
         <TensorRow key={slot} op={node.name} io="output" slot={slot} type={type} tensor={find("output", slot)} isTold={missing !== null}>
           <Consumers view={view} slot={slot} />
         </TensorRow>
       ))}
+      {node.sources.length > 0 && <SourceStack sources={node.sources} />}
       {node.attributes.length > 0 && <h4>Attributes</h4>}
       {node.attributes.length > 0 && (
         <table class="attributes">
@@ -103,9 +106,13 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
           </tbody>
         </table>
       )}
-      {node.sources.length > 0 && <SourceStack sources={node.sources} />}
     </div>
   );
+}
+
+/** Whether the process that had the values is gone. */
+function isOver(): boolean {
+  return run.value?.kind === "live" && (rank.value?.state === "ended" || rank.value?.state === "lost");
 }
 
 /** Why no tensor of the op has values, if it is the same for all. */
@@ -150,7 +157,7 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
           ))}
         <span class="quiet">#{node.order} in the step</span>
         {hits > 0 && (
-          <button type="button" class="hit-count" title="Show its hits" onClick={() => go({ side: "hits", hitOp: true })}>
+          <button type="button" class="hit-count" title="Show its hits" onClick={() => go({ side: "hits", hitOp: true, hitGraph: null })}>
             {counted(hits, "hit")}
           </button>
         )}
@@ -161,10 +168,12 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
             <Icon name="to" /> run to here
           </button>
         )}
-        <button type="button" class="small" onClick={() => newWatchpoint([node.name])}>
-          <Icon name="eye" /> watch
-        </button>
-        {current?.kind === "live" && <KeepButton run={current.id} op={node.name} />}
+        {!isOver() && (
+          <button type="button" class="small" onClick={() => newWatchpoint([node.name])}>
+            <Icon name="eye" /> watch
+          </button>
+        )}
+        {current?.kind === "live" && !isOver() && <KeepButton run={current.id} op={node.name} />}
       </p>
     </header>
   );

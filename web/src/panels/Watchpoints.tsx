@@ -74,7 +74,7 @@ function List({ current }: { current: RunView }): JSX.Element {
 /** How often every watchpoint was hit in a rank. */
 async function countHits(id: string, number: number, watchpoints: readonly number[], signal: AbortSignal): Promise<ReadonlyMap<number, number>> {
   const counts = watchpoints.map(async (watchpoint) => {
-    const filter = { rank: number, watchpoint, step: null, op: "", verdict: "hit" };
+    const filter = { rank: number, watchpoint, graph: null, step: null, op: "", verdict: "hit" };
     return [watchpoint, (await api.hits(id, filter, 0, 1, signal)).total] as const;
   });
   return new Map(await Promise.all(counts));

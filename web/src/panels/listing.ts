@@ -1,14 +1,14 @@
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 
 type Walk = (by: 1 | -1) => void;
 
 /** Selects the next op, or the one before, in the list of nodes that is on the screen. */
 export const walk = signal<Walk | null>(null);
 
-/** Lets the keys of the whole page walk through this list while it is there. */
+/** Lets the keys of the whole page walk through this list while it is there, as soon as it is seen. */
 export function useWalk(step: Walk): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     walk.value = step;
     return () => {
       if (walk.peek() === step) walk.value = null;

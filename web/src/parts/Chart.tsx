@@ -10,6 +10,8 @@ export interface Series {
   readonly colour: "one" | "two" | "three" | "four";
   /** null where there is no finite value. */
   readonly values: readonly (number | null)[];
+  /** What the legend says where there is no finite value: "nan", say. */
+  readonly words?: readonly (string | null)[];
 }
 
 interface ChartProps {
@@ -39,8 +41,8 @@ function colour(name: string): string {
 export function Chart({ steps, series, bad, height, label, onStep, isLog = false, most }: ChartProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const held = useRef<uPlot | null>(null);
-  const latest = useRef<Latest>({ steps, bad, onStep, most });
-  latest.current = { steps, bad, onStep, most };
+  const latest = useRef<Latest>({ steps, series, bad, onStep, most });
+  latest.current = { steps, series, bad, onStep, most };
   const looks = `${isDark.value} ${isLog} ${height} ${series.map((each) => `${each.label} ${each.colour}`).join(" ")}`;
   useEffect(() => {
     const element = host.current;
@@ -76,14 +78,27 @@ export function Chart({ steps, series, bad, height, label, onStep, isLog = false
 /** What may change while a curve stands. */
 interface Latest {
   readonly steps: readonly number[];
+  readonly series: readonly Series[];
   readonly bad: readonly number[];
   readonly onStep: ((step: number) => void) | undefined;
   readonly most: number | undefined;
 }
 
+/** One step alone stands in the middle. */
+function stepRange(low: number | null, high: number | null): uPlot.Range.MinMax {
+  if (low === null || high === null) return [0, 1];
+  return low === high ? [low - 1, high + 1] : [low, high];
+}
+
 function rangeOf(low: number | null, high: number | null, most: number | undefined): uPlot.Range.MinMax {
   if (low === null || high === null) return [0, 1];
   return uPlot.rangeNum(low, most === undefined ? high : Math.min(high, most), 0.1, true);
+}
+
+/** A value as the legend says it: of those that are not drawn what they are, if it is known. */
+function told(series: Series | undefined, value: number | null, at: number | null): string {
+  if (value != null) return brief(value);
+  return (at === null ? null : series?.words?.[at]) ?? "–";
 }
 
 /** Without a pointer the legend tells the last step. */
@@ -112,7 +127,7 @@ function optionsFor(
   return {
     width: Math.max(element.clientWidth, 80),
     height,
-    scales: { x: { time: false }, y: isLog ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, latest.current.most) } },
+    scales: { x: { time: false, range: (_, low, high) => stepRange(low, high) }, y: isLog ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, latest.current.most) } },
     legend: { live: true },
     axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
     series: [
@@ -123,7 +138,7 @@ function optionsFor(
         width: 1.5,
         points: { show: (plot: uPlot) => plot.data[0].length < MOST_POINTS },
         spanGaps: false,
-        value: (_: uPlot, value: number | null) => (value === null ? "–" : brief(value)),
+        value: (_: uPlot, value: number | null, number: number, at: number | null) => told(latest.current.series[number - 1], value, at),
       })),
     ],
     hooks: {

@@ -117,6 +117,7 @@ export interface PairFilter {
 export interface HitFilter {
   readonly rank: number | null;
   readonly watchpoint: number | null;
+  readonly graph: number | null;
   readonly step: number | null;
   readonly op: string;
   readonly verdict: string;

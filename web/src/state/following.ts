@@ -101,7 +101,7 @@ export function followPauses(): void {
 async function selectLastHit(id: string, stopped: RankView): Promise<void> {
   const before = place.peek();
   try {
-    const filter = { rank: stopped.rank, watchpoint: null, step: null, op: "", verdict: "hit" };
+    const filter = { rank: stopped.rank, watchpoint: null, graph: null, step: null, op: "", verdict: "hit" };
     const { total } = await api.hits(id, filter, 0, 1);
     const { hits } = await api.hits(id, filter, Math.max(total - LAST_HITS, 0), LAST_HITS);
     const hit = hits.findLast((each) => stopped.message.endsWith(` ${each.op}`)) ?? hits.at(-1);

@@ -26,6 +26,14 @@ export function shortName(path: string): string {
   return parts.slice(-2).join("/");
 }
 
+/** Why a training stopped, in one line: "name: condition at op" without what is said twice. */
+export function stopText(message: string): string {
+  const [, name, condition, op] = /^(.+): (.+) at (\S+)$/.exec(message) ?? [];
+  if (name === undefined || condition === undefined || op === undefined) return message;
+  const isTwice = name.toLowerCase().replaceAll(" ", "_") === condition;
+  return `${name}${isTwice ? "" : `: ${condition}`} at ${shortName(op)}`;
+}
+
 interface TitledRun {
   readonly id: string;
   readonly kind: string;

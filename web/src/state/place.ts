@@ -59,6 +59,7 @@ export interface Place {
   readonly hitVerdict: string;
   readonly hitStep: number | null;
   readonly hitOp: boolean;
+  readonly hitGraph: number | null;
   readonly hitAllRanks: boolean;
   /** Hits whose chain is unfolded, as `rank.number`. */
   readonly chains: readonly string[];
@@ -99,6 +100,7 @@ export const START: Place = {
   hitVerdict: "",
   hitStep: null,
   hitOp: false,
+  hitGraph: null,
   hitAllRanks: false,
   chains: [],
   pairList: "pairs",
@@ -150,6 +152,7 @@ export function parsePlace(search: string): Place {
     hitVerdict: text("hit_verdict"),
     hitStep: whole(given.get("hit_step")),
     hitOp: given.get("hit_op") === "1",
+    hitGraph: whole(given.get("hit_graph")),
     hitAllRanks: given.get("hit_rank") === "all",
     chains: given.getAll("chain"),
     pairList: oneOf(given.get("pair_list"), ["pairs", "a", "b"], "pairs"),
@@ -216,6 +219,7 @@ export function formatPlace(place: Place): string {
   put("hit_verdict", place.hitVerdict, START.hitVerdict);
   put("hit_step", place.hitStep, START.hitStep);
   if (place.hitOp) out.append("hit_op", "1");
+  put("hit_graph", place.hitGraph, START.hitGraph);
   if (place.hitAllRanks) out.append("hit_rank", "all");
   for (const chain of place.chains) out.append("chain", chain);
   put("pair_list", place.pairList, START.pairList);

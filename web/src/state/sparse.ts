@@ -6,7 +6,7 @@ export interface Sparse<T> {
   readonly total: number;
   readonly loading: boolean;
   readonly error: string | null;
-  /** The item at a place, or null until its page is here; asking for it loads the page. */
+  /** The item at a place, or null until its page is here; asking for it loads the page. Null at -1. */
   readonly at: (place: number) => T | null;
   /** The last place, of those that are here, whose item is looked for; -1: none. */
   readonly find: (isWanted: (item: T) => boolean) => number;
@@ -66,6 +66,7 @@ export function useSparse<T>(subject: string | null, version: string | number, l
   }, [subject, version]);
 
   const at = (place: number): T | null => {
+    if (place < 0) return null;
     const page = Math.floor(place / PAGE);
     if (!asked.current.has(page)) queueMicrotask(() => fetchPage(page));
     return state.value.pages.get(page)?.[place % PAGE] ?? null;

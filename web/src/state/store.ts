@@ -87,7 +87,7 @@ export function chooseRun(id: string): void {
 
 /** Another rank of the run; the op stays selected, ranks run the same program. */
 export function chooseRank(number: number): void {
-  go({ rank: number, graph: null });
+  go({ rank: number, graph: null, hitGraph: null });
 }
 
 /** What is said of one op's tensors means nothing for another's. */

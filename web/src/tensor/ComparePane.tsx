@@ -50,11 +50,12 @@ export function ComparePane({ run, at, against, plane, format, statistics }: Com
   return (
     <div class="compare">
       <div class="toolbar">
-        <Choice data={data} at={at} against={against} shown={shown} onShown={(value) => go({ compared: value })} />
+        <Choice data={data} shown={shown} onShown={(value) => go({ compared: value })} />
+        <span class="spacer" />
         {plane.rows > rows && <Pager first={first} rows={rows} of={plane.rows} />}
         <ToleranceField boundary={data.boundary} />
       </div>
-      <Distances of={data.distances} />
+      <Distances of={data.distances} what={versus(data, at, against)} title={`${name(data.a)} − ${name(data.b)}`} />
       <div class="tensor-body">
         <div class="tensor-main">
           <Panes data={data} shown={mode === "heat" ? "heat" : shown} plane={parseIndex(index, data.a.type.shape)} format={format} />
@@ -161,13 +162,11 @@ function versus({ a, b }: Compared, at: TensorAt, against: Against): string {
 
 interface ChoiceProps {
   readonly data: Compared;
-  readonly at: TensorAt;
-  readonly against: Against;
   readonly shown: Shown;
   readonly onShown: (value: Shown) => void;
 }
 
-function Choice({ data, at, against, shown, onShown }: ChoiceProps): JSX.Element {
+function Choice({ data, shown, onShown }: ChoiceProps): JSX.Element {
   const texts: readonly (readonly [Shown, string, string])[] = [
     ["both", "side by side", "Both, and a picture of the difference"],
     ["difference", "difference", "This minus the other"],
@@ -175,18 +174,13 @@ function Choice({ data, at, against, shown, onShown }: ChoiceProps): JSX.Element
     ["b", "other", `${name(data.b)} ${typeText(data.b.type)}`],
   ];
   return (
-    <>
-      <div class="segments" role="tablist" aria-label="What the table shows">
-        {texts.map(([value, text, title]) => (
-          <button key={value} type="button" role="tab" aria-selected={shown === value} title={title} onClick={() => onShown(value)}>
-            {text}
-          </button>
-        ))}
-      </div>
-      <span class="quiet versus" title={`${name(data.a)} − ${name(data.b)}`}>
-        {versus(data, at, against)}
-      </span>
-    </>
+    <div class="segments" role="tablist" aria-label="What the table shows">
+      {texts.map(([value, text, title]) => (
+        <button key={value} type="button" role="tab" aria-selected={shown === value} title={title} onClick={() => onShown(value)}>
+          {text}
+        </button>
+      ))}
+    </div>
   );
 }
 
@@ -218,12 +212,15 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
   );
 }
 
-function Distances({ of }: { of: DistanceNumbers }): JSX.Element {
+function Distances({ of, what, title }: { of: DistanceNumbers; what: string; title: string }): JSX.Element {
   const rest = of.count - of.equal_count;
   // NaN equals nothing, itself included: what is NaN in both counts as the same here.
   const isSame = of.non_finite_disagreed === 0 && of.max_abs_error === 0;
   return (
     <p class="distances" role="status">
+      <span class="quiet versus" title={title}>
+        {what}
+      </span>
       {isSame ? <b>the same{rest > 0 && `, ${grouped(rest)} NaN in both`}</b> : <b>{grouped(rest)} of {grouped(of.count)} differ</b>}
       <span>
         <i>max |d|</i> {brief(of.max_abs_error)}

@@ -23,7 +23,7 @@ export interface GridProps {
 }
 
 const ROW_HEIGHT = 20;
-const HEAD_WIDTH = 64;
+const LETTER = 6.95;
 // A browser's longest scrollable element is a little above 16 million pixels.
 export const MOST_ROWS = 700_000;
 
@@ -34,7 +34,7 @@ function columnWidth(format: NumberFormat): number {
     case "fixed":
       return 56 + format.digits * 7;
     case "short":
-      return Math.ceil((6 + Math.max(format.digits, 2)) * 6.95) + 11;
+      return Math.ceil((6 + Math.max(format.digits, 2)) * LETTER) + 11;
   }
 }
 
@@ -42,6 +42,7 @@ function columnWidth(format: NumberFormat): number {
 export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, subject, target = null, weight }: GridProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const width = columnWidth(format);
+  const headWidth = Math.ceil(Math.max(rowLabel(Math.max(rows - 1, 0)).length, 3) * LETTER) + 16;
   const down = useVirtual({ count: Math.min(rows, MOST_ROWS), size: ROW_HEIGHT, scroller, overscan: 6 });
   const across = useVirtual({ count: columns, size: width, scroller, horizontal: true, overscan: 3 });
   const shownRows = down.getVirtualItems();
@@ -56,28 +57,28 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
     if (target === null || frame === null) return;
     frame.scrollTo({
       top: (target.row + 0.5) * ROW_HEIGHT - frame.clientHeight / 2,
-      left: HEAD_WIDTH + (target.column + 0.5) * width - frame.clientWidth / 2,
+      left: headWidth + (target.column + 0.5) * width - frame.clientWidth / 2,
     });
   }, [target?.row, target?.column, subject]);
   return (
     <div ref={scroller} class="grid" role="table" aria-label={label} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} data-window={key}>
-      <div class="grid-inner" style={{ width: `${HEAD_WIDTH + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>
+      <div class="grid-inner" style={{ width: `${headWidth + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>
         <div class="grid-head" role="row">
-          <span class="grid-corner" />
+          <span class="grid-corner" style={{ width: `${headWidth}px` }} />
           {shownColumns.map((item) => (
-            <span key={item.index} class="grid-column" role="columnheader" style={{ left: `${HEAD_WIDTH + item.start}px`, width: `${width}px` }}>
+            <span key={item.index} class="grid-column" role="columnheader" style={{ left: `${headWidth + item.start}px`, width: `${width}px` }}>
               {columnLabel(item.index)}
             </span>
           ))}
         </div>
         {shownRows.map((row) => (
           <div key={row.index} class="grid-row" role="row" style={{ top: `${ROW_HEIGHT + row.start}px` }}>
-            <span class="grid-name" role="rowheader">
+            <span class="grid-name" role="rowheader" style={{ width: `${headWidth}px` }}>
               {rowLabel(row.index)}
             </span>
             {shownColumns.map((column) => {
               const value = at(row.index, column.index);
-              return <Cell key={column.index} value={value} left={HEAD_WIDTH + column.start} width={width} isTarget={target?.row === row.index && target.column === column.index} format={format} weight={weight} />;
+              return <Cell key={column.index} value={value} left={headWidth + column.start} width={width} isTarget={target?.row === row.index && target.column === column.index} format={format} weight={weight} />;
             })}
           </div>
         ))}

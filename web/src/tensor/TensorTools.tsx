@@ -153,7 +153,7 @@ function IndexField({ type, plane, problem }: { type: TensorType; plane: Plane |
               ‹
             </button>
             <span class="quiet" title={`Dimension ${dimension}`}>
-              {axis} / {type.shape[dimension]}
+              {axis} of 0–{(type.shape[dimension] ?? 1) - 1}
             </span>
             <button type="button" class="small" aria-label={`Dimension ${dimension}, one on`} disabled={axis + 1 === type.shape[dimension]} onClick={() => go({ index: movedIndex(plane, dimension, 1, type.shape) })}>
               ›
