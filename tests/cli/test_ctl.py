@@ -12,13 +12,16 @@ import msgspec
 import pytest
 from tests.server import dumps
 from tests.server.serving_in_thread import Server, serving
+from tests.server.test_hit_book import hit
 
 from sonde.cli import ctl as ctl_command
 from sonde.cli.main import main
 from sonde.debugger.server_state import ServerState, announce_server, running_servers
+from sonde.server import hit_book
 from sonde.server.dump_run import open_dumps
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
-from sonde.wire.rank import PROTOCOL, Goodbye, Hello, Status, Welcome
+from sonde.wire.rank import PROTOCOL, Goodbye, Hello, Hits, Status, Welcome
+from sonde.wire.shapes import Verdict
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
 
@@ -76,13 +79,17 @@ def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.usefixtures("rank")
-def test_every_answer_can_be_had_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_answer_can_be_had_as_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     for words in (
         ["status"],
         ["watch", "add", "gradient_too_large", "abs_mean_gt=10", "--ops", "mm", "--name", "big"],
         ["watch", "list"],
         ["watch", "recommended"],
         ["watch", "remove", "1"],
+        ["watch", "save", str(tmp_path / "watch.json")],
+        ["watch", "load", str(tmp_path / "watch.json")],
         ["hits"],
         ["tensor", LOG, "--index", "[0, :3]"],
         ["graph", "--scope", "Default"],
@@ -108,7 +115,7 @@ def test_watchpoints_are_saved_and_loaded(
     file = str(tmp_path / "watch.json")
     assert ctl(capsys, "watch", "save", file) == (0, f"saved to {file}\n")
     assert ctl(capsys, "watch", "remove", "1") == (0, "removed 1\n")
-    assert ctl(capsys, "watch", "list") == (0, "")
+    assert ctl(capsys, "watch", "list") == (0, "no watchpoints\n")
     expected = "2: abs_max > 10 * prev.abs_max on tanh\n"
     assert ctl(capsys, "watch", "load", file) == (0, expected)
     assert json.loads(Path(file).read_text())["watchpoints"][0]["break_after"] == 3
@@ -370,6 +377,41 @@ def test_the_token_of_ones_own_server_is_found(
         with announce_server(ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden")):
             assert ctl(capsys, "status")[0] == 0
             assert ctl(capsys, "--server", found.url, "status")[0] == 0
+
+
+def test_of_several_servers_the_newest_is_named(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = ServerState.of("127.0.0.1", server.port, server.rank_port, "")
+    older = msgspec.structs.replace(state, port=1, url="http://127.0.0.1:1", started=0.0)
+    with announce_server(older):
+        assert ctl(capsys, "status") == (
+            0,
+            "no training has connected yet\nsonde: 2 servers of yours run here, this is the "
+            f"newest, at {server.url}; --server names another\n",
+        )
+        assert "servers" not in ctl(capsys, "--server", server.url, "status")[1]
+
+
+def test_of_hits_that_are_not_printed_it_is_told(
+    server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hit_book, "MOST_HITS", 8)
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(Hello(PROTOCOL, "", "many", sample_metadata(), False))
+    verdicts: list[Verdict] = ["undecided"] * 9 + ["hit"]
+    for number, verdict in enumerate(verdicts):
+        rank.send(Hits((hit(number, step=number, verdict=verdict),)))
+    server.wait_for("/runs/many/hits", lambda found: found["total"] + found["dropped"] == 10)
+    code, text = ctl(capsys, "hits", "--limit", "1")
+    assert code == 1  # Also if the only one on the page is undecided.
+    assert text.splitlines()[0].startswith("step 0 rank 0  undecided: tensor_overflow")
+    assert text.splitlines()[1:] == [
+        "and 6 more",
+        "3 others, neither the first nor the newest, were not kept",
+    ]
+    assert ctl(capsys, "hits", "--step", "3")[0] == 0
+    rank.close()
 
 
 def test_files_of_dead_servers_and_of_others_are_not_believed(tmp_path: Path) -> None:

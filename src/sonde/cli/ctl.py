@@ -216,12 +216,12 @@ def hits(
     obj: Target, step: int | None, graph: int | None, limit: int, rank: int | None, as_json: bool
 ) -> int:
     """What watchpoints found, in execution order."""
-    query = {"step": step, "graph": graph, "rank": rank, "limit": limit}
-    answer = obj.client.get(obj.path("/hits"), **query)
-    lines = [line for hit in answer["hits"] for line in text.hit_lines(hit)]
-    rest = answer["total"] - len(answer["hits"])
-    show(answer, as_json, [*(lines or ["no hits"]), *([f"and {rest} more"] if rest else [])])
-    return HIT if any(hit["verdict"] == "hit" for hit in answer["hits"]) else 0
+    query = {"step": step, "graph": graph, "rank": rank}
+    answer = obj.client.get(obj.path("/hits"), **query, limit=limit)
+    show(answer, as_json, text.hits_lines(answer))
+    # What is printed may be undecided, and a hit come later.
+    true_hits = obj.client.get(obj.path("/hits"), **query, verdict="hit", limit=1)
+    return HIT if true_hits["total"] else 0
 
 
 @ctl.command()

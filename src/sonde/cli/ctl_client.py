@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
@@ -64,6 +65,12 @@ def find_server(url: str | None, token: str | None) -> Client:
                 "no server of yours runs here; start one with 'sonde debug train.py' or "
                 "'sonde serve', or say where it is with --server",
                 slug="no-server",
+            )
+        if len(servers) > 1:  # A command for one training must not reach another unnoticed.
+            print(
+                f"sonde: {len(servers)} servers of yours run here, this is the newest, at "
+                f"{servers[0].url}; --server names another",
+                file=sys.stderr,
             )
         return Client(servers[0].url, token or servers[0].token)
     asked, url = url, url if "//" in url else f"http://{url}"

@@ -48,6 +48,19 @@ def _condition(condition: Json) -> str:
     return f"{condition['id']} {parameters}".strip()
 
 
+def hits_lines(page: Json) -> Iterator[str]:
+    """A page of hits, and what is not on it."""
+    for hit in page["hits"]:
+        yield from hit_lines(hit)
+    rest = page["total"] - len(page["hits"])
+    if rest:
+        yield f"and {rest} more"
+    if page["dropped"]:
+        yield f"{page['dropped']} others, neither the first nor the newest, were not kept"
+    if not page["total"] + page["dropped"]:
+        yield "no hits"
+
+
 def hit_lines(hit: Json) -> Iterator[str]:
     """A hit, where it happened, and what was found."""
     mark = {"producer": "  <- makes it", "carrier": "  (passed on)"}.get(hit["part"], "")

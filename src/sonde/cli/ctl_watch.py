@@ -31,7 +31,8 @@ def watch() -> None:
 def watch_list(obj: Target, as_json: bool) -> int:
     """The watchpoints there are."""
     answer = obj.client.get(obj.path("/watchpoints"))
-    show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
+    lines = list(map(text.watchpoint_line, answer["watchpoints"]))
+    show(answer, as_json, lines or ["no watchpoints"])
     return 0
 
 
@@ -114,18 +115,19 @@ def watch_recommended(obj: Target, as_json: bool) -> int:
 
 @watch.command("save")
 @click.argument("file")
+@json_option
 @click.pass_obj
-def watch_save(obj: Target, file: str) -> int:
+def watch_save(obj: Target, file: str, as_json: bool) -> int:
     """Write them to a file; - is the terminal."""
-    saved = json.dumps(obj.client.get(obj.path("/watchpoints/file")), indent=2) + "\n"
+    saved = obj.client.get(obj.path("/watchpoints/file"))
     if file == "-":
-        click.echo(saved, nl=False)
+        show(saved, True, ())
         return 0
     try:
-        Path(file).write_text(saved, "utf-8")
+        Path(file).write_text(json.dumps(saved, indent=2) + "\n", "utf-8")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}", slug="usage") from None
-    click.echo(f"saved to {file}")
+    show(saved, as_json, [f"saved to {file}"])
     return 0
 
 

@@ -41,7 +41,7 @@ Then, in the shell of the training:
     "--token",
     default="",
     envvar="SONDE_DEBUGGER_TOKEN",
-    help="What browsers and trainings must know, 16 letters or more; made up if others can connect.",
+    help="What browsers and trainings must know, 16 letters or more; made up for other hosts.",
 )
 @click.option(
     "--pause/--no-pause",
