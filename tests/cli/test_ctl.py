@@ -202,6 +202,18 @@ def test_mistakes_are_said_in_a_line(
 
 
 @pytest.mark.usefixtures("rank")
+def test_parts_of_a_scope_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["watch", "add", "tensor_overflow", "--ops", "Default/network-Net/", "--ops"]
+    code, text = ctl(capsys, *words, "!Default/network-Net/loss-Loss/")
+    assert code == 0
+    where = "Default/network-Net/, !Default/network-Net/loss-Loss/"
+    assert text.splitlines() == [f"1: tensor_overflow on {where}"]
+    code, text = ctl(capsys, *words, "!nosuch")
+    assert code == 2
+    assert "seen so far matches '!nosuch'" in text
+
+
+@pytest.mark.usefixtures("rank")
 def test_a_pattern_that_nothing_matches_is_taken_by_force(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

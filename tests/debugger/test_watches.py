@@ -11,6 +11,7 @@ from sonde.debugger.watches import Level, Pattern, Watch, make_watches
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
 HELD = {"fc1.weight", "fc1.weight.grad"}
+ALL_OPS = ["D/relu-op0", "D/net/relu-op0", "D/net/b/relu-op0", "D/net/b/relu-op1", "fc1.weight"]
 
 
 def only(spec: WatchpointSpec) -> Watch:
@@ -32,6 +33,8 @@ def only(spec: WatchpointSpec) -> Watch:
         ("tensor_overflow", {}, ("fc1.weight.grad",), "step"),
         ("tensor_overflow", {}, ("fc1.weight", "relu"), "overflow"),
         ("activation_range", {"max_min_gt": 1.0}, (), "op"),
+        ("tensor_overflow", {}, ("fc1.weight", "!relu"), "step"),
+        ("tensor_overflow", {}, ("!fc1.weight",), "overflow"),
     ],
 )
 def test_it_is_asked_where_it_costs_least(
@@ -89,6 +92,35 @@ def test_only_enabled_ones_of_this_rank_count() -> None:
 def test_patterns(pattern: str, name: str, scope: str, is_leaf: bool, is_meant: bool) -> None:
     kind = "Parameter" if is_leaf else "relu"
     assert Pattern.parse(pattern).matches(name, kind, scope, is_leaf=is_leaf) is is_meant
+
+
+@pytest.mark.parametrize(
+    ("patterns", "meant"),
+    [
+        (("D/net/", "!D/net/b/"), ["D/net/relu-op0", "fc1.weight"]),
+        (("D/net/", "!fc1.weight"), ["D/net/relu-op0", "D/net/b/relu-op0", "D/net/b/relu-op1"]),
+        (
+            ("D/net/", "! D/net/b/", "D/net/b/relu-op1"),
+            ["D/net/relu-op0", "D/net/b/relu-op1", "fc1.weight"],
+        ),
+        (("!D/net/",), ["D/relu-op0"]),
+        (("relu", "!name-regex(.*-op0)"), ["D/net/b/relu-op1"]),
+        (("!D/net/b/relu-op1", "D/net/"), ALL_OPS),
+    ],
+)
+def test_what_is_left_out_is_decided_by_the_last_pattern_that_names_it(
+    patterns: tuple[str, ...], meant: list[str]
+) -> None:
+    watch = only(watchpoint(1, "tensor_too_large", *patterns, max_gt=1.0))
+
+    def is_meant(name: str) -> bool:
+        is_leaf = "/" not in name
+        scope = "D/net" if is_leaf else name.rpartition("/")[0]
+        kind = "Parameter" if is_leaf else "relu"
+        return watch.aims_at(name, kind, scope, TENSOR, is_leaf=is_leaf)
+
+    assert [name for name in ALL_OPS if is_meant(name)] == meant
+    assert not watch.names("fc1.weight")
 
 
 @pytest.mark.parametrize(

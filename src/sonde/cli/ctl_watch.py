@@ -39,10 +39,15 @@ def watch_list(obj: Target, as_json: bool) -> int:
 @watch.command("add")
 @click.argument("condition")
 @click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--ops", multiple=True, metavar="PATTERN", help="Of these ops only; may be repeated.")
+@click.option(
+    "--ops",
+    multiple=True,
+    metavar="PATTERN",
+    help="Of these ops only; may be repeated, '!PATTERN' leaves out.",
+)
 @click.option("--name", default="", help="What to call it.")
 @click.option("--force", is_flag=True, help="Also if no op seen so far matches --ops.")
-@click.option("--break-after", default=1, help="Stop at every so manieth hit; 0: never.")
+@click.option("--break-after", default=1, metavar="N", help="Stop at every N-th hit; 0: never.")
 @json_option
 @click.pass_obj
 def watch_add(

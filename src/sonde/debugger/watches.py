@@ -27,15 +27,17 @@ class Pattern:
     """One entry of ``WatchpointSpec.ops``.
 
     A scope that ends with ``/``; else as ``core.selection.OpPattern``, but that a text with a dot
-    is the whole name of a parameter, not a part of it.
+    is the whole name of a parameter, not a part of it. ``!`` before it: what it names is left out.
     """
 
     text: str
     op: OpPattern
+    leaves_out: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        return cls(text.strip(), OpPattern.parse(text))
+        named = text.strip().removeprefix("!").strip()
+        return cls(named, OpPattern.parse(named), named != text.strip())
 
     @property
     def is_leaf_name(self) -> bool:
@@ -81,18 +83,19 @@ class Watch:
         if known is None:
             known = self._answers[name] = all(
                 condition.target in categories for condition in self.conditions
-            ) and (
-                not self.patterns
-                or any(
-                    pattern.matches(name, op_type, scope, is_leaf=is_leaf)
-                    for pattern in self.patterns
-                )
-            )
+            ) and self._is_named(name, op_type, scope, is_leaf=is_leaf)
         return known
+
+    def _is_named(self, name: str, op_type: str, scope: str, *, is_leaf: bool) -> bool:
+        """The last pattern that matches decides; where none does, what the first says of others."""
+        for pattern in reversed(self.patterns):
+            if pattern.matches(name, op_type, scope, is_leaf=is_leaf):
+                return not pattern.leaves_out
+        return not self.patterns or self.patterns[0].leaves_out
 
     def names(self, name: str) -> bool:
         """Whether the person named this very op or leaf."""
-        return any(pattern.text == name for pattern in self.patterns)
+        return any(each.text == name and not each.leaves_out for each in self.patterns)
 
     def clears(self, statistics: Statistics) -> bool:
         """Whether these numbers alone show that there is nothing to tell."""
@@ -155,7 +158,8 @@ def _level(
         return "initial"
     if any(condition.target in _HELD for condition in group):
         return "step"
-    if patterns and all(pattern.text in held_names for pattern in patterns):
+    names_some = bool(patterns) and not patterns[0].leaves_out
+    if names_some and all(each.leaves_out or each.text in held_names for each in patterns):
         return "step"
     if len(group) == 1 and group[0].id in _OVERFLOWS:
         return "overflow"

@@ -7,7 +7,7 @@ from typing import Final
 
 from sonde.conditions import parse_condition
 from sonde.core.errors import UsageError
-from sonde.core.selection import OpPattern
+from sonde.debugger.watches import Pattern
 from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import WatchpointSpec
 
@@ -88,7 +88,7 @@ def check_draft(draft: WatchpointDraft) -> WatchpointDraft:
     for condition in draft.conditions:
         parse_condition(condition.id, condition.parameters, condition.expression)
     for op in draft.ops:
-        OpPattern.parse(op)
+        Pattern.parse(op)
     return draft
 
 

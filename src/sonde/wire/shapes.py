@@ -107,8 +107,10 @@ class WatchpointSpec(Plain, frozen=True):
     """What to look at, what to ask of it, and when to stop.
 
     ``ops``: patterns as ``kernels`` takes them, or a scope that ends with ``/``; empty: every
-    tensor the conditions aim at. ``join``: whether one condition suffices ("any") or all must
-    hold. Training stops at every ``break_after``-th hit; 0: never, hits are only listed.
+    tensor the conditions aim at. ``!`` before one leaves out what it names; the last that names an
+    op decides, and if the first leaves out, all others are looked at. ``join``: whether one
+    condition suffices ("any") or all must hold. Training stops at every ``break_after``-th hit; 0:
+    never, hits are only listed.
     """
 
     id: int
