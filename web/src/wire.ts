@@ -315,10 +315,14 @@ export interface RunView {
   readonly recheck: RecheckView | null;
 }
 
-/** `rank_port`: where trainings connect; None: nowhere, there are dumps only. */
+/**
+ * `rank_port`: where trainings connect; None: nowhere, there are dumps only. `has_token`: they
+ * need the token of the server.
+ */
 export interface RunList {
   readonly runs: readonly RunView[];
   readonly rank_port: number | null;
+  readonly has_token: boolean;
 }
 
 /**

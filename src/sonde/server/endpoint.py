@@ -14,11 +14,13 @@ from sonde.wire.shapes import Plain
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the handlers work on. ``rank_port``: where trainings connect, None: nowhere."""
+    """What the handlers work on. ``rank_port``: where trainings connect, None: nowhere;
+    ``has_token``: they need the token."""
 
     runs: Runs
     board: EventBoard
     rank_port: int | None = None
+    has_token: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,9 @@ from sonde.wire.shapes import Hit
 
 
 async def list_runs(call: Call) -> RunList:
-    return RunList(tuple(run.view() for run in call.context.runs), call.context.rank_port)
+    context = call.context
+    views = tuple(run.view() for run in context.runs)
+    return RunList(views, context.rank_port, context.has_token)
 
 
 async def show_run(call: Call) -> RunView:

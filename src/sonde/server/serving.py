@@ -81,7 +81,8 @@ async def _serve(
     hub = Hub(runs, board, door=door, paused=options.paused)
     rank_port = await _rank_port(hub, options)
     state = ServerState.of(options.host, port, rank_port, token)
-    app = Guard(build_app(Context(runs, board, rank_port)), host=options.host, port=port, door=door)
+    context = Context(runs, board, rank_port, has_token=bool(token))
+    app = Guard(build_app(context), host=options.host, port=port, door=door)
     server = _Server(http_config(app), hub)
     with announce_server(state):
         async with _closing(hub, runs):

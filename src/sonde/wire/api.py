@@ -86,10 +86,12 @@ class RunView(Plain, frozen=True):
 
 
 class RunList(Plain, frozen=True):
-    """``rank_port``: where trainings connect; None: nowhere, there are dumps only."""
+    """``rank_port``: where trainings connect; None: nowhere, there are dumps only. ``has_token``:
+    they need the token of the server."""
 
     runs: tuple[RunView, ...]
     rank_port: int | None = None
+    has_token: bool = False
 
 
 class ControlRequest(Plain, frozen=True):
