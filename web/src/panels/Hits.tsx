@@ -1,4 +1,5 @@
 import type { JSX } from "preact";
+import { useState } from "preact/hooks";
 import type { ConditionInfo, Hit, ParameterValue, RankView } from "../wire";
 import { api } from "../state/api";
 import { useCatalogue } from "../state/catalogue";
@@ -33,8 +34,10 @@ export function Hits(): JSX.Element {
     verdict: hitVerdict,
   };
   const subject = currentRun === null ? null : JSON.stringify([currentRun.id, filter]);
+  const [dropped, setDropped] = useState(0);
   const found = useSparse<Hit>(subject, calmTick("hits"), async (offset, limit, signal) => {
     const page = await api.hits(currentRun?.id ?? "", filter, offset, limit, signal);
+    setDropped(page.dropped);
     return { total: page.total, items: page.hits };
   });
   const conditions = useCatalogue().data?.conditions ?? [];
@@ -45,6 +48,7 @@ export function Hits(): JSX.Element {
     <div class="hits">
       <HitFilters total={found.total} loading={found.loading} />
       {found.error !== null && <p class="error-line">{found.error}</p>}
+      {dropped > 0 && <p class="quiet note">{grouped(dropped)} others were not kept: there are so many that the server has the first and the newest.</p>}
       {!found.loading && found.total === 0 && found.error === null && (isFiltered ? <NoneMatches /> : <NoHits />)}
       {found.total > 0 && (
         <Rows

@@ -1,9 +1,10 @@
 import type { JSX } from "preact";
-import { go, place, runs } from "../state/store";
+import { door, go, place, runs } from "../state/store";
 import { START } from "../state/place";
 
 /** What there is to see before a training has connected. */
 export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Element {
+  const { port, hasToken } = door.value;
   const isMissing = place.value.run !== "" && runs.value.length > 0;
   return (
     <main class="welcome">
@@ -21,10 +22,17 @@ export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Eleme
             <dd>
               <code>sonde debug train.py</code>
             </dd>
-            <dt>A training that connects to this server; the port is the one its terminal names, if it was started with another</dt>
-            <dd>
-              <code>SONDE_DEBUGGER_HOST={location.hostname} SONDE_DEBUGGER_PORT=50051 sonde run train.py</code>
-            </dd>
+            {port !== null && (
+              <>
+                <dt>A training that connects to this server{hasToken && "; its terminal names the token"}</dt>
+                <dd>
+                  <code>
+                    SONDE_DEBUGGER_HOST={location.hostname.replace(/^\[|\]$/g, "")} SONDE_DEBUGGER_PORT={port} {hasToken && "SONDE_DEBUGGER_TOKEN=… "}
+                    sonde run train.py
+                  </code>
+                </dd>
+              </>
+            )}
             <dt>A dump on disk</dt>
             <dd>
               <code>sonde view sonde_dump</code>

@@ -1,6 +1,6 @@
 import type { Event as Change } from "../wire";
 import { ApiError, api, BASE } from "./api";
-import { announce, connection, loaded, replaceRun, runs } from "./store";
+import { announce, connection, door, loaded, replaceRun, runs } from "./store";
 import { messageOf, toast } from "./toasts";
 
 /**
@@ -24,7 +24,9 @@ export function connect(): void {
 async function loadRuns(): Promise<void> {
   try {
     const before = new Set(runs.value.map((each) => each.id));
-    const list = (await api.runs()).runs;
+    const found = await api.runs();
+    const list = found.runs;
+    door.value = { port: found.rank_port, hasToken: found.has_token };
     runs.value = list;
     loaded.value = true;
     const topics = ["status", "graph", "hits", "watchpoints", "loss", "notices"] as const;

@@ -10,6 +10,8 @@ import { attempt } from "./toasts";
 /** The state every part of the page reads; changed by the functions below and by `events.ts`. */
 export const runs = signal<readonly RunView[]>([]);
 export const loaded = signal(false);
+/** How a training finds the server. */
+export const door = signal<{ readonly port: number | null; readonly hasToken: boolean }>({ port: null, hasToken: false });
 export const connection = signal<"connecting" | "open" | "lost">("connecting");
 export const place = signal<Place>(parsePlace(location.search));
 /** The scope of the selected op, known once its details are here; ends with "/". */
