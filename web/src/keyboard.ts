@@ -2,8 +2,9 @@ import type { Command } from "./wire";
 import { dialog, newWatchpoint } from "./panels/dialogs";
 import { walk } from "./panels/listing";
 import { SEARCH_ID } from "./panels/NodeList";
-import { stepsToRun, tickedPaths } from "./state/preferences";
-import { command, go, place, rank, run, selectOp, toggleTick } from "./state/store";
+import { stepsToRun } from "./state/preferences";
+import { command, go, opScope, place, rank, run, selectOp, tickedPatterns, toggleTick } from "./state/store";
+import { scopeOf } from "./state/ticks";
 
 /** Keys of the whole page; fields, lists and dialogs keep their own. */
 export function listenToKeys(): void {
@@ -66,10 +67,11 @@ function actionOf(key: string): (() => void) | null {
     case "?":
       return () => (dialog.value = { kind: "help" });
     case "w":
-      return () => newWatchpoint(tickedPaths.value);
+      return () => newWatchpoint(tickedPatterns.value);
     case "v":
       return () => {
-        if (place.value.op !== "") toggleTick(place.value.op);
+        const { op } = place.value;
+        if (op !== "") toggleTick(op, opScope.value === "" ? scopeOf(op) : opScope.value);
       };
     case "c":
       return () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { coverage, groupScope, isAmong, scopesOf, shortName } from "../src/state/names";
+import { groupScope, isAmong, scopesOf, shortName } from "../src/state/names";
 import { formatPlace, isNewPage, parsePlace, START, type Place } from "../src/state/place";
 
 const FULL: Place = {
@@ -63,14 +63,10 @@ test("another op is another page of the history, another fold is not", () => {
   expect(isNewPage(START, { ...START, open: ["a/"] })).toBe(false);
 });
 
-test("names tell scopes, groups and what is ticked", () => {
+test("names tell scopes and groups", () => {
   expect(scopesOf("Default/a/b-op0")).toEqual(["Default/", "Default/a/"]);
   expect(shortName("Default/a/b-op0")).toBe("a/b-op0");
   expect(groupScope("Default/a/*view-op0")).toBe("Default/a/");
   expect(groupScope("Default/a/")).toBeNull();
   expect(isAmong(["Default/3-Block/"], "Default/3-Block/mm-op0")).toBe(true);
-  const ticked = new Set(["Default/a/", "x.weight"]);
-  expect(coverage(ticked, "a.bias", "Default/a/b/")).toBe("all");
-  expect(coverage(ticked, "Default/", "")).toBe("some");
-  expect(coverage(ticked, "Gradients/", "")).toBe("none");
 });

@@ -6,12 +6,11 @@ import { useCatalogue } from "../state/catalogue";
 import { fileName, lastPart } from "../state/names";
 import { brief, grouped, typeText } from "../state/numbers";
 import { useSparse, type Sparse } from "../state/sparse";
-import { calmTick, go, openTensor, place, rank, run, selectOp } from "../state/store";
+import { calmTick, go, openTensor, place, rank, run, selectOp, tickedPatterns } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 import { TextField } from "../parts/TextField";
 import { newWatchpoint } from "./dialogs";
-import { tickedPaths } from "../state/preferences";
 
 const ROW_HEIGHT = 62;
 const CHAIN_LINE = 18;
@@ -102,7 +101,7 @@ function NoHits(): JSX.Element {
   if (count > 0) return <Empty title="No hits">{count === 1 ? "The watchpoint has" : `The ${count} watchpoints have`} not met anything yet.</Empty>;
   return (
     <Empty title="Nothing is watched">
-      <button type="button" class="primary" onClick={() => newWatchpoint(tickedPaths.value)}>
+      <button type="button" class="primary" onClick={() => newWatchpoint(tickedPatterns.value)}>
         new watchpoint
       </button>
     </Empty>

@@ -1,10 +1,11 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import { coverage, fileName } from "../state/names";
+import { fileName } from "../state/names";
 import { grouped } from "../state/numbers";
-import { tickedPaths } from "../state/preferences";
-import { go, graph, place, rank, ticked, toggleTick } from "../state/store";
+import { nodeTicks } from "../state/preferences";
+import { go, graph, place, rank, tickedPatterns, toggleTick } from "../state/store";
+import { coverage } from "../state/ticks";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
 import { newWatchpoint } from "./dialogs";
@@ -14,6 +15,7 @@ import { SourceLines } from "./SourceLines";
 
 export const SEARCH_ID = "node-search";
 const WAIT_MILLISECONDS = 150;
+const MOST_TOLD = 20;
 
 /** The left column: every node of the graph as a tree, or those that match a search or a filter. */
 export function NodeList(): JSX.Element {
@@ -131,35 +133,36 @@ function GraphFilter(): JSX.Element | null {
 
 /** A tick box of a node: what is ticked is what a new watchpoint looks at. */
 export function TickBox({ path, scope }: { readonly path: string; readonly scope: string }): JSX.Element {
-  const covered = coverage(ticked.value, path, scope);
-  const isInside = covered === "all" && !ticked.value.has(path);
+  const covered = coverage(nodeTicks.value, path, scope);
   return (
     <input
       type="checkbox"
       aria-label={`Watch ${path}`}
-      title={isInside ? "The scope round it is ticked" : "Tick for a watchpoint"}
+      title={covered === "all" ? "A new watchpoint looks at it" : covered === "some" ? "A new watchpoint looks at a part of it" : "Tick for a watchpoint"}
       checked={covered === "all"}
-      disabled={isInside}
       ref={(element) => {
         if (element !== null) element.indeterminate = covered === "some";
       }}
       onClick={(event) => event.stopPropagation()}
-      onChange={() => toggleTick(path)}
+      onChange={() => toggleTick(path, scope)}
     />
   );
 }
 
 function Ticked(): JSX.Element | null {
-  const count = tickedPaths.value.length;
-  if (count === 0) return null;
+  const on = nodeTicks.value.filter((each) => each.isOn).length;
+  const out = nodeTicks.value.length - on;
+  if (on === 0) return null;
   return (
     <div class="ticked">
-      <span>{grouped(count)} ticked</span>
+      <span title={tickedPatterns.value.slice(0, MOST_TOLD).join("\n")}>
+        {grouped(on)} ticked{out > 0 && `, ${grouped(out)} left out`}
+      </span>
       <span class="spacer" />
-      <button type="button" class="small" onClick={() => (tickedPaths.value = [])}>
+      <button type="button" class="small" onClick={() => (nodeTicks.value = [])}>
         clear
       </button>
-      <button type="button" class="small primary" onClick={() => newWatchpoint(tickedPaths.value)}>
+      <button type="button" class="small primary" onClick={() => newWatchpoint(tickedPatterns.value)}>
         watch these
       </button>
     </div>

@@ -69,7 +69,7 @@ export function NodeResults(): JSX.Element {
             choose: () => choose(at),
             tick: () => {
               const node = at === -1 ? null : found.at(at);
-              if (node !== null) toggleTick(node.name);
+              if (node !== null) toggleTick(node.name, asScope(node.scope));
             },
           })
         }

@@ -143,7 +143,7 @@ function treeKeys(rows: readonly TreeRow[], at: number, open: ReadonlySet<string
       else selectOp(entry.path);
     },
     tick: () => {
-      if (entry !== null) toggleTick(entry.path);
+      if (entry !== null) toggleTick(entry.path, rows[at]?.scope ?? "");
     },
     open: () => {
       if (entry === null) return;

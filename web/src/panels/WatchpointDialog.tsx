@@ -2,10 +2,10 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../wire";
 import { api } from "../state/api";
-import { tickedPaths } from "../state/preferences";
+import { nodeTicks } from "../state/preferences";
 import { useCatalogue } from "../state/catalogue";
 import { grouped, ordinal } from "../state/numbers";
-import { go, run } from "../state/store";
+import { go, run, tickedPatterns } from "../state/store";
 import { messageOf, toast } from "../state/toasts";
 import { CountField } from "../parts/CountField";
 import { Dialog } from "../parts/Dialog";
@@ -52,7 +52,7 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
       problem.value = messageOf(error);
       return;
     }
-    if (id === null && !isForAll) tickedPaths.value = [];
+    if (id === null && !isForAll) nodeTicks.value = [];
     go({ side: "watchpoints" });
     close();
   };
@@ -280,7 +280,7 @@ interface OpsFieldProps {
 }
 
 function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.Element {
-  const more = tickedPaths.value.filter((each) => !draft.ops.includes(each));
+  const more = tickedPatterns.value.filter((each) => !draft.ops.includes(each));
   return (
     <fieldset>
       <legend>Where</legend>
@@ -290,7 +290,7 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
       </label>
       <label class="check">
         <input type="radio" name="ops" checked={!isForAll} onChange={() => onChoose(false)} />
-        only these: full names, scopes that end with /, or patterns
+        only these: full names, scopes that end with /, or patterns; ! before what is left out
       </label>
       {!isForAll && <OpsText ops={draft.ops} onChange={onChange} />}
       {!isForAll && more.length > 0 && (

@@ -2,9 +2,8 @@ import type { JSX } from "preact";
 import type { RunView, WatchpointSpec } from "../wire";
 import { api } from "../state/api";
 import { grouped, ordinal } from "../state/numbers";
-import { tickedPaths } from "../state/preferences";
 import { useResource } from "../state/resource";
-import { calmTick, go, rank, run } from "../state/store";
+import { calmTick, go, rank, run, tickedPatterns } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -22,7 +21,7 @@ export function Watchpoints(): JSX.Element {
   return (
     <div class="watchpoints">
       <div class="filters">
-        <button type="button" class="small primary" title="New watchpoint (w)" onClick={() => newWatchpoint(tickedPaths.value)}>
+        <button type="button" class="small primary" title="New watchpoint (w)" onClick={() => newWatchpoint(tickedPatterns.value)}>
           <Icon name="plus" /> new
         </button>
         <button type="button" class="small" title="Add the recommended set for this network" onClick={() => void attempt(() => api.recommend(current.id))}>
@@ -142,10 +141,18 @@ export function conditionText(spec: WatchpointSpec): string {
     .join(spec.join === "all" ? " and " : " or ");
 }
 
-function scopeText(spec: WatchpointSpec): string {
-  const [first] = spec.ops;
+/** Where a watchpoint looks, in a few words. */
+function scopeText(ops: readonly string[]): string {
+  const out = ops.filter((each) => each.startsWith("!"));
+  const named = namedText(ops.filter((each) => !each.startsWith("!")));
+  if (out.length === 0) return named;
+  return `${named} but ${out.length === 1 ? out[0]?.slice(1) : `${grouped(out.length)} left out`}`;
+}
+
+function namedText(ops: readonly string[]): string {
+  const [first] = ops;
   if (first === undefined) return "every tensor it aims at";
-  if (spec.ops.length > 1) return `${grouped(spec.ops.length)} ops, scopes or patterns`;
+  if (ops.length > 1) return `${grouped(ops.length)} ops, scopes or patterns`;
   return /^[\w-]+\(/.test(first) ? "what a pattern names" : first;
 }
 
@@ -162,7 +169,7 @@ function WatchpointRow({ run: id, spec, hits }: { run: string; spec: WatchpointS
         </button>
         <span class="under" title={[conditionText(spec), ...spec.ops, ...(spec.ranks.length > 0 ? [`ranks ${spec.ranks.join(", ")}`] : [])].join("\n")}>
           {conditionText(spec)}
-          <span class="scope-text"> · {scopeText(spec)}</span>
+          <span class="scope-text"> · {scopeText(spec.ops)}</span>
           {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}
           {spec.break_after === 0 ? " · never stops" : spec.break_after > 1 ? ` · stops at every ${ordinal(spec.break_after)} hit` : ""}
         </span>

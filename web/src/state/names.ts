@@ -69,14 +69,6 @@ export function fileName(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** Whether ticking `ticked` (ops and scopes) covers `path` in `scope`; "some": parts of it only. */
-export function coverage(ticked: ReadonlySet<string>, path: string, scope: string): "all" | "some" | "none" {
-  if (ticked.has(path) || scopesOf(scope).some((each) => ticked.has(each))) return "all";
-  if (!path.endsWith("/")) return "none";
-  for (const each of ticked) if (each.startsWith(path)) return "some";
-  return "none";
-}
-
 /** The scope a group is in (a group is `scope/*word`), or null for what is no group. */
 export function groupScope(path: string): string | null {
   const star = path.lastIndexOf("*");

@@ -1,5 +1,6 @@
 import { effect, signal, type Signal } from "@preact/signals";
 import type { Notation } from "./numbers";
+import { isTick, type Tick } from "./ticks";
 
 /** What belongs to the reader, not to a run; kept in this browser. */
 export type Theme = "system" | "dark" | "light";
@@ -33,8 +34,7 @@ const isBoolean = (value: unknown): value is boolean => typeof value === "boolea
 const isCount = (value: unknown): value is number => isNumber(value) && Number.isInteger(value) && value > 0;
 const isCountOrNull = (value: unknown): value is number | null =>
   value === null || (isNumber(value) && Number.isInteger(value) && value >= 0);
-const isTexts = (value: unknown): value is string[] =>
-  Array.isArray(value) && value.every((each) => typeof each === "string");
+const isTicks = (value: unknown): value is Tick[] => Array.isArray(value) && value.every(isTick);
 
 export const theme = stored<Theme>(localStorage, "sonde.theme", "system", isTheme);
 export const notation = stored<Notation>(localStorage, "sonde.notation", "short", isNotation);
@@ -52,7 +52,7 @@ export const stepsToKeep = stored(sessionStorage, "sonde.keep", 2, isCount);
 /** The rank the controls act on; null: all of them. */
 export const controlled = stored<number | null>(sessionStorage, "sonde.controlled", null, isCountOrNull);
 /** Ops and scopes ticked for a watchpoint; survives a reload of the tab, not its end. */
-export const tickedPaths = stored<string[]>(sessionStorage, "sonde.ticked", [], isTexts);
+export const nodeTicks = stored<readonly Tick[]>(sessionStorage, "sonde.ticks", [], isTicks);
 
 const systemIsDark = window.matchMedia("(prefers-color-scheme: dark)");
 const systemDark = signal(systemIsDark.matches);

@@ -4,7 +4,8 @@ import { api } from "./api";
 import { graphOf } from "./graphs";
 import { asScope, scopesOf } from "./names";
 import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
-import { controlled, tickedPaths } from "./preferences";
+import { controlled, nodeTicks } from "./preferences";
+import { patternsOf, toggled } from "./ticks";
 import { attempt } from "./toasts";
 
 /** The state every part of the page reads; changed by the functions below and by `events.ts`. */
@@ -37,7 +38,8 @@ export const scopeOfControl = computed<number | null>(() => {
   const wanted = controlled.value;
   return run.value?.ranks.some((each) => each.rank === wanted) === true ? wanted : null;
 });
-export const ticked = computed<ReadonlySet<string>>(() => new Set(tickedPaths.value));
+/** What is ticked, as a watchpoint says it. */
+export const tickedPatterns = computed<readonly string[]>(() => patternsOf(nodeTicks.value));
 
 /** The run that most likely matters: one that lives before one that ended, then the latest. */
 function newest(all: readonly RunView[]): RunView | undefined {
@@ -83,7 +85,7 @@ window.addEventListener("popstate", () => {
 
 export function chooseRun(id: string): void {
   // Names of one program's ops mean nothing in another.
-  tickedPaths.value = [];
+  nodeTicks.value = [];
   go({ ...START, run: id, tab: place.value.tab === "tensor" ? "graph" : place.value.tab });
 }
 
@@ -119,14 +121,8 @@ export function openTensor(op: string, io: Io, slot: number, step: number | null
   selectOp(op, { tab: "tensor", io, slot, step, against, index: same ? place.value.index : "" });
 }
 
-export function toggleTick(path: string): void {
-  const now = tickedPaths.value;
-  if (now.includes(path)) {
-    tickedPaths.value = now.filter((each) => each !== path);
-    return;
-  }
-  const inside = path.endsWith("/") ? now.filter((each) => !each.startsWith(path)) : now;
-  tickedPaths.value = [...inside, path];
+export function toggleTick(path: string, scope: string): void {
+  nodeTicks.value = toggled(nodeTicks.value, path, scope);
 }
 
 export function replaceRun(changed: RunView): void {
