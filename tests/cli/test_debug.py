@@ -184,22 +184,36 @@ def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug
     assert done.stdout == ""
 
 
-def test_every_rank_that_torchrun_starts_is_debugged() -> None:
-    words = ("torchrun", "--standalone", "--nproc-per-node", "2", SMALL, "2")
-    debugged = Debugged("--exit", "--no-open", *words)
+def with_torchrun(*words: str) -> tuple[Debugged, dict[str, Any]]:
+    """Two ranks, both of which stand before their first step, and their run."""
+    launched = ("torchrun", "--standalone", "--nproc-per-node", "2", *words)
+    debugged = Debugged("--exit", "--no-open", *launched)
     deadline = time.monotonic() + 100
     while True:
         runs = debugged.api("runs")["runs"]
         if [[rank["state"] for rank in run["ranks"]] for run in runs] == [["paused", "paused"]]:
-            break
+            return debugged, runs[0]
         assert time.monotonic() < deadline, runs
         time.sleep(0.1)
-    assert [rank["metadata"]["world_size"] for rank in runs[0]["ranks"]] == [2, 2]
-    assert runs[0]["title"] == "small.py 2"
-    debugged.api(f"runs/{runs[0]['id']}/control", command="continue")
+
+
+def test_every_rank_that_torchrun_starts_is_debugged() -> None:
+    debugged, run = with_torchrun(SMALL, "2")
+    assert [rank["metadata"]["world_size"] for rank in run["ranks"]] == [2, 2]
+    assert run["title"] == "small.py 2"
+    debugged.api(f"runs/{run['id']}/control", command="continue")
     code, output, said = debugged.wait()
     assert code == 0, said
     assert sorted(output.splitlines()) == sorted(2 * plain("small.py", 2).splitlines())
+
+
+def test_ranks_of_torchrun_that_are_ended_have_the_exit_code_of_ctrl_c_and_no_traceback() -> None:
+    debugged, run = with_torchrun(SMALL, "50")
+    debugged.api(f"runs/{run['id']}/control", command="terminate")
+    code, _, said = debugged.wait()
+    assert code == 130, said
+    assert said.count("sonde: the training was ended from the debugger") == 2
+    assert "Traceback" not in said
 
 
 def test_a_rank_that_would_start_a_server_of_its_own_is_told_how_to_do_it() -> None:

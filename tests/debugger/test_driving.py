@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
 from tests.debugger.driving import Net, driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 
+from sonde.adapters.torch.attach import running_debugger
 from sonde.core.keys import Io
 from sonde.debugger.terminated import Terminated
 from sonde.wire.questions import (
@@ -125,6 +129,77 @@ def test_a_pause_stops_a_running_training() -> None:
     losses, rank = driven(lambda: train(make_net(), 1_000_000), person)
     assert losses is None
     assert rank.all(Goodbye)[0].exit_code == 130
+
+
+@pytest.mark.parametrize("command", ["pause", "terminate"])
+def test_a_step_whose_ops_are_not_observed_is_left_before_its_backward_pass(command: str) -> None:
+    is_inside = threading.Event()
+
+    def in_step_4(step: int, hidden: torch.Tensor) -> torch.Tensor:
+        if step == 4:
+            is_inside.set()
+            debugging = running_debugger()
+            assert debugging is not None
+            assert not debugging.is_observed()
+            while not debugging.debugger.talk.has_news:
+                time.sleep(0.01)
+        return hidden
+
+    net = make_net(in_step_4)
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("continue")
+        assert is_inside.wait(60)
+        rank.control(command)
+        if command == "pause":
+            status = rank.paused()
+            assert (status.reason, status.step, status.op) == ("pause", 4, None)
+            found = rank.answer("fc1.weight", AskTable("[0, 0]"), Table, step=4)
+            assert found.values == (net.fc1.weight[0, 0].item(),)
+            rank.control("terminate")
+
+    losses, rank = driven(lambda: train(net, 9), person)
+    assert losses is None
+    assert [step.point.step for step in rank.steps] == [0, 1, 2, 3]
+    for one, other in zip(net.parameters(), bare(4)[1], strict=True):
+        assert torch.equal(one, other)
+
+
+def test_terminate_waits_for_an_optimizer_that_makes_the_gradients_itself() -> None:
+    net = make_net()
+    calls: list[int] = []
+    is_inside = threading.Event()
+
+    def training() -> None:
+        data = torch.randn(32, 8)
+        optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4)
+
+        def closure() -> torch.Tensor:
+            calls[-1] += 1
+            if calls == [4, 4, 4, 2]:
+                is_inside.set()
+                debugging = running_debugger()
+                assert debugging is not None
+                while not debugging.debugger.talk.has_news:
+                    time.sleep(0.01)
+            optimizer.zero_grad()
+            loss: torch.Tensor = (net(data) ** 2).mean()
+            loss.backward()
+            return loss
+
+        while True:
+            calls.append(0)
+            optimizer.step(closure)
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.control("continue")
+        assert is_inside.wait(60)
+        rank.control("terminate")
+
+    driven(training, person)
+    assert calls == [4, 4, 4, 4]
 
 
 def test_terminate_raises_in_the_training_and_lets_it_clean_up() -> None:

@@ -84,6 +84,42 @@ def test_ranks_of_one_training_are_one_run() -> None:
     assert output == plain("two_ranks.py", port)
 
 
+@pytest.mark.parametrize("exchanging", ["gradients", "buffers"])
+def test_a_rank_whose_collective_fails_as_another_is_ended_ends_like_that_one(
+    exchanging: str,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with Hub() as hub:
+        processes = [
+            start(
+                "ends_together.py",
+                exchanging,
+                port=hub.port,
+                RANK=str(rank),
+                WORLD_SIZE="2",
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=port,
+                SONDE_RUN_ID="both",
+            )
+            for rank in range(2)
+        ]
+        ranks = [hub.rank(number) for number in range(2)]
+        for command in ("step", "continue"):
+            for rank in ranks:
+                rank.paused()
+            # Of the second time: rank 0 stands still, so that the other waits for it.
+            for rank in ranks[command == "continue" :]:
+                rank.control(command, steps=3)
+        for rank in ranks:
+            rank.control("terminate")
+        said = [finish(process) for process in processes]
+    assert [output for output, _ in said] == ["Terminated 0\n", "Terminated 1\n"]
+    assert [process.returncode for process in processes] == [130, 130]
+    assert "Traceback" not in said[0][1] + said[1][1]
+    assert [rank.all(Goodbye)[0].exit_code for rank in ranks] == [130, 130]
+
+
 def test_a_program_that_asks_for_the_debugger_itself() -> None:
     with Hub(paused=False) as hub:
         process = subprocess.Popen(

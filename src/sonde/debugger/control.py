@@ -66,6 +66,10 @@ class Control:
         return self._is_next or self._until is not None
 
     @property
+    def is_pause_due(self) -> bool:
+        return self._is_pause_due
+
+    @property
     def is_stop_due(self) -> bool:
         """Whether the very next occasion will do, whichever it is."""
         return self._is_pause_due or self.is_ending

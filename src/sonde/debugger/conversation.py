@@ -28,6 +28,7 @@ from sonde.wire.shapes import Hit, LossPoint
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
 _NEVER: Final = -inf
+_LITTLE_SECONDS: Final = 1.0
 
 
 class Conversation:
@@ -103,6 +104,12 @@ class Conversation:
             if not self._inbox:
                 self._news.wait(patience)
         return True
+
+    def wait_a_little(self) -> None:
+        """For news that are on their way."""
+        with self._news:
+            if not self._inbox:
+                self._news.wait(_LITTLE_SECONDS)
 
     @property
     def is_alone(self) -> bool:

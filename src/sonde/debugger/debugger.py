@@ -176,8 +176,30 @@ class Debugger:
             self._stop_at(call, reason, "")
         self._end_if_asked(call)
 
+    def passes_by(self) -> None:
+        """The training is between two ops, its backward pass or an update before it: what the
+        person wants need not wait for the step's end, where no op is an occasion."""
+        if not self._desk.is_interrupted or self._trainee.is_observed():
+            return
+        with self.library.inside_step(None):
+            self._desk.read_news()
+            if self.control.is_pause_due:
+                self._pause("pause", "")
+        self._end_if_asked()
+
+    def others_failed(self) -> None:
+        """What several ranks do together failed: if they are being ended, so is this one."""
+        if not self.talk.is_connected:
+            return
+        self.talk.wait_a_little()
+        self._desk.read_news()
+        self._end_if_asked()
+        if self._asked_at is not None:
+            raise Terminated(_ENDED)
+
     def before_update(self) -> None:
         """An optimizer is about to change weights."""
+        self.passes_by()
         if self._desk.has_begun:
             with self._pace.working():
                 self._judge_initial()
@@ -308,6 +330,7 @@ class Debugger:
         if not self.control.is_ending or (call is not None and call.node.phase == "optimizer"):
             return
         self.control.is_ending = False
+        self._trainee.end()
         ended = Terminated(_ENDED)
         if not self._is_step_over or self._asked_at is not None or not end_in_order(ended):
             raise ended

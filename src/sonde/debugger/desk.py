@@ -28,7 +28,7 @@ from sonde.wire.rank import (
 from sonde.wire.rank import Control as ControlMessage
 from sonde.wire.shapes import Metadata, PauseReason, State, WatchpointSpec
 
-_AT_STEP_END: Final = "when the step ends: ops are not observed in this step"
+_WITHOUT_OPS: Final = "before the next backward pass or update: ops are not observed in this step"
 
 
 class Desk:
@@ -144,7 +144,7 @@ class Desk:
             # Said before there was anything to stop: it stands for what is said at the start.
             self.pauses_at_start = message.command == "pause"
         elif self.state == "running" and message.command == "pause":
-            here = "at the next op" if self._trainee.is_observed() else _AT_STEP_END
+            here = "at the next op" if self._trainee.is_observed() else _WITHOUT_OPS
             self.tell(f"pausing {here}")
 
     def _set_watchpoints(self, watchpoints: Sequence[WatchpointSpec]) -> None:

@@ -22,6 +22,7 @@ class Companion(Protocol):
         ...
 
     def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None: ...
+    def backward_begins(self) -> None: ...
     def step_ended(self) -> None:
         """A step is over, the next one has not begun to be observed."""
         ...
@@ -44,6 +45,10 @@ class Company:
     def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self.companion is not None:
             self._tell(lambda companion: companion.optimizer_left(optimizer))
+
+    def backward_begins(self) -> None:
+        if self.companion is not None:
+            self._tell(lambda companion: companion.backward_begins())
 
     def step_ended(self) -> None:
         if self.companion is not None:

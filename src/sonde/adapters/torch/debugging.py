@@ -17,6 +17,7 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging_loss import LossWatch
 from sonde.adapters.torch.debugging_optimizers import OptimizerBook
+from sonde.adapters.torch.debugging_ranks import outlive_launcher, watch_buffers, world_size
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.views import TorchView, name_of
 from sonde.capture.session import Subscription
@@ -109,16 +110,17 @@ class TorchDebugging:
         name: str,
         initial_step: int = 0,
     ) -> None:
+        metadata = _metadata(options, rank)
         self.debugger = Debugger(
             options,
-            _metadata(options, rank),
+            metadata,
             self,
             name=name,
             report=report,
             initial_step=initial_step,
         )
         self._adapter: TorchAdapter | None = None
-        self._loss = LossWatch()
+        self._loss = LossWatch(self._backward_begins, self._together_failed)
         self._optimizers = OptimizerBook()
         # What no optimizer has changed yet; None: to be found out.
         self._unchanged: tuple[TorchHeld, ...] | None = None
@@ -127,6 +129,7 @@ class TorchDebugging:
         self._steps = 0
         self._is_stale = True
         self._pid = os.getpid()
+        self._world_size = metadata.world_size
 
     def subscriptions(self) -> list[Subscription]:
         return [subscription_of(self.debugger)]
@@ -136,12 +139,23 @@ class TorchDebugging:
         self._adapter = adapter
         self.debugger.start()
         self._loss.install(undo)
+        if self._world_size > 1:
+            watch_buffers(self._together_failed, undo)
         adapter.company.companion = self
 
     def leave(self, error: BaseException | None) -> None:
         """The program ends, with ``error`` if one ended it."""
-        if os.getpid() == self._pid:
-            self.debugger.close(*_ending(error))
+        if os.getpid() != self._pid:
+            return
+        ended = error
+        if isinstance(error, Exception):
+            try:
+                self._together_failed(error)
+            except Terminated as terminated:
+                ended = terminated
+        self.debugger.close(*_ending(ended))
+        if ended is not error and ended is not None:
+            raise ended
 
     # -------------------------------------------------------------- companion
 
@@ -163,6 +177,21 @@ class TorchDebugging:
                 self._learn_gradients(optimizer)
                 self.debugger.watching.plan()
             self._show_gradients(optimizer)
+
+    def _backward_begins(self) -> None:
+        if self._adapter is not None:
+            self._adapter.company.backward_begins()
+
+    def backward_begins(self) -> None:
+        self.debugger.passes_by()
+
+    def _together_failed(self, error: Exception) -> None:
+        """A collective fails where another rank was ended a moment before: this one ends alike."""
+        if isinstance(error, RuntimeError) and self._world_size > 1:
+            try:
+                self.debugger.others_failed()
+            except Terminated as terminated:
+                raise terminated from error
 
     def _show_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         if self.debugger.watching.needs_gradients:
@@ -280,6 +309,9 @@ class TorchDebugging:
         assert isinstance(view, TorchView)
         return TorchSnapshot(view.tensor)
 
+    def end(self) -> None:
+        outlive_launcher()
+
 
 def _ending(error: BaseException | None) -> tuple[int, str]:
     """The exit code a program that ends so has, and a line about it."""
@@ -294,14 +326,6 @@ def _ending(error: BaseException | None) -> tuple[int, str]:
         return 130, "ended from the debugger"
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return 130 if isinstance(error, KeyboardInterrupt) else 1, text.splitlines()[0]
-
-
-def world_size() -> int:
-    """How many processes train: as the process group knows, else the launcher, else 1."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size()
-    text = os.environ.get("WORLD_SIZE", "")
-    return int(text) if text.isdigit() else 1
 
 
 def _metadata(options: DebuggerOptions, rank: int) -> Metadata:

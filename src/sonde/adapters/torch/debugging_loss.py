@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,10 +20,14 @@ class LossWatch:
     Several in one step are the parts of one loss (gradients are accumulated), so their sum is
     taken. A loss that a GradScaler scaled counts as it was before. Of those an optimizer asks for
     while it steps (the closure of LBFGS) the first counts, which is what its ``step`` returns.
+    ``begins`` is called before each backward pass but those of an optimizer, ``failed`` with what
+    one raised.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begins: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         self._thread = threading.get_ident()
+        self._begins = begins
+        self._failed = failed
         self._roots: list[torch.Tensor] = []
         # Calls since an optimizer began its step; None outside of one.
         self._inside: int | None = None
@@ -35,8 +39,16 @@ class LossWatch:
 
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return original(tensors, *args, **kwargs)
+            if self._inside is None:  # else weights are being changed
+                self._begins()
             self._note(tensors)
-            return original(tensors, *args, **kwargs)
+            try:
+                return original(tensors, *args, **kwargs)
+            except Exception as error:
+                self._failed(error)
+                raise
 
         private.hide_from_compiler(backward, LossWatch._note)
         torch.autograd.backward = backward
@@ -66,8 +78,6 @@ class LossWatch:
             return sum(float(root) for root in roots)
 
     def _note(self, tensors: Any) -> None:
-        if threading.get_ident() != self._thread:
-            return
         if self._inside is not None:
             self._inside += 1
             if self._inside > 1:

@@ -3,11 +3,15 @@ the program under ``sonde run --step-by STEP_BY``."""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
 from torch.distributed import run as torchrun
-from torch.distributed.elastic.multiprocessing.errors import record
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+
+_ENDED = 130
+"""The exit code of a rank that was ended from the debugger."""
 
 
 @record
@@ -19,7 +23,13 @@ def main(words: Sequence[str]) -> None:
         theirs = [options.training_script, *options.training_script_args]
         options.training_script_args = [*ours, *theirs]
         options.training_script, options.module = "sonde", True
-    torchrun.run(options)  # type: ignore[no-untyped-call]
+    try:
+        torchrun.run(options)  # type: ignore[no-untyped-call]
+    except ChildFailedError as error:
+        # Those that were still at their way out then were ended by torchrun itself.
+        if {each.exitcode for each in error.failures.values()} <= {_ENDED, -signal.SIGTERM}:
+            sys.exit(_ENDED)
+        raise
 
 
 if __name__ == "__main__":
