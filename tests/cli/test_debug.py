@@ -10,13 +10,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.debugger.running import PROGRAMS, environment, plain
+from tests.server.waiting import until
 
 from sonde.cli import desktop
 from sonde.cli.ctl_client import Client
@@ -25,6 +25,11 @@ from sonde.debugger import server_process
 
 SMALL = str(PROGRAMS / "small.py")
 COMMAND = [sys.executable, "-m", "sonde", "debug", "--port", "0", "--debugger-port", "0"]
+
+
+def _states(found: Any) -> list[list[str]]:
+    """Of every rank of every run."""
+    return [[rank["state"] for rank in run["ranks"]] for run in found["runs"]]
 
 
 class Debugged:
@@ -44,7 +49,8 @@ class Debugged:
         assert found is not None, first + self.process.stderr.read()
         self.page = found[1]
         self.said = [first]
-        self._reader = threading.Thread(target=lambda: self.said.extend(self.process.stderr or ()))
+        self._news = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def api(self, path: str, **body: Any) -> Any:
@@ -58,13 +64,19 @@ class Debugged:
 
     def run_in_state(self, state: str) -> dict[str, Any]:
         """The run, once its rank is in ``state``."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            for run in self.api("runs")["runs"]:
-                if run["ranks"][0]["state"] == state:
-                    return dict(run)
-            time.sleep(0.05)  # the server has no question that waits for a first run
-        raise AssertionError(f"never {state}: {self.said}")
+        runs = until(self.page, "/runs", lambda found: _states(found) == [[state]])["runs"]
+        return dict(runs[0])
+
+    def heard(self, words: str) -> None:
+        """Wait until the command has said so."""
+        with self._news:
+            assert self._news.wait_for(lambda: words in "".join(self.said), 60), self.said
+
+    def _read(self) -> None:
+        for line in self.process.stderr or ():
+            with self._news:
+                self.said.append(line)
+                self._news.notify_all()
 
     def wait(self) -> tuple[int, str, str]:
         assert self.process.stdout is not None
@@ -116,9 +128,7 @@ def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:
     debugged = Debugged("--no-pause", str(script))
     run = debugged.run_in_state("ended")
     assert run["ranks"][0]["metadata"]["script"] == str(script)
-    deadline = time.monotonic() + 60
-    while "the page stays" not in "".join(debugged.said) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    debugged.heard("the page stays")
     debugged.process.send_signal(signal.SIGINT)
     code, _, said = debugged.wait()
     assert code == 1
@@ -188,13 +198,9 @@ def with_torchrun(*words: str) -> tuple[Debugged, dict[str, Any]]:
     """Two ranks, both of which stand before their first step, and their run."""
     launched = ("torchrun", "--standalone", "--nproc-per-node", "2", *words)
     debugged = Debugged("--exit", "--no-open", *launched)
-    deadline = time.monotonic() + 100
-    while True:
-        runs = debugged.api("runs")["runs"]
-        if [[rank["state"] for rank in run["ranks"]] for run in runs] == [["paused", "paused"]]:
-            return debugged, runs[0]
-        assert time.monotonic() < deadline, runs
-        time.sleep(0.1)
+    both = [["paused", "paused"]]
+    found = until(debugged.page, "/runs", lambda found: _states(found) == both, seconds=100)
+    return debugged, found["runs"][0]
 
 
 def test_every_rank_that_torchrun_starts_is_debugged() -> None:
@@ -237,10 +243,10 @@ def test_a_program_that_never_began_leaves_no_page_behind() -> None:
 def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Path) -> None:
     package = tmp_path / "uvicorn"
     package.mkdir()
-    marker = tmp_path / "here"
-    (package / "__init__.py").write_text(
-        f"import pathlib, time; pathlib.Path({str(marker)!r}).touch(); time.sleep(600)"
-    )
+    here = tmp_path / "here"
+    os.mkfifo(here)
+    # Opened by the other side, too, it is done; then nobody writes, so that it stays.
+    (package / "__init__.py").write_text(f"open({str(here)!r}, 'w'); open({str(here)!r})")
     process = subprocess.Popen(
         [*COMMAND, SMALL],
         env=environment(None, PYTHONPATH=str(tmp_path)),
@@ -248,10 +254,8 @@ def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Pa
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
-    while not marker.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    with here.open():
+        pass
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "sonde: interrupted\n")

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.e2e.debugged import RAINFALL, Process, Serving, chromium, in_state, look, picture
-from tests.server.serving_in_thread import Server, serving
+from tests.e2e.debugged import RAINFALL, Process, Serving, in_state, look, picture
+from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import FakeRank
 
@@ -29,26 +27,6 @@ for step in range(1000):
     optimizer.step()
 """
 WORDS = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def rank(server: Server) -> Iterator[FakeRank]:
-    found = FakeRank(server.rank_port, run="sample", steps=50).start()
-    yield found
-    found.close()
-    found.join()
 
 
 def test_another_tensor_is_named_letter_by_letter_and_compared_slot_by_slot(

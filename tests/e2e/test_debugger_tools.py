@@ -5,39 +5,17 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
-from tests.e2e.debugged import chromium, in_state, look, picture, read
-from tests.server.serving_in_thread import Server, serving
+from tests.e2e.debugged import in_state, look, picture, read
+from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import FakeRank
 from sonde.wire.shapes import TensorName
 
 TANH = "Default/network-Net/blocks-ModuleList/1-Block/act-Tanh/tanh-op0"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with serving() as found:
-        yield found
-
-
-@pytest.fixture
-def rank(server: Server) -> Iterator[FakeRank]:
-    found = FakeRank(server.rank_port, run="sample", steps=50).start()
-    yield found
-    found.close()
-    found.join()
 
 
 def _names(page: Page) -> list[str]:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 import uvicorn
+from tests.server.waiting import until
 
 from sonde.server.app import build_app
 from sonde.server.door import Door
@@ -74,16 +74,18 @@ class Server:
 
     def wait_for(self, path: str, is_so: Callable[[Any], bool], seconds: float = 20.0) -> Any:
         """The answer of a path once it is as it should be."""
-        end = time.monotonic() + seconds
-        while True:
-            status, found = self.ask("GET", path)
-            if status == 200 and is_so(found):
-                return found
-            assert time.monotonic() < end, found
-            time.sleep(0.01)
+        return until(self.url, path, is_so, token=self.token, seconds=seconds)
 
 
 class _Quiet(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, is_ready: threading.Event) -> None:
+        super().__init__(config)
+        self._is_ready = is_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._is_ready.set()
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -115,13 +117,9 @@ def serving(
         ranks = await hub.start("127.0.0.1", rank_port)
         port = sock.getsockname()[1]
         guard = Guard(build_app(Context(runs, board, ranks)), host=host, port=port, door=door)
-        servers.append(_Quiet(http_config(guard)))
+        servers.append(_Quiet(http_config(guard), is_ready))
         found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
-        task = asyncio.ensure_future(servers[0].serve(sockets=[sock]))
-        while not servers[0].started:
-            await asyncio.sleep(0.005)
-        is_ready.set()
-        await task
+        await servers[0].serve(sockets=[sock])
         await hub.stop()
         for run in runs:
             run.close()

@@ -4,7 +4,6 @@ import io
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from urllib.parse import quote
@@ -237,11 +236,13 @@ def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
 
 def test_what_happened_while_the_connection_was_broken_is_told_later(server: Server) -> None:
     news: list[News] = []
-    arrived = threading.Event()
+    arrived, welcomed = threading.Event(), threading.Event()
 
     def interrupt(each: News) -> None:
         news.append(each)
         arrived.set()
+        if isinstance(each, Welcomed):
+            welcomed.set()
 
     def point(step: int) -> LossPoint:
         return LossPoint(step, float(step), 0.1, True)
@@ -265,6 +266,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
     talk.tell_hits(hits[:2])
     server.wait_for("/runs/mine/hits", lambda page: page["total"] == 2)
     arrived.clear()
+    welcomed.clear()
     run = server.runs.find("mine")
     assert isinstance(run, LiveRun)
     link = run.ranks[0].link
@@ -273,10 +275,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
     assert arrived.wait(20)
     talk.tell_step(point(1), 7)  # Maybe to nobody.
     talk.tell_hits(hits[2:])
-    end = time.monotonic() + 20
-    while not any(isinstance(each, Welcomed) for each in news):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    assert welcomed.wait(20)
     again = next(each for each in news if isinstance(each, Welcomed))
     talk.greet(again, graphs, hits)
     talk.tell_step(point(2), None)

@@ -164,6 +164,7 @@ class LiveRun:
                 self._changes.touch("status")
             case Hello():
                 self._notice(f"rank {rank.number} said hello twice [rank-unreadable]")
+                self._changes.touch("notices")
 
     def _take_hits(self, rank: LiveRank, message: Hits) -> None:
         dropped = self.hits.dropped()

@@ -83,25 +83,25 @@ async def _serve(
     state = ServerState.of(options.host, port, rank_port, token)
     context = Context(runs, board, rank_port, has_token=bool(token))
     app = Guard(build_app(context), host=options.host, port=port, door=door)
-    server = _Server(http_config(app), hub)
+    server = _Server(http_config(app), hub, partial(ready, state))
     with announce_server(state):
         async with _closing(hub, runs):
-            serving = asyncio.ensure_future(server.serve(sockets=[sock]))
-            while not server.started and not serving.done():
-                await asyncio.sleep(0.005)
-            if not serving.done():
-                ready(state)
-            await serving
+            await server.serve(sockets=[sock])
 
 
 class _Server(uvicorn.Server):
     """Ends on a signal and returns, where uvicorn would raise the signal again and so end the
     process before files are tidied up; on ``END_WHEN_UNUSED`` when no training is connected."""
 
-    def __init__(self, config: uvicorn.Config, hub: Hub) -> None:
+    def __init__(self, config: uvicorn.Config, hub: Hub, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._hub = hub
+        self._ready = ready
         self._waiting: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
