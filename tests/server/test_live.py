@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -133,6 +134,21 @@ def test_several_runs_ranks_and_browsers_share_a_server(server: Server) -> None:
     assert runs["two"]["watchpoints"] == []
     assert len(ranks[0].watchpoints) + len(ranks[1].watchpoints) == 2
     for rank in ranks:
+        rank.close()
+
+
+def test_the_first_command_reaches_a_rank_that_connects_a_little_later(server: Server) -> None:
+    first = FakeRank(server.rank_port, rank=0, world_size=2).start()
+    found: list[dict[str, Any]] = []
+    asking = threading.Thread(target=lambda: found.append(server.control("run-1", "step", steps=2)))
+    asking.start()
+    asking.join(0.3)
+    assert asking.is_alive()
+    second = FakeRank(server.rank_port, rank=1, world_size=2).start()
+    asking.join(60)
+    both = server.wait_for("/runs/run-1", lambda run: [r["step"] for r in run["ranks"]] == [2, 2])
+    assert [rank["state"] for rank in both["ranks"]] == ["paused", "paused"]
+    for rank in (first, second):
         rank.close()
 
 

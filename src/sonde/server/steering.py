@@ -14,6 +14,7 @@ from sonde.wire.rank import Command, Control
 MOST_WAIT_SECONDS: Final = 3600.0
 BEGIN_SECONDS: Final = 60.0
 OBEY_SECONDS: Final = 0.5
+GATHER_SECONDS: Final = 10.0
 
 
 class Steering:
@@ -67,6 +68,8 @@ class Steering:
         """UsageError if no rank is there to obey. ``find`` gives the full name to run to."""
         if not 1 <= request.steps < 2**31:
             raise UsageError(f"{request.steps} steps cannot be run", slug="bad-request")
+        if request.rank is None and request.command != "terminate":
+            await self._gathered()
         ranks = self.connected(request.rank)
         if not ranks:
             whom = "" if request.rank is None else f" as rank {request.rank}"
@@ -87,6 +90,17 @@ class Steering:
                 rank.link.send(message)
         await self._settled(ranks, min(request.wait_seconds, MOST_WAIT_SECONDS))
         await self._obeyed(ranks)
+
+    async def _gathered(self) -> None:
+        """Until all ranks have come, before the first command: one that came later would wait to
+        be told, and the others for it. Not for long: maybe only some of them are debugged."""
+        if self.generation == 0 and self.connected(None):
+            await self._changes.until(
+                lambda: all(
+                    len(self._ranks) >= rank.metadata.world_size for rank in self._ranks.values()
+                ),
+                GATHER_SECONDS,
+            )
 
     async def _begun(self, ranks: Sequence[LiveRank]) -> None:
         """Until no rank is on its way to its first step, where it would wait to be told again."""
