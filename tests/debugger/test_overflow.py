@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import pytest
 import torch
 from tests.debugger.driving import driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sonde.wire.questions import AskTable, Table
@@ -116,6 +118,35 @@ def test_spoiled_gradients_stop_it_before_the_weights_are_changed() -> None:
         rank.control("terminate")
 
     driven(lambda: train(net, 2), person, hub=watched(watchpoint(1, "gradient_exploding")))
+
+
+@pytest.mark.parametrize("keeps_memory", [False, True])
+def test_hits_of_gradients_come_after_the_backward_pass(keeps_memory: bool) -> None:
+    def training() -> None:
+        net = make_net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad(set_to_none=not keeps_memory)
+            for _ in range(2):
+                loss = (net(torch.ones(4, 8)) ** 2).mean() * (1e10 if step == 3 else 1)
+                loss.backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1e6)
+            optimizer.step()
+
+    specs = [
+        watchpoint(1, "expression", "Gradients/", "Default/optimizer-SGD/", expression="step == 3"),
+        watchpoint(2, "gradient_too_large", abs_mean_gt=10),
+    ]
+    quiet = [msgspec.structs.replace(each, break_after=0) for each in specs]
+    _, rank = driven(training, lambda rank: None, hub=watched(*quiet))
+    orders = [(hit.step, hit.order) for hit in rank.hits]
+    assert orders == sorted(orders)
+    gradients = [hit for hit in rank.hits if hit.watchpoint == 2]
+    updates = [hit for hit in rank.hits if "/optimizer-SGD/" in hit.op]
+    backward = [hit for hit in rank.hits if hit.op.startswith("Gradients/")]
+    assert len(gradients) == 4
+    assert max(each.order for each in backward) < min(each.order for each in gradients)
+    assert max(each.order for each in gradients) < min(each.order for each in updates)
 
 
 def test_weights_and_gradients_are_watched_without_looking_at_ops() -> None:

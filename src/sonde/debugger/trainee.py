@@ -65,6 +65,10 @@ class Trainee(Protocol):
         """The graph of the running step, as far as it ran; empty if ops are not observed."""
         ...
 
+    def place(self) -> int | None:
+        """The order of the op that ran last in the running step; None if ops are not observed."""
+        ...
+
     def is_observed(self) -> bool:
         """Whether the ops of the running step are observed."""
         ...

@@ -12,10 +12,10 @@ from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall, Screen, TensorView
 from sonde.debugger.former import FormerValues
-from sonde.debugger.graphs import GRADIENT_TYPE, GraphBook, gradient_name
+from sonde.debugger.graphs import GraphBook, gradient_name
 from sonde.debugger.hits import HitBook
 from sonde.debugger.judging import Found, HeldJudge, OpJudge
-from sonde.debugger.trainee import Trainee
+from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.watches import Watch, make_watches
 from sonde.dump.origin_tracker import OriginTracker, Spoiled
 from sonde.wire.convert import source_line
@@ -232,18 +232,26 @@ class Watching:
 
     def _chain_to_held(self, name: str) -> tuple[str, ...]:
         """To a weight, or to a gradient through the op that made it."""
-        for held in self._trainee.held():
-            if gradient_name(held.name) == name and held.gradient_maker is not None:
-                return (*self._tracker.chain(held.gradient_maker[0]), name)
-        return (name,)
+        held = self._held_with(name)
+        maker = None if held is None else held.gradient_maker
+        return (name,) if maker is None else (*self._tracker.chain(maker[0]), name)
+
+    def _held_with(self, gradient: str) -> Held | None:
+        return next(
+            (each for each in self._trainee.held() if gradient_name(each.name) == gradient), None
+        )
 
     def _order(self, name: str, call: OpCall | None) -> int:
-        """Where in its step the tensor was made, or is first used."""
+        """Where in its step the tensor was made, or is first used; of a gradient, which several
+        ops may have changed since it was made, where the step is now, as far as that is known."""
         if call is not None:
             return call.order
-        node = self._graphs.node(name)
-        if node is not None and node.type == GRADIENT_TYPE and node.inputs:
-            name = node.inputs[0].producer or name
+        held = self._held_with(name)
+        if held is not None:
+            place = self._trainee.place()
+            if place is not None:
+                return place
+            name = name if held.gradient_maker is None else held.gradient_maker[0]
         return self._graphs.order_of(name) or 0
 
 

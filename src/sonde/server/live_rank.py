@@ -104,7 +104,12 @@ class LiveRank:
         graph.nodes.extend(part.nodes)
         graph.total = part.total
         graph.index = None
-        self.leaves.update(node.name for node in part.nodes if node.kind != "op")
+        # What a gradient is, is known at the end of the backward pass, not before the first op.
+        self.leaves.update(
+            node.name
+            for node in part.nodes
+            if node.kind != "op" and "gradient" not in node.categories
+        )
         return True
 
     def add_point(self, point: LossPoint, graph: int | None) -> None:

@@ -285,6 +285,11 @@ class TorchDebugging:
             nodes.setdefault(record.node.name, record.node)
         return tuple(nodes.values())
 
+    def place(self) -> int | None:
+        if self._adapter is None or not self._adapter.is_observing:
+            return None
+        return max(self._adapter.observer.last.order, 0)
+
     def is_observed(self) -> bool:
         return self._adapter is not None and self._adapter.is_observing
 
