@@ -6,13 +6,19 @@ import warnings
 from collections.abc import Callable
 
 import msgspec
+import numpy as np
 import pytest
 import torch
 from tests.debugger.driving import driven
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 from torch import nn
 
+from sonde.adapters.torch.debugging import TorchDebugging
+from sonde.adapters.torch.views import TorchView
+from sonde.conditions import Memory, Needs, measure, parse_condition
 from sonde.wire.shapes import Hit, WatchpointSpec
+
+_JUDGE = TorchDebugging.__new__(TorchDebugging)  # What it says of memory needs no training.
 
 
 def found(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
@@ -73,14 +79,123 @@ def test_nan_in_a_sparse_gradient_is_a_hit() -> None:
         watchpoint(2, "gradient_vanishing", abs_mean_lt=1.0),
         watchpoint(3, "tensor_overflow"),
     )
-    assert [(hit.step, hit.op) for hit in hits if hit.watchpoint == 1] == [(1, "weight.grad")]
-    assert {hit.why for hit in hits if hit.watchpoint == 2} == {"its layout is sparse_coo"}
+    (gradient,) = (hit for hit in hits if hit.watchpoint == 1)
+    assert (gradient.step, gradient.op, gradient.part) == (1, "weight.grad", "carrier")
+    assert gradient.origin == "Gradients/Default/mul-op0"
+    assert {(hit.step, hit.verdict, hit.why) for hit in hits if hit.watchpoint == 2} == {
+        (0, "hit", ""),
+        (1, "undecided", "the tensor has 4 NaN among 10 elements"),
+        (2, "hit", ""),
+    }
     made = [hit for hit in hits if hit.watchpoint == 3 and "sparse_coo" in hit.op and hit.step == 1]
     assert {hit.part for hit in made} == {"carrier"}
 
 
+LAYOUTS = [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.strided, torch.jagged]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_sparse_and_nested_tensors_are_judged_by_all_their_elements(
+    layout: torch.layout, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(3)
+    rows = torch.randn(6, 5, dtype=torch.float64).to(dtype)
+    rows[rows.abs() < 0.8] = 0
+    if layout in (torch.strided, torch.jagged):
+        parts = [rows[:2], rows[2:]]
+        odd = torch.nested.nested_tensor(parts, layout=layout)
+    else:
+        odd = rows.to_sparse(layout=layout)
+    truth = rows.double().numpy()
+
+    memory = TorchDebugging.memory(_JUDGE, TorchView(odd, "output", 0, None, None))
+    assert isinstance(memory, Memory)
+    bounds = frozenset({(-1.0, 0.5), (0.9, 2.0)})
+    evidence = measure(memory, Needs(statistics=True, between=bounds))
+    found = evidence.statistics
+    assert found is not None
+    assert (found.count, found.zero_count) == (truth.size, int((truth == 0).sum()))
+    assert (found.max, found.min) == (truth.max(), truth.min())
+    assert found.avg == pytest.approx(truth.mean(), rel=1e-12)
+    assert found.abs_mean == pytest.approx(np.abs(truth).mean(), rel=1e-12)
+    assert found.std == pytest.approx(truth.std(), rel=1e-12)
+    assert found.l2norm == pytest.approx(np.linalg.norm(truth), rel=1e-12)
+    for (low, high), count in evidence.between.items():
+        assert count == int(((truth >= low) & (truth <= high)).sum())
+
+
+def test_what_a_sparse_tensor_stores_twice_for_one_place_is_added_up() -> None:
+    places, values = torch.tensor([[1, 1, 3]]), torch.tensor([4.0, -4.0, 2.0])
+    odd = torch.sparse_coo_tensor(places, values, (5,), check_invariants=True)
+    memory = TorchDebugging.memory(_JUDGE, TorchView(odd, "output", 0, None, None))
+    assert isinstance(memory, Memory)
+    found = memory.summarize()
+    assert (found.count, found.zero_count, found.max, found.min) == (5, 4, 2.0, 0)
+
+
+def test_a_sparse_tensor_that_stores_nothing_is_all_zero() -> None:
+    odd = torch.zeros(2, 3).to_sparse()
+    memory = TorchDebugging.memory(_JUDGE, TorchView(odd, "output", 0, None, None))
+    assert isinstance(memory, Memory)
+    judged = parse_condition("tensor_all_zero").judge(measure(memory, Needs(statistics=True)))
+    assert judged.verdict == "hit"
+
+
+def test_a_nested_view_of_a_part_of_its_memory_is_undecided() -> None:
+    whole = torch.nested.nested_tensor([torch.ones(4, 2), torch.ones(4, 2)], layout=torch.jagged)
+    rows, lengths = whole.values().view(2, 4, 2), torch.tensor([2, 3])
+    part = torch.nested.narrow(rows, 1, torch.tensor([1, 0]), lengths, layout=torch.jagged)
+    found = TorchDebugging.memory(_JUDGE, TorchView(part, "output", 0, None, None))
+    assert isinstance(found, str)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_nobody_can_look_into_is_said_once() -> None:
+    net = nn.Linear(2, 2)
+
+    def training() -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            lengths = torch.tensor([2, 3])
+            part = torch.nested.narrow(
+                torch.ones(2, 4, 2), 1, torch.tensor([1, 0]), lengths, layout=torch.jagged
+            )
+            (net(torch.ones(2)).sum() + part.unsqueeze(-1).size(0)).backward()
+            optimizer.step()
+
+    specs = (watchpoint(1, "tensor_overflow"), watchpoint(2, "tensor_too_large", max_gt=1e9))
+    hits = found(training, *specs)
+    told = sorted(
+        (hit.watchpoint, hit.verdict) for hit in hits if hit.why == "its layout is jagged"
+    )
+    assert told == [(1, "undecided"), (2, "undecided")]
+
+
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
-def test_nested_tensors_are_undecided_and_switch_nothing_off(
+def test_nan_in_a_nested_tensor_is_a_hit(layout: torch.layout) -> None:
+    net = nn.Linear(3, 2)
+
+    def training() -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            rows = [torch.ones(2, 3), torch.ones(1, 3)]
+            nested = torch.nested.nested_tensor(rows, layout=layout)
+            found = net(nested) * (torch.nan if step == 2 else 1.0)
+            torch.nested.to_padded_tensor(found, 0.0).sum().backward()
+            optimizer.step()
+
+    hits = found(training, watchpoint(1, "tensor_overflow"), watchpoint(2, "tensor_all_zero"))
+    first = next(hit for hit in hits if hit.verdict == "hit" and hit.watchpoint == 1)
+    assert (first.step, first.part, first.op.rpartition("/")[2]) == (2, "producer", "mul-op0")
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_switch_nothing_off(
     layout: torch.layout, capfd: pytest.CaptureFixture[str]
 ) -> None:
     net = nn.Linear(3, 2)
@@ -112,7 +227,7 @@ def test_nested_tensors_are_undecided_and_switch_nothing_off(
         warnings.simplefilter("ignore")
         losses, rank = driven(training, person, hub=Hub(paused=False, watchpoints=specs))
     assert losses == [step.point.loss for step in rank.steps]
-    assert {hit.verdict for hit in rank.hits} <= {"undecided"}
+    assert {hit.verdict for hit in rank.hits} <= {"undecided"}, rank.hits
     assert "switched off" not in capfd.readouterr().err
 
 

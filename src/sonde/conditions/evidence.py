@@ -19,7 +19,8 @@ _ANY_TOLERANCE: Final = (0.0, 0.0)
 class Memory:
     """Where the elements of a tensor lie; strides in elements, None for contiguous.
 
-    ``owner`` keeps the memory alive. ``dtype`` is named as in ``kernels.DTYPES``.
+    ``owner`` keeps the memory alive. ``dtype`` is named as in ``kernels.DTYPES``. ``zeros``:
+    elements besides, which are zero and lie nowhere: those a sparse tensor does not store.
     """
 
     address: int
@@ -27,6 +28,12 @@ class Memory:
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     owner: object = None
+    zeros: int = 0
+
+    def summarize(self) -> Statistics:
+        """Of all elements; SondeError for a type without statistics."""
+        found = kernels.summarize(self.address, self.dtype, self.shape, self.strides)
+        return found.with_zeros(self.zeros) if self.zeros else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +68,7 @@ def measure(
     """
     former = former or Former()
     try:
-        known = statistics or kernels.summarize(
-            memory.address, memory.dtype, memory.shape, memory.strides
-        )
+        known = statistics or memory.summarize()
     except SondeError as error:
         return Evidence(missing=str(error), inputs_finite=inputs_finite, step=step)
     previous, no_previous = _previous(memory, needs, former)
@@ -91,7 +96,8 @@ def _within(memory: Memory, statistics: Statistics, bounds: Bounds) -> int:
     if known is not None:
         return known
     code = kernels.dtype_code(memory.dtype)
-    return kernels.count_between(memory.address, code, memory.shape, memory.strides, *bounds)
+    found = kernels.count_between(memory.address, code, memory.shape, memory.strides, *bounds)
+    return found + (memory.zeros if bounds[0] <= 0 <= bounds[1] else 0)
 
 
 def _previous(memory: Memory, needs: Needs, former: Former) -> tuple[Statistics | None, str]:
@@ -102,12 +108,14 @@ def _previous(memory: Memory, needs: Needs, former: Former) -> tuple[Statistics 
     if needs.previous:
         if before is None:
             return None, former.missing
+        if memory.zeros or before.zeros:
+            return None, "sparse tensors are not compared with the step before"
         if before.shape != memory.shape:
             return None, f"the step before it had the shape {list(before.shape)}"
     if former.statistics is not None or before is None:
         return former.statistics, former.missing
     try:
-        found = kernels.summarize(before.address, before.dtype, before.shape, before.strides)
+        found = before.summarize()
     except SondeError as error:
         return None, str(error)
     return found, ""

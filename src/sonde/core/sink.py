@@ -107,6 +107,10 @@ class TensorView(Protocol):
         """How many elements are NaN or infinite; 0 where the question makes no sense."""
         ...
 
+    def stored(self) -> TensorView | None:
+        """Of a tensor with a ``problem``: a plain one with all it stores, if there is such."""
+        ...
+
     def digest(self, name: str) -> str:
         """The hash called ``name`` (``core.statistics.HASHES``) of the logical contents."""
         ...

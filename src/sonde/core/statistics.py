@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isfinite, isnan
+from dataclasses import dataclass, fields, replace
+from math import isfinite, isnan, sqrt
 from types import MappingProxyType
 from typing import Final
 
@@ -122,6 +122,26 @@ class Statistics:
         """The largest magnitude: NaN if any element is NaN, or there is none."""
         high, low = abs(self.max), abs(self.min)
         return high if high >= low or isnan(high) else low
+
+    def with_zeros(self, zeros: int) -> Statistics:
+        """Of the same elements and ``zeros``, at least one, besides."""
+        if not self.count:
+            nothing = dict.fromkeys((each.name for each in fields(self)), 0)
+            return Statistics(**{**nothing, "count": zeros, "zero_count": zeros})
+        count = self.count + zeros
+        between = self.avg**2 * self.count * zeros / count
+        return replace(
+            self,
+            count=count,
+            zero_count=self.zero_count + zeros,
+            max=self.max if isnan(self.max) else max(self.max, 0),
+            min=self.min if isnan(self.min) else min(self.min, 0),
+            finite_max=0 if isnan(self.finite_max) else max(self.finite_max, 0),
+            finite_min=0 if isnan(self.finite_min) else min(self.finite_min, 0),
+            avg=self.avg * self.count / count,
+            std=sqrt((self.std**2 * self.count + between) / count),
+            abs_mean=self.abs_mean * self.count / count,
+        )
 
     def __str__(self) -> str:
         return " · ".join([_values(self), *_oddities(self)])

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from sonde import kernels
 from sonde.conditions import Evidence, Former, Judgement, Memory, Needs, measure
 from sonde.conditions.screen import Tests
 from sonde.core.errors import SondeError
@@ -296,7 +295,7 @@ def _has_finite_inputs(call: OpCall) -> bool:
 def _summary(memory: Memory) -> Statistics | None:
     """None of a type that has no statistics; why, ``measure`` says."""
     try:
-        return kernels.summarize(memory.address, memory.dtype, memory.shape, memory.strides)
+        return memory.summarize()
     except SondeError:
         return None
 

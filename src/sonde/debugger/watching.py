@@ -145,6 +145,9 @@ class Watching:
     def overflow(self, call: OpCall) -> str | None:
         """An op that may have NaN or Inf."""
         self._is_read_anyway = self._ops.wants(call.node)
+        unseen = [view for view in call.outputs if view.problem and view.stored() is None]
+        if unseen:
+            self._take(self._bad_ops.judge(call, only=unseen), call.step, call)
         spoiled = self._tracker.look(call)
         if spoiled is None:
             return None

@@ -61,7 +61,8 @@ def infinite_argument(call: OpCall) -> str | None:
 def has_nan(view: TensorView) -> bool:
     """Whether any element is NaN; for complex values in either part."""
     if view.problem is not None:
-        return False
+        stored = view.stored()
+        return stored is not None and has_nan(stored)
     if view.dtype.startswith("complex"):
         return bool(np.isnan(view.numpy()).any())
     return view.statistics().nan_count > 0

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +20,7 @@ from sonde.adapters.torch.debugging_loss import LossWatch
 from sonde.adapters.torch.debugging_optimizers import OptimizerBook
 from sonde.adapters.torch.debugging_ranks import outlive_launcher, watch_buffers, world_size
 from sonde.adapters.torch.leaves import storage_key
+from sonde.adapters.torch.odd_layouts import elements
 from sonde.adapters.torch.views import TorchView, name_of
 from sonde.capture.session import Subscription
 from sonde.conditions import Memory
@@ -298,10 +300,17 @@ class TorchDebugging:
 
     def memory(self, view: TensorView) -> Memory | str:
         assert isinstance(view, TorchView)
-        found = view.on_host()
-        if found is None:
-            return view.problem or f"{view.dtype} values have no order"
-        tensor, _ = found
+        if view.problem is not None:
+            known = elements(view.tensor)
+            if known is None:
+                return view.problem
+            plain, zeros = known
+            found = self.memory(TorchView(plain, view.io, view.slot, None, None))
+            return found if isinstance(found, str) else replace(found, zeros=zeros)
+        on_host = view.on_host()
+        if on_host is None:
+            return f"{view.dtype} values have no order"
+        tensor, _ = on_host
         strides = None if tensor.is_contiguous() else tuple(tensor.stride())
         shape = tuple(tensor.shape)
         return Memory(tensor.data_ptr(), name_of(tensor.dtype), shape, strides, tensor)

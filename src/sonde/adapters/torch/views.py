@@ -12,6 +12,7 @@ from sonde import kernels
 from sonde.adapters.torch import private
 from sonde.adapters.torch.device_statistics import DeviceRow, device_row
 from sonde.adapters.torch.leaves import dtype_name, shape_of
+from sonde.adapters.torch.odd_layouts import stored_values
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
@@ -25,7 +26,6 @@ _NAMES: dict[torch.dtype, str] = {}
 _CODES: dict[torch.dtype, int] = {}
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _ADDRESS = " at 0x"
-_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
@@ -123,7 +123,8 @@ class TorchView:
         try:
             return self.tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
-            return None
+            stored = stored_values(self.tensor)
+            return None if stored is None else stored.untyped_storage()
 
     @property
     def numel(self) -> int:
@@ -261,15 +262,15 @@ class TorchView:
     @property
     def has_countable_values(self) -> bool:
         """Whether ``non_finite`` looks at values."""
-        return self.problem is None or bool(_plain_parts(self.tensor))
+        return self.problem is None or stored_values(self.tensor) is not None
 
     def non_finite(self) -> int:
         tensor = self.tensor
         if not tensor.is_floating_point() and not tensor.is_complex():
             return 0
         if self.problem is not None:
-            views = (TorchView(part, self.io, 0, None, None) for part in _plain_parts(tensor))
-            return sum(view.non_finite() for view in views)
+            stored = self.stored()
+            return 0 if stored is None else stored.non_finite()
         if tensor.is_complex():
             return int((~torch.isfinite(tensor)).sum())
         found = self.on_host()
@@ -279,6 +280,10 @@ class TorchView:
         if tensor.is_contiguous():
             return kernels.non_finite(tensor.data_ptr(), code, tensor.numel())
         return kernels.non_finite_strided(tensor.data_ptr(), code, tensor.shape, tensor.stride())
+
+    def stored(self) -> TorchView | None:
+        values = stored_values(self.tensor)
+        return None if values is None else TorchView(values, self.io, self.slot, None, None)
 
     def digest(self, name: str) -> str:
         tensor = self.tensor.detach()
@@ -291,19 +296,6 @@ class TorchView:
         return kernels.hash_tensor(
             name, tensor.data_ptr(), name_of(tensor.dtype), tensor.shape, tensor.stride()
         )
-
-
-def _plain_parts(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Plain tensors with everything a sparse tensor stores; none of others: torch's nested ones,
-    taken apart while they are being made, crash the process."""
-    try:
-        if tensor.layout is torch.sparse_coo:
-            return (tensor.detach()._values(),)
-        if tensor.layout in _COMPRESSED:
-            return (tensor.detach().values(),)
-    except (NotImplementedError, RuntimeError):
-        pass
-    return ()
 
 
 def _address(tensor: torch.Tensor) -> int:

@@ -1,0 +1,51 @@
+"""Tensors that are no plain block of memory, sparse and nested ones: what they store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
+    """A plain tensor with everything that ``tensor`` stores; None where there is none, or it stores
+    what is no element of it. Shares its memory."""
+    try:
+        if tensor.layout is torch.sparse_coo:
+            return tensor.detach()._values()
+        if tensor.layout in _COMPRESSED:
+            return tensor.detach().values()
+        if tensor.is_nested:
+            return _nested_values(tensor)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        pass
+    return None
+
+
+def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
+    """The elements of a sparse or nested tensor, in no order: a plain tensor with those that are
+    stored, and how many others there are, which are zero; None if that cannot be said.
+
+    What a COO tensor stores several times for one place is added up.
+    """
+    try:
+        is_apart = tensor.layout is torch.sparse_coo and not tensor.is_coalesced()
+        found = stored_values(tensor.detach().coalesce() if is_apart else tensor)
+    except (NotImplementedError, RuntimeError):
+        return None
+    if found is None or found.numel() > tensor.numel():
+        return None
+    return found, tensor.numel() - found.numel()
+
+
+def _nested_values(tensor: Any) -> torch.Tensor | None:
+    """Past torch's own ways, which crash the process while the tensor is being made."""
+    if tensor.layout is torch.jagged:
+        has_holes = tensor._lengths is not None
+        values = tensor._values
+        return values.detach() if not has_holes and isinstance(values, torch.Tensor) else None
+    plain = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    plain.set_(tensor.untyped_storage())
+    return plain if plain.numel() == tensor.numel() else None
