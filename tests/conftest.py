@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Generator
 
 import pytest
+from tests.leftovers import ended_on_failure
 
 
 def pytest_configure() -> None:
     """A shell's background jobs ignore Ctrl-C, and so would every program that tests start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    with ended_on_failure():
+        return (yield)
 
 
 @pytest.fixture(params=["native", "python"])

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.debugger.running import PROGRAMS, environment, plain
+from tests.leftovers import descendants
 from tests.server.waiting import until
 
 from sonde.cli import desktop
@@ -308,11 +309,6 @@ def test_the_token_is_in_no_process_list_and_in_no_line_but_the_addresses(tmp_pa
         "sonde: from other machines it is",
     ]
     assert token not in rest
-
-
-def descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [each for child in map(int, children) for each in (child, *descendants(child))]
 
 
 def test_a_browser_is_not_started_with_the_token(

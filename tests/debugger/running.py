@@ -21,32 +21,16 @@ def environment(port: int | None, **more: str) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
-started: list[subprocess.Popen[str]] = []
-
-
 def start(program: str, *arguments: object, port: int | None, **more: str) -> subprocess.Popen[str]:
     """``sonde run`` of a program, connecting to ``port``."""
     words = [str(PROGRAMS / program), *map(str, arguments)]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "sonde", "run", *words],
         env=environment(port, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    started.append(process)
-    return process
-
-
-def end_all() -> None:
-    """End what a test that failed has left running."""
-    while started:
-        process = started.pop()
-        process.kill()
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
-        process.wait(30)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
