@@ -202,6 +202,17 @@ def test_mistakes_are_said_in_a_line(
 
 
 @pytest.mark.usefixtures("rank")
+def test_a_check_of_what_is_at_hand_says_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    code, text = ctl(capsys, "recheck")
+    assert (code, text) == (2, "sonde: there is no watchpoint to ask [no-such-watchpoint]\n")
+    ctl(capsys, "watch", "add", "tensor_overflow")
+    code, text = ctl(capsys, "recheck")
+    first, note = text.splitlines()
+    assert (code, first) == (0, "1 tensors checked in all, 0 hits")
+    assert "are not at hand, because nobody kept them (data, blocks.0.linear.weight," in note
+
+
+@pytest.mark.usefixtures("rank")
 def test_parts_of_a_scope_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["watch", "add", "tensor_overflow", "--ops", "Default/network-Net/", "--ops"]
     code, text = ctl(capsys, *words, "!Default/network-Net/loss-Loss/")

@@ -381,6 +381,28 @@ def test_hits_are_filtered_by_the_graph_that_their_step_ran(server: Server) -> N
         assert (status, problem["slug"]) == (404, "no-such-graph")
 
 
+def test_watchpoints_are_asked_at_once_of_what_all_ranks_have_at_hand(server: Server) -> None:
+    path = "/runs/run-1/recheck"
+    with ExitStack() as stack:
+        for number in range(2):
+            rank = FakeRank(server.rank_port, rank=number, world_size=2).start()
+            stack.callback(rank.close)
+        server.wait_for(
+            "/runs/run-1", lambda run: [each["state"] for each in run["ranks"]] == ["paused"] * 2
+        )
+        assert server.ask("POST", path, {})[1]["slug"] == "no-such-watchpoint"
+        server.post("/runs/run-1/watchpoints", OVERFLOW)
+        found = server.post(path, {})["recheck"]
+        assert (found["running"], found["done"], found["hits"]) == (False, 2, 0)
+        assert found["total"] == 2 * len(sample_graph())
+        assert [note[:7] for note in found["notes"]] == ["rank 0:", "rank 1:"]
+        assert server.get("/runs/run-1")["recheck"] == found
+        server.control("run-1", "step")
+        assert server.get("/runs/run-1")["recheck"] is None
+    server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "lost")
+    assert server.ask("POST", path, {})[1]["slug"] == "rank-gone"
+
+
 def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:
     with RankConversation(server) as rank:
         rank.send(Status("paused", 0, None, None, None, "start", "", 0))

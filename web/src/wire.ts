@@ -260,6 +260,20 @@ export interface OpTensors {
   readonly sources: readonly SourceLine[];
 }
 
+/**
+ * `judged` tensors were asked about, `hits` of them were new. `missing` tensors of step `step`
+ * are not at hand, `examples` among them; the watchpoints `later` are asked when a step goes
+ * by only.
+ */
+export interface Checked {
+  readonly step: number;
+  readonly judged: number;
+  readonly hits: number;
+  readonly missing: number;
+  readonly examples: readonly string[];
+  readonly later: readonly number[];
+}
+
 export interface GraphInfo {
   readonly id: number;
   readonly name: string;
@@ -290,12 +304,17 @@ export interface RankView {
   readonly exit_code: number | null;
 }
 
-/** How far the check of a dump's watchpoints over all its tensors is. */
+/**
+ * How far the check of a dump's watchpoints over all its tensors is, or what a check of those
+ * that a training has at hand found: `done` of `total` tensors were judged, `notes` say what
+ * was not, and why.
+ */
 export interface RecheckView {
   readonly running: boolean;
   readonly done: number;
   readonly total: number;
   readonly hits: number;
+  readonly notes: readonly string[];
 }
 
 /**

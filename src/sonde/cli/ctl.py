@@ -196,12 +196,13 @@ def terminate(obj: Target, as_json: bool) -> int:
 @json_option
 @click.pass_obj
 def recheck(obj: Target, timeout: float, as_json: bool) -> int:
-    """Check the watchpoints over all steps and ranks of a dump (sonde view)."""
+    """Check the watchpoints over all steps of a dump, or now, of what a training has at hand."""
     path = obj.path(f"/recheck?wait_seconds={timeout}")
     run = obj.client.send("POST", path, {}, timeout)
     check = run["recheck"]
     state = "so far, and goes on" if check["running"] else "in all"
-    show(run, as_json, [f"{check['done']} tensors checked {state}, {check['hits']} hits"])
+    lines = [f"{check['done']} tensors checked {state}, {check['hits']} hits", *check["notes"]]
+    show(run, as_json, lines)
     return LATE if check["running"] else HIT if check["hits"] else 0
 
 

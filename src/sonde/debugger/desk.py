@@ -7,6 +7,7 @@ from typing import Final
 
 from sonde.core.errors import SondeError
 from sonde.core.sink import OpCall
+from sonde.debugger.checking import Checking, Here
 from sonde.debugger.control import Control
 from sonde.debugger.conversation import Conversation
 from sonde.debugger.former import FormerValues
@@ -17,6 +18,7 @@ from sonde.debugger.link import Lost, News, Welcomed
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.trainee import Trainee
 from sonde.debugger.watching import Watching
+from sonde.wire.questions import Checked
 from sonde.wire.rank import (
     PROTOCOL,
     Ask,
@@ -64,7 +66,10 @@ class Desk:
             metadata.rank, trainee, self.former, self.graphs, self._complain_of_watchpoint
         )
         self.keeping = Keeping(options.budget_bytes)
-        self.library = Library(trainee, self.graphs, self.keeping.values, self.former.find)
+        self.library = Library(
+            trainee, self.graphs, self.keeping.values, self.former.find, self._check
+        )
+        self._checking = Checking(trainee, self.graphs, self.keeping.values, self.watching)
         self.talk = Conversation(
             options, hello=self._hello, interrupt=self._interrupt, report=report
         )
@@ -157,6 +162,12 @@ class Desk:
         self._set_watchpoints(news.welcome.watchpoints)
         self._trainee.refresh()
         self.talk.greet(news, self.graphs, self.watching.hits.remembered)
+
+    def _check(self, here: Here) -> Checked:
+        """What the watchpoints say of what is at hand; hits are told before."""
+        checked = self._checking.check(here)
+        self.send_hits()
+        return checked
 
     def _hello(self, resumes: bool) -> Hello:
         return Hello(

@@ -48,6 +48,10 @@ class GraphBook:
         number = self._graph_with(name)
         return None if number is None else self._graphs[number][self._orders[number][name]]
 
+    def nodes_of(self, number: int | None) -> Sequence[Node]:
+        """Those of a graph that is known whole; none if it is not."""
+        return () if number is None else self._graphs.get(number, ())
+
     def order_of(self, name: str) -> int | None:
         """The place of a node in the execution, as far as it is known."""
         number = self._graph_with(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -49,6 +50,23 @@ class HitBook:
             self._waiting.append(self._numbered(hit))
         return total
 
+    def tell(self, hits: Iterable[Hit]) -> int:
+        """Have those told at once that are not listed yet, undecided ones, too; how many hits are
+        new. They are not counted among those that stop the training."""
+        known = {_place(each) for each in (*self.remembered, *self._waiting)}
+        told: Counter[int] = Counter()
+        new = 0
+        for hit in hits:
+            if _place(hit) in known:
+                continue
+            new += hit.verdict == "hit"
+            told[hit.watchpoint] += 1
+            if told[hit.watchpoint] > MOST_PER_STEP:
+                self._count(self._surplus, (hit.watchpoint, hit.condition, ""), hit)
+            else:
+                self._waiting.append(self._numbered(hit))
+        return new
+
     def take(self) -> Sequence[Hit]:
         """Those that were not taken yet, in order."""
         taken, self._waiting = self._waiting, []
@@ -83,3 +101,8 @@ class HitBook:
             book[key] = hit
         else:
             book[key] = msgspec.structs.replace(known, count=known.count + 1)
+
+
+def _place(hit: Hit) -> tuple[object, ...]:
+    """What was asked of which tensor, in which step."""
+    return (hit.watchpoint, hit.condition, hit.op, hit.io, hit.slot, hit.step)

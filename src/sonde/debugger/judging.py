@@ -32,7 +32,7 @@ class Found:
     slot: int
     type: TensorType
     judgement: Judgement
-    view: TensorView
+    view: TensorView | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +238,7 @@ class OpJudge:
             name = f"{call.node.name}:{view.slot}" if needs.previous_statistics else ""
             if waiting:
                 if needs.inputs and inputs_finite is None:
-                    inputs_finite = _has_finite_inputs(call)
+                    inputs_finite = has_finite_inputs(call)
                 before = Former(None, self._former.statistics(name)) if name else None
                 evidence = self._evidence(view, needs, before, statistics, inputs_finite, call.step)
                 yield from _found(waiting, call.node.name, view, evidence)
@@ -285,7 +285,7 @@ class OpJudge:
         )
 
 
-def _has_finite_inputs(call: OpCall) -> bool:
+def has_finite_inputs(call: OpCall) -> bool:
     """Whether ``call`` is an op and its inputs are finite; a leaf is none."""
     return call.node.kind == "op" and not any(
         view.is_filled and view.non_finite() for view in call.inputs

@@ -12,15 +12,18 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.answers import Values, answer, npy_chunks, statistics_of
+from sonde.debugger.checking import Here
 from sonde.debugger.graphs import GRADIENT_TYPE, GraphBook, gradient_name
 from sonde.debugger.kept import KeptValues
 from sonde.debugger.trainee import Held, Trainee
 from sonde.wire.convert import source_line, statistic_numbers
 from sonde.wire.questions import (
     AnyQuestion,
+    AskCheck,
     AskCompare,
     AskFile,
     AskOp,
+    Checked,
     OpTensor,
     OpTensors,
     question_decoder,
@@ -45,11 +48,13 @@ class Library:
         graphs: GraphBook,
         kept: KeptValues,
         former: Callable[[str], tuple[int, TensorView] | None],
+        check: Callable[[Here], Checked],
     ) -> None:
         self._trainee = trainee
         self._graphs = graphs
         self._kept = kept
         self._former = former
+        self._check = check
         self.step = 0
         self.opened: set[str] = set()
         self._call: OpCall | None = None
@@ -71,8 +76,10 @@ class Library:
             if isinstance(question, AskFile):
                 yield from self._file(ask)
                 return
-            if isinstance(question, AskOp):
-                body: object = self._op_tensors(ask.tensor)
+            if isinstance(question, AskCheck):
+                body: object = self._check(self._here())
+            elif isinstance(question, AskOp):
+                body = self._op_tensors(ask.tensor)
             else:
                 values = self.find(ask.tensor)
                 other = self.find(question.other) if isinstance(question, AskCompare) else None
@@ -167,6 +174,9 @@ class Library:
                 if gradient is not None:
                     return self._gradient_step, _values(op, gradient)
         return None
+
+    def _here(self) -> Here:
+        return Here(self.step, self._gradient_step, self._is_inside_step, self._call)
 
     @property
     def _gradient_step(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from sonde.conditions import Judgement, Value
 from sonde.conditions.screen import needs_outline_only, screen_bytes
 from sonde.core.errors import SondeError
@@ -53,6 +55,7 @@ class Watching:
         self._stopped_for: set[tuple[int, int]] = set()
         self.hits = HitBook()
         self.specs: tuple[WatchpointSpec, ...] = ()
+        self.watches: tuple[Watch, ...] = ()
 
     # ---------------------------------------------------------- what is asked
 
@@ -80,6 +83,7 @@ class Watching:
                 watches += make_watches([spec], self._rank, names)
             except SondeError as error:
                 self._complain(error)
+        self.watches = tuple(watches)
         self._overflow = tuple(watch for watch in watches if watch.level == "overflow")
         self._initial.plan([watch for watch in watches if watch.level == "initial"], held)
         self._held.plan([watch for watch in watches if watch.level == "step"], held)
@@ -207,7 +211,7 @@ class Watching:
             part = "producer" if spoiled.is_producer else "carrier"
             origin = spoiled.origin.op
             chain = _shortened(_from_origin(origin, self._tracker.chain(found.op)))
-        elif call is None:
+        elif call is None and found.view is not None:
             spoiler = self._tracker.spoiler(found.view)
             if spoiler is not None and found.view.non_finite():
                 part, origin = "carrier", spoiler.op
@@ -232,6 +236,22 @@ class Watching:
             chain=chain,
             source=None if source is None else source_line(source),
         )
+
+    def late_hit(
+        self, found: Found, step: int, call: OpCall | None, *, is_producer: bool | None
+    ) -> Hit:
+        """What was found of a tensor that was made before somebody asked. ``is_producer``: whether
+        its op made what is not finite, where that is known."""
+        hit = self._hit(found, step, call, None)
+        if is_producer is not None:
+            origin = hit.op if is_producer else None
+            part: Part = "producer" if is_producer else "carrier"
+            chain = () if origin is None else (origin,)
+            hit = msgspec.structs.replace(hit, part=part, origin=origin, chain=chain)
+        node = self._graphs.node(found.op) if hit.source is None else None
+        if node is not None and node.sources:
+            hit = msgspec.structs.replace(hit, source=node.sources[0])
+        return hit
 
     def _chain_to_held(self, name: str) -> tuple[str, ...]:
         """To a weight, or to a gradient through the op that made it."""

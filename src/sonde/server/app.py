@@ -56,7 +56,6 @@ _STATUS: Final = {
     "no-comparison": 404,
     "run-ended": 409,
     "run-connected": 409,
-    "not-a-dump": 409,
     "not-live": 409,
     "rank-gone": 409,
     "slow-body": 408,

@@ -13,7 +13,7 @@ import msgspec
 
 from sonde.core.errors import UsageError
 from sonde.debugger.answers import Values
-from sonde.server import live_values
+from sonde.server import live_check, live_values
 from sonde.server.changes import Changes
 from sonde.server.events import EventBoard
 from sonde.server.graph_index import GraphIndex
@@ -28,6 +28,7 @@ from sonde.wire.api import (
     ControlRequest,
     KeepRequest,
     LossCurve,
+    RecheckView,
     RunView,
     StatisticCurve,
 )
@@ -66,6 +67,7 @@ class LiveRun:
         self.hits = HitBook(self._is_leaf)
         self.ranks: dict[int, LiveRank] = {}
         self._steering = Steering(run, self.ranks, self._changes)
+        self._checked: RecheckView | None = None
 
     @property
     def may_be_forgotten(self) -> bool:
@@ -82,6 +84,7 @@ class LiveRun:
             watchpoints=self.watchpoints.all,
             controls=self._steering.commands(),
             notices=tuple(self._notices),
+            recheck=self._checked,
         )
 
     def _title(self) -> str:
@@ -195,6 +198,7 @@ class LiveRun:
 
     async def control(self, request: ControlRequest) -> None:
         """UsageError if no rank is there to obey."""
+        self._checked = None
         await self._steering.control(request, self._target)
 
     async def _target(self, request: ControlRequest) -> str:
@@ -226,11 +230,17 @@ class LiveRun:
                 rank.link.send(Keep(request.ops, request.steps))
 
     async def recheck(self, wait_seconds: float) -> None:
-        raise UsageError(
-            "a live run checks its watchpoints as it goes; recheck is for dumps", slug="not-a-dump"
-        )
+        """Ask the watchpoints of what is at hand; ranks that run answer when their steps end."""
+        ranks = self._steering.connected(None)
+        if not ranks:
+            raise gone("the training")
+        if not self.watchpoints.all:
+            raise UsageError("there is no watchpoint to ask", slug="no-such-watchpoint")
+        self._checked = await live_check.check(ranks, self.watchpoints.all)
+        self._changes.touch("status", "hits")
 
     def watchpoints_changed(self) -> None:
+        self._checked = None
         for rank in self.ranks.values():
             if rank.link is not None:
                 rank.link.send(SetWatchpoints(self.watchpoints.all))

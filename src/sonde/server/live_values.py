@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 from numpy.typing import NDArray
@@ -18,12 +18,14 @@ from sonde.server.source import NpyFile, Question
 from sonde.wire.api import StatisticCurve, StatisticPoint
 from sonde.wire.questions import (
     AnyAnswer,
+    AskCheck,
     AskCompare,
     AskFile,
     AskHeat,
     AskOp,
     AskSummary,
     AskTable,
+    Checked,
     Compared,
     Heat,
     OpTensors,
@@ -33,6 +35,7 @@ from sonde.wire.questions import (
 from sonde.wire.rank import encoder
 from sonde.wire.shapes import TensorName
 
+Kind = TypeVar("Kind")
 _CURVE_STEPS: Final = 64
 _READ_BYTES: Final = 1 << 20
 _FILE: Final = encoder.encode(AskFile())
@@ -47,9 +50,17 @@ _ANSWERS: Final[dict[type[Question], type[AnyAnswer]]] = {
 
 async def ask(link: RankLink, tensor: TensorName, question: Question) -> AnyAnswer:
     """The rank's answer; UsageError if it cannot be read."""
-    body = await link.ask(tensor, encoder.encode(question))
+    return _read(await link.ask(tensor, encoder.encode(question)), _ANSWERS[type(question)])
+
+
+async def check(link: RankLink) -> Checked:
+    """What the rank's watchpoints say of what it has at hand; its hits were told before."""
+    return _read(await link.ask(TensorName(""), encoder.encode(AskCheck())), Checked)
+
+
+def _read(body: bytes, kind: type[Kind]) -> Kind:
     try:
-        return msgspec.msgpack.decode(body, type=_ANSWERS[type(question)])
+        return msgspec.msgpack.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(
             f"the rank's answer cannot be read: {error}", slug="rank-unreadable"

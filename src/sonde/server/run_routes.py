@@ -147,7 +147,7 @@ ENDPOINTS = (
     Endpoint(
         "POST",
         f"{RUN}/recheck",
-        "Check the watchpoints over all steps and ranks of a dump",
+        "Check the watchpoints over all steps of a dump, or what a training has at hand",
         recheck,
         RunView,
         queries.RecheckQuery,

@@ -61,12 +61,15 @@ class RankView(Plain, frozen=True):
 
 
 class RecheckView(Plain, frozen=True):
-    """How far the check of a dump's watchpoints over all its tensors is."""
+    """How far the check of a dump's watchpoints over all its tensors is, or what a check of those
+    that a training has at hand found: ``done`` of ``total`` tensors were judged, ``notes`` say
+    what was not, and why."""
 
     running: bool
     done: int
     total: int
     hits: int
+    notes: tuple[str, ...] = ()
 
 
 class RunView(Plain, frozen=True):

@@ -56,7 +56,12 @@ class AskOp(Question, frozen=True, tag="op"):
     """Statistics of all inputs and outputs of the op that are at hand. Answer: ``OpTensors``."""
 
 
-AnyQuestion = AskSummary | AskTable | AskHeat | AskCompare | AskFile | AskOp
+class AskCheck(Question, frozen=True, tag="check"):
+    """Ask the watchpoints now, of every tensor that is at hand; of no tensor in particular. The
+    hits come before the answer: ``Checked``."""
+
+
+AnyQuestion = AskSummary | AskTable | AskHeat | AskCompare | AskFile | AskOp | AskCheck
 
 
 class Histogram(Plain, frozen=True):
@@ -155,5 +160,19 @@ class OpTensors(Plain, frozen=True):
 
 
 AnyAnswer = Summary | Table | Heat | Compared | OpTensors
+
+
+class Checked(Plain, frozen=True):
+    """``judged`` tensors were asked about, ``hits`` of them were new. ``missing`` tensors of step
+    ``step`` are not at hand, ``examples`` among them; the watchpoints ``later`` are asked when a
+    step goes by only."""
+
+    step: int
+    judged: int
+    hits: int
+    missing: int
+    examples: tuple[str, ...]
+    later: tuple[int, ...]
+
 
 question_decoder: Final = msgspec.msgpack.Decoder(AnyQuestion)
