@@ -73,6 +73,29 @@ def test_ops_that_pass_it_on_are_listed_and_stop_nobody_again() -> None:
     driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
 
 
+def test_where_it_stands_is_in_the_graph_also_at_a_leaf_or_behind_an_op_that_is_new() -> None:
+    """Neither the leaf nor the op is in the graph of the steps before."""
+    poison = torch.full((16,), torch.nan)
+
+    def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden.mul(2).add(poison) if step == 3 else hidden
+
+    def person(rank: RankConnection) -> None:
+        stops = []
+        for command in ("next", "next", "terminate"):
+            status = rank.paused()
+            assert status.op is not None
+            assert status.graph is not None
+            nodes = rank.nodes(status.graph)
+            assert status.op in nodes
+            assert "Default/network-Net/mul-op0" in nodes
+            stops.append(status.op.rpartition("/")[2])
+            rank.control(command)
+        assert stops == ["poison", "add-op0", "t-op0"]
+
+    driven(lambda: train(make_net(spoil), 4), person, hub=watched(OVERFLOW))
+
+
 def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -> None:
     def person(rank: RankConnection) -> None:
         hit = rank.paused().op

@@ -309,7 +309,10 @@ class Debugger:
         self._desk.state = "paused"
         self._desk.send_hits()
         if self._trainee.is_observed():
-            for part in self.graphs.learn_draft(self._trainee.nodes_so_far(), self._trainee.held()):
+            nodes = self._trainee.nodes_so_far()
+            if call is not None and call.node not in nodes:  # A leaf, before its op.
+                nodes = (*nodes, call.node)
+            for part in self.graphs.learn_draft(nodes, self._trainee.held()):
                 self.talk.send(part)
         self._desk.tell(message, reason=reason, call=call)
         if reason in _SAID:

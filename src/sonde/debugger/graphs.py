@@ -59,10 +59,9 @@ class GraphBook:
 
     def graph_with(self, name: str) -> int | None:
         """The number of a graph that has the op; of an unfinished one the number it will get."""
-        found = self._graph_with(name)
-        if found is None and any(node.name == name for node in self._draft):
+        if any(node.name == name for node in self._draft):
             return self._next_number()
-        return found
+        return self._graph_with(name)
 
     def learn(self, graph: Graph, held: Sequence[Held]) -> list[GraphPart]:
         """A step with this graph ended; what is to be said about it."""
@@ -79,7 +78,8 @@ class GraphBook:
 
     def learn_draft(self, nodes: Sequence[OpNode], held: Sequence[Held]) -> list[GraphPart]:
         """A step stands still in its middle; what is to be said if its structure is new."""
-        if not nodes or self._graph_with(nodes[-1].name) is not None:
+        if any(all(node.name in known for node in nodes) for known in self._orders.values()):
+            self._draft = []
             return []
         known = len(self._draft)
         if [node.name for node in nodes[:known]] != [node.name for node in self._draft]:

@@ -300,16 +300,14 @@ class TorchDebugging:
 
     def memory(self, view: TensorView) -> Memory | str:
         assert isinstance(view, TorchView)
-        if view.problem is not None:
-            known = elements(view.tensor)
+        on_host = view.on_host()
+        if on_host is None:
+            known = None if view.problem is None else elements(view.tensor)
             if known is None:
-                return view.problem
+                return view.problem or f"{view.dtype} values have no order"
             plain, zeros = known
             found = self.memory(TorchView(plain, view.io, view.slot, None, None))
             return found if isinstance(found, str) else replace(found, zeros=zeros)
-        on_host = view.on_host()
-        if on_host is None:
-            return f"{view.dtype} values have no order"
         tensor, _ = on_host
         strides = None if tensor.is_contiguous() else tuple(tensor.stride())
         shape = tuple(tensor.shape)
