@@ -213,6 +213,29 @@ def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
         expect(page.locator(".hits [role=status]")).to_have_text("6")
 
 
+def test_a_new_watchpoint_is_asked_at_once_of_what_is_at_hand(browser: Browser) -> None:
+    with Process(*WORDS, str(RAINFALL), "--epochs", "50") as training:
+        page = look(browser, training.said(r"the page is at (\S+)").group(1))
+        in_state(page, "paused before the first step")
+        page.keyboard.press("s")
+        _stands_at(page, 1)
+        page.keyboard.press("w")
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_label("Condition", exact=True).select_option("tensor_too_large")
+        dialog.get_by_label("max_gt").fill("-100")
+        dialog.get_by_role("button", name="Add watchpoint").click()
+        page.locator(".toast").get_by_role("button", name="check now").click()
+        check = page.locator(".recheck")
+        said = re.compile(r"12 of \d+ judged, 12 new hits")
+        expect(check.get_by_role("status")).to_have_text(said)
+        expect(check).to_contain_text("because nobody kept them")
+        picture(page, "85-checked")
+        page.reload()
+        expect(check).to_contain_text("12 new hits")
+        page.keyboard.press("h")
+        expect(page.locator(".hits [role=status]")).to_have_text("12")
+
+
 def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
     browser: Browser, tmp_path: Path
 ) -> None:

@@ -5,13 +5,14 @@ import { api } from "../state/api";
 import { nodeTicks } from "../state/preferences";
 import { useCatalogue } from "../state/catalogue";
 import { grouped, ordinal } from "../state/numbers";
-import { go, run, tickedPatterns } from "../state/store";
+import { go, rank, run, tickedPatterns } from "../state/store";
 import { messageOf, toast } from "../state/toasts";
 import { CountField } from "../parts/CountField";
 import { Dialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
 import { TextField } from "../parts/TextField";
 import { dialog, type Draft } from "./dialogs";
+import { checkNow } from "./Watchpoints";
 
 export const EXPRESSION = "expression";
 
@@ -48,6 +49,9 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
     try {
       const made = id === null ? await api.addWatchpoint(current.id, whole) : await api.editWatchpoint(current.id, id, whole);
       if (made.warning !== "") toast(`${made.name}: ${made.warning}`);
+      else if (made.enabled && current.kind === "live" && rank.value?.state === "paused") {
+        toast(`${made.name} is asked from here on`, "note", "", { text: "check now", act: () => void checkNow(current.id) });
+      }
     } catch (error) {
       problem.value = messageOf(error);
       return;

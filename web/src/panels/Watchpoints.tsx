@@ -1,9 +1,9 @@
 import type { JSX } from "preact";
 import type { RunView, WatchpointSpec } from "../wire";
 import { api } from "../state/api";
-import { grouped, ordinal } from "../state/numbers";
+import { counted, grouped, ordinal } from "../state/numbers";
 import { useResource } from "../state/resource";
-import { calmTick, go, rank, run, tickedPatterns } from "../state/store";
+import { calmTick, go, rank, replaceRun, run, tickedPatterns } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -41,7 +41,7 @@ export function Watchpoints(): JSX.Element {
           <input type="file" accept=".json,application/json" class="hidden-file" aria-label="Load watchpoints from a file" onChange={(event) => void loadFile(current.id, event.currentTarget)} />
         </label>
       </div>
-      {current.kind === "dump" && <Recheck />}
+      {(current.kind === "dump" || rank.value?.state === "paused") && <Recheck current={current} />}
       {current.watchpoints.length === 0 && (
         <Empty title="No watchpoints">
           A watchpoint stops the training where a tensor meets a condition. Tick ops in the list first to watch only those, or start with the recommended set.
@@ -110,25 +110,40 @@ async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
   });
 }
 
-function Recheck(): JSX.Element {
-  const current = run.value;
-  const progress = current?.recheck ?? null;
-  const isRunning = progress?.running === true;
+const CHECKS = {
+  dump: { text: "check all steps", title: "Ask the watchpoints of every tensor of the dump" },
+  live: { text: "check now", title: "Ask the watchpoints now, of weights, gradients, the op where the training stands, and what is kept" },
+} as const;
+
+function Recheck({ current }: { current: RunView }): JSX.Element {
+  const progress = current.recheck;
+  const { text, title } = CHECKS[current.kind];
   return (
     <div class="recheck">
-      <button type="button" class="small" disabled={current === null || current.watchpoints.length === 0 || isRunning} onClick={() => void attempt(() => api.recheck(current?.id ?? ""))}>
-        check all steps
+      <button type="button" class="small" title={title} disabled={current.watchpoints.length === 0 || progress?.running === true} onClick={() => void checkNow(current.id)}>
+        {text}
       </button>
       {progress !== null && (
         <>
-          <progress max={Math.max(progress.total, 1)} value={progress.done} aria-label="Checked" />
-          <span class="quiet">
-            {grouped(progress.done)} of {grouped(progress.total)}, {grouped(progress.hits)} hits
+          {current.kind === "dump" && <progress max={Math.max(progress.total, 1)} value={progress.done} aria-label="Checked" />}
+          <span class="quiet" role="status">
+            {grouped(progress.done)} of {grouped(progress.total)}
+            {current.kind === "live" && " judged"}, {counted(progress.hits, current.kind === "live" ? "new hit" : "hit")}
           </span>
+          {progress.notes.map((note) => (
+            <p key={note} class="quiet">
+              {note}
+            </p>
+          ))}
         </>
       )}
     </div>
   );
+}
+
+/** Asks the watchpoints at once, of all there is. */
+export async function checkNow(id: string): Promise<void> {
+  await attempt(async () => replaceRun(await api.recheck(id)));
 }
 
 export function conditionText(spec: WatchpointSpec): string {

@@ -197,7 +197,7 @@ export const api = {
   watchpointFileAddress: (run: string) => address(`${runPath(run)}/watchpoints/file`),
   loadWatchpointFile: (run: string, content: unknown) =>
     change<unknown>("PUT", `${runPath(run)}/watchpoints/file`, content),
-  recheck: (run: string) => change<unknown>("POST", `${runPath(run)}/recheck`),
+  recheck: (run: string) => change<RunView>("POST", `${runPath(run)}/recheck`),
   hits: (run: string, filter: HitFilter, offset: number, limit: number, signal?: AbortSignal) =>
     get<HitPage>(`${runPath(run)}/hits`, { ...filter, offset, limit }, signal),
   comparison: (run: string, signal?: AbortSignal) => get<ComparisonView>(`${runPath(run)}/comparison`, {}, signal),
