@@ -20,6 +20,7 @@ from sonde.debugger.graphs import GraphBook
 from sonde.debugger.link import News, Welcomed
 from sonde.debugger.probe import is_server
 from sonde.debugger.settings import DebuggerOptions
+from sonde.server import steering
 from sonde.server.live_run import LiveRun
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.testing.sample_graph import sample_graph
@@ -401,6 +402,26 @@ def test_watchpoints_are_asked_at_once_of_what_all_ranks_have_at_hand(server: Se
         assert server.get("/runs/run-1")["recheck"] is None
     server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "lost")
     assert server.ask("POST", path, {})[1]["slug"] == "rank-gone"
+
+
+@pytest.mark.parametrize(
+    ("slow_seconds", "states"), [(0.2, ["paused"] * 2), (3.0, ["paused", "running"])]
+)
+def test_ranks_that_come_to_a_stand_later_are_waited_for_but_not_for_long(
+    server: Server, monkeypatch: pytest.MonkeyPatch, slow_seconds: float, states: list[str]
+) -> None:
+    monkeypatch.setattr(steering, "LAGGARD_SECONDS", 0.8)
+    ranks = [
+        FakeRank(server.rank_port, rank=number, world_size=2, step_seconds=seconds).start()
+        for number, seconds in enumerate((0.0, slow_seconds))
+    ]
+    server.wait_for(
+        "/runs/run-1", lambda run: [rank["state"] for rank in run["ranks"]] == ["paused"] * 2
+    )
+    run = server.control("run-1", "step")
+    assert [rank["state"] for rank in run["ranks"]] == states
+    for rank in ranks:
+        rank.close()
 
 
 def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:

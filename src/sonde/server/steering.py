@@ -15,6 +15,7 @@ MOST_WAIT_SECONDS: Final = 3600.0
 BEGIN_SECONDS: Final = 60.0
 OBEY_SECONDS: Final = 0.5
 GATHER_SECONDS: Final = 10.0
+LAGGARD_SECONDS: Final = 2.0
 
 
 class Steering:
@@ -109,14 +110,20 @@ class Steering:
         )
 
     async def _settled(self, ranks: Sequence[LiveRank], seconds: float) -> None:
-        """Until one of the ranks stands still again, or all are gone, or time is up."""
-        await self._changes.until(
-            lambda: (
-                any(rank.has_settled and rank.state == "paused" for rank in ranks)
-                or all(rank.has_settled for rank in ranks)
-            ),
-            seconds,
-        )
+        """Until one of the ranks stands still again, or all are gone, or time is up.
+
+        When one does, the others mostly come soon; but they may also wait for it in a collective.
+        """
+
+        def all_have() -> bool:
+            return all(rank.has_settled for rank in ranks)
+
+        def one_has() -> bool:
+            return any(rank.has_settled and rank.state == "paused" for rank in ranks)
+
+        await self._changes.until(lambda: one_has() or all_have(), seconds)
+        if one_has():
+            await self._changes.until(all_have, min(seconds, LAGGARD_SECONDS))
 
     async def _obeyed(self, ranks: Sequence[LiveRank]) -> None:
         """Until those that stood still have heard of it, so that nobody is shown where they were
