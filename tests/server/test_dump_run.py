@@ -244,6 +244,25 @@ def test_counts_are_exact_where_there_are_values(tmp_path: Path) -> None:
     assert check_dump(path, [draft()]).in_order()[0].why == "6 NaN among 6 elements"
 
 
+def test_a_constant_that_carries_the_nan_of_an_earlier_step_is_no_origin(tmp_path: Path) -> None:
+    leaves = [
+        OpNode(name, "Leaf", "Default", "forward", kind, (), (dumps.ROWS,))
+        for name, kind in (("loss", "constant"), ("fc.weight.grad", "input"))
+    ]
+    graph = Graph(0, "Net", (*dumps.GRAPH, *leaves))
+    values = [dumps.finite(step) for step in range(4)]
+    for step, op in ((1, LOG), (2, "loss"), (2, "fc.weight.grad"), (3, X)):
+        values[step][op] = np.full((2, 3), np.nan, np.float32)
+    steps = {step: dumps.outputs(each) for step, each in enumerate(values)}
+    book = check_dump(dumps.write_dump(tmp_path / "d", steps, graph=graph), [draft()])
+    hits = {(hit.step, hit.op): hit for hit in book.in_order()}
+    for name in ("loss", "fc.weight.grad"):
+        carried = hits[2, name]
+        assert (carried.part, carried.origin, carried.chain) == ("carrier", LOG, (LOG, name))
+        assert carried.why == "6 NaN among 6 elements; since step 1"
+    assert hits[3, X].part == "producer"  # Data are new in every step.
+
+
 def test_a_dump_without_graph_shows_its_tensors(tmp_path: Path) -> None:
     path = dumps.write_dump(tmp_path / "d", {0: dumps.outputs(dumps.finite(0))}, graph=None)
     with serving(sources=lambda board: open_dumps([path], board)) as server:

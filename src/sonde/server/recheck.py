@@ -208,11 +208,15 @@ def _former_of(directories: Sequence[StepDir], number: int) -> StepDir | None:
 
 
 def _inherited(hit: Hit, graph: GraphIndex | None, earlier: Origin | None) -> Hit:
-    """What begins with a parameter that an earlier step spoiled comes from that step."""
+    """What begins with something that an earlier step spoiled comes from that step: a parameter,
+    its gradient, a constant (a buffer, or a number such as the loss that is read when the step is
+    over). Data are new in every step."""
     if earlier is None or hit.origin is None or graph is None or hit.part == "other":
         return hit
     when, op = earlier
-    if when == hit.step or graph.node(hit.origin).kind != "parameter":
+    kind = graph.node(hit.origin).kind
+    is_new = kind == "op" or (kind == "input" and not hit.origin.endswith(".grad"))
+    if when == hit.step or is_new:
         return hit
     return msgspec.structs.replace(
         hit,
