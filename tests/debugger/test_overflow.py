@@ -96,6 +96,36 @@ def test_where_it_stands_is_in_the_graph_also_at_a_leaf_or_behind_an_op_that_is_
     driven(lambda: train(make_net(spoil), 4), person, hub=watched(OVERFLOW))
 
 
+def test_a_loss_that_is_read_when_its_step_is_over_stops_nobody_again() -> None:
+    net = make_net()
+
+    def training() -> list[float]:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        losses = []
+        for step in range(6):
+            optimizer.zero_grad()
+            loss = net(torch.ones(4, 8)).mean()
+            loss = torch.log(loss - 9) if step == 3 else loss
+            loss.backward()
+            for parameter in net.parameters():  # as GradScaler does
+                if not torch.isfinite(loss) and parameter.grad is not None:
+                    parameter.grad.zero_()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses
+
+    def person(rank: RankConnection) -> None:
+        assert rank.paused().op == "Default/log-op0"
+        rank.control("continue")
+
+    losses, rank = driven(training, person, hub=watched(OVERFLOW))
+    assert losses is not None
+    assert [step for step, loss in enumerate(losses) if loss != loss] == [3]
+    (left,) = (hit for hit in rank.hits if hit.step == 4)
+    assert (left.op, left.part, left.origin) == ("loss", "carrier", "Default/log-op0")
+    assert left.why == "1 NaN among 1 elements; since step 3"
+
+
 def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -> None:
     def person(rank: RankConnection) -> None:
         hit = rank.paused().op

@@ -187,7 +187,8 @@ class Watching:
         for each in found:
             hit = self._hit(each, step, call, spoiled)
             total = self.hits.add(hit)
-            if hit.verdict == "hit" and self._stops(each.watch, total, spoiled):
+            is_over = _is_left_over(call, spoiled) and not each.watch.names(each.op)
+            if hit.verdict == "hit" and not is_over and self._stops(each.watch, total, spoiled):
                 stop = stop or _sentence(each)
         return stop
 
@@ -207,9 +208,13 @@ class Watching:
         part: Part = "other"
         origin: str | None = None
         chain: tuple[str, ...] = ()
+        why = found.judgement.why
         if spoiled is not None:
             part = "producer" if spoiled.is_producer else "carrier"
             origin = spoiled.origin.op
+            is_hit = found.judgement.verdict == "hit"
+            if is_hit and not spoiled.is_producer and spoiled.origin.step < step:
+                why = f"{why}; since step {spoiled.origin.step}"
             chain = _shortened(_from_origin(origin, self._tracker.chain(found.op)))
         elif call is None and found.view is not None:
             spoiler = self._tracker.spoiler(found.view)
@@ -229,7 +234,7 @@ class Watching:
             slot=found.slot,
             type=found.type,
             verdict="undecided" if found.judgement.verdict == "undecided" else "hit",
-            why=found.judgement.why,
+            why=why,
             values=tuple(_wire_value(value) for value in found.judgement.values),
             part=part,
             origin=origin,
@@ -286,6 +291,18 @@ def _excused(found: Found, spoiled: Spoiled) -> Found:
     how = f" ({origin.asked})" if origin.asked is not None else ""
     why = f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
     return replace(found, judgement=Judgement("undecided", why, found.judgement.values))
+
+
+def _is_left_over(call: OpCall | None, spoiled: Spoiled | None) -> bool:
+    """Whether it is something an earlier step left, which nothing need come of any more: its loss
+    that is printed, say."""
+    return (
+        call is not None
+        and spoiled is not None
+        and call.node.kind in ("constant", "input")
+        and not spoiled.is_producer
+        and spoiled.origin.step < call.step
+    )
 
 
 def _from_origin(origin: str, chain: tuple[str, ...]) -> tuple[str, ...]:
