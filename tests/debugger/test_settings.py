@@ -70,6 +70,7 @@ def test_what_cannot_be_read_is_named(name: str, text: str, slug: str) -> None:
     with pytest.raises(UsageError) as caught:
         options_from_environment({"SONDE_DEBUGGER_HOST": "h", name: text})
     assert caught.value.slug == slug
+    assert name in caught.value.message or text in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,6 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
     """The same, with the defaults where the environment says nothing."""
     host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
     port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
-    budget = environ.get("SONDE_DEBUGGER_BUDGET")
     # Here, because it needs numpy: a run without a debugger starts without.
     from sonde.debugger.starting_set import starting_set
 
@@ -83,7 +82,7 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
         pause=_flag("SONDE_DEBUGGER_PAUSE", environ.get("SONDE_DEBUGGER_PAUSE", "")),
         wait_seconds=_seconds("SONDE_DEBUGGER_WAIT", environ, DEFAULT_WAIT),
         lost_seconds=_seconds("SONDE_DEBUGGER_LOST", environ, DEFAULT_LOST),
-        budget_bytes=parse_size(budget) if budget else DEFAULT_BUDGET,
+        budget_bytes=_size("SONDE_DEBUGGER_BUDGET", environ, DEFAULT_BUDGET),
         run=run_id(environ),
         watchpoints=starting_set(
             tuple(filter(None, environ.get("SONDE_DEBUGGER_WATCH", "").split(os.pathsep))),
@@ -114,6 +113,16 @@ def _flag(name: str, text: str) -> bool | None:
     if text.lower() not in ("0", "1", "false", "true"):
         raise UsageError(f"{name} is {text!r}; write 0 or 1", slug="debugger-setting")
     return text.lower() in ("1", "true")
+
+
+def _size(name: str, environ: Mapping[str, str], default: int) -> int:
+    text = environ.get(name)
+    if not text:
+        return default
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", slug=error.slug) from None
 
 
 def _seconds(name: str, environ: Mapping[str, str], default: float) -> float:

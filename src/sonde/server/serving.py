@@ -197,14 +197,14 @@ def _bound(host: str, port: int, option: str) -> socket.socket:
 
 
 def _taken(host: str, port: int, option: str, error: Exception) -> UsageError:
-    reason, advice = str(error), f"choose another port with {option}"
+    place, reason, advice = f"{host}:{port}", str(error), f"choose another port with {option}"
     if isinstance(error, OverflowError):
         reason = "a port is a number from 0 to 65535"
     if isinstance(error, UnicodeError):  # The name of a machine is encoded by rules of its own.
-        reason, advice = "it is not a name of a machine", _OTHER_HOST
+        place, reason, advice = host, "it is not a name of a machine", _OTHER_HOST
     if isinstance(error, OSError) and error.errno is not None:
         is_name = isinstance(error, socket.gaierror)  # It counts its errors by itself.
         reason = str(error.strerror) if is_name else os.strerror(error.errno)
         if is_name or error.errno == errno.EADDRNOTAVAIL:
-            advice = _OTHER_HOST
-    return UsageError(f"cannot listen at {host}:{port}: {reason}; {advice}", slug="port")
+            place, advice = host, _OTHER_HOST
+    return UsageError(f"cannot listen at {place}: {reason}; {advice}", slug="port")

@@ -12,7 +12,7 @@ from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.capture.session import print_to_stderr
 from sonde.core.errors import SondeError
-from sonde.debugger.probe import is_server
+from sonde.debugger.probe import is_own_port, is_server
 from sonde.debugger.server_process import ServerProcess
 from sonde.debugger.server_state import one_at_a_time, running_servers
 from sonde.debugger.settings import DebuggerOptions, any_options_from_environment
@@ -92,7 +92,8 @@ def _reachable(options: DebuggerOptions) -> DebuggerOptions | None:
                 )
                 if is_server(here.host, here.port):
                     return here
-        return options if is_server(options.host, options.port) else _started(options)
+        is_usual = is_own_port(options.port) and is_server(options.host, options.port)
+        return options if is_usual else _started(options)
 
 
 def _started(options: DebuggerOptions) -> DebuggerOptions | None:
