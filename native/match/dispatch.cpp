@@ -40,10 +40,16 @@ void tell_raised(Matcher* self, PyObject* seen, PyObject* args, PyObject* kwargs
   PyErr_Restore(type, value, trace);
 }
 
+PyObject* call_op(Matcher* self, PyObject* op, PyObject* args, PyObject* kwargs) {
+  Theirs theirs(&self->own_time);
+  return PyObject_Call(op, args, kwargs);
+}
+
 // Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
 // Others run Python, of which nothing shall be compiled in here.
 PyObject* call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type) {
+    Theirs theirs(&self->own_time);
     PyObject* compiler = PyObject_CallOneArg(self->set_eval_frame, Py_None);
     if (!compiler) return nullptr;
     PyObject* result = PyObject_Call(func, args, kwargs);
@@ -58,7 +64,7 @@ PyObject* call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwa
   }
   PyObject* op = PyObject_GetAttr(func, op_name);
   if (!op) return nullptr;
-  PyObject* result = PyObject_Call(op, args, kwargs);
+  PyObject* result = call_op(self, op, args, kwargs);
   Py_DECREF(op);
   return result;
 }
@@ -114,6 +120,8 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
     return nullptr;
   }
+  Ours ours(&self->own_time);
+  ++self->own_time.visits;
   if (!self->started || !self->at || !PyTuple_CheckExact(args) || !are_plain(self, types))
     return call_slow(self, func, args, kwargs);
   Tensors tensors;
@@ -140,7 +148,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
     Py_DECREF(node);
     return nullptr;
   }
-  PyObject* result = PyObject_Call(node->op, args, kwargs);
+  PyObject* result = call_op(self, node->op, args, kwargs);
   if (!result) {
     if (known && node->wanted) {
       PyObject *type, *value, *trace;

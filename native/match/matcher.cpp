@@ -210,6 +210,7 @@ PyObject* Matcher_watch(Matcher* self, PyObject* args) {
 
 // gone(watcher): the object of a weak reference has died
 PyObject* Matcher_gone(Matcher* self, PyObject* watcher) {
+  Ours ours(&self->own_time);
   auto found = self->watchers->find(watcher);
   if (found != self->watchers->end()) {
     forget_key(self, found->second);
@@ -232,6 +233,21 @@ PyObject* Matcher_now(Matcher* self, PyObject*) {
   long long time = duration_cast<microseconds>(system_clock::now().time_since_epoch()).count();
   self->stamp = std::max(self->stamp + 1, time);
   return PyLong_FromLongLong(self->stamp);
+}
+
+// begin_work() -> whether our work begins here: not where it goes on already, or nobody counts
+PyObject* Matcher_begin_work(Matcher* self, PyObject*) {
+  return PyBool_FromLong(self->own_time.begin());
+}
+
+PyObject* Matcher_end_work(Matcher* self, PyObject*) {
+  self->own_time.end();
+  Py_RETURN_NONE;
+}
+
+// own_seconds() -> seconds of our work so far, with what goes on
+PyObject* Matcher_own_seconds(Matcher* self, PyObject*) {
+  return PyFloat_FromDouble(self->own_time.seconds());
 }
 
 PyObject* Matcher_forget(Matcher* self, PyObject*) {
@@ -267,6 +283,9 @@ PyMemberDef Matcher_members[] = {
     {"scope", T_OBJECT, offsetof(Matcher, scope), 0, "The scope ops run in now."},
     {"generation", T_LONG, offsetof(Matcher, generation), 0, "The session's generation."},
     {"started", T_INT, offsetof(Matcher, started), 0, "Whether the first step has begun."},
+    {"counts_time", T_INT, offsetof(Matcher, own_time.is_counted), 0,
+     "Whether our work is timed."},
+    {"visits", T_LONGLONG, offsetof(Matcher, own_time.visits), 0, "How many ops came."},
     {"lends", T_INT, offsetof(Matcher, lends), 0, "Whether memory is lent to anybody."},
     {nullptr, 0, 0, 0, nullptr}};
 
@@ -289,6 +308,11 @@ PyMethodDef Matcher_methods[] = {
     {"drop", reinterpret_cast<PyCFunction>(Matcher_drop), METH_O, "Forget a storage."},
     {"now", reinterpret_cast<PyCFunction>(Matcher_now), METH_NOARGS,
      "A timestamp, later than the last."},
+    {"begin_work", reinterpret_cast<PyCFunction>(Matcher_begin_work), METH_NOARGS,
+     "Our work begins."},
+    {"end_work", reinterpret_cast<PyCFunction>(Matcher_end_work), METH_NOARGS, "Our work ends."},
+    {"own_seconds", reinterpret_cast<PyCFunction>(Matcher_own_seconds), METH_NOARGS,
+     "Seconds of our work."},
     {"forget", reinterpret_cast<PyCFunction>(Matcher_forget), METH_NOARGS, "End of a step."},
     {nullptr, nullptr, 0, nullptr}};
 

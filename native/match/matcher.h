@@ -13,6 +13,7 @@
 #include <Python.h>
 
 #include "node.h"
+#include "own_time.h"
 
 #include <cstdint>
 #include <memory_resource>
@@ -49,6 +50,7 @@ struct Matcher {
   int started;
   int lends;
   long long stamp;  // the latest timestamp, microseconds
+  OwnTime own_time;
   Node* at;
   // Memory of the tables, kept from step to step: small pieces taken anew in each step would lie
   // between the program's tensors and keep it from using that memory again.

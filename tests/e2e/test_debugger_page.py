@@ -159,6 +159,9 @@ def _run_to_an_op(page: Page) -> None:
     picture(page, "11-loss")
     page.keyboard.press("i")
     expect(page.locator(".metadata")).to_contain_text("rainfall.py --epochs 200")
+    for speed in ("with", "without"):
+        fact = page.get_by_role("row", name=f"speed {speed} Sonde").get_by_role("cell")
+        expect(fact).to_have_text(re.compile(r"^[\d.]+ (s|ms|µs), [\d.]+ steps/s"))
     picture(page, "12-run")
 
 

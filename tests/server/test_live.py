@@ -262,7 +262,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
             welcomed.set()
 
     def point(step: int) -> LossPoint:
-        return LossPoint(step, float(step), 0.1, True)
+        return LossPoint(step, float(step), 0.1, 0.1, True)
 
     def hit(number: int) -> Hit:
         kind = TensorType("float32", ())
@@ -367,7 +367,7 @@ def test_hits_are_filtered_by_the_graph_that_their_step_ran(server: Server) -> N
                 hit = msgspec.structs.replace(fake._hit(1, op, op), op=name, step=step)
                 rank.send(Hits((hit,)))
             if step < len(ran):
-                point = LossPoint(step, 1.0, 0.1, ran[step] is not None)
+                point = LossPoint(step, 1.0, 0.1, 0.1, ran[step] is not None)
                 rank.send(StepDone(point, ran[step] or 0))
         rank.send(Status("paused", 5, 1, op.name, None, "hit", "", 0))
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")

@@ -162,10 +162,16 @@ export interface Metadata {
   readonly extra: Readonly<Record<string, string>>;
 }
 
+/**
+ * A step that is over. `seconds` it took, and `bare_seconds` it would have taken without
+ * Sonde: what that did is taken off. `observed`: its ops were, and what torch does to show an
+ * op is only known about, so that the latter is an estimate.
+ */
 export interface LossPoint {
   readonly step: number;
   readonly loss: Num | null;
   readonly seconds: number;
+  readonly bare_seconds: number;
   readonly observed: boolean;
 }
 
@@ -282,9 +288,10 @@ export interface GraphInfo {
 }
 
 /**
- * One rank of a run as the header of the page shows it. `seconds_bare` and `seconds_observed`:
- * medians of recent steps without and with Sonde's op-level capture, None where there were
- * none. `exit_code`: of the program, once it has ended.
+ * One rank of a run as the header of the page shows it. `seconds`: the median of recent steps
+ * as they run now; `bare_seconds`: of steps as they would be without Sonde, an estimate where
+ * all of them were observed op by op. Both without pauses; None before a step is over.
+ * `exit_code`: of the program, once it has ended.
  */
 export interface RankView {
   readonly rank: number;
@@ -299,8 +306,9 @@ export interface RankView {
   readonly graphs: readonly GraphInfo[];
   readonly steps: readonly number[];
   readonly metadata: Metadata | null;
-  readonly seconds_bare: number | null;
-  readonly seconds_observed: number | null;
+  readonly seconds: number | null;
+  readonly bare_seconds: number | null;
+  readonly is_bare_estimated: boolean;
   readonly exit_code: number | null;
 }
 

@@ -59,7 +59,7 @@ class Debugger:
         self._met: set[str] = set()
         self._met_of: Sequence[Held] = ()
         self._stopped_at = (-1, -1)
-        self._pace = Pace()
+        self._pace = Pace(trainee.own_seconds)
         self._is_step_over = False
         self._asked_at: int | None = None  # the step in which a loop was asked to end
 
@@ -201,14 +201,13 @@ class Debugger:
         """An optimizer is about to change weights."""
         self.passes_by()
         if self._desk.has_begun:
-            with self._pace.working():
-                self._judge_initial()
+            self._judge_initial()
 
     def gradients_ready(self, weights: Iterable[str]) -> None:
         """An optimizer is about to use the gradients of these weights."""
         if not self.watching.needs_gradients:
             return
-        with self._pace.working(), self._trainee.unobserved():
+        with self._trainee.unobserved():
             stop = self.watching.gradients(weights, self.step)
         if stop is not None:
             with self.library.inside_step(None):
@@ -228,9 +227,14 @@ class Debugger:
         if self._asked_at is not None and self.step - self._asked_at >= _MOST_STEPS_TO_END:
             self.control.is_ending = True
         self._is_step_over = True
-        is_observed = self._trainee.is_observed()
-        seconds = self._pace.step_over(is_observed=is_observed)
-        point = LossPoint(self.step, None if loss is None else to_wire(loss), seconds, is_observed)
+        seconds, bare_seconds = self._pace.step_over()
+        point = LossPoint(
+            self.step,
+            None if loss is None else to_wire(loss),
+            seconds,
+            bare_seconds,
+            self._trainee.is_observed(),
+        )
         self._desk.step += 1
         self.library.step = self.step
         self.talk.tell_step(point, self.graphs.current)

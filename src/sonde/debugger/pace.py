@@ -11,49 +11,41 @@ class Pace:
     """Seconds of steps, without those in which the training stood still. Used from the training
     thread only.
 
-    A step whose ops are observed takes as long as it takes, with what is judged at its end; one
-    whose ops are not, as long as it would without the debugger.
+    ``own`` tells how many seconds of the debugger's own work there were so far; it goes on while
+    the training stands still inside such work. ``clock`` tells the time.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self, own: Callable[[], float], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
         self._clock = clock
-        self._began = clock()
-        self._stood_still = 0.0
-        self._own = 0.0
+        self._own = own
         self._at_end = 0.0
+        self.begin()
 
     def begin(self) -> None:
-        """The first step begins."""
-        self._began, self._stood_still, self._own = self._clock(), 0.0, 0.0
+        """A step begins."""
+        self._began, self._own_before = self._clock(), self._own()
+        self._stood_still = self._own_still = 0.0
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
-        began = self._clock()
+        began, own = self._clock(), self._own()
         try:
             yield
         finally:
             self._stood_still += self._clock() - began
+            self._own_still += self._own() - own
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """What the debugger does in this block is no part of a step without it."""
-        began, still = self._clock(), self._stood_still
-        try:
-            yield
-        finally:
-            self._own += self._clock() - began - (self._stood_still - still)
-
-    def step_over(self, *, is_observed: bool) -> float:
-        """The seconds of the step that is over; what is done until ``next_step`` is work of the
-        debugger."""
-        now = self._clock()
-        taken = now - self._began - self._stood_still
+    def step_over(self) -> tuple[float, float]:
+        """The seconds of the step that is over, as it was, and as it would have been without the
+        debugger; what is done until ``next_step`` is work of the debugger."""
+        taken = self._clock() - self._began - self._stood_still
+        own = self._own() - self._own_before - self._own_still
+        self.begin()
         # What is judged now takes about as long as it did a step before.
-        seconds = taken + self._at_end if is_observed else taken - self._own
-        self._began, self._stood_still, self._own = now, 0.0, 0.0
-        return max(seconds, 0.0)
+        return max(taken + self._at_end, 0.0), max(taken - own, 0.0)
 
     def next_step(self) -> None:
-        now = self._clock()
-        self._at_end = now - self._began - self._stood_still
-        self._began, self._stood_still = now, 0.0
+        self._at_end = self._clock() - self._began - self._stood_still
+        self.begin()

@@ -73,6 +73,11 @@ class Trainee(Protocol):
         """Whether the ops of the running step are observed."""
         ...
 
+    def own_seconds(self) -> float:
+        """How long observing and debugging took so far, with what goes on now; as well as it is
+        known."""
+        ...
+
     def unobserved(self) -> AbstractContextManager[None]:
         """What is computed in this block is no part of the training."""
         ...

@@ -110,8 +110,9 @@ class DumpRun:
             ),
             steps=tuple(dict.fromkeys(each.step for each in steps)),
             metadata=self._metadata(rank),
-            seconds_bare=None,
-            seconds_observed=None,
+            seconds=None,
+            bare_seconds=None,
+            is_bare_estimated=False,
         )
 
     def _metadata(self, rank: int) -> Metadata:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Final
 
 from sonde.server.frames import BadFrameError
 from sonde.server.graph_index import GraphIndex
 from sonde.server.rank_link import RankLink
+from sonde.server.speed import speed_of
 from sonde.wire.api import GraphInfo, RankView
 from sonde.wire.rank import Goodbye, GraphPart, Status
 from sonde.wire.shapes import LossPoint, Metadata, Node, State
@@ -57,8 +56,7 @@ class LiveRank:
         self.last_step = -1
         self.last_hit = -1
         self._graph_changes: list[tuple[int, int | None]] = []
-        self._bare: deque[float] = deque(maxlen=_RECENT)
-        self._observed: deque[float] = deque(maxlen=_RECENT)
+        self._recent: deque[LossPoint] = deque(maxlen=_RECENT)
 
     @property
     def number(self) -> int:
@@ -118,8 +116,10 @@ class LiveRank:
             return
         self._note_graph(point.step, graph if point.observed else None)
         self.last_step = point.step
+        if len(self.points) == 1:
+            self._recent.clear()  # A first step warms up, and tells nothing of the others.
         self.points.append(point)
-        (self._observed if point.observed else self._bare).append(point.seconds)
+        self._recent.append(point)
         if len(self.points) > MOST_POINTS:
             self.points = self.points[::2]
 
@@ -142,6 +142,7 @@ class LiveRank:
 
     def view(self, hits: int) -> RankView:
         status = self.status
+        speed = speed_of(self._recent)
         return RankView(
             rank=self.number,
             state=self.state,
@@ -158,8 +159,9 @@ class LiveRank:
             ),
             steps=(),
             metadata=self.metadata,
-            seconds_bare=_middle(self._bare),
-            seconds_observed=_middle(self._observed),
+            seconds=speed.seconds,
+            bare_seconds=speed.bare_seconds,
+            is_bare_estimated=speed.is_estimated,
             exit_code=None if self.goodbye is None else self.goodbye.exit_code,
         )
 
@@ -169,8 +171,3 @@ class LiveRank:
         if self.link is None:
             return "the connection was lost; what was known is shown"
         return self.status.message if self.status is not None else "connected"
-
-
-def _middle(seconds: Iterable[float]) -> float | None:
-    found = list(seconds)
-    return median(found) if found else None

@@ -299,7 +299,7 @@ class FakeRank:
 
     def _end_step(self) -> None:
         loss = 2.0 / (1 + self.step) if self.step < NAN_FROM_STEP else "nan"
-        self._say(StepDone(LossPoint(self.step, loss, 0.01, True), 0))
+        self._say(StepDone(LossPoint(self.step, loss, 0.01, 0.008, True), 0))
         self.step += 1
         self._place = 0
 

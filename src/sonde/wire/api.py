@@ -39,8 +39,10 @@ class GraphInfo(Plain, frozen=True):
 class RankView(Plain, frozen=True):
     """One rank of a run as the header of the page shows it.
 
-    ``seconds_bare`` and ``seconds_observed``: medians of recent steps without and with Sonde's
-    op-level capture, None where there were none. ``exit_code``: of the program, once it has ended.
+    ``seconds``: the median of recent steps as they run now; ``bare_seconds``: of steps as they
+    would be without Sonde, an estimate where all of them were observed op by op. Both without
+    pauses; None before a step is over. ``exit_code``: of the program, once it
+    has ended.
     """
 
     rank: int
@@ -55,8 +57,9 @@ class RankView(Plain, frozen=True):
     graphs: tuple[GraphInfo, ...]
     steps: tuple[int, ...]
     metadata: Metadata | None
-    seconds_bare: float | None
-    seconds_observed: float | None
+    seconds: float | None
+    bare_seconds: float | None
+    is_bare_estimated: bool
     exit_code: int | None = None
 
 

@@ -179,7 +179,12 @@ class Metadata(Plain, frozen=True):
 
 
 class LossPoint(Plain, frozen=True):
+    """A step that is over. ``seconds`` it took, and ``bare_seconds`` it would have taken without
+    Sonde: what that did is taken off. ``observed``: its ops were, and what torch does to show an
+    op is only known about, so that the latter is an estimate."""
+
     step: int
     loss: Number | None
     seconds: float
+    bare_seconds: float
     observed: bool

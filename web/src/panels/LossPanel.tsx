@@ -16,8 +16,8 @@ export function LossPanel(): JSX.Element {
     const finite = values.map((value) => (value !== null && Number.isFinite(value) ? value : null));
     const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite, words: points.map((point) => (point.loss === null ? null : brief(point.loss))) }];
     const secondSeries: readonly Series[] = [
-      { label: "ops not observed", colour: "two", values: points.map((point) => (point.observed ? null : point.seconds * 1e3)) },
-      { label: "ops observed", colour: "three", values: points.map((point) => (point.observed ? point.seconds * 1e3 : null)) },
+      { label: "without Sonde", colour: "two", values: points.map((point) => point.bare_seconds * 1e3) },
+      { label: "with Sonde", colour: "three", values: points.map((point) => point.seconds * 1e3) },
     ];
     return {
       steps: points.map((point) => point.step),

@@ -2,7 +2,6 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Metadata, RankView } from "../wire";
 import { api } from "../state/api";
-import { useLoss } from "../state/loss";
 import { brief, counted, grouped, seconds } from "../state/numbers";
 import { chooseRun, run, runs } from "../state/store";
 import { attempt } from "../state/toasts";
@@ -69,12 +68,15 @@ function pace(value: number | null, otherwise: string): string {
   return value === null || value <= 0 ? otherwise : `${seconds(value)}, ${brief(1 / value)} steps/s`;
 }
 
-function cost({ seconds_bare: bare, seconds_observed: observed }: RankView): string {
-  return bare !== null && observed !== null && bare > 0 ? `${(observed / bare).toFixed(2)}×` : "–";
+function withoutSonde({ bare_seconds: bare, is_bare_estimated: isEstimated }: RankView): string {
+  return pace(bare, NO_STEP) + (isEstimated ? " (estimated)" : "");
 }
 
-/** The first steps, which are observed whatever is watched, are slower by themselves. */
-const FIRST_STEPS = 2;
+function cost({ bare_seconds: bare, seconds: took }: RankView): string {
+  return bare !== null && took !== null && bare > 0 ? `${(took / bare).toFixed(2)}×` : "–";
+}
+
+const NO_STEP = "not known: no step is over";
 
 function stateText(rank: RankView): string {
   if (rank.message === "") return rank.state;
@@ -87,8 +89,9 @@ const FACTS: readonly Fact[] = [
   ["state", stateText],
   ["step", (rank) => String(rank.step)],
   ["hits", (rank) => grouped(rank.hits)],
-  ["speed, ops not observed", (rank) => pace(rank.seconds_bare, "not known: every step so far was observed"), "The median of recent steps in which nothing asked for ops"],
-  ["speed, ops observed", (rank) => pace(rank.seconds_observed, "no step was observed yet"), "The median of recent steps whose ops were observed; the first two are, whatever is watched, and they are slower by themselves"],
+  ["speed with Sonde", (rank) => pace(rank.seconds, NO_STEP), "The median of recent steps that were looked at as the last one was, pauses left out"],
+  ["speed without Sonde", withoutSonde, "The same steps less what Sonde did in them: of steps whose ops were not observed, if there are any; else it is estimated"],
+  ["Sonde’s cost", cost, "The step with Sonde divided by the step without"],
 ];
 
 const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string])[] = [
@@ -106,10 +109,8 @@ const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string
 /** What is known of every rank, a column each. */
 function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
   const more = [...new Set(ranks.flatMap((each) => Object.keys(each.metadata?.extra ?? {})))];
-  const isTelling = useLoss().some((point) => point.observed && point.step >= FIRST_STEPS);
   const rows: readonly Fact[] = [
     ...FACTS,
-    ["slower by", isTelling ? cost : () => "not known: only the first steps were observed"],
     ...METADATA.map(([name, of]): Fact => [name, (rank) => (rank.metadata === null ? "–" : of(rank.metadata))]),
     ...more.map((name): Fact => [name, (rank) => rank.metadata?.extra[name] ?? "–"]),
   ];

@@ -105,7 +105,8 @@ class TorchAdapter:
 
     def end_step(self) -> None:
         """End the running step here (``sonde.step()``)."""
-        self._guard(lambda: self._end(complete=True))
+        with self._observer.own_work:
+            self._guard(lambda: self._end(complete=True))
 
     @property
     def step_by(self) -> StepBy:
@@ -221,12 +222,13 @@ class TorchAdapter:
             self._begin()
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        if self._is_active:
-            self._guard(lambda: self._observer.learner.leaves.know_optimizer(optimizer))
-            self._guard(lambda: self._observer.scopes.enter_optimizer(optimizer))
-        self.company.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
-        if self._is_watching_tail:
-            self._guard(lambda: self._tail.begins(optimizer))
+        with self._observer.own_work:
+            if self._is_active:
+                self._guard(lambda: self._observer.learner.leaves.know_optimizer(optimizer))
+                self._guard(lambda: self._observer.scopes.enter_optimizer(optimizer))
+            self.company.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
+            if self._is_watching_tail:
+                self._guard(lambda: self._tail.begins(optimizer))
 
     @property
     def _is_watching_tail(self) -> bool:
@@ -238,13 +240,15 @@ class TorchAdapter:
         )
 
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
-        if self._is_active:
-            self._guard(lambda: self._observer.scopes.leave(optimizer))
-        self.company.optimizer_left(optimizer)
+        with self._observer.own_work:
+            if self._is_active:
+                self._guard(lambda: self._observer.scopes.leave(optimizer))
+            self.company.optimizer_left(optimizer)
 
     def _step_ended(self) -> None:
         if self._step_by == "optimizer":
-            self._guard(lambda: self._end(complete=True))
+            with self._observer.own_work:
+                self._guard(lambda: self._end(complete=True))
 
     def _close(self) -> None:
         if os.getpid() != self._pid:
@@ -336,22 +340,24 @@ class TorchAdapter:
     def _module_begins(self, module: nn.Module, *_: Any) -> None:
         if threading.get_ident() != self._thread:
             return
-        try:
-            if self._is_switch_due and not private.keeps_modes():
-                self._switch()
-            if self._is_active:
-                self._tail.forget()
-                self._observer.scopes.enter_module(module)
-        except Exception as error:
-            self._failed(error)
+        with self._observer.own_work:
+            try:
+                if self._is_switch_due and not private.keeps_modes():
+                    self._switch()
+                if self._is_active:
+                    self._tail.forget()
+                    self._observer.scopes.enter_module(module)
+            except Exception as error:
+                self._failed(error)
 
     def _module_ended(self, module: nn.Module, *_: Any) -> None:
         if threading.get_ident() != self._thread or not self._is_active:
             return
-        try:
-            self._observer.scopes.leave(module)
-        except Exception as error:
-            self._failed(error)
+        with self._observer.own_work:
+            try:
+                self._observer.scopes.leave(module)
+            except Exception as error:
+                self._failed(error)
 
     def _say_thread(self, name: str) -> None:
         if not self._is_thread_reported:

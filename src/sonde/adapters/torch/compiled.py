@@ -220,8 +220,9 @@ class CompiledGraphs:
     # ---------------------------------------------------------------- running
 
     def run(self, code: ObservedGraph, args: list[Any], caller: FrameType) -> Any:
+        own_work = self._observer.own_work
         try:
-            with self._blind():
+            with own_work, self._blind():
                 record, keys, tokens = self._enter(code, args, caller)
             wanted = frozenset(
                 number for number, inner in enumerate(record.inner) if _wants_values(inner.wants)
@@ -230,7 +231,8 @@ class CompiledGraphs:
         except Exception as error:
             self._failed(error)
             return code.plain(args)
-        variant = code.variant_for(wanted, self._cannot)
+        with own_work:
+            variant = code.variant_for(wanted, self._cannot)
         passage = Passage(code.graph, record, variant, keys, tokens)
         if variant is code.code.observed and not code.names:
             code.names = {number: record.inner[number].node.name for number in wanted}
@@ -244,7 +246,8 @@ class CompiledGraphs:
             finally:
                 self.passages.pop()
             try:
-                self._leave(passage, code.graph, outputs)
+                with own_work:
+                    self._leave(passage, code.graph, outputs)
             except Exception as error:
                 self._failed(error)
             return outputs
@@ -302,8 +305,10 @@ class CompiledGraphs:
 
     def observed(self, number: int, values: Sequence[torch.Tensor]) -> None:
         """An observer inside the code that runs has looked at ``values``."""
+        self._observer.tables.visits += 1
         try:
-            self._emit(self.passages[-1], number, values)
+            with self._observer.own_work:
+                self._emit(self.passages[-1], number, values)
         except Exception as error:
             self._failed(error)
 

@@ -22,6 +22,7 @@ from sonde.adapters.torch.debugging_ranks import outlive_launcher, watch_buffers
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.odd_layouts import elements
 from sonde.adapters.torch.views import TorchView, name_of
+from sonde.adapters.torch.visits import seconds_of_visit
 from sonde.capture.session import Subscription
 from sonde.conditions import Memory
 from sonde.core.graph import OpNode
@@ -113,6 +114,8 @@ class TorchDebugging:
         initial_step: int = 0,
     ) -> None:
         metadata = _metadata(options, rank)
+        self._adapter: TorchAdapter | None = None
+        self._visit_seconds: float | None = None
         self.debugger = Debugger(
             options,
             metadata,
@@ -121,7 +124,6 @@ class TorchDebugging:
             report=report,
             initial_step=initial_step,
         )
-        self._adapter: TorchAdapter | None = None
         self._loss = LossWatch(self._backward_begins, self._together_failed)
         self._optimizers = OptimizerBook()
         # What no optimizer has changed yet; None: to be found out.
@@ -139,6 +141,7 @@ class TorchDebugging:
     def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
         """Begin: connect to the server and go along with the training of ``adapter``."""
         self._adapter = adapter
+        adapter.observer.tables.counts_time = 1
         self.debugger.start()
         self._loss.install(undo)
         if self._world_size > 1:
@@ -206,6 +209,8 @@ class TorchDebugging:
         # Modules become known as they run.
         if self.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._is_stale = True
+        if self.is_observed() and self._visit_seconds is None:
+            self._visit_seconds = seconds_of_visit()
         self.debugger.step_passed(self._loss.take())
         self._optimizers.step_ended()
 
@@ -294,6 +299,13 @@ class TorchDebugging:
 
     def is_observed(self) -> bool:
         return self._adapter is not None and self._adapter.is_observing
+
+    def own_seconds(self) -> float:
+        if self._adapter is None:
+            return 0.0
+        tables = self._adapter.observer.tables
+        shown = 0.0 if self._visit_seconds is None else tables.visits * self._visit_seconds
+        return float(tables.own_seconds() + shown)
 
     def unobserved(self) -> AbstractContextManager[None]:
         return private.unobserved()

@@ -20,6 +20,7 @@ from sonde.adapters.torch.learning import Learner
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.lending import Loans
 from sonde.adapters.torch.memory import Memory
+from sonde.adapters.torch.own_work import OwnWork
 from sonde.adapters.torch.schema import is_bookkeeping
 from sonde.adapters.torch.scope_stack import ScopeStack
 from sonde.adapters.torch.scopes import ScopeBook
@@ -63,6 +64,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.tables: Any = Memory() if self._native is None else self._native.Matcher()
         self.tables.scope = scopes.default
         self.tables.started = starts_at_once
+        self.own_work = OwnWork(self.tables)
         self.scopes = ScopeStack(scopes, self.tables)
         self.loans = Loans(self.tables)
         self.emitter = Emitter(session, self.tables, self.loans)
@@ -203,28 +205,32 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         compiler = private.set_eval_frame(None)
+        self.tables.visits += 1
         try:
             return self._dispatch(func, args, kwargs)
         finally:
             private.set_eval_frame(compiler)
 
     def _dispatch(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Any:
-        try:
-            seen = self._look(func, args, kwargs)
-        except Exception as error:
-            self._failed(error)
-            seen = None
+        with self.own_work:
+            try:
+                seen = self._look(func, args, kwargs)
+            except Exception as error:
+                self._failed(error)
+                seen = None
         try:
             result = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             if seen is not None:
-                self.emitter.raised(seen, args, kwargs, error)
+                with self.own_work:
+                    self.emitter.raised(seen, args, kwargs, error)
             raise
         if seen is not None:
-            try:
-                self._after(seen, result, args, kwargs)
-            except Exception as error:
-                self._failed(error)
+            with self.own_work:
+                try:
+                    self._after(seen, result, args, kwargs)
+                except Exception as error:
+                    self._failed(error)
         return result
 
     def _look(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Seen | None:

@@ -24,13 +24,18 @@ class Tables(Protocol):
     - fresh storages were made by an observed op of this step;
     - watched storages (and tensors that have none) are forgotten when they die, so that a number
       that is used again means something new. Nothing keeps their memory, or any piece of it;
-    - ``now``: a timestamp, microseconds since the epoch, later than the last.
+    - ``now``: a timestamp, microseconds since the epoch, later than the last;
+    - ``own_seconds``: how long our own work took, with what goes on now, counted while
+      ``counts_time`` is set; ``visits``: how many ops came to be observed. ``begin_work`` says
+      whether our work begins there: not where it goes on already, or nobody counts.
     """
 
     scope: Scope
     generation: int
     started: int
     lends: int
+    counts_time: int
+    visits: int
 
     def entry(self, key: int, /) -> list[Ref] | None: ...
     def tensor(self, impl: int, /) -> Ref | None: ...
@@ -42,6 +47,9 @@ class Tables(Protocol):
     def watch(self, key: int, thing: object, /) -> None: ...
     def drop(self, key: int, /) -> None: ...
     def now(self) -> int: ...
+    def begin_work(self) -> bool: ...
+    def end_work(self) -> None: ...
+    def own_seconds(self) -> float: ...
     def forget(self) -> None: ...
 
 
@@ -52,14 +60,18 @@ class Memory:
         "_cause",
         "_current",
         "_fresh",
+        "_since",
+        "_spent",
         "_stamp",
         "_tensor",
         "_watchers",
         "at",
+        "counts_time",
         "generation",
         "lends",
         "scope",
         "started",
+        "visits",
     )
 
     def __init__(self) -> None:
@@ -67,6 +79,8 @@ class Memory:
         self.generation = 0
         self.started = 0
         self.lends = 0
+        self.counts_time = 0
+        self.visits = 0
         self.at: Any = None
         self._current: dict[int, list[Ref]] = {}
         self._tensor: dict[int, Ref] = {}
@@ -74,6 +88,8 @@ class Memory:
         self._fresh: set[int] = set()
         self._stamp = 0
         self._watchers: dict[int, weakref.ref[Any]] = {}
+        self._spent = 0.0
+        self._since: float | None = None
 
     def entry(self, key: int, /) -> list[Ref] | None:
         return self._current.get(key)
@@ -113,6 +129,20 @@ class Memory:
     def now(self) -> int:
         self._stamp = max(self._stamp + 1, time.time_ns() // 1000)
         return self._stamp
+
+    def begin_work(self) -> bool:
+        if not self.counts_time or self._since is not None:
+            return False
+        self._since = time.perf_counter()
+        return True
+
+    def end_work(self) -> None:
+        self._spent = self.own_seconds()
+        self._since = None
+
+    def own_seconds(self) -> float:
+        going_on = 0.0 if self._since is None else time.perf_counter() - self._since
+        return self._spent + going_on
 
     def forget(self) -> None:
         self._watchers.clear()

@@ -68,6 +68,7 @@ def require() -> None:
 TorchDispatchMode: Any = _python_dispatch.TorchDispatchMode
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
+is_profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
