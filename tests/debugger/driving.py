@@ -12,6 +12,7 @@ import torch
 from tests.debugger.hub import Hub, RankConnection
 from torch import nn
 
+from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.terminated import Terminated
@@ -65,6 +66,7 @@ def driven(
     person: Callable[[RankConnection], None],
     *,
     hub: Hub | None = None,
+    step_by: StepBy = "optimizer",
     **options: Any,
 ) -> tuple[Result | None, RankConnection]:
     """Debug ``training`` while ``person`` sits at the page; its result, None if it was ended, and
@@ -86,7 +88,7 @@ def driven(
         chosen = replace(OPTIONS, port=server.port, lost_seconds=0.0, **options)
         result = None
         try:
-            with attach(None, starts_at_once=False, debugger=chosen):
+            with attach(None, starts_at_once=False, step_by=step_by, debugger=chosen):
                 result = training()
         except Terminated:
             pass

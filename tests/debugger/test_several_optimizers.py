@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import pytest
 import torch
 from tests.debugger.driving import driven
 from tests.debugger.hub import Hub, watchpoint
 from torch import nn
 
+import sonde
 from sonde.wire.shapes import Hit, WatchpointSpec
 
 
@@ -105,3 +107,34 @@ def test_a_weight_no_optimizer_has_does_not_move() -> None:
     assert {(hit.step, hit.op) for hit in hits} == {
         (step, name) for step in (1, 2) for name in ("0.weight", "0.bias")
     }
+
+
+def test_weights_that_a_program_changes_by_itself_are_judged() -> None:
+    """Without module and optimizer; ``points`` only require a gradient, and stay as they are."""
+    moved: list[float] = []
+
+    def training() -> None:
+        torch.manual_seed(0)
+        fast = torch.randn(4, 4, requires_grad=True)
+        slow = torch.randn(4, 1, requires_grad=True)
+        points = torch.randn(8, 4, requires_grad=True)
+        for _ in range(6):
+            loss = (torch.sigmoid(points @ fast) @ slow).square().mean()
+            for_fast, for_slow = torch.autograd.grad(loss, [fast, slow])
+            with torch.no_grad():
+                before = slow.double().clone()
+                fast -= 0.1 * for_fast
+                slow -= 1e-6 * for_slow
+            change = (slow.double() - before).abs().mean() / (before.abs().mean() + 1e-9)
+            moved.append(float(change.detach()))
+            sonde.step()
+
+    specs = (watchpoint(1, "weight_change_too_small"), watchpoint(2, "weight_not_changed"))
+    never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
+    hub = Hub(paused=False, watchpoints=never)
+    _, rank = driven(training, lambda rank: None, hub=hub, step_by="manual")
+    small = [hit for hit in rank.hits if hit.watchpoint == 1 and hit.verdict == "hit"]
+    assert [(hit.op, hit.step) for hit in small] == [("slow", step) for step in range(2, 7)]
+    assert [hit.values[0].actual for hit in small] == pytest.approx(moved[1:], rel=1e-12)
+    assert {hit.op for hit in rank.hits} == {"fast", "slow"}
+    assert {hit.op for hit in rank.hits if hit.watchpoint == 2 and hit.verdict == "hit"} <= {"slow"}

@@ -21,6 +21,7 @@ from sonde.adapters.torch.debugging_optimizers import OptimizerBook
 from sonde.adapters.torch.debugging_ranks import outlive_launcher, watch_buffers, world_size
 from sonde.adapters.torch.leaves import storage_key
 from sonde.adapters.torch.odd_layouts import elements
+from sonde.adapters.torch.scopes import ROOT
 from sonde.adapters.torch.views import TorchView, name_of
 from sonde.adapters.torch.visits import seconds_of_visit
 from sonde.capture.session import Subscription
@@ -271,6 +272,9 @@ class TorchDebugging:
                 held = TorchHeld(name, scope, tensor)
             if kind == "parameter":
                 fresh.setdefault(id(tensor), held)
+        for name, tensor in self._adapter.observer.learner.leaves.updated():
+            if id(tensor) not in fresh and name not in known:
+                fresh[id(tensor)] = TorchHeld(name, ROOT, tensor)
         for held in known.values():
             tensor_left = held.tensor
             if tensor_left is not None:

@@ -72,6 +72,8 @@ class LeafBook:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], Leaf] = {}
         self._named: dict[int, _Named] = {}
+        # Leaves of autograd that no module holds, and how often they had been changed when met.
+        self._loose: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
 
     def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -100,6 +102,9 @@ class LeafBook:
             name = f"{text}-{number}"
         if trainable:
             self._named[key] = _Named(kind, name, ROOT, weakref.ref(tensor))
+            met = self._loose.get(name)
+            if met is None or met[0]() is not tensor:
+                self._loose[name] = (weakref.ref(tensor), private.version_of(tensor))
         return self._leaf(kind, name, ROOT, tensor)
 
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> Leaf:
@@ -164,6 +169,17 @@ class LeafBook:
                     tensor,
                     kind,
                 )
+
+    def updated(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Name and tensor of leaves of autograd that no module holds and that were changed in place
+        since they were met: a program trains them by itself. Data that only require a gradient
+        stay as they are."""
+        for name, (known, version) in self._loose.items():
+            tensor = known()
+            if tensor is not None:
+                private.fix_weak(tensor)
+                if private.version_of(tensor) > version:
+                    yield name, tensor
 
     def _collect(self) -> None:
         """Name everything the known modules and optimizers hold."""
