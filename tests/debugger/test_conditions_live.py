@@ -228,6 +228,31 @@ def test_tensors_of_zeros_thresholds_and_expressions_at_ops() -> None:
     }
 
 
+@pytest.mark.parametrize("keeps_memory", [False, True])
+@pytest.mark.parametrize("aim", ["name-regex(.*weight.grad)", "Default/network-Net/fc1-Linear/"])
+def test_gradients_that_a_condition_on_tensors_matches_are_judged_when_they_are_whole(
+    keeps_memory: bool, aim: str
+) -> None:
+    net = make_net()
+    truth: list[float] = []
+
+    def training() -> None:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(5):
+            optimizer.zero_grad(set_to_none=not keeps_memory)
+            (net(torch.full((2, 8), step + 1.0)) ** 2).mean().backward()
+            assert net.fc1.weight.grad is not None
+            truth.append(net.fc1.weight.grad.double().abs().mean().item())
+            optimizer.step()
+
+    spec = watchpoint(1, "tensor_too_large", aim, abs_mean_gt=0.0)
+    never = msgspec.structs.replace(spec, break_after=0)
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False, watchpoints=(never,)))
+    hits = [hit for hit in rank.hits if hit.op == "fc1.weight.grad"]
+    assert [hit.step for hit in hits] == [0, 1, 2, 3, 4]
+    assert [hit.values[0].actual for hit in hits] == pytest.approx(truth, rel=1e-12)
+
+
 def test_what_is_expanded_counts_as_often_as_it_stands_there() -> None:
     hub = Hub(
         paused=False,

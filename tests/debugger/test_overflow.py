@@ -126,6 +126,20 @@ def test_a_loss_that_is_read_when_its_step_is_over_stops_nobody_again() -> None:
     assert left.why == "1 NaN among 1 elements; since step 3"
 
 
+def test_a_gradient_of_the_scope_that_is_watched_is_listed_and_stops_nobody_again() -> None:
+    spec = watchpoint(1, "tensor_overflow", "Default/network-Net/", "Gradients/")
+
+    def person(rank: RankConnection) -> None:
+        assert rank.paused().op == "Default/network-Net/log-op0"
+        rank.control("step")
+        assert rank.paused().reason == "step"
+        listed = {hit.op: hit for hit in rank.hits}
+        assert listed["fc1.weight.grad"].origin == "Default/network-Net/log-op0"
+        rank.control("terminate")
+
+    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(spec))
+
+
 def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -> None:
     def person(rank: RankConnection) -> None:
         hit = rank.paused().op

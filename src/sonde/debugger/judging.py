@@ -57,8 +57,12 @@ class HeldJudge:
         self._weights: list[_Planned] = []
         self._gradients: dict[str, _Planned] = {}
 
-    def plan(self, watches: Sequence[Watch], held: Sequence[Held]) -> None:
-        """From now on these are asked, of these."""
+    def plan(
+        self, watches: Sequence[Watch], held: Sequence[Held], of_ops: Sequence[Watch] = ()
+    ) -> None:
+        """From now on these are asked, of these. ``of_ops`` are asked at ops, and of gradients that
+        they name, which no op stands for."""
+        also = [watch for watch in of_ops if watch.names_gradients]
         planned = [
             (each, _plan(each, each.name, "Parameter", watches, is_gradient=False)) for each in held
         ]
@@ -67,7 +71,7 @@ class HeldJudge:
         for each in held:
             if each.is_weight:
                 name = gradient_name(each.name)
-                plan = _plan(each, name, GRADIENT_TYPE, watches, is_gradient=True)
+                plan = _plan(each, name, GRADIENT_TYPE, [*watches, *also], is_gradient=True)
                 if plan is not None:
                     self._gradients[each.name] = plan
 
@@ -202,6 +206,7 @@ class OpJudge:
                 node.name, node.type, node.scope, node.categories, is_leaf=node.kind != "op"
             )
             for watch in self._watches
+            if not (watch.names_gradients and "gradient" in node.categories)
         )
 
     def _watches_of(self, node: OpNode) -> tuple[tuple[Watch, ...], Needs]:
@@ -212,7 +217,8 @@ class OpJudge:
             wanted = tuple(
                 watch
                 for watch in self._watches
-                if watch.aims_at(node.name, node.type, node.scope, categories, is_leaf=is_leaf)
+                if not (watch.names_gradients and categories is GRADIENT)
+                and watch.aims_at(node.name, node.type, node.scope, categories, is_leaf=is_leaf)
             )
             needs = reduce(or_, (watch.needs for watch in wanted), Needs())
             known = self._asking[node.name] = (wanted, needs)

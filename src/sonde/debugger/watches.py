@@ -69,6 +69,12 @@ class Watch:
         """The ids of the conditions."""
         return " and ".join(condition.id for condition in self.conditions)
 
+    @property
+    def names_gradients(self) -> bool:
+        """Whether gradients that match are judged when they are whole, not as they were when the
+        step began: who names nothing is told of the ops that make them."""
+        return bool(self.patterns)
+
     def aims_at(
         self,
         name: str,

@@ -86,7 +86,8 @@ class Watching:
         self.watches = tuple(watches)
         self._overflow = tuple(watch for watch in watches if watch.level == "overflow")
         self._initial.plan([watch for watch in watches if watch.level == "initial"], held)
-        self._held.plan([watch for watch in watches if watch.level == "step"], held)
+        at_ops = [watch for watch in watches if watch.level in ("op", "overflow")]
+        self._held.plan([watch for watch in watches if watch.level == "step"], held, at_ops)
         self._ops.plan([watch for watch in watches if watch.level == "op"], held)
         self._bad_ops.plan(self._overflow, held)
         self._needs_ops = self._graphs.count == 0 or any(map(self._ops.aims_at, self._graphs))
@@ -188,17 +189,21 @@ class Watching:
             hit = self._hit(each, step, call, spoiled)
             total = self.hits.add(hit)
             is_over = _is_left_over(call, spoiled) and not each.watch.names(each.op)
-            if hit.verdict == "hit" and not is_over and self._stops(each.watch, total, spoiled):
+            if hit.verdict == "hit" and not is_over and self._stops(each, total, spoiled):
                 stop = stop or _sentence(each)
         return stop
 
-    def _stops(self, watch: Watch, total: int, spoiled: Spoiled | None) -> bool:
+    def _stops(self, found: Found, total: int, spoiled: Spoiled | None) -> bool:
+        watch = found.watch
         every = watch.spec.break_after
         if every <= 0 or total % every:
             return False
-        if spoiled is not None:
+        origin = None if spoiled is None else spoiled.origin
+        if origin is None and watch.level == "overflow" and found.view is not None:
+            origin = self._tracker.spoiler(found.view)
+        if origin is not None:
             # Once an origin: what only carries on what it made is listed, and stops nobody.
-            key = (watch.spec.id, spoiled.origin.number)
+            key = (watch.spec.id, origin.number)
             if key in self._stopped_for:
                 return False
             self._stopped_for.add(key)
