@@ -35,17 +35,14 @@ async def check(ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec]) -> R
 def _notes(answer: Checked, specs: Sequence[WatchpointSpec]) -> Iterator[str]:
     """What could not be judged, and why."""
     if answer.missing:
-        names = [name[:_MOST_TEXT] for name in answer.examples[:_MOST_NAMED]]
+        names = [name.rpartition("/")[2][:_MOST_TEXT] for name in answer.examples[:_MOST_NAMED]]
         named = ", ".join([*names, *(["..."] if answer.missing > len(names) else [])])
         yield (
             f"{answer.missing} of step {answer.step} are not at hand, because nobody kept them "
             f"({named}); they are asked when they are made again"
         )
-    for spec in specs:
-        if spec.id in answer.later:
-            yield (
-                f"{spec.name or f'watchpoint {spec.id}'} compares with the step before, or asks of "
-                "initial weights: it is asked as steps go by"
-            )
+    later = [spec.name or str(spec.id) for spec in specs if spec.id in answer.later]
+    if later:
+        yield (f"asked as steps go by only, of changes or of initial weights: {', '.join(later)}")
     if not answer.judged and not answer.missing and not answer.later:
         yield "nothing is known yet that a watchpoint is about; run a step"
