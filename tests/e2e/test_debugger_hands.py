@@ -258,6 +258,11 @@ def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
             expect(target.locator("..").get_by_role("rowheader")).to_have_text(str(row))
             expect(target).to_be_in_viewport()
         picture(page, "84-found")
+        page.reload()
+        expect(page.locator(".cell.target")).to_have_text("nan")
+        page.get_by_role("button", name="Dimension 0, one back").click()
+        expect(page.locator(".cell").first).to_be_visible()
+        expect(page.locator(".cell.target")).to_have_count(0)
 
 
 def test_a_rank_that_stops_while_another_is_looked_at_is_told(

@@ -15,6 +15,8 @@ import { newWatchpoint } from "./dialogs";
 const ROW_HEIGHT = 62;
 const CHAIN_LINE = 18;
 const CHAIN_MOST = 9;
+const BODY_LINE = 18;
+const BODY_LETTERS = 46;
 const ADVICE_LINE = 16;
 const ADVICE_LETTERS = 50;
 
@@ -76,9 +78,27 @@ function placeOfStop(found: Sparse<Hit>, current: RankView | null): number | und
 }
 
 function heightOf(hit: Hit | null, chains: readonly string[], infoOf: (hit: Hit) => ConditionInfo | undefined): number {
-  if (hit === null || !chains.includes(keyOf(hit))) return ROW_HEIGHT;
+  if (hit === null) return ROW_HEIGHT;
+  const row = isLong(hit, infoOf(hit)) ? ROW_HEIGHT + BODY_LINE : ROW_HEIGHT;
+  if (!chains.includes(keyOf(hit))) return row;
   const chain = hit.chain.length > 1 ? Math.min(hit.chain.length, CHAIN_MOST) * CHAIN_LINE + 4 : 0;
-  return ROW_HEIGHT + chain + Math.ceil(adviceOf(hit, infoOf(hit)).length / ADVICE_LETTERS) * ADVICE_LINE + 6;
+  return row + chain + Math.ceil(adviceOf(hit, infoOf(hit)).length / ADVICE_LETTERS) * ADVICE_LINE + 6;
+}
+
+/** Whether what was asked and found needs two lines. */
+function isLong(hit: Hit, info: ConditionInfo | undefined): boolean {
+  const values = hit.values.map((value) => valueText(value).join(" ").length + 2);
+  return values.reduce((sum, length) => sum + length, titleOf(hit, info).length) > BODY_LETTERS;
+}
+
+/** The parts of a value: its name, what was set, what was found. */
+function valueText({ name, preset, actual }: ParameterValue): readonly [string, string, string] {
+  const set = preset === null ? "" : `set ${brief(preset)}${actual === null ? "" : ","}`;
+  return [name, set, actual === null ? "" : `found ${brief(actual)}`];
+}
+
+function titleOf(hit: Hit, info: ConditionInfo | undefined): string {
+  return info?.title ?? run.value?.watchpoints.find((each) => each.id === hit.watchpoint)?.name ?? hit.condition;
 }
 
 /** What was found in full, where a line cuts it, and what to do. */
@@ -213,14 +233,16 @@ function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         <button type="button" class="link name">
           {lastPart(hit.op)}
         </button>
-        <span class="quiet slot-name">
-          {hit.io} {hit.slot}
-        </span>
+        {hit.op.includes("/") && (
+          <span class="quiet slot-name">
+            {hit.io} {hit.slot}
+          </span>
+        )}
         <span class="spacer" />
         {hit.verdict === "undecided" ? <span class="badge-text undecided">undecided</span> : <PartBadge part={hit.part} />}
       </div>
-      <div class="hit-body" title={[watchpoint?.name, info?.formula, hit.why].filter((text) => text !== undefined && text !== "").join("\n")}>
-        <span class="quiet">{info?.title ?? watchpoint?.name ?? hit.condition}</span>
+      <div class={isLong(hit, info) ? "hit-body long" : "hit-body"} title={[watchpoint?.name, info?.formula, hit.why].filter((text) => text !== undefined && text !== "").join("\n")}>
+        <span class="quiet">{titleOf(hit, info)}</span>
         <Values values={hit.values} />
         {hit.count > 1 && <span class="quiet">×{grouped(hit.count)}</span>}
         <span class="why">
@@ -277,12 +299,15 @@ export function PartBadge({ part }: { readonly part: Hit["part"] }): JSX.Element
 function Values({ values }: { values: readonly ParameterValue[] }): JSX.Element {
   return (
     <span class="hit-values">
-      {values.map((value) => (
-        <span key={value.name}>
-          {value.name} {value.preset !== null && <span class="quiet">set {brief(value.preset)}, </span>}
-          {value.actual !== null && <b>found {brief(value.actual)}</b>}
-        </span>
-      ))}
+      {values.map((value) => {
+        const [name, set, found] = valueText(value);
+        return (
+          <span key={name}>
+            {name} {set !== "" && <span class="quiet">{set} </span>}
+            {found !== "" && <b>{found}</b>}
+          </span>
+        );
+      })}
     </span>
   );
 }

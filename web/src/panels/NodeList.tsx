@@ -83,10 +83,10 @@ function Filters(): JSX.Element {
       <GraphFilter />
       <select aria-label="Kind" class={now.category === "" ? "" : "active"} value={now.category} onChange={(event) => go({ category: event.currentTarget.value, listing: "ops" })}>
         <option value="">kind</option>
-        <option value="weight">weights</option>
-        <option value="gradient">gradients</option>
-        <option value="activation">activations</option>
-        <option value="tensor">tensors</option>
+        <option value="weight">weight</option>
+        <option value="gradient">gradient</option>
+        <option value="activation">activation</option>
+        <option value="tensor">tensor</option>
       </select>
       <select aria-label="Phase" class={now.phase === "" ? "" : "active"} value={now.phase} onChange={(event) => go({ phase: event.currentTarget.value, listing: "ops" })}>
         <option value="">phase</option>

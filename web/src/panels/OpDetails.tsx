@@ -7,7 +7,7 @@ import { useFreshness } from "../state/freshness";
 import { lastPart, shortName } from "../state/names";
 import { counted, grouped, typeText } from "../state/numbers";
 import { useResource } from "../state/resource";
-import { calmTick, command, go, graph, openTensor, opTensors, place, rank, revealScope, run, selectOp } from "../state/store";
+import { calmTick, command, go, graph, isOver, openTensor, opTensors, place, rank, revealScope, run, selectOp } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -73,7 +73,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   return (
     <div ref={scroller} class="scroll">
       <Head node={node} hits={view.hits.length} />
-      {problem !== null && (isOver() ? <p class="quiet missing">The training is over: values that are not told here cannot be fetched any more.</p> : <p class="error-line">{problem}</p>)}
+      {problem !== null && (isOver.value ? <p class="quiet missing">The training is over: values that are not told here cannot be fetched any more.</p> : <p class="error-line">{problem}</p>)}
       {missing !== null && <p class="quiet missing">{missing}</p>}
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
       {node.inputs.map((edge, slot) => (
@@ -108,11 +108,6 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
       )}
     </div>
   );
-}
-
-/** Whether the process that had the values is gone. */
-function isOver(): boolean {
-  return run.value?.kind === "live" && (rank.value?.state === "ended" || rank.value?.state === "lost");
 }
 
 /** Why no tensor of the op has values, if it is the same for all. */
@@ -168,12 +163,12 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
             <Icon name="to" /> run to here
           </button>
         )}
-        {!isOver() && (
+        {!isOver.value && (
           <button type="button" class="small" onClick={() => newWatchpoint([node.name])}>
             <Icon name="eye" /> watch
           </button>
         )}
-        {current?.kind === "live" && !isOver() && <KeepButton run={current.id} op={node.name} />}
+        {current?.kind === "live" && <KeepButton run={current.id} op={node.name} />}
       </p>
     </header>
   );

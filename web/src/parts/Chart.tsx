@@ -49,6 +49,7 @@ export function Chart({ steps, series, bad, height, label, onStep, isLog = false
     if (element === null) return undefined;
     const plot = new uPlot(optionsFor(element, series, height, isLog, latest), dataOf(steps, series, isLog), element);
     held.current = plot;
+    centreOne(plot);
     tellLast(plot);
     const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(element.clientWidth, 80), height }));
     observer.observe(element);
@@ -70,6 +71,7 @@ export function Chart({ steps, series, bad, height, label, onStep, isLog = false
     const { min, max } = plot.scales["x"] ?? {};
     const isWhole = min === plot.data[0][0] && max === plot.data[0].at(-1);
     plot.setData(dataOf(steps, series, isLog), isWhole || plot.data[0].length < 2);
+    centreOne(plot);
     tellLast(plot);
   }, [steps, series]);
   return <div ref={host} class="chart" role="img" aria-label={label} />;
@@ -85,9 +87,9 @@ interface Latest {
 }
 
 /** One step alone stands in the middle. */
-function stepRange(low: number | null, high: number | null): uPlot.Range.MinMax {
-  if (low === null || high === null) return [0, 1];
-  return low === high ? [low - 1, high + 1] : [low, high];
+function centreOne(plot: uPlot): void {
+  const [step, ...others] = plot.data[0];
+  if (step !== undefined && others.length === 0) plot.setScale("x", { min: step - 1, max: step + 1 });
 }
 
 function rangeOf(low: number | null, high: number | null, most: number | undefined): uPlot.Range.MinMax {
@@ -127,9 +129,9 @@ function optionsFor(
   return {
     width: Math.max(element.clientWidth, 80),
     height,
-    scales: { x: { time: false, range: (_, low, high) => stepRange(low, high) }, y: isLog ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, latest.current.most) } },
+    scales: { x: { time: false }, y: isLog ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, latest.current.most) } },
     legend: { live: true },
-    axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64 }],
+    axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64, values: (_, ticks) => ticks.map((each) => brief(each)) }],
     series: [
       { label: "step" },
       ...series.map((each) => ({

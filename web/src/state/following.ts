@@ -68,7 +68,7 @@ export function showNotices(): void {
 
 /**
  * Selects the op at which training pauses, when the reader wants that. Only what happens while the
- * page looks counts: a reload, or a change of run or rank, leaves the selection alone.
+ * page looks counts: a reload, or a change of run or rank, leaves a selection alone.
  */
 export function followPauses(): void {
   let subject = "";
@@ -78,7 +78,7 @@ export function followPauses(): void {
     if (currentRun === null || currentRank === null) return;
     const now = `${currentRank.state} ${currentRank.step} ${currentRank.op ?? ""}`;
     const who = `${currentRun.id} ${currentRank.rank}`;
-    const isNew = subject === who && before !== now;
+    const isNew = subject === who ? before !== now : place.peek().op === "";
     subject = who;
     before = now;
     if (!isNew || currentRank.state !== "paused" || !follow.peek()) return;

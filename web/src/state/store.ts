@@ -32,6 +32,8 @@ export const rank = computed<RankView | null>(() => {
   const ranks = run.value?.ranks ?? [];
   return ranks.find((each) => each.rank === place.value.rank) ?? ranks[0] ?? null;
 });
+/** Whether the process that had the values is gone. */
+export const isOver = computed(() => run.value?.kind === "live" && (rank.value?.state === "ended" || rank.value?.state === "lost"));
 export const graph = computed<GraphInfo | null>(() => (rank.value === null ? null : graphOf(rank.value, place.value.graph)));
 /** The rank the controls act on, if the run has it; null: all of them. */
 export const scopeOfControl = computed<number | null>(() => {

@@ -16,8 +16,9 @@ export interface GridProps {
   readonly label: string;
   /** What the cells are of: where the table stands is remembered for it. */
   readonly subject: string;
-  /** A cell to bring into view, and to mark. */
+  /** A cell to mark, and, if it `isRevealed`, to bring into view. */
   readonly target?: { readonly row: number; readonly column: number } | null;
+  readonly isRevealed?: boolean;
   /** How strong a cell's ground is coloured, from -1 to 1. */
   readonly weight?: (value: number) => number;
 }
@@ -39,7 +40,7 @@ function columnWidth(format: NumberFormat): number {
 }
 
 /** A table of numbers of any size: only the cells on the screen exist. */
-export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, subject, target = null, weight }: GridProps): JSX.Element {
+export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, subject, target = null, isRevealed = false, weight }: GridProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const width = columnWidth(format);
   const headWidth = Math.ceil(Math.max(rowLabel(Math.max(rows - 1, 0)).length, 3) * LETTER) + 16;
@@ -54,7 +55,7 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
   useScrollMemory(scroller, `${label} ${subject}`, down.getTotalSize() + across.getTotalSize());
   useEffect(() => {
     const frame = scroller.current;
-    if (target === null || frame === null) return;
+    if (target === null || frame === null || !isRevealed) return;
     frame.scrollTo({
       top: (target.row + 0.5) * ROW_HEIGHT - frame.clientHeight / 2,
       left: headWidth + (target.column + 0.5) * width - frame.clientWidth / 2,

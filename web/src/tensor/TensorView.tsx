@@ -1,10 +1,9 @@
-import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import type { OpTensor, RankView, RunView, Summary, TensorType } from "../wire";
 import { api, type TensorAt } from "../state/api";
 import { elementCount, grouped, type NumberFormat } from "../state/numbers";
-import { digits, notation } from "../state/preferences";
+import { digits, notation, stored } from "../state/preferences";
 import { useResource } from "../state/resource";
 import { useFreshness } from "../state/freshness";
 import { go, opTensors, place, rank, run } from "../state/store";
@@ -18,7 +17,7 @@ import { CurvePane } from "./CurvePane";
 import { Grid, MOST_ROWS } from "./Grid";
 import { HeatMap } from "./HeatMap";
 import { HistogramChart } from "./HistogramChart";
-import { findNext, type Bit, type Cell } from "./finding";
+import { findNext, isFoundMark, type Bit, type Cell, type FoundMark } from "./finding";
 import { parseIndex, placeOf, planeIndex, windowIndex, type Plane } from "./slices";
 import { TensorTools } from "./TensorTools";
 import { useTiles } from "./tiles";
@@ -28,6 +27,9 @@ const TILE = { rows: 64, columns: 64 };
 const WRAP = 16;
 const WRAPPED_TILE = { rows: 40, columns: WRAP };
 const HEAT_CELLS = 320;
+
+/** Kept in the tab, so that a reload marks it again. */
+const lastFound = stored<FoundMark | null>(sessionStorage, "sonde.found", null, isFoundMark);
 
 export function TensorView(): JSX.Element {
   const [currentRun, currentRank] = [run.value, rank.value];
@@ -100,20 +102,20 @@ interface BodyProps {
 }
 
 function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element {
-  const found = useSignal<Cell | null>(null);
-  const last = useRef<{ readonly bit: Bit; readonly axes: string; readonly cell: Cell } | null>(null);
+  const isFresh = useRef(false);
+  const tensor = JSON.stringify([id, at.rank, at.op, at.io, at.slot]);
   const format: NumberFormat = { notation: notation.value, digits: digits.value };
   if (summary === null) return <Empty title="Loading…">{rank.value?.state === "running" && "The training is running; it answers when its step ends."}</Empty>;
   if (plane === null) return <Empty title="The tensor is empty">It has no elements.</Empty>;
   const { against, mode } = place.value;
+  const mark = lastFound.value?.tensor === tensor && lastFound.value.axes === JSON.stringify(plane.axes) ? lastFound.value : null;
   const find = (bit: Bit): void => {
     void attempt(async () => {
-      const before = last.current;
-      const after = before !== null && before.bit === bit && before.axes === JSON.stringify(plane.axes) ? before.cell : null;
+      const after = mark !== null && mark.bit === bit ? mark : null;
       const next = await findNext(id, at, summary.type.shape, plane, bit, after);
       if (next === null) return toast("There is none left of what the statistics count; refresh them");
-      last.current = { bit, axes: JSON.stringify(parseIndex(next.index, summary.type.shape).axes), cell: next.cell };
-      found.value = next.cell;
+      isFresh.current = true;
+      lastFound.value = { tensor, axes: JSON.stringify(parseIndex(next.index, summary.type.shape).axes), bit, ...next.cell };
       go({ mode: "table", against: null, index: after === null && place.value.index === "" && next.index === planeIndex(plane.axes, summary.type.shape) ? "" : next.index });
     });
   };
@@ -126,7 +128,7 @@ function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element 
         {mode === "heat" ? (
           <HeatPane run={id} at={at} plane={plane} version={version} />
         ) : (
-          <TablePane run={id} at={at} plane={plane} version={version} format={format} target={found.value} />
+          <TablePane run={id} at={at} plane={plane} version={version} format={format} target={mark} isRevealed={isFresh.current} />
         )}
       </div>
       <aside class="tensor-side" aria-label="Statistics">
@@ -147,9 +149,11 @@ interface PaneProps {
 interface TableProps extends PaneProps {
   readonly format: NumberFormat;
   readonly target: Cell | null;
+  /** Whether the target is brought into view: it was just found. */
+  readonly isRevealed: boolean;
 }
 
-function TablePane({ run: id, at, plane, version, format, target }: TableProps): JSX.Element {
+function TablePane({ run: id, at, plane, version, format, target, isRevealed }: TableProps): JSX.Element {
   const isWrapped = plane.sliced.length === 1 && plane.columns > WRAP;
   const rows = isWrapped ? Math.ceil(plane.columns / WRAP) : plane.rows;
   const columns = isWrapped ? WRAP : plane.columns;
@@ -171,6 +175,7 @@ function TablePane({ run: id, at, plane, version, format, target }: TableProps):
         at={cells.at}
         onVisible={cells.want}
         format={format}
+        isRevealed={isRevealed}
         target={target !== null && isWrapped ? { row: Math.floor(target.column / WRAP), column: target.column % WRAP } : target}
         label="Values"
         subject={JSON.stringify([id, at.op, at.io, at.slot, plane.axes])}

@@ -10,6 +10,19 @@ export interface Cell {
   readonly column: number;
 }
 
+/** What was found last: in which tensor, in which plane of it, and where. */
+export interface FoundMark extends Cell {
+  readonly tensor: string;
+  readonly axes: string;
+  readonly bit: Bit;
+}
+
+export function isFoundMark(value: unknown): value is FoundMark | null {
+  if (value === null) return true;
+  if (typeof value !== "object" || !("tensor" in value && "axes" in value && "bit" in value && "row" in value && "column" in value)) return false;
+  return typeof value.tensor === "string" && typeof value.axes === "string" && typeof value.row === "number" && typeof value.column === "number";
+}
+
 export interface Found {
   /** The plane, as the text of an index. */
   readonly index: string;
