@@ -240,6 +240,27 @@ def test_infinities_put_in_on_purpose_do_not_stop_it() -> None:
     assert len(rank.steps) == 3
 
 
+def test_infinities_that_a_nan_comes_of_are_hits_after_all() -> None:
+    def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
+        data = torch.full((16,), torch.inf if step == 2 else 1.0)
+        return (hidden + data) * 2 - data
+
+    def person(rank: RankConnection) -> None:
+        assert rank.paused().op == "Default/network-Net/sub-op0"
+        found = [(hit.op.rpartition("/")[2], hit.verdict, hit.part) for hit in rank.hits]
+        assert sorted(found) == [
+            ("add-op0", "hit", "carrier"),
+            ("full-op0", "hit", "producer"),
+            ("mul-op0", "hit", "carrier"),
+            ("sub-op0", "hit", "carrier"),
+        ]
+        assert [hit.order for hit in rank.hits] == sorted(hit.order for hit in rank.hits)
+        rank.control("terminate")
+
+    _, rank = driven(lambda: train(make_net(spoil), 3), person, hub=watched(OVERFLOW))
+    assert {hit.verdict for hit in rank.hits} == {"hit"}
+
+
 def test_an_op_with_infinities_that_was_named_is_a_hit() -> None:
     spec = watchpoint(1, "tensor_overflow", "Default/network-Net/masked_fill-op0")
 

@@ -67,6 +67,10 @@ class HitBook:
                 self._waiting.append(self._numbered(hit))
         return new
 
+    def withdraw(self, watchpoint: int, condition: str, why: str) -> None:
+        """It is decided after all, in the same step."""
+        self._undecided.pop((watchpoint, condition, why), None)
+
     def take(self) -> Sequence[Hit]:
         """Those that were not taken yet, in order."""
         taken, self._waiting = self._waiting, []

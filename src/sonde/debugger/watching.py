@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from sonde.conditions import Judgement, Value
+from sonde.conditions import Value
 from sonde.conditions.screen import needs_outline_only, screen_bytes
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
@@ -20,6 +19,7 @@ from sonde.debugger.judging import Found, HeldJudge, OpJudge
 from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.watches import Watch, make_watches
 from sonde.dump.origin_tracker import OriginTracker, Spoiled
+from sonde.dump.overflow_origin import Origin
 from sonde.wire.convert import source_line
 from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import Hit, ParameterValue, Part, WatchpointSpec
@@ -53,6 +53,8 @@ class Watching:
         self._tracker = OriginTracker(self._non_finite)
         self._is_read_anyway = False
         self._stopped_for: set[tuple[int, int]] = set()
+        # By origin, in this step: what would be a hit, had it done harm.
+        self._excuses: dict[int, list[Hit]] = {}
         self.hits = HitBook()
         self.specs: tuple[WatchpointSpec, ...] = ()
         self.watches: tuple[Watch, ...] = ()
@@ -130,6 +132,7 @@ class Watching:
         self._ops.begin_step()
         self._bad_ops.begin_step()
         self._stopped_for.clear()
+        self._excuses.clear()
 
     def end_step(self) -> None:
         self.hits.end_step()
@@ -156,15 +159,24 @@ class Watching:
         spoiled = self._tracker.look(call)
         if spoiled is None:
             return None
-        found = [
-            _excused(each, spoiled)
-            for each in self._bad_ops.judge(
-                call,
-                inputs_finite=spoiled.is_producer and call.node.kind == "op",
-                only=spoiled.bad_outputs,
-            )
-        ]
+        found = self._bad_ops.judge(
+            call,
+            inputs_finite=spoiled.is_producer and call.node.kind == "op",
+            only=spoiled.bad_outputs,
+        )
+        if spoiled.origin.is_guilty:
+            for hit in self._excuses.pop(spoiled.origin.number, ()):
+                self.hits.withdraw(hit.watchpoint, hit.condition, _excuse(spoiled.origin))
+                self.hits.add(hit)
         return self._take(found, call.step, call, spoiled)
+
+    def _excused(self, hit: Hit, watch: Watch, spoiled: Spoiled | None) -> Hit:
+        """Infinities put in on purpose that did no harm are no hits, unless that op was asked for.
+        Should they do harm later in the step, they are hits after all."""
+        if spoiled is None or spoiled.origin.is_guilty or watch.names(hit.op):
+            return hit
+        self._excuses.setdefault(spoiled.origin.number, []).append(hit)
+        return msgspec.structs.replace(hit, verdict="undecided", why=_excuse(spoiled.origin))
 
     def _non_finite(self, view: TensorView) -> int:
         """From the statistics that are asked for next, where they are, so that it is read once."""
@@ -187,6 +199,8 @@ class Watching:
         stop = None
         for each in found:
             hit = self._hit(each, step, call, spoiled)
+            if hit.verdict == "hit":
+                hit = self._excused(hit, each.watch, spoiled)
             total = self.hits.add(hit)
             is_over = _is_left_over(call, spoiled) and not each.watch.names(each.op)
             if hit.verdict == "hit" and not is_over and self._stops(each, total, spoiled):
@@ -288,14 +302,11 @@ class Watching:
         return self._graphs.order_of(name) or 0
 
 
-def _excused(found: Found, spoiled: Spoiled) -> Found:
-    """Infinities put in on purpose that did no harm are no hit, unless that op was asked for."""
-    origin = spoiled.origin
-    if origin.is_guilty or found.watch.names(found.op) or found.judgement.verdict != "hit":
-        return found
+def _excuse(origin: Origin) -> str:
+    if origin.kind == "leaf":
+        return f"{origin.op} came in with infinities; no NaN has come of them"
     how = f" ({origin.asked})" if origin.asked is not None else ""
-    why = f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
-    return replace(found, judgement=Judgement("undecided", why, found.judgement.values))
+    return f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
 
 
 def _is_left_over(call: OpCall | None, spoiled: Spoiled | None) -> bool:
