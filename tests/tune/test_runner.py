@@ -1,5 +1,6 @@
 """Trials run side by side, are pruned by their live values, and end at every limit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -43,14 +44,18 @@ def run(directory: Path, script: str, *lines: str) -> tuple[StudyListing, str, R
     return session.listing(), reason, recorder
 
 
-def test_an_interrupt_whose_exception_got_lost_still_ends_the_search(
+def test_a_search_that_is_interrupted_ends_its_trials_and_starts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     configured(tmp_path, "import time; time.sleep(300)", *RANDOM_X)
     session = open_session(load_config("config.yaml"))
     runner = Runner(
-        session.config, session.study, session.template, Recorder(), is_interrupted=lambda: True
+        replace(session.config, parallel=3),
+        session.study,
+        session.template,
+        Recorder(),
+        is_interrupted=lambda: bool(session.listing().trials),
     )
     with pytest.raises(KeyboardInterrupt):
         runner.run()

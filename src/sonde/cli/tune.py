@@ -144,8 +144,11 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
     asked: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        """The search looks at it several times a second. An exception here could come in the
+        middle of an import, whose lock then stays locked for ever; who asks twice takes that."""
         asked.append(number)
-        raise KeyboardInterrupt
+        if len(asked) > 1:
+            raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:

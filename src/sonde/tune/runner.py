@@ -88,7 +88,7 @@ class Runner:
                 if why_over is not None and (not self._running or self.progress.is_time_up):
                     return why_over
                 self._look()
-                if self._is_interrupted():  # its exception can get lost in a weak reference's call
+                if self._is_interrupted():
                     raise KeyboardInterrupt
         finally:
             for one in self._running:
@@ -106,7 +106,7 @@ class Runner:
 
     def _fill(self) -> str | None:
         """Start trials while there is room; why no more are started, if that is so."""
-        while len(self._running) < self._config.parallel:
+        while len(self._running) < self._config.parallel and not self._is_interrupted():
             why_over = self.progress.why_over()
             if why_over is not None:
                 return why_over
