@@ -12,6 +12,7 @@ from tests.debugger.hub import Hub, RankConnection, watchpoint
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import sonde
 from sonde.wire.questions import AskTable, Table
 from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
 
@@ -96,21 +97,21 @@ def test_where_it_stands_is_in_the_graph_also_at_a_leaf_or_behind_an_op_that_is_
     driven(lambda: train(make_net(spoil), 4), person, hub=watched(OVERFLOW))
 
 
-def test_a_loss_that_is_read_when_its_step_is_over_stops_nobody_again() -> None:
+def test_what_an_earlier_step_left_its_loss_or_gradients_stops_nobody_again() -> None:
     net = make_net()
 
     def training() -> list[float]:
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         losses = []
         for step in range(6):
-            optimizer.zero_grad()
+            optimizer.zero_grad(set_to_none=False)
             loss = net(torch.ones(4, 8)).mean()
-            loss = torch.log(loss - 9) if step == 3 else loss
+            loss = torch.log(loss - 9) * loss if step == 3 else loss
             loss.backward()
-            for parameter in net.parameters():  # as GradScaler does
-                if not torch.isfinite(loss) and parameter.grad is not None:
-                    parameter.grad.zero_()
-            optimizer.step()
+            if torch.isfinite(loss):
+                optimizer.step()
+            else:  # as GradScaler does
+                sonde.step()
             losses.append(loss.item())
         return losses
 
@@ -121,9 +122,10 @@ def test_a_loss_that_is_read_when_its_step_is_over_stops_nobody_again() -> None:
     losses, rank = driven(training, person, hub=watched(OVERFLOW))
     assert losses is not None
     assert [step for step, loss in enumerate(losses) if loss != loss] == [3]
-    (left,) = (hit for hit in rank.hits if hit.step == 4)
-    assert (left.op, left.part, left.origin) == ("loss", "carrier", "Default/log-op0")
-    assert left.why == "1 NaN among 1 elements; since step 3"
+    left = {hit.op: hit for hit in rank.hits if hit.step == 4}
+    assert left.keys() == {"loss", *(f"{name}.grad" for name, _ in net.named_parameters())}
+    assert {(hit.part, hit.origin) for hit in left.values()} == {("carrier", "Default/log-op0")}
+    assert left["loss"].why == "1 NaN among 1 elements; since step 3"
 
 
 def test_a_gradient_of_the_scope_that_is_watched_is_listed_and_stops_nobody_again() -> None:

@@ -202,10 +202,19 @@ class Watching:
             if hit.verdict == "hit":
                 hit = self._excused(hit, each.watch, spoiled)
             total = self.hits.add(hit)
-            is_over = _is_left_over(call, spoiled) and not each.watch.names(each.op)
+            is_over = self._is_left_over(call, spoiled) and not each.watch.names(each.op)
             if hit.verdict == "hit" and not is_over and self._stops(each, total, spoiled):
                 stop = stop or _sentence(each)
         return stop
+
+    def _is_left_over(self, call: OpCall | None, spoiled: Spoiled | None) -> bool:
+        """Whether it is something an earlier step left, which nothing need come of any more: its
+        loss that is printed, a gradient that is set to zero."""
+        if call is None or spoiled is None or spoiled.is_producer or call.node.kind == "op":
+            return False
+        if spoiled.origin.step >= call.step:
+            return False
+        return call.node.kind != "parameter" or self._held_with(call.node.name) is not None
 
     def _stops(self, found: Found, total: int, spoiled: Spoiled | None) -> bool:
         watch = found.watch
@@ -307,18 +316,6 @@ def _excuse(origin: Origin) -> str:
         return f"{origin.op} came in with infinities; no NaN has come of them"
     how = f" ({origin.asked})" if origin.asked is not None else ""
     return f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
-
-
-def _is_left_over(call: OpCall | None, spoiled: Spoiled | None) -> bool:
-    """Whether it is something an earlier step left, which nothing need come of any more: its loss
-    that is printed, say."""
-    return (
-        call is not None
-        and spoiled is not None
-        and call.node.kind in ("constant", "input")
-        and not spoiled.is_producer
-        and spoiled.origin.step < call.step
-    )
 
 
 def _from_origin(origin: str, chain: tuple[str, ...]) -> tuple[str, ...]:
