@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -405,9 +406,8 @@ def test_the_token_of_ones_own_server_is_found(
 def test_of_several_servers_the_newest_is_named(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = ServerState.of("127.0.0.1", server.port, server.rank_port, "")
-    older = msgspec.structs.replace(state, port=1, url="http://127.0.0.1:1", started=0.0)
-    with announce_server(older):
+    state = ServerState.of("127.0.0.1", server.rank_port, None, "")
+    with announce_server(msgspec.structs.replace(state, started=0.0)):
         assert ctl(capsys, "status") == (
             0,
             "no training has connected yet\nsonde: 2 servers of yours run here, this is the "
@@ -445,8 +445,13 @@ def test_files_of_dead_servers_and_of_others_are_not_believed(tmp_path: Path) ->
     (directory / "damaged.json").write_text("{")
     assert running_servers() == []
     assert not (directory / "dead.json").exists()
-    with announce_server(ServerState.of("127.0.0.1", 5, None, "")):
-        assert [state.port for state in running_servers()] == [5]
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        announce_server(ServerState.of("127.0.0.1", listening.getsockname()[1], None, "")),
+    ):
+        alive = ServerState.of("127.0.0.1", 1, None, "")  # Its number is that of a process here.
+        (directory / "reused.json").write_bytes(msgspec.json.encode(alive))
+        assert [state.port for state in running_servers()] == [listening.getsockname()[1]]
         os.chmod(directory, 0o777)
         assert running_servers() == []
         os.chmod(directory, 0o700)

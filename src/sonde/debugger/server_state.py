@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import socket
 import stat
 import tempfile
 import time
@@ -18,6 +19,7 @@ import msgspec
 
 _DIRECTORY: Final = "sonde-servers"
 _MOST_BYTES: Final = 64 << 10
+_SECONDS: Final = 1.0
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -99,7 +101,11 @@ def one_at_a_time() -> Iterator[None]:
 
 
 def running_servers() -> list[ServerState]:
-    """The servers of this user that run, the newest first; files of dead ones are removed."""
+    """The servers of this user that run, the newest first; files of dead ones are removed.
+
+    The number of a dead one may be that of another process by now, after a restart of the machine
+    or in a container: it runs if its port is open.
+    """
     directory = state_directory()
     found: list[ServerState] = []
     for path in sorted(directory.glob("*.json")) if directory is not None else ():
@@ -108,11 +114,19 @@ def running_servers() -> list[ServerState]:
                 state = msgspec.json.decode(file.read(_MOST_BYTES), type=ServerState)
         except (OSError, msgspec.DecodeError):
             continue
-        if _is_alive(state.pid):
+        if _answers(state):
             found.append(state)
-        else:
+        elif not _is_alive(state.pid):
             path.unlink(missing_ok=True)
     return sorted(found, key=lambda state: state.started, reverse=True)
+
+
+def _answers(state: ServerState) -> bool:
+    try:
+        socket.create_connection((state.reachable_host, state.port), _SECONDS).close()
+    except (OSError, OverflowError, UnicodeError):
+        return False
+    return True
 
 
 def _is_alive(pid: int) -> bool:
