@@ -97,11 +97,18 @@ def test_a_graph_opens_as_far_as_it_can_be_read_and_closes_to_what_is_seen(
     page.get_by_role("button", name="collapse").click()
     expect(box("Default/", ":not(.open)")).to_be_in_viewport(ratio=1)
     expect(box("Gradients/")).to_be_in_viewport(ratio=1)
+    page.reload()
+    expect(box("Default/", ":not(.open)")).to_be_in_viewport(ratio=1)
     box("Gradients/").click()
     # One scope in another says nothing, so that both are open.
     expect(box("Gradients/Default/", ".open")).to_be_visible()
     read(page)
     picture(page, "57-gradients")
+    page.get_by_role("button", name="Zoom out").click()
+    looked = page.locator(".graph svg > g").get_attribute("transform")
+    page.reload()
+    expect(box("Gradients/Default/", ".open")).to_be_visible()
+    expect(page.locator(".graph svg > g")).to_have_attribute("transform", str(looked))
 
 
 def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(

@@ -11,6 +11,7 @@ const FULL: Place = {
   op: "Default/network-Net/0-Linear/addmm-op1",
   open: ["Default/", "Default/*0-Block/"],
   tree: ["Default/"],
+  isClosed: true,
   io: "input",
   slot: 2,
   step: 0,

@@ -43,7 +43,7 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
         disabled={place.value.open.length === 0}
         onClick={() => {
           camera.restart();
-          go({ open: [] });
+          go({ open: [], isClosed: true });
         }}
       >
         collapse

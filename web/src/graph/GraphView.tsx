@@ -1,11 +1,13 @@
+import { effect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { usePairMarks } from "../compare/marks";
 import { api } from "../state/api";
 import { isAmong } from "../state/names";
+import { stored } from "../state/preferences";
 import { calmTick, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
 import { Boxes } from "./Boxes";
-import { Camera } from "./camera";
+import { Camera, isLooked, type Looked } from "./camera";
 import { dragged, pressed, wheeled } from "./gestures";
 import { GraphTools, Legend, NoGraph } from "./GraphTools";
 import { layoutScene, triedScene } from "./layout";
@@ -18,6 +20,9 @@ const MOST_FIRST = 60;
 const FEW = 4;
 const GROUP_OPENS_ITSELF = 60;
 
+/** Kept in the tab, so that a reload shows the same part of the graph. */
+const lastLook = stored<Looked | null>(sessionStorage, "sonde.look", null, isLooked);
+
 /** The executed graph of the rank on the screen. */
 export function GraphView(): JSX.Element {
   const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
@@ -28,12 +33,21 @@ export function GraphView(): JSX.Element {
 
 function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }): JSX.Element {
   const levels = useLevels(graphKey, place.value.open, version);
-  const camera = useMemo(() => new Camera(), []);
+  const camera = useMemo(() => new Camera(lastLook.peek()), []);
   const subject = `${graphKey.run} ${graphKey.rank} ${graphKey.graph}`;
+  const open = place.value.open.join("\n");
+  useEffect(
+    () =>
+      effect(() => {
+        const looked = camera.looked(place.value.op, place.value.open.join("\n"));
+        if (looked !== null) lastLook.value = looked;
+      }),
+    [camera],
+  );
   useLayoutEffect(() => {
     let isCurrent = true;
     void layoutScene(levels.levels).then((made) => {
-      if (made !== null && isCurrent) camera.draw(made, subject, place.value.op);
+      if (made !== null && isCurrent) camera.draw(made, subject, place.value.op, open, levels.levels.length > place.value.open.length);
     });
     return () => {
       isCurrent = false;
@@ -60,7 +74,7 @@ function useFirstLook({ run, rank, graph }: GraphKey, levels: Levels, subject: s
   const begun = useRef("");
   const isThere = levels.levels.some((each) => each.path === "" && each.level.nodes.length > 0);
   useEffect(() => {
-    const isFresh = (): boolean => place.value.open.length === 0 && place.value.op === "";
+    const isFresh = (): boolean => place.value.open.length === 0 && place.value.op === "" && !place.value.isClosed;
     if (!isThere || begun.current === subject) return;
     begun.current = subject;
     if (!isFresh()) return;
@@ -118,7 +132,7 @@ async function toggle(box: Box, camera: Camera, ahead: Levels["ahead"]): Promise
   const opens = closes ? [] : await together(box.path, ahead);
   const isInside = (each: string): boolean => box.path.endsWith("/") && each.startsWith(box.path);
   const rest = place.value.open.filter((each) => each !== box.path && !isInside(each));
-  go({ open: [...rest, ...opens] });
+  go({ open: [...rest, ...opens], isClosed: rest.length + opens.length === 0 });
 }
 
 /** A scope and, as long as there is nothing else in it, the scope in it: one box in another says nothing. */

@@ -18,6 +18,24 @@ interface Anchor {
   readonly y: number;
 }
 
+/** What a reader looks at: of which graph, with what open and selected, in a picture of which size. */
+export interface Looked {
+  readonly subject: string;
+  readonly open: string;
+  readonly op: string;
+  readonly width: number;
+  readonly height: number;
+  readonly isTouched: boolean;
+  readonly view: View;
+}
+
+export function isLooked(value: unknown): value is Looked | null {
+  if (value === null) return true;
+  if (typeof value !== "object" || !("subject" in value && "open" in value && "op" in value && "width" in value && "height" in value && "view" in value)) return false;
+  const { view } = value;
+  return typeof view === "object" && view !== null && "x" in view && "y" in view && "scale" in view && [view.x, view.y, view.scale].every(Number.isFinite);
+}
+
 function boxOf(scene: Scene, op: string): Box | undefined {
   return scene.boxes.find((box) => box.path === op && box.node.what !== "outside");
 }
@@ -45,6 +63,12 @@ export class Camera {
   private subject = "";
   private isTouched = false;
   private started = performance.now();
+  private before: Looked | null;
+
+  /** `before`: what was looked at before a reload, or before another tab. */
+  constructor(before: Looked | null) {
+    this.before = before;
+  }
 
   get middle(): Point {
     return { x: this.width / 2, y: this.height / 2 };
@@ -105,14 +129,34 @@ export class Camera {
     this.relook(this.withSelected(this.scene.peek(), op, this.view.peek()));
   }
 
-  /** Draws `made`, of the graph `subject`, in which `op` is selected. */
-  draw(made: Scene, subject: string, op: string): void {
-    const next = this.viewAfter(made, subject, op);
+  /** Draws `made`, of the graph `subject`, in which `op` is selected; `isWhole`: all that is `open` is in it. */
+  draw(made: Scene, subject: string, op: string, open: string, isWhole: boolean): void {
+    const next = this.again(subject, op, open, isWhole) ?? this.viewAfter(made, subject, op);
     this.scene.value = made;
     this.relook(next);
     requestAnimationFrame(() => {
       this.milliseconds.value = performance.now() - this.started;
     });
+  }
+
+  /** What is looked at now; null before anything is. */
+  looked(op: string, open: string): Looked | null {
+    const { subject, width, height, isTouched } = this;
+    const view = this.view.value;
+    return this.scene.value.boxes.length === 0 ? null : { subject, open, op, width, height, isTouched, view };
+  }
+
+  /** The view that was before, until all of its graph is drawn; null if that was of something else. */
+  private again(subject: string, op: string, open: string, isWhole: boolean): View | null {
+    const { before, width, height } = this;
+    if (before === null) return null;
+    const isSame = before.subject === subject && before.op === op && before.open === open && before.width === width && before.height === height;
+    if (isWhole || !isSame) this.before = null;
+    if (!isSame) return null;
+    this.subject = subject;
+    this.centred = op;
+    this.isTouched = before.isTouched;
+    return before.view;
   }
 
   private look(next: View): void {

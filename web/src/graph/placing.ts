@@ -6,7 +6,7 @@ import { edgeText, labelPlace } from "./view";
 export const MARGIN = 12;
 const LAYER_GAP = 34;
 const MOST_LABELLED = 150;
-const LABEL_LETTER = 5.5;
+const LABEL_LETTER = 6.4;
 const LABEL_HEIGHT = 11;
 const ROW_WIDTH = 2400;
 const GAP = 16;

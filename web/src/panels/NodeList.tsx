@@ -120,7 +120,7 @@ function GraphFilter(): JSX.Element | null {
       title="The graph: steps that run other ops have another one"
       class="wide-filter"
       value={String(current.id)}
-      onChange={(event) => go({ graph: Number(event.currentTarget.value), open: [], tree: [] })}
+      onChange={(event) => go({ graph: Number(event.currentTarget.value), open: [], isClosed: false, tree: [] })}
     >
       {graphs.map((each) => (
         <option key={each.id} value={String(each.id)}>

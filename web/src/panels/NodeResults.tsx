@@ -13,6 +13,7 @@ import { handleListKey, nextPlace, useWalk } from "./listing";
 import { TickBox } from "./NodeList";
 
 const ROW_HEIGHT = 38;
+const MOST_OTHERS = 4;
 
 /** The ops that match the search and the filters, in execution order. */
 export function NodeResults(): JSX.Element {
@@ -40,12 +41,20 @@ export function NodeResults(): JSX.Element {
   // The place is ahead of the screen when keys come fast.
   useWalk((by) => choose(nextPlace(found.total, found.find((node) => node.name === place.value.op), by, () => true)));
   if (found.error !== null) return <p class="error-line">{found.error}</p>;
+  const others = (currentRank?.graphs ?? []).filter((each) => each.id !== currentGraph?.id);
   if (!found.loading && found.total === 0) {
     return (
-      <Empty title="No op matches">
-        <button type="button" onClick={() => go({ query: "", category: "", phase: "", file: "", line: null, onlyHits: false })}>
-          clear search and filters
-        </button>
+      <Empty title={others.length > 0 ? `No op of graph ${currentGraph?.id ?? 0} matches` : "No op matches"}>
+        <p class="actions centred">
+          <button type="button" onClick={() => go({ query: "", category: "", phase: "", file: "", line: null, onlyHits: false })}>
+            clear search and filters
+          </button>
+          {others.slice(-MOST_OTHERS).map((each) => (
+            <button key={each.id} type="button" onClick={() => go({ graph: each.id, open: [], isClosed: false, tree: [] })}>
+              look in graph {each.id}
+            </button>
+          ))}
+        </p>
       </Empty>
     );
   }

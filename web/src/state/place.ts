@@ -35,6 +35,8 @@ export interface Place {
   /** Scopes and groups open in the graph, and scopes open in the list. */
   readonly open: readonly string[];
   readonly tree: readonly string[];
+  /** Nothing is open because the reader closed it: nothing opens by itself. */
+  readonly isClosed: boolean;
   readonly io: Io;
   readonly slot: number;
   readonly step: number | null;
@@ -78,6 +80,7 @@ export const START: Place = {
   op: "",
   open: [],
   tree: [],
+  isClosed: false,
   io: "output",
   slot: 0,
   step: null,
@@ -130,6 +133,7 @@ export function parsePlace(search: string): Place {
     op: text("op"),
     open: given.getAll("open"),
     tree: given.getAll("tree"),
+    isClosed: given.get("closed") === "1",
     io: oneOf(given.get("io"), ["output", "input"], "output"),
     slot: whole(given.get("slot")) ?? 0,
     step: whole(given.get("step")),
@@ -189,6 +193,7 @@ export function formatPlace(place: Place): string {
   put("op", place.op, START.op);
   for (const scope of place.open) out.append("open", scope);
   for (const scope of place.tree) out.append("tree", scope);
+  if (place.isClosed) out.append("closed", "1");
   put("io", place.io, START.io);
   put("slot", place.slot, START.slot);
   put("step", place.step, START.step);

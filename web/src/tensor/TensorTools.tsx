@@ -54,6 +54,11 @@ export function TensorTools({ at, shown, type, tensors, steps, plane, indexProbl
   );
 }
 
+/** A parameter has neither inputs nor outputs: it is its value. */
+function slotText(op: string, io: string, slot: number): string {
+  return io === "output" && slot === 0 && !op.includes("/") ? "value" : `${io} ${slot}`;
+}
+
 function SlotChoice({ at, tensors }: { at: TensorAt; tensors: readonly OpTensor[] }): JSX.Element {
   const value = `${at.io} ${at.slot}`;
   const isListed = tensors.some((each) => each.io === at.io && each.slot === at.slot);
@@ -66,10 +71,10 @@ function SlotChoice({ at, tensors }: { at: TensorAt; tensors: readonly OpTensor[
         openTensor(at.op, io === "input" ? "input" : "output", Number(slot), at.step);
       }}
     >
-      {!isListed && <option value={value}>{value}</option>}
+      {!isListed && <option value={value}>{slotText(at.op, at.io, at.slot)}</option>}
       {tensors.map((each) => (
         <option key={`${each.io} ${each.slot}`} value={`${each.io} ${each.slot}`}>
-          {each.io} {each.slot} [{each.type.shape.join(",")}]
+          {slotText(at.op, each.io, each.slot)} [{each.type.shape.join(",")}]
         </option>
       ))}
     </select>
