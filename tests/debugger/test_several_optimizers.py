@@ -138,3 +138,18 @@ def test_weights_that_a_program_changes_by_itself_are_judged() -> None:
     assert [hit.values[0].actual for hit in small] == pytest.approx(moved[1:], rel=1e-12)
     assert {hit.op for hit in rank.hits} == {"fast", "slow"}
     assert {hit.op for hit in rank.hits if hit.watchpoint == 2 and hit.verdict == "hit"} <= {"slow"}
+
+
+def test_a_program_that_begins_in_inference_mode_is_debugged_to_its_end() -> None:
+    def training() -> None:
+        net = nn.Linear(4, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+        for _ in range(4):
+            with torch.inference_mode():
+                net(torch.ones(3, 4))
+            optimizer.zero_grad()
+            net(torch.ones(8, 4)).square().mean().backward()
+            optimizer.step()
+
+    hits = hits_of(training, watchpoint(1, "weight_not_changed", "weight"))
+    assert [hit.step for hit in hits if hit.verdict == "hit"] == [1, 2, 3, 4]

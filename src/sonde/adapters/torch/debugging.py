@@ -82,7 +82,9 @@ class TorchSnapshot:
     __slots__ = ("_copy",)
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self._copy = tensor.detach().clone()
+        # What is made in inference mode cannot be written to outside of it.
+        with torch.inference_mode(False):
+            self._copy = tensor.detach().clone()
 
     @property
     def nbytes(self) -> int:
