@@ -57,7 +57,7 @@ def test_two_trainings_and_four_browsers_share_a_server_and_a_death_harms_nobody
         for page in (tanh, tanh_too):
             _step_is(page, 1)
         _step_is(rain, 3)
-        tanh.get_by_role("treeitem", name="Default").first.click()
+        expect(tanh.get_by_role("treeitem", name="network-Sequential")).to_be_visible()
         rain_too.keyboard.press("w")
         rain_too.get_by_role("button", name="Add watchpoint").click()
         rain.get_by_role("tab", name="Watchpoints").click()
