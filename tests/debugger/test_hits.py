@@ -54,6 +54,20 @@ def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_st
     assert told == [3 + REMINDED_AFTER, 3 + 2 * REMINDED_AFTER]
 
 
+def test_nan_in_the_way_are_one_reason_however_many() -> None:
+    book = HitBook()
+    for number, words in enumerate(("3 NaN", "12 NaN and 1 -Inf", "1 +Inf")):
+        why = f"the tensor has {words} among {20 + number} elements"
+        book.add(hit(f"op{number}", verdict="undecided", why=why))
+    former = "its value of the step before had 1 NaN among 4 elements"
+    book.add(hit("weight", verdict="undecided", why=former))
+    book.end_step()
+    assert [(each.why, each.count) for each in book.take()] == [
+        ("the tensor has 3 NaN among 20 elements", 3),
+        (former, 1),
+    ]
+
+
 def test_only_the_latest_are_remembered() -> None:
     book = HitBook()
     for number in range(MOST_REMEMBERED + 10):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -15,6 +16,8 @@ MOST_PER_STEP: Final = 1000
 MOST_REMEMBERED: Final = 10_000
 REMINDED_AFTER: Final = 100
 """Steps after which it is said again that something cannot be decided."""
+
+_COUNTS: Final = re.compile(r"\d+ (NaN|[+-]Inf)\b.*")
 
 Key = tuple[int, str, str]
 """Watchpoint, condition, reason."""
@@ -40,7 +43,7 @@ class HitBook:
         cannot after many steps.
         """
         if hit.verdict == "undecided":
-            self._count(self._undecided, (hit.watchpoint, hit.condition, hit.why), hit)
+            self._count(self._undecided, (hit.watchpoint, hit.condition, _reason(hit.why)), hit)
             return self.totals.get(hit.watchpoint, 0)
         total = self.totals[hit.watchpoint] = self.totals.get(hit.watchpoint, 0) + 1
         here = self._in_step[hit.watchpoint] = self._in_step.get(hit.watchpoint, 0) + 1
@@ -69,7 +72,7 @@ class HitBook:
 
     def withdraw(self, watchpoint: int, condition: str, why: str) -> None:
         """It is decided after all, in the same step."""
-        self._undecided.pop((watchpoint, condition, why), None)
+        self._undecided.pop((watchpoint, condition, _reason(why)), None)
 
     def take(self) -> Sequence[Hit]:
         """Those that were not taken yet, in order."""
@@ -105,6 +108,11 @@ class HitBook:
             book[key] = hit
         else:
             book[key] = msgspec.structs.replace(known, count=known.count + 1)
+
+
+def _reason(why: str) -> str:
+    """Without the numbers: that there are NaN in the way is one reason, however many."""
+    return _COUNTS.sub("", why)
 
 
 def _place(hit: Hit) -> tuple[object, ...]:
