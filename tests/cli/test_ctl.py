@@ -398,6 +398,9 @@ def test_the_token_of_ones_own_server_is_found(
             "sonde: the token given is not that of this server [token]\n",
         )
         assert ctl(capsys, "--server", found.url, "--token", "hidden", "status")[0] == 0
+        printed = ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden").address
+        assert ctl(capsys, "--server", printed, "status")[0] == 0
+        assert ctl(capsys, "--server", f"{printed}&run=a&tab=graph#x", "status")[0] == 0
         with announce_server(ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden")):
             assert ctl(capsys, "status")[0] == 0
             assert ctl(capsys, "--server", found.url, "status")[0] == 0

@@ -19,7 +19,8 @@ import pytest
 from sonde.cli.main import main
 from sonde.cli.serve import _say
 from sonde.debugger.server_state import ServerState
-from sonde.testing.fake_rank import FakeRank
+from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.wire.rank import PROTOCOL, Hello, Welcome
 
 OPENER = build_opener(ProxyHandler({}))
 
@@ -126,6 +127,19 @@ def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert opener.open(said, timeout=30).status == 200  # By the cookie, after a redirect.
     assert main(["serve", "--port", "0", "--token", "two words"]) == 2
     assert "no spaces [usage]" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+def test_a_server_at_all_addresses_is_one_for_both_kinds(tmp_path: Path) -> None:
+    token = "mine-and-only-mine"
+    with serving(tmp_path, "--host", "::", env={"SONDE_DEBUGGER_TOKEN": token}) as server:
+        for host in ("127.0.0.1", "::1"):
+            rank = RankSocket(host, server.rank_port)
+            rank.send(Hello(PROTOCOL, token, "run", sample_metadata(), False))
+            assert isinstance(rank.receive(), Welcome)
+            rank.close()
+            page = int(server.url.rpartition(":")[2])
+            socket.create_connection((host, page), 30).close()
 
 
 def test_a_token_that_could_be_guessed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

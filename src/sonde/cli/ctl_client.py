@@ -8,7 +8,7 @@ import sys
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from sonde.core.errors import UsageError
@@ -72,7 +72,7 @@ def find_server(url: str | None, token: str | None) -> Client:
                 f"{servers[0].url}; --server names another",
                 file=sys.stderr,
             )
-        return Client(servers[0].url, token or servers[0].token)
+        return Client(servers[0].url, servers[0].token or token)
     asked, url = url, url if "//" in url else f"http://{url}"
     try:
         parts = urlsplit(url)
@@ -82,8 +82,11 @@ def find_server(url: str | None, token: str | None) -> Client:
         is_address = False
     if not is_address:
         raise no_server(repr(asked), "that is not an address such as http://127.0.0.1:8080")
-    ours = next((server.token for server in servers if server.url == url.rstrip("/")), "")
-    return Client(url, token or ours)
+    # What a server prints, and a browser shows, has more than the address in it.
+    url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+    in_address = dict(parse_qsl(parts.query)).get("token", "")
+    ours = next((server.token for server in servers if server.url == url), "")
+    return Client(url, in_address or token or ours)
 
 
 def no_server(url: str, reason: str) -> UsageError:

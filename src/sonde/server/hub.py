@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Final
+import socket
+from typing import Any, Final
 
 from sonde.server.door import Door
 from sonde.server.events import EventBoard
@@ -43,8 +44,16 @@ class Hub:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the port. OSError if it cannot be had."""
-        self._server = await asyncio.start_server(self._accept, host, port, backlog=BACKLOG)
+        """Listen; the port. OSError if it cannot be had. At ``::`` also to IPv4, as the port of the
+        page does."""
+        place: dict[str, Any] = {"host": host, "port": port}
+        if host == "::" and socket.has_dualstack_ipv6():
+            place = {
+                "sock": socket.create_server(
+                    (host, port), family=socket.AF_INET6, dualstack_ipv6=True
+                )
+            }
+        self._server = await asyncio.start_server(self._accept, **place, backlog=BACKLOG)
         found: int = self._server.sockets[0].getsockname()[1]
         return found
 
