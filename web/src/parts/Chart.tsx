@@ -89,7 +89,7 @@ interface Latest {
 /** One step alone stands in the middle. */
 function centreOne(plot: uPlot): void {
   const [step, ...others] = plot.data[0];
-  if (step !== undefined && others.length === 0) plot.setScale("x", { min: step - 1, max: step + 1 });
+  if (step !== undefined && others.length === 0) plot.setScale("x", { min: step - 0.5, max: step + 0.5 });
 }
 
 function rangeOf(low: number | null, high: number | null, most: number | undefined): uPlot.Range.MinMax {
