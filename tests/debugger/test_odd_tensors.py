@@ -12,6 +12,8 @@ import torch
 from tests.debugger.driving import driven
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from sonde.adapters.torch.debugging import TorchDebugging
 from sonde.adapters.torch.views import TorchView
@@ -149,6 +151,47 @@ def test_a_nested_view_of_a_part_of_its_memory_is_undecided() -> None:
     part = torch.nested.narrow(rows, 1, torch.tensor([1, 0]), lengths, layout=torch.jagged)
     found = TorchDebugging.memory(_JUDGE, TorchView(part, "output", 0, None, None))
     assert isinstance(found, str)
+
+
+class _Wrapper(torch.Tensor):
+    """Has another tensor, and no memory; what it says to be its address is none."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> _Wrapper:
+        made: _Wrapper = torch.Tensor._make_wrapper_subclass(
+            cls, inner.shape, inner.stride(), storage_offset=8, dtype=inner.dtype
+        )
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: object, *_: object) -> object:
+        raise NotImplementedError(func)
+
+
+def test_a_wrapper_without_memory_is_not_read() -> None:
+    view = TorchView(_Wrapper(torch.ones(4)), "output", 0, None, None)
+    assert view.tensor.data_ptr() > 0
+    assert view.problem == "_Wrapper has no memory of its own"
+    assert view.non_finite() == 0
+    assert TorchDebugging.memory(_JUDGE, view) == view.problem
+
+
+def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        data = torch.arange(8.0).reshape(4, 2)
+        whole = distribute_tensor(data, mesh, [Shard(0)])
+        for tensor, truth in ((whole, data), (whole[1:], data[1:])):
+            view = TorchView(tensor, "output", 0, None, None)
+            memory = TorchDebugging.memory(_JUDGE, view)
+            assert isinstance(memory, Memory)
+            found = memory.summarize()
+            assert (found.count, found.max, found.min) == (truth.numel(), 7.0, truth.min())
+            assert view.non_finite() == 0
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,8 +1,8 @@
-"""Tensors that are no plain block of memory, sparse and nested ones: what they store."""
+"""Tensors that are no plain block of memory, sparse, nested, distributed: what they store."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -19,16 +19,20 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
             return tensor.detach().values()
         if tensor.is_nested:
             return _nested_values(tensor)
+        if _is_distributed(tensor):
+            local: torch.Tensor = tensor._local_tensor.detach()
+            return local
     except (AttributeError, NotImplementedError, RuntimeError):
         pass
     return None
 
 
 def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
-    """The elements of a sparse or nested tensor, in no order: a plain tensor with those that are
-    stored, and how many others there are, which are zero; None if that cannot be said.
+    """The elements of such a tensor, in no order: a plain tensor with those that are stored, and
+    how many others there are, which are zero; None if that cannot be said.
 
-    What a COO tensor stores several times for one place is added up.
+    What a COO tensor stores several times for one place is added up. Of a distributed tensor, the
+    part that this rank has.
     """
     try:
         is_apart = tensor.layout is torch.sparse_coo and not tensor.is_coalesced()
@@ -37,7 +41,11 @@ def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
         return None
     if found is None or found.numel() > tensor.numel():
         return None
-    return found, tensor.numel() - found.numel()
+    return found, 0 if _is_distributed(tensor) else tensor.numel() - found.numel()
+
+
+def _is_distributed(tensor: Any) -> TypeGuard[Any]:
+    return type(tensor).__name__ == "DTensor" and hasattr(tensor, "_local_tensor")
 
 
 def _nested_values(tensor: Any) -> torch.Tensor | None:

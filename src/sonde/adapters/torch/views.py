@@ -26,6 +26,7 @@ _NAMES: dict[torch.dtype, str] = {}
 _CODES: dict[torch.dtype, int] = {}
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _ADDRESS = " at 0x"
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
@@ -153,10 +154,7 @@ class TorchView:
             return "it is on the meta device and has no values"
         if name_of(tensor.dtype) not in BY_NAME:
             return f"its dtype is {name_of(tensor.dtype)}"
-        try:
-            if tensor.numel() and not tensor.data_ptr():
-                return f"{type(tensor).__name__} has no memory of its own"
-        except RuntimeError:
+        if tensor.numel() and not _address(tensor):
             return f"{type(tensor).__name__} has no memory of its own"
         return None
 
@@ -299,9 +297,13 @@ class TorchView:
 
 
 def _address(tensor: torch.Tensor) -> int:
+    """Where the elements begin; 0 where there are none. A wrapper of other tensors (DTensor) may
+    say a number that is no address: how far its part is from the beginning of nothing."""
     try:
+        if type(tensor) not in _PLAIN_TYPES and not tensor.untyped_storage().data_ptr():
+            return 0
         return tensor.data_ptr()
-    except RuntimeError:
+    except (NotImplementedError, RuntimeError):
         return 0
 
 
