@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import torch
 from tests.debugger.driving import driven, make_net, train
 from tests.debugger.hub import RankConnection, watchpoint
@@ -29,12 +30,15 @@ def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
 
 
 def test_weights_and_gradients_are_asked_and_what_nobody_kept_is_said() -> None:
+    always = watchpoint(1, "tensor_too_large", **ALWAYS)
+    never_stopping = msgspec.structs.replace(always, break_after=0)
+
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step", steps=3)
         rank.paused()
         assert check(rank) == Checked(2, 0, 0, 0, (), ())
-        rank.watch(watchpoint(1, "tensor_too_large", **ALWAYS), watchpoint(2, "weight_not_changed"))
+        rank.watch(never_stopping, watchpoint(2, "weight_not_changed"))
         found = check(rank)
         hits = rank.hits
         weights = [hit.op for hit in hits if not hit.op.endswith(".grad")]
@@ -50,6 +54,11 @@ def test_weights_and_gradients_are_asked_and_what_nobody_kept_is_said() -> None:
         again = check(rank)
         assert (again.judged, again.hits) == (8, 0)
         assert len(rank.hits) == 8
+        rank.watch(never_stopping)
+        rank.control("step")
+        rank.paused()
+        leaves = [(hit.op, hit.step) for hit in rank.hits if hit.op in weights]
+        assert len(leaves) == len({*leaves})
         rank.watch()
         rank.control("continue")
 

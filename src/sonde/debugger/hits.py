@@ -33,6 +33,7 @@ class HitBook:
         self._surplus: dict[Key, Hit] = {}
         self._undecided: dict[Key, Hit] = {}
         self._told: dict[Key, int] = {}
+        self._told_before: set[tuple[object, ...]] = set()
         self.remembered: list[Hit] = []
         self.totals: dict[int, int] = {}
 
@@ -47,6 +48,8 @@ class HitBook:
             return self.totals.get(hit.watchpoint, 0)
         total = self.totals[hit.watchpoint] = self.totals.get(hit.watchpoint, 0) + 1
         here = self._in_step[hit.watchpoint] = self._in_step.get(hit.watchpoint, 0) + 1
+        if _place(hit) in self._told_before:
+            return total  # Somebody asked about it before the step came there.
         if here > MOST_PER_STEP:
             self._count(self._surplus, (hit.watchpoint, hit.condition, ""), hit)
         else:
@@ -64,6 +67,7 @@ class HitBook:
                 continue
             new += hit.verdict == "hit"
             told[hit.watchpoint] += 1
+            self._told_before.add(_place(hit))
             if told[hit.watchpoint] > MOST_PER_STEP:
                 self._count(self._surplus, (hit.watchpoint, hit.condition, ""), hit)
             else:
@@ -91,6 +95,7 @@ class HitBook:
         self._undecided.clear()
         self._surplus.clear()
         self._in_step.clear()
+        self._told_before.clear()
 
     def forget(self, watchpoint: int) -> None:
         """The watchpoint was changed: its hits count from none."""
