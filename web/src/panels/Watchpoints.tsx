@@ -41,7 +41,7 @@ export function Watchpoints(): JSX.Element {
           <input type="file" accept=".json,application/json" class="hidden-file" aria-label="Load watchpoints from a file" onChange={(event) => void loadFile(current.id, event.currentTarget)} />
         </label>
       </div>
-      {(current.kind === "dump" || rank.value?.state === "paused") && <Recheck current={current} />}
+      {current.watchpoints.length > 0 && (current.kind === "dump" || rank.value?.state === "paused") && <Recheck current={current} />}
       {current.watchpoints.length === 0 && (
         <Empty title="No watchpoints">
           A watchpoint stops the training where a tensor meets a condition. Tick ops in the list first to watch only those, or start with the recommended set.
@@ -120,7 +120,7 @@ function Recheck({ current }: { current: RunView }): JSX.Element {
   const { text, title } = CHECKS[current.kind];
   return (
     <div class="recheck">
-      <button type="button" class="small" title={title} disabled={current.watchpoints.length === 0 || progress?.running === true} onClick={() => void checkNow(current.id)}>
+      <button type="button" class="small" title={title} disabled={progress?.running === true} onClick={() => void checkNow(current.id)}>
         {text}
       </button>
       {progress !== null && (

@@ -154,11 +154,13 @@ function drawBad(plot: uPlot, bad: readonly number[]): void {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.fillStyle = colour("--bad");
+  // Very many side by side are a bar, which is to leave room for the curve.
+  const height = bbox.height * (bad.length < MOST_POINTS ? 0.07 : 0.025);
   for (const step of bad) {
     const x = plot.valToPos(step, "x", true);
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
-    ctx.fillRect(x - 1.5, bbox.top, 3, bbox.height * 0.06);
-    ctx.fillRect(x - 1.5, bbox.top + bbox.height * 0.92, 3, bbox.height * 0.08);
+    ctx.fillRect(x - 1.5, bbox.top, 3, height);
+    ctx.fillRect(x - 1.5, bbox.top + bbox.height - height, 3, height);
   }
   ctx.restore();
 }
