@@ -119,8 +119,9 @@ class Checking:
         yield from (node for node in self._ran(here, weights) if node.name not in known)
 
     def _ran(self, here: Here, weights: set[str]) -> Iterator[_Node]:
-        """The ops and leaves of the step that has ended, or of the one that runs so far."""
-        if here.is_inside:
+        """The ops and leaves of the step that has ended, or of the one that runs so far; where
+        that is not observed those of the last that was."""
+        if here.is_inside and self._trainee.is_observed():
             gradients = {gradient_name(name) for name in weights}
             ops = dict.fromkeys(self._trainee.nodes_so_far())
             if here.call is not None:
