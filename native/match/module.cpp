@@ -54,7 +54,10 @@ PyMODINIT_FUNC PyInit__match(void) {
     return nullptr;
   PyObject* module = PyModule_Create(&module_definition);
   if (!module) return nullptr;
-  if (PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(&NodeType)) < 0 ||
+  // Counted up with every change of what Python sees of this module: matcher.py must agree.
+  constexpr int kInterface = 1;
+  if (PyModule_AddIntConstant(module, "INTERFACE", kInterface) < 0 ||
+      PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(&NodeType)) < 0 ||
       PyModule_AddObjectRef(module, "Matcher", reinterpret_cast<PyObject*>(&MatcherType)) < 0 ||
       PyModule_AddObjectRef(module, "Lane", reinterpret_cast<PyObject*>(&LaneType)) < 0) {
     Py_DECREF(module);

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from functools import cache
 from types import ModuleType
+from typing import Final
 
 import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.views import kernel_codes
+
+logger = logging.getLogger("sonde.capture")
+
+INTERFACE: Final = 1
+"""What this code expects of the module; ``native/match/module.cpp`` has the same number."""
 
 
 def load() -> ModuleType | None:
@@ -25,6 +32,13 @@ def _built() -> ModuleType | None:
     try:
         module = importlib.import_module("sonde.adapters.torch._match")
     except ImportError:
+        return None
+    if getattr(module, "INTERFACE", 0) != INTERFACE:
+        logger.warning(
+            "sonde: %s was built from other sources than Sonde's Python code and is not used, "
+            "which is slower; install Sonde again",
+            module.__file__,
+        )
         return None
     with private.unobserved():
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
