@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { lastPart } from "../state/names";
-import { grouped } from "../state/numbers";
+import { counted, grouped } from "../state/numbers";
 import { follow } from "../state/preferences";
 import { command, go, graph, place, rank, run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
@@ -67,7 +67,7 @@ function GraphName(): JSX.Element {
   if (current === null) return <span />;
   return (
     <span class="quiet" title={current.name}>
-      graph {current.id} · {grouped(current.nodes)} nodes{current.whole ? "" : ", still growing"}
+      graph {current.id} · {counted(current.nodes, "node")}{current.whole ? "" : ", still growing"}
     </span>
   );
 }

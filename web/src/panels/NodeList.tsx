@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import { fileName } from "../state/names";
-import { grouped } from "../state/numbers";
+import { counted, grouped } from "../state/numbers";
 import { nodeTicks } from "../state/preferences";
 import { go, graph, place, rank, tickedPatterns, toggleTick } from "../state/store";
 import { coverage } from "../state/ticks";
@@ -124,7 +124,7 @@ function GraphFilter(): JSX.Element | null {
     >
       {graphs.map((each) => (
         <option key={each.id} value={String(each.id)}>
-          graph {each.id} · {grouped(each.nodes)} nodes{each.whole ? "" : ", still growing"}
+          graph {each.id} · {counted(each.nodes, "node")}{each.whole ? "" : ", still growing"}
         </option>
       ))}
     </select>
