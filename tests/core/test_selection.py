@@ -83,7 +83,7 @@ def test_a_word_is_also_a_part_of_a_leafs_name() -> None:
     assert OpPattern.parse("parameter").matches("conv1.weight", "Parameter", is_leaf=True)
 
 
-@pytest.mark.parametrize("text", ["", "  ", "name-regex(()"])
+@pytest.mark.parametrize("text", ["", "  ", "name-regex(()", "name-regex(.*fc1", "name-regex(("])
 def test_a_pattern_that_can_mean_nothing_is_refused(text: str) -> None:
     with pytest.raises(SondeError):
         OpPattern.parse(text)

@@ -82,6 +82,10 @@ class OpPattern:
         if match is None:
             if not text.strip():
                 raise SondeError("an empty text selects no op", slug="op-pattern")
+            if text.strip().startswith("name-regex("):
+                raise SondeError(
+                    f"{text!r} does not end with the ')' of name-regex(...)", slug="op-pattern"
+                )
             return cls(text.strip())
         try:
             return cls(text.strip(), re.compile(match[1]))
