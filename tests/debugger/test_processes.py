@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.debugger.hub import Hub, watchpoint
 from tests.debugger.running import PROGRAMS, environment, finish, plain, start
@@ -88,26 +89,47 @@ def test_ranks_of_one_training_are_one_run() -> None:
     assert output == plain("two_ranks.py", port)
 
 
+def two_ranks(program: str, *arguments: str, hub: Hub) -> list[subprocess.Popen[str]]:
+    """Started one by one, as a launcher does."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    return [
+        start(
+            program,
+            *arguments,
+            port=hub.port,
+            RANK=str(rank),
+            WORLD_SIZE="2",
+            MASTER_ADDR="127.0.0.1",
+            MASTER_PORT=port,
+            SONDE_RUN_ID="both",
+        )
+        for rank in range(2)
+    ]
+
+
+def test_nan_that_came_from_another_rank_are_said_to_maybe_have() -> None:
+    spec = msgspec.structs.replace(watchpoint(1, "tensor_overflow"), break_after=0)
+    with Hub(paused=False, watchpoints=(spec,)) as hub:
+        processes = two_ranks("poisons_other.py", hub=hub)
+        ranks = [hub.rank(number) for number in range(2)]
+        for process in processes:
+            finish(process)
+        for rank in ranks:
+            rank.ended()
+    first = [next(hit for hit in rank.hits if hit.part == "producer") for rank in ranks]
+    assert first[1].op == "Default/log-op0"
+    assert first[1].why == "16 NaN among 16 elements"
+    assert first[0].op.rpartition("/")[2] == "c10d_allreduce_-op0"
+    assert first[0].why.endswith("; another rank may have made them")
+
+
 @pytest.mark.parametrize("exchanging", ["gradients", "buffers"])
 def test_a_rank_whose_collective_fails_as_another_is_ended_ends_like_that_one(
     exchanging: str,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
     with Hub() as hub:
-        processes = [
-            start(
-                "ends_together.py",
-                exchanging,
-                port=hub.port,
-                RANK=str(rank),
-                WORLD_SIZE="2",
-                MASTER_ADDR="127.0.0.1",
-                MASTER_PORT=port,
-                SONDE_RUN_ID="both",
-            )
-            for rank in range(2)
-        ]
+        processes = two_ranks("ends_together.py", exchanging, hub=hub)
         ranks = [hub.rank(number) for number in range(2)]
         for command in ("step", "continue"):
             for rank in ranks:

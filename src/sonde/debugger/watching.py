@@ -25,6 +25,8 @@ from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import Hit, ParameterValue, Part, WatchpointSpec
 
 MOST_IN_CHAIN: Final = 60
+_COLLECTIVES: Final = ("c10d_", "_c10d_functional_")
+"""Ops that give a rank what others had, by the beginning of their names."""
 
 
 class Watching:
@@ -240,9 +242,8 @@ class Watching:
         if spoiled is not None:
             part = "producer" if spoiled.is_producer else "carrier"
             origin = spoiled.origin.op
-            is_hit = found.judgement.verdict == "hit"
-            if is_hit and not spoiled.is_producer and spoiled.origin.step < step:
-                why = f"{why}; since step {spoiled.origin.step}"
+            if found.judgement.verdict == "hit":
+                why += _whence(found, spoiled, step)
             chain = _shortened(_from_origin(origin, self._tracker.chain(found.op)))
         elif call is None and found.view is not None:
             spoiler = self._tracker.spoiler(found.view)
@@ -309,6 +310,15 @@ class Watching:
                 return place
             name = name if held.gradient_maker is None else held.gradient_maker[0]
         return self._graphs.order_of(name) or 0
+
+
+def _whence(found: Found, spoiled: Spoiled, step: int) -> str:
+    """What is to be said of an origin that is not in this step, or not in this rank."""
+    origin = spoiled.origin
+    if spoiled.is_producer:
+        is_shared = found.op.rpartition("/")[2].startswith(_COLLECTIVES)
+        return "; another rank may have made them" if is_shared else ""
+    return f"; since step {origin.step}" if origin.step < step else ""
 
 
 def _excuse(origin: Origin) -> str:
