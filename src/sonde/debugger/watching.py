@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Final
 
 import msgspec
 
-from sonde.conditions import Value
 from sonde.conditions.screen import needs_outline_only, screen_bytes
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall, Screen, TensorView
 from sonde.debugger.former import FormerValues
 from sonde.debugger.graphs import GraphBook, gradient_name
+from sonde.debugger.hit_words import chain_from, excuse, sentence, whence, wire_value
 from sonde.debugger.hits import HitBook
 from sonde.debugger.judging import Found, HeldJudge, OpJudge
 from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.watches import Watch, make_watches
 from sonde.dump.origin_tracker import OriginTracker, Spoiled
-from sonde.dump.overflow_origin import Origin
 from sonde.wire.convert import source_line
-from sonde.wire.numbers import to_wire
-from sonde.wire.shapes import Hit, ParameterValue, Part, WatchpointSpec
-
-MOST_IN_CHAIN: Final = 60
-_COLLECTIVES: Final = ("c10d_", "_c10d_functional_")
-"""Ops that give a rank what others had, by the beginning of their names."""
+from sonde.wire.shapes import Hit, Part, WatchpointSpec
 
 
 class Watching:
@@ -168,7 +161,7 @@ class Watching:
         )
         if spoiled.origin.is_guilty:
             for hit in self._excuses.pop(spoiled.origin.number, ()):
-                self.hits.withdraw(hit.watchpoint, hit.condition, _excuse(spoiled.origin))
+                self.hits.withdraw(hit.watchpoint, hit.condition, excuse(spoiled.origin))
                 self.hits.add(hit)
         return self._take(found, call.step, call, spoiled)
 
@@ -178,7 +171,7 @@ class Watching:
         if spoiled is None or spoiled.origin.is_guilty or watch.names(hit.op):
             return hit
         self._excuses.setdefault(spoiled.origin.number, []).append(hit)
-        return msgspec.structs.replace(hit, verdict="undecided", why=_excuse(spoiled.origin))
+        return msgspec.structs.replace(hit, verdict="undecided", why=excuse(spoiled.origin))
 
     def _non_finite(self, view: TensorView) -> int:
         """From the statistics that are asked for next, where they are, so that it is read once."""
@@ -206,7 +199,7 @@ class Watching:
             total = self.hits.add(hit)
             is_over = self._is_left_over(call, spoiled) and not each.watch.names(each.op)
             if hit.verdict == "hit" and not is_over and self._stops(each, total, spoiled):
-                stop = stop or _sentence(each)
+                stop = stop or sentence(each)
         return stop
 
     def _is_left_over(self, call: OpCall | None, spoiled: Spoiled | None) -> bool:
@@ -243,13 +236,13 @@ class Watching:
             part = "producer" if spoiled.is_producer else "carrier"
             origin = spoiled.origin.op
             if found.judgement.verdict == "hit":
-                why += _whence(found, spoiled, step)
-            chain = _shortened(_from_origin(origin, self._tracker.chain(found.op)))
+                why += whence(found, spoiled, step)
+            chain = chain_from(origin, self._tracker.chain(found.op))
         elif call is None and found.view is not None:
             spoiler = self._tracker.spoiler(found.view)
             if spoiler is not None and found.view.non_finite():
                 part, origin = "carrier", spoiler.op
-                chain = _shortened(_from_origin(origin, self._chain_to_held(found.op)))
+                chain = chain_from(origin, self._chain_to_held(found.op))
         source = None if call is None else call.node.source
         return Hit(
             number=0,
@@ -264,7 +257,7 @@ class Watching:
             type=found.type,
             verdict="undecided" if found.judgement.verdict == "undecided" else "hit",
             why=why,
-            values=tuple(_wire_value(value) for value in found.judgement.values),
+            values=tuple(wire_value(value) for value in found.judgement.values),
             part=part,
             origin=origin,
             chain=chain,
@@ -310,45 +303,3 @@ class Watching:
                 return place
             name = name if held.gradient_maker is None else held.gradient_maker[0]
         return self._graphs.order_of(name) or 0
-
-
-def _whence(found: Found, spoiled: Spoiled, step: int) -> str:
-    """What is to be said of an origin that is not in this step, or not in this rank."""
-    origin = spoiled.origin
-    if spoiled.is_producer:
-        is_shared = found.op.rpartition("/")[2].startswith(_COLLECTIVES)
-        return "; another rank may have made them" if is_shared else ""
-    return f"; since step {origin.step}" if origin.step < step else ""
-
-
-def _excuse(origin: Origin) -> str:
-    if origin.kind == "leaf":
-        return f"{origin.op} came in with infinities; no NaN has come of them"
-    how = f" ({origin.asked})" if origin.asked is not None else ""
-    return f"the infinities of {origin.op}{how} were put in on purpose; no NaN has come of them"
-
-
-def _from_origin(origin: str, chain: tuple[str, ...]) -> tuple[str, ...]:
-    """The chain of this step from where it all began, which may have been in an earlier step."""
-    return chain[chain.index(origin) :] if origin in chain else (origin, *chain)
-
-
-def _shortened(chain: tuple[str, ...]) -> tuple[str, ...]:
-    """Both ends of a chain that is too long to be read."""
-    if len(chain) <= MOST_IN_CHAIN:
-        return chain
-    half = MOST_IN_CHAIN // 2
-    return (*chain[:half], *chain[-half:])
-
-
-def _sentence(found: Found) -> str:
-    name = found.watch.spec.name or f"watchpoint {found.watch.spec.id}"
-    return f"{name}: {found.watch.label} at {found.op}"
-
-
-def _wire_value(value: Value) -> ParameterValue:
-    return ParameterValue(
-        value.name,
-        None if value.preset is None else to_wire(value.preset),
-        None if value.actual is None else to_wire(value.actual),
-    )
