@@ -30,6 +30,26 @@ def test_biases_may_start_as_zeros(name: str) -> None:
     assert not looks_at("weight_initialization", name)
 
 
+@pytest.mark.parametrize(
+    ("condition", "name"),
+    [
+        ("weight_not_changed", "conv.bias"),
+        ("gradient_vanishing", "conv.bias.grad"),
+        ("gradient_vanishing", "lstm.bias_ih_l0.grad"),
+    ],
+)
+def test_biases_may_have_no_effect(condition: str, name: str) -> None:
+    assert not looks_at(condition, name)
+
+
+@pytest.mark.parametrize(
+    ("condition", "name"),
+    [("weight_not_changed", "conv.weight"), ("gradient_vanishing", "conv.weight.grad")],
+)
+def test_other_weights_may_not_be_without(condition: str, name: str) -> None:
+    assert looks_at(condition, name)
+
+
 @pytest.mark.parametrize("name", ["fc.weight", "embedding.weight", "lstm.weight_ih_l0", "scale"])
 def test_other_weights_may_not(name: str) -> None:
     assert looks_at("weight_initialization", name)
@@ -134,7 +154,20 @@ def _recurrent() -> None:
     _train(net, lambda: (net(torch.randn(4, 5, 8))[0] ** 2).mean())
 
 
-@pytest.mark.parametrize("training", [_scaled, _masked_attention, _recurrent])
+def _normalised() -> None:
+    """The bias of the convolution has no effect."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.LeakyReLU(), nn.Flatten(), nn.Linear(288, 4)
+    )
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    for _ in range(6):
+        optimizer.zero_grad()
+        found = net(torch.randn(16, 3, 8, 8))
+        nn.functional.cross_entropy(found, torch.randint(0, 4, (16,))).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("training", [_scaled, _masked_attention, _recurrent, _normalised])
 def test_they_find_nothing_in_a_healthy_training(training: Callable[[], None]) -> None:
     specs = starting_set((), recommended=True)
     quiet = tuple(msgspec.structs.replace(each, break_after=0) for each in specs)

@@ -43,8 +43,9 @@ def _range(
 # Beyond these arguments the functions are flat in float32: no gradient passes.
 _TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
 
-# Biases usually start as zeros, and so their first step is far compared with their size.
-_NOT_BIASES = r"(?!(.*[./_])?(bias|beta)[^./]*$).*"
+# Biases usually start as zeros, and so their first step is far compared with their size. One before
+# a normalisation has no effect: its gradient is what rounding leaves.
+_NOT_BIASES = r"(?!(.*[./_])?(bias|beta)[^./]*(\.grad)?$).*"
 
 # Ops whose output has no element that an input did not have.
 _HANDING_ON = (
@@ -106,8 +107,14 @@ RECOMMENDED = (
         "weight",
         names=_NOT_BIASES,
     ),
-    Recommended("weights do not move", "weight_not_changed", (), "weight"),
-    Recommended("gradients vanish", "gradient_vanishing", (("abs_mean_lt", 1e-9),), "gradient"),
+    Recommended("weights do not move", "weight_not_changed", (), "weight", names=_NOT_BIASES),
+    Recommended(
+        "gradients vanish",
+        "gradient_vanishing",
+        (("abs_mean_lt", 1e-9),),
+        "gradient",
+        names=_NOT_BIASES,
+    ),
     Recommended("gradients are not finite", "gradient_exploding", (), "gradient"),
     Recommended("weights are not finite", "weight_overflow", (), "weight"),
     Recommended("tensors are not finite", "tensor_overflow", (), "tensor"),
