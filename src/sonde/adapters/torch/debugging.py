@@ -28,7 +28,7 @@ from sonde.capture.session import Subscription
 from sonde.conditions import Memory
 from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
-from sonde.debugger.debugger import Debugger
+from sonde.debugger.debugger import LEARNED_STEPS, Debugger
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.sinks import subscription_of
 from sonde.debugger.terminated import Terminated
@@ -212,10 +212,16 @@ class TorchDebugging:
         # Modules become known as they run.
         if self.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._is_stale = True
-        if self.is_observed() and self._visit_seconds is None:
-            self._visit_seconds = seconds_of_visit()
+        self._measure_visits()
         self.debugger.step_passed(self._loss.take())
         self._optimizers.step_ended()
+
+    def _measure_visits(self) -> None:
+        """Once, when steps are observed for more than to learn them."""
+        if self._visit_seconds is None and self.is_observed() and self._steps > LEARNED_STEPS:
+            assert self._adapter is not None
+            self._visit_seconds = seconds_of_visit()
+            self._adapter.observer.tables.visits = 0  # They count from here on.
 
     def _learn_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         """Which op of this step made the gradient of which parameter, and what parameters that no
