@@ -1,11 +1,12 @@
 """What the debugger costs: ratios to the bare training step, all taken in one run.
 
-    python benchmarks/debugger.py [--nets gpt resnet tiny] [--repeats 9]
+    python benchmarks/debugger.py [--nets gpt resnet tiny] [--repeats 15]
 
 A server of its own is started; nobody looks at its page. Variants are interleaved, one thread,
-medians; the step as the clock sees it, and the training thread's processor time, which other
-programs disturb least. Last is what the debugger itself tells of a step without it, as a ratio to
-the bare step too: 1 is right.
+each between two stretches of bare steps, whose mean it is compared with: a machine that is slower
+for a while is slower for both. Medians (and quartiles) of the step as the clock sees it, and of the
+training thread's processor time. Last is what the debugger itself tells of a step without it, as a
+ratio to the bare step too: 1 is right.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import gc
 import json
 import os
 import statistics
-import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -97,8 +97,9 @@ def _timed(
     debugger tells of a step without it."""
     run = f"bench-{time.monotonic_ns()}"
     with _variant(server, watchpoints, run):
-        for _ in range(_LEARNING_STEPS):
-            step()
+        if watchpoints is not None:
+            for _ in range(_LEARNING_STEPS):
+                step()
         gc.collect()
         start, worked = time.perf_counter(), time.thread_time()
         for _ in range(steps):
@@ -118,26 +119,33 @@ def measure(net: str, server: ServerProcess, names: list[str], repeats: int, ste
     for _ in range(3):
         step()
     ratios: dict[str, list[tuple[float, ...]]] = {name: [] for name in names}
+    bare_seconds = []
+    before = _timed(step, server, None, steps)
     for _ in range(repeats):
-        times = {name: _timed(step, server, VARIANTS[name], steps) for name in ("bare", *names)}
         for name in names:
-            clock, worked, told = times[name]
-            bare = times["bare"]
-            ratios[name].append((clock / bare[0], worked / bare[1], told / bare[0]))
-    print(f"{net}: {times['bare'][0] * 1e3:.1f} ms a step")
+            clock, worked, told = _timed(step, server, VARIANTS[name], steps)
+            after = _timed(step, server, None, steps)
+            bare, bare_worked = (before[0] + after[0]) / 2, (before[1] + after[1]) / 2
+            ratios[name].append((clock / bare, worked / bare_worked, told / bare))
+            bare_seconds.append(after[0])
+            before = after
+    print(f"{net}: {statistics.median(bare_seconds) * 1e3:.1f} ms a step")
     for name, rows in ratios.items():
-        clock, worked, told = (statistics.median(column) for column in zip(*rows, strict=True))
+        clocks, workeds, tolds = zip(*rows, strict=True)
+        low, middle, high = statistics.quantiles(clocks, n=4)
         print(
-            f"  {name:36} {clock:6.3f}x by the clock  {worked:6.3f}x of processor time "
-            f"  without, as told {told:6.3f}x"
+            f"  {name:36} {middle:6.3f}x by the clock ({low:.3f} to {high:.3f})"
+            f"  {statistics.median(workeds):6.3f}x of processor time"
+            f"  without, as told {statistics.median(tolds):6.3f}x",
+            flush=True,
         )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--nets", nargs="+", default=list(NETS), choices=NETS)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=[name for name in VARIANTS if name != "bare"])
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -149,7 +157,6 @@ def main() -> None:
             measure(net, server, names, options.repeats, options.steps)
     finally:
         server.end()
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
