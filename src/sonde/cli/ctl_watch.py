@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -60,7 +61,13 @@ def watch_add(
     break_after: int,
     as_json: bool,
 ) -> int:
-    """Add one: a condition with its parameters, or an expression."""
+    """Add one: a condition with its parameters, or an expression in quotes: 'abs_max > 10'."""
+    if condition == "expression":
+        raise UsageError(
+            "an expression is written in place of the condition, in quotes: "
+            f"sonde ctl watch add {quote(_expression_in(parameters))}",
+            slug="condition-parameter",
+        )
     spec = condition_of(condition, parameters)
     body = {"name": name, "conditions": [spec], "ops": ops, "break_after": break_after}
     path = obj.path("/watchpoints" if force else "/watchpoints?must_match=true")
@@ -79,6 +86,11 @@ def condition_of(condition: str, parameters: Sequence[str]) -> dict[str, Any]:
         "parameters": dict(map(_assignment, parameters)),
         "expression": "" if is_id else condition,
     }
+
+
+def _expression_in(words: Sequence[str]) -> str:
+    """What was written after the word ``expression``, or an example."""
+    return " ".join(words).removeprefix("expression=") or "nan_count > 0 or abs_max > 10"
 
 
 def _assignment(word: str) -> tuple[str, float]:
