@@ -18,6 +18,7 @@ from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.terminated import Terminated
 
 Result = TypeVar("Result")
+TANH = "Default/network-Net/act-Tanh/tanh-op0"
 OPTIONS = DebuggerOptions(run="test", wait_seconds=10.0)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import torch
-from tests.debugger.driving import driven, make_net, train
+from tests.debugger.driving import TANH, driven, make_net, train
 from tests.debugger.hub import RankConnection, watchpoint
 
 from sonde.wire.questions import AskCheck, Checked
 
-TANH = "Default/network-Net/act-Tanh/tanh-op0"
 SPOILED = "Default/network-Net/log-op0"
 WEIGHTS = ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"]
 ALWAYS = {"max_gt": -1e9}

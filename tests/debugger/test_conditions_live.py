@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.debugger.driving import driven, make_net
+from tests.debugger.driving import TANH, driven, make_net
 from tests.debugger.hub import Hub, watchpoint
 
 from sonde.wire.shapes import Hit, WatchpointSpec
 
 Array = NDArray[np.float64]
 STEPS = 5
-TANH = "Default/network-Net/act-Tanh/tanh-op0"
 EPSILON = 1e-9
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 import torch
-from tests.debugger.driving import driven, make_net, train
+from tests.debugger.driving import TANH, driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -16,7 +16,6 @@ import sonde
 from sonde.wire.questions import AskTable, Table
 from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
 
-TANH = "Default/network-Net/act-Tanh/tanh-op0"
 OVERFLOW = watchpoint(1, "tensor_overflow")
 
 
