@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from sonde.adapters.torch import printing_op
+
 
 @pytest.fixture
 def nothing_compiled() -> Iterator[None]:
@@ -14,3 +16,9 @@ def nothing_compiled() -> Iterator[None]:
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def nothing_counted() -> None:
+    """No print has been made anywhere yet, as those with ``first_n`` and ``every_n`` count."""
+    printing_op._counts.clear()
