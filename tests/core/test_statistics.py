@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import FrozenInstanceError, fields, replace
 
+import numpy as np
 import pytest
 
+from sonde import kernels
 from sonde.core import statistics
 from sonde.core.errors import SondeError
 from sonde.core.statistics import CATEGORIES, HASHES, ROW_COLUMNS, Statistics, describe, raw_column
@@ -133,3 +135,29 @@ def test_hashes_come_after_the_numbers() -> None:
 def test_a_statistic_nobody_knows_is_refused() -> None:
     with pytest.raises(SondeError, match=r"'median' is not a statistic; choose from max, min"):
         raw_column("median")
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [
+        [1.5, -2.0, 0.0],
+        [3.0],
+        [-1e200, -1.5e200],  # Their squares are beyond what a float can hold.
+        [1e-200, 2e-200],
+        [math.inf, 1.0],
+        [math.nan, -math.inf],
+        [],
+    ],
+)
+def test_zeros_that_nobody_stores_count_as_if_they_were_stored(elements: list[float]) -> None:
+    stored = np.array(elements, np.float64)
+    whole = np.array([*elements, *[0.0] * 5], np.float64)
+    address, shape = stored.ctypes.data, stored.shape
+    found = kernels.summarize(address, "float64", shape, None).with_zeros(5)
+    truth = kernels.summarize(whole.ctypes.data, "float64", whole.shape, None)
+    for each in fields(Statistics):
+        value, expected = getattr(found, each.name), getattr(truth, each.name)
+        if each.name == "std" and np.isfinite(whole).all():
+            scale = max(map(abs, elements), default=0.0) or 1.0
+            expected = float(np.std(whole / scale)) * scale
+        assert value == pytest.approx(expected, rel=1e-12, abs=0.0, nan_ok=True), each.name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import isfinite, isnan, sqrt
+from math import hypot, isfinite, isnan, sqrt
 from types import MappingProxyType
 from typing import Final
 
@@ -124,12 +124,12 @@ class Statistics:
         return high if high >= low or isnan(high) else low
 
     def with_zeros(self, zeros: int) -> Statistics:
-        """Of the same elements and ``zeros``, at least one, besides."""
+        """Of the same elements and ``zeros``, at least one, besides; NaN and Inf as ever."""
         if not self.count:
             nothing = dict.fromkeys((each.name for each in fields(self)), 0)
             return Statistics(**{**nothing, "count": zeros, "zero_count": zeros})
         count = self.count + zeros
-        between = self.avg**2 * self.count * zeros / count
+        share = self.count / count
         return replace(
             self,
             count=count,
@@ -138,10 +138,17 @@ class Statistics:
             min=self.min if isnan(self.min) else min(self.min, 0),
             finite_max=0 if isnan(self.finite_max) else max(self.finite_max, 0),
             finite_min=0 if isnan(self.finite_min) else min(self.finite_min, 0),
-            avg=self.avg * self.count / count,
-            std=sqrt((self.std**2 * self.count + between) / count),
-            abs_mean=self.abs_mean * self.count / count,
+            avg=self.avg * share,
+            std=self._std_with_zeros(share),
+            abs_mean=self.abs_mean * share,
         )
+
+    def _std_with_zeros(self, share: float) -> float:
+        """``share``: how many of all elements are not those zeros. Not by squares, which a float
+        may be too small for."""
+        if isnan(self.std):
+            return self.std
+        return hypot(self.std * sqrt(share), self.avg * sqrt(share * (1 - share)))
 
     def __str__(self) -> str:
         return " · ".join([_values(self), *_oddities(self)])
