@@ -27,7 +27,8 @@ def main(words: Sequence[str]) -> None:
         torchrun.run(options)  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
         # Those that were still at their way out then were ended by torchrun itself.
-        if {each.exitcode for each in error.failures.values()} <= {_ENDED, -signal.SIGTERM}:
+        codes = {each.exitcode for each in error.failures.values()} - {-signal.SIGTERM}
+        if codes == {_ENDED}:
             sys.exit(_ENDED)
         raise
 
