@@ -77,3 +77,20 @@ def test_only_the_latest_are_remembered() -> None:
     book.take()
     assert len(book.remembered) == MOST_REMEMBERED
     assert book.remembered[-1].number == MOST_REMEMBERED + 9
+
+
+def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> None:
+    book = HitBook()
+    assert book.tell([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
+    assert book.tell([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
+    assert book.add(hit("mask")) == 1
+    assert [each.verdict for each in book.take()] == ["undecided", "hit"]
+
+
+def test_a_hit_that_somebody_asked_about_is_not_told_again() -> None:
+    book = HitBook()
+    assert book.tell([hit("weight")]) == 1
+    assert book.tell([hit("weight")]) == 0
+    assert book.add(hit("weight")) == 1
+    assert [each.op for each in book.take()] == ["weight"]
+    assert book.tell([hit("weight")]) == 0

@@ -121,5 +121,5 @@ def _reason(why: str) -> str:
 
 
 def _place(hit: Hit) -> tuple[object, ...]:
-    """What was asked of which tensor, in which step."""
-    return (hit.watchpoint, hit.condition, hit.op, hit.io, hit.slot, hit.step)
+    """What was asked of which tensor, in which step, and whether that could be decided."""
+    return (hit.watchpoint, hit.condition, hit.op, hit.io, hit.slot, hit.step, hit.verdict)
