@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from tests.adapters.dumping import arrays, dump_of, dumping, equal, files
-from tests.adapters.trainings import TRAININGS, batch, mlp, weights
+from tests.adapters.fitting import batch, mlp, weights
+from tests.adapters.trainings import TRAININGS
 from tests.adapters.watching import bare_and_watched, same
 from torch import nn
 from torch.nn import functional

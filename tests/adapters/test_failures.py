@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import torch
 from tests.adapters.dumping import arrays, dumping
-from tests.adapters.trainings import TRAININGS, an_mlp, batch, mlp
+from tests.adapters.fitting import batch, mlp
+from tests.adapters.network_trainings import an_mlp
+from tests.adapters.trainings import TRAININGS
 from tests.adapters.watching import Watched, bare_and_watched, same, watch
 from torch import nn
 

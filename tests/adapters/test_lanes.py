@@ -11,7 +11,8 @@ import pytest
 import torch
 from tests.adapters.csv_rows import ALL, Row, assert_right, statistics_of
 from tests.adapters.dumping import arrays, dump_of, dumping
-from tests.adapters.trainings import TRAININGS, batch, fit, mlp
+from tests.adapters.fitting import batch, fit, mlp
+from tests.adapters.trainings import TRAININGS
 
 import sonde
 from sonde import kernels

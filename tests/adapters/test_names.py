@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.adapters.trainings import Cubed
+from tests.adapters.tensor_trainings import Cubed
 from tests.adapters.watching import watch
 from torch import nn
 from torch.nn import functional

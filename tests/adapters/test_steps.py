@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.adapters.trainings import batch, fit, mlp
+from tests.adapters.fitting import batch, fit, mlp
 from tests.adapters.watching import same, watch
 from torch import nn
 from torch.nn import functional
