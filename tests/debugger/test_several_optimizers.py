@@ -153,3 +153,56 @@ def test_a_program_that_begins_in_inference_mode_is_debugged_to_its_end() -> Non
 
     hits = hits_of(training, watchpoint(1, "weight_not_changed", "weight"))
     assert [hit.step for hit in hits if hit.verdict == "hit"] == [1, 2, 3, 4]
+
+
+def told_of(training: Callable[[], object]) -> list[tuple[str, bool]]:
+    """The optimizer each step was of, and whether it had a loss."""
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False))
+    return [(done.point.optimizer, done.point.loss is not None) for done in rank.steps]
+
+
+def test_a_step_tells_whose_it_was() -> None:
+    assert told_of(train_both) == [("SGD of Judge", True), ("SGD of Maker", True)] * 3
+
+
+def test_optimizers_of_parts_of_one_network_are_told_apart() -> None:
+    def training() -> None:
+        # What the first has besides its weights, the buffers, belongs to no optimizer.
+        both = nn.Sequential(nn.Sequential(Maker(), nn.BatchNorm1d(4)), Judge())
+        ours = torch.optim.Adam(both[0].parameters())
+        theirs = torch.optim.Adam(both[1].parameters())
+        for _ in range(2):
+            both(torch.randn(8, 4)).mean().backward()
+            ours.step()
+            theirs.step()
+
+    # One loss for both: the second optimizer's steps have none.
+    assert told_of(training) == [("Adam of 0-Sequential", True), ("Adam of 1-Judge", False)] * 2
+
+
+def test_optimizers_that_share_a_module_are_numbered_and_a_name_is_given_again() -> None:
+    def training() -> None:
+        net = nn.Linear(4, 1)
+        weight = torch.optim.SGD([net.weight])
+        for _ in range(2):
+            net(torch.randn(8, 4)).mean().backward()
+            weight.step()
+            torch.optim.SGD([net.bias]).step()
+
+    assert told_of(training) == [("SGD", True), ("SGD 2", False)] * 2
+
+
+def test_a_step_of_ones_own_may_have_several_optimizers_or_none() -> None:
+    def training() -> None:
+        net = Judge()
+        first = torch.optim.SGD([net.judged.weight])
+        second = torch.optim.Adam([net.judged.bias])
+        for step in range(2):
+            net(torch.randn(8, 4)).mean().backward()
+            if step == 0:
+                first.step()
+                second.step()
+            sonde.step()
+
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False), step_by="manual")
+    assert [done.point.optimizer for done in rank.steps] == ["Adam + SGD", ""]

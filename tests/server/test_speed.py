@@ -8,8 +8,10 @@ from sonde.testing.fake_rank import sample_metadata
 from sonde.wire.shapes import LossPoint
 
 
-def point(step: int, seconds: float, bare: float, *, observed: bool) -> LossPoint:
-    return LossPoint(step, None, seconds, bare, observed)
+def point(
+    step: int, seconds: float, bare: float, *, observed: bool, optimizer: str = ""
+) -> LossPoint:
+    return LossPoint(step, None, seconds, bare, observed, optimizer)
 
 
 def test_nothing_is_known_before_a_step_is_over() -> None:
@@ -33,6 +35,14 @@ def test_steps_that_were_not_observed_tell_the_speed_without_sonde() -> None:
 def test_the_speed_with_sonde_is_that_of_steps_like_the_last_one() -> None:
     points = [point(0, 2.0, 1.5, observed=True), point(1, 1.1, 1.0, observed=False)]
     assert speed_of(points) == Speed(1.1, 1.0, False)
+
+
+def test_of_several_optimizers_each_counts_as_often_as_it_steps() -> None:
+    # Two quick steps of the one, with a slow one among them that is no rule, to one of the other.
+    quick = [point(n, 1.0, 0.5, observed=False, optimizer="D") for n in range(5)]
+    odd = point(5, 90.0, 80.0, observed=False, optimizer="D")
+    slow = [point(n, 10.0, 8.0, observed=False, optimizer="G") for n in range(6, 9)]
+    assert speed_of([*quick, odd, *slow]) == Speed(4.0, 3.0, False)
 
 
 def test_the_first_step_counts_only_as_long_as_it_is_the_only_one() -> None:

@@ -165,7 +165,8 @@ export interface Metadata {
 /**
  * A step that is over. `seconds` it took, and `bare_seconds` it would have taken without
  * Sonde: what that did is taken off. `observed`: its ops were, and what torch does to show an
- * op is only known about, so that the latter is an estimate.
+ * op is only known about, so that the latter is an estimate. `optimizer`: whose step it was,
+ * such as `Adam of Generator`; empty if it was none's.
  */
 export interface LossPoint {
   readonly step: number;
@@ -173,6 +174,7 @@ export interface LossPoint {
   readonly seconds: number;
   readonly bare_seconds: number;
   readonly observed: boolean;
+  readonly optimizer: string;
 }
 
 /** `counts[i]` finite elements in [edges[i], edges[i + 1]), the last bin closed. */

@@ -162,7 +162,8 @@ class Debugger:
     def op_ran(self, call: OpCall) -> None:
         """An op ran that was wanted."""
         if self.talk.has_news:
-            self._desk.read_news()
+            with self.library.inside_step(call):
+                self._desk.read_news()
         with self._trainee.unobserved():
             stop = self.watching.op(call)
             if self.keeping.wants_op(call.node):
@@ -218,12 +219,10 @@ class Debugger:
             self.talk.send(part)
         self.watching.plan()
 
-    def step_passed(self, loss: float | None) -> None:
-        """A step is over."""
+    def step_passed(self, loss: float | None, optimizer: str = "") -> None:
+        """A step is over, that of ``optimizer`` if there is one."""
         if not self._desk.has_begun:
             self._begin()
-        if self.talk.has_news:
-            self._desk.read_news()
         if self._asked_at is not None and self.step - self._asked_at >= _MOST_STEPS_TO_END:
             self.control.is_ending = True
         self._is_step_over = True
@@ -234,9 +233,12 @@ class Debugger:
             seconds,
             bare_seconds,
             self._trainee.is_observed(),
+            optimizer,
         )
         self._desk.step += 1
         self.library.step = self.step
+        if self.talk.has_news:  # Questions are about the weights as they are now.
+            self._desk.read_news()
         self.talk.tell_step(point, self.graphs.current)
         stop = self._judge_weights()
         self.watching.end_step()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from sonde.server.frames import BadFrameError
 from sonde.server.graph_index import GraphIndex
@@ -19,6 +22,7 @@ MOST_GRAPHS: Final = 200
 MOST_NODES: Final = 2_000_000
 """Of all graphs of a rank together."""
 MOST_POINTS: Final = 200_000
+_MOST_NAME: Final = 200
 _RECENT: Final = 50
 
 
@@ -114,6 +118,8 @@ class LiveRank:
         """Steps that came before are not entered twice; of very many every second is dropped."""
         if point.step <= self.last_step:
             return
+        if len(point.optimizer) > _MOST_NAME:
+            point = msgspec.structs.replace(point, optimizer=point.optimizer[:_MOST_NAME])
         self._note_graph(point.step, graph if point.observed else None)
         self.last_step = point.step
         if len(self.points) == 1:
@@ -121,7 +127,7 @@ class LiveRank:
         self.points.append(point)
         self._recent.append(point)
         if len(self.points) > MOST_POINTS:
-            self.points = self.points[::2]
+            self.points = _thinned(self.points)
 
     def _note_graph(self, step: int, graph: int | None) -> None:
         changes = self._graph_changes
@@ -171,3 +177,15 @@ class LiveRank:
         if self.link is None:
             return "the connection was lost; what was known is shown"
         return self.status.message if self.status is not None else "connected"
+
+
+def _thinned(points: Sequence[LossPoint]) -> list[LossPoint]:
+    """Every second, of each optimizer: where two take turns, one of them would be gone. Of very
+    many optimizers every second of all."""
+    is_kept: dict[str, bool] = {}
+    kept: list[LossPoint] = []
+    for point in points:
+        now = is_kept[point.optimizer] = not is_kept.get(point.optimizer, False)
+        if now:
+            kept.append(point)
+    return kept if len(kept) <= len(points) * 3 // 4 else list(points[::2])

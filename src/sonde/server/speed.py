@@ -19,14 +19,23 @@ class Speed:
 
 
 def speed_of(recent: Sequence[LossPoint]) -> Speed:
-    """Medians. With Sonde: of the steps that are observed as the last one is, or are not as it is
-    not. Without: of steps whose ops were not observed, if there are; else it is an estimate."""
+    """Medians, of several optimizers the mean of theirs, each as often as it steps. With Sonde: of
+    the steps that are observed as the last one is, or are not as it is not. Without: of steps whose
+    ops were not observed, if there are; else it is an estimate."""
     if not recent:
         return Speed()
     alike = [each for each in recent if each.observed == recent[-1].observed]
     bare = [each for each in recent if not each.observed]
     return Speed(
-        median(each.seconds for each in alike),
-        median(each.bare_seconds for each in bare or recent),
+        _typical([(each.optimizer, each.seconds) for each in alike]),
+        _typical([(each.optimizer, each.bare_seconds) for each in bare or recent]),
         not bare,
     )
+
+
+def _typical(times: Sequence[tuple[str, float]]) -> float:
+    """A step of the one optimizer of a GAN may take much longer than one of the other."""
+    by_optimizer: dict[str, list[float]] = {}
+    for optimizer, seconds in times:
+        by_optimizer.setdefault(optimizer, []).append(seconds)
+    return sum(median(each) * len(each) for each in by_optimizer.values()) / len(times)

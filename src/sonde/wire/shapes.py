@@ -181,10 +181,12 @@ class Metadata(Plain, frozen=True):
 class LossPoint(Plain, frozen=True):
     """A step that is over. ``seconds`` it took, and ``bare_seconds`` it would have taken without
     Sonde: what that did is taken off. ``observed``: its ops were, and what torch does to show an
-    op is only known about, so that the latter is an estimate."""
+    op is only known about, so that the latter is an estimate. ``optimizer``: whose step it was,
+    such as ``Adam of Generator``; empty if it was none's."""
 
     step: int
     loss: Number | None
     seconds: float
     bare_seconds: float
     observed: bool
+    optimizer: str = ""

@@ -1,31 +1,46 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
+import type { LossPoint } from "../wire";
+import { lossLines, timeLines, type Line } from "../state/lines";
 import { useLoss } from "../state/loss";
-import { brief, counted, toNumber } from "../state/numbers";
+import { brief, counted } from "../state/numbers";
 import { peakFree } from "../state/peaks";
 import { logLoss } from "../state/preferences";
 import { run } from "../state/store";
-import { Chart, type Series } from "../parts/Chart";
+import { Chart, COLOURS, colourOf, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
+
+function lossSeries({ optimizer, values, words }: Line, number: number): Series {
+  return { label: optimizer || "loss", colour: colourOf(number), values, words, isDashed: number >= COLOURS.length };
+}
+
+/** One optimizer: with and without Sonde; several: each with, drawn through, and without, dashed. */
+function secondSeries(points: readonly LossPoint[]): readonly Series[] {
+  const [by, bare] = [timeLines(points, (point) => point.seconds), timeLines(points, (point) => point.bare_seconds)];
+  if (by.length === 1) {
+    return [
+      { label: "without Sonde", colour: "two", values: bare[0]?.values ?? [] },
+      { label: "with Sonde", colour: "three", values: by[0]?.values ?? [] },
+    ];
+  }
+  return by.flatMap(({ optimizer, values }, number) => [
+    { label: `${optimizer || "no optimizer"}, without Sonde`, colour: colourOf(number), values: bare[number]?.values ?? [], isDashed: true },
+    { label: "with", colour: colourOf(number), values },
+  ]);
+}
 
 /** The loss of the run so far, and what its steps took. */
 export function LossPanel(): JSX.Element {
   const points = useLoss();
   const { steps, loss, seconds, bad, hasLoss, most } = useMemo(() => {
-    const values = points.map((point) => (point.loss === null ? null : toNumber(point.loss)));
-    const finite = values.map((value) => (value !== null && Number.isFinite(value) ? value : null));
-    const lossSeries: readonly Series[] = [{ label: "loss", colour: "one", values: finite, words: points.map((point) => (point.loss === null ? null : brief(point.loss))) }];
-    const secondSeries: readonly Series[] = [
-      { label: "without Sonde", colour: "two", values: points.map((point) => point.bare_seconds * 1e3) },
-      { label: "with Sonde", colour: "three", values: points.map((point) => point.seconds * 1e3) },
-    ];
+    const lines = lossLines(points);
     return {
       steps: points.map((point) => point.step),
-      loss: lossSeries,
-      seconds: secondSeries,
-      bad: points.filter((_, at) => values[at] !== null && finite[at] === null).map((point) => point.step),
+      loss: lines.map(lossSeries),
+      seconds: secondSeries(points),
+      bad: points.filter((_, at) => lines.some(({ values }) => values[at] === null)).map((point) => point.step),
       most: peakFree(points.map((point) => point.seconds * 1e3)),
-      hasLoss: values.some((value) => value !== null),
+      hasLoss: points.some((point) => point.loss !== null),
     };
   }, [points]);
   if (points.length === 0 && run.value?.kind === "dump") {

@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import type { SourceLine } from "../wire";
 import { api } from "../state/api";
+import { indentOf, outdented } from "../state/indents";
 import { fileName } from "../state/names";
 import { useResource } from "../state/resource";
 import { go, place, rank, run } from "../state/store";
@@ -33,6 +34,14 @@ export function SourceStack({ sources }: { readonly sources: readonly SourceLine
   );
 }
 
+const MOST_INDENT = 12;
+
+/** What does not fit into a line goes on below, further in than the line begins. */
+function hanging(line: string): { paddingLeft: string; textIndent: string } {
+  const width = Math.min(indentOf(line).length, MOST_INDENT) + 2;
+  return { paddingLeft: `${width}ch`, textIndent: `-${width}ch` };
+}
+
 function Code({ line }: { line: SourceLine }): JSX.Element {
   const [currentRun, currentRank] = [run.value, rank.value];
   const subject = currentRun === null || currentRank === null ? null : `${currentRun.id} ${currentRank.rank} ${line.file}:${line.line}`;
@@ -41,10 +50,10 @@ function Code({ line }: { line: SourceLine }): JSX.Element {
   const text = data ?? { first: line.line, lines: [line.code] };
   return (
     <pre class="code" aria-label={`Code of ${line.file}`}>
-      {text.lines.map((each, at) => (
+      {outdented(text.lines).map((each, at) => (
         <div key={at} class={text.first + at === line.line ? "this-line" : ""}>
           <span class="line-number">{text.first + at}</span>
-          <code>{each === "" ? " " : each}</code>
+          <code style={hanging(each)}>{each === "" ? " " : each}</code>
         </div>
       ))}
     </pre>

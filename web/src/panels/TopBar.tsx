@@ -1,8 +1,9 @@
 import type { JSX } from "preact";
 import type { Command, RankView, RunView } from "../wire";
+import { lastPlace, lossLines } from "../state/lines";
 import { useLoss } from "../state/loss";
 import { lastPart, runTitle } from "../state/names";
-import { brief, counted, toNumber } from "../state/numbers";
+import { counted } from "../state/numbers";
 import { controlled, stepsToRun, theme, type Theme } from "../state/preferences";
 import { chooseRank, chooseRun, command, go, place, rank, run, runs, scopeOfControl } from "../state/store";
 import { CountField } from "../parts/CountField";
@@ -229,16 +230,28 @@ function ControlButton({ icon, label, title, enabled, isPrimary = false, onClick
   );
 }
 
+/** So many losses are told in the header, of several optimizers. */
+const MOST_TOLD = 2;
+
 function LossHint(): JSX.Element | null {
   const points = useLoss();
-  const last = points.findLast((point) => point.loss !== null);
-  if (last === undefined || last.loss === null) return null;
-  const values = points.slice(-400).map((point) => (point.loss === null ? null : toNumber(point.loss)));
-  const text = brief(last.loss);
+  const recent = points.filter((point) => point.loss !== null).slice(-400);
+  if (recent.length === 0) return null;
+  const lines = lossLines(recent);
+  const lasts = lines.map(({ optimizer, values, words }) => {
+    const place = lastPlace(values, values.length - 1);
+    return { optimizer, step: recent[place]?.step, text: words[place] ?? "", isFinite: values[place] !== null };
+  });
+  const title = lasts.map(({ optimizer, step, text }) => `${optimizer === "" ? "" : `${optimizer}: `}loss ${text} at step ${step}`).join("\n");
   return (
-    <button type="button" class="loss-hint" title={`loss ${text} at step ${last.step}; open the curve`} onClick={() => go({ tab: "loss" })}>
-      <span class="quiet">loss</span> <b class={Number.isFinite(toNumber(last.loss)) ? "" : "bad-text"}>{text}</b>
-      <Sparkline values={values} label={`Loss of the last ${values.length} steps`} />
+    <button type="button" class="loss-hint" title={`${title}; open the curve`} onClick={() => go({ tab: "loss" })}>
+      <span class="quiet">loss</span>
+      {lasts.slice(0, MOST_TOLD).map(({ optimizer, text, isFinite }) => (
+        <b key={optimizer} class={isFinite ? "" : "bad-text"}>
+          {text}
+        </b>
+      ))}
+      <Sparkline lines={lines.map(({ values }) => values)} label={`Loss of the last ${recent.length} steps`} />
     </button>
   );
 }

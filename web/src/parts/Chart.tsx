@@ -2,14 +2,25 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { lastPlace } from "../state/lines";
 import { brief } from "../state/numbers";
 import { isDark } from "../state/preferences";
 
+export const COLOURS = ["one", "two", "three", "four"] as const;
+
+export type Colour = (typeof COLOURS)[number];
+
+/** The colour of the line with this number; after the fourth they begin again. */
+export function colourOf(number: number): Colour {
+  return COLOURS[number % COLOURS.length] ?? "one";
+}
+
 export interface Series {
   readonly label: string;
-  readonly colour: "one" | "two" | "three" | "four";
-  /** null where there is no finite value. */
-  readonly values: readonly (number | null)[];
+  readonly colour: Colour;
+  /** null where there is no finite value, undefined where the line goes on without one. */
+  readonly values: readonly (number | null | undefined)[];
+  readonly isDashed?: boolean;
   /** What the legend says where there is no finite value: "nan", say. */
   readonly words?: readonly (string | null)[];
 }
@@ -43,7 +54,7 @@ export function Chart({ steps, series, bad, height, label, onStep, isLog = false
   const held = useRef<uPlot | null>(null);
   const latest = useRef<Latest>({ steps, series, bad, onStep, most });
   latest.current = { steps, series, bad, onStep, most };
-  const looks = `${isDark.value} ${isLog} ${height} ${series.map((each) => `${each.label} ${each.colour}`).join(" ")}`;
+  const looks = `${isDark.value} ${isLog} ${height} ${series.map((each) => `${each.label} ${each.colour} ${each.isDashed ?? false}`).join(" ")}`;
   useEffect(() => {
     const element = host.current;
     if (element === null) return undefined;
@@ -98,9 +109,12 @@ function rangeOf(low: number | null, high: number | null, most: number | undefin
 }
 
 /** A value as the legend says it: of those that are not drawn what they are, if it is known. */
-function told(series: Series | undefined, value: number | null, at: number | null): string {
+function told(series: Series | undefined, value: number | null | undefined, at: number | null): string {
   if (value != null) return brief(value);
-  return (at === null ? null : series?.words?.[at]) ?? "–";
+  if (series === undefined || at === null) return "–";
+  const place = lastPlace(series.values, at);
+  const last = series.values[place];
+  return last == null ? (series.words?.[place] ?? "–") : brief(last);
 }
 
 /** Without a pointer the legend tells the last step. */
@@ -109,7 +123,7 @@ function tellLast(plot: uPlot): void {
 }
 
 function dataOf(steps: readonly number[], series: readonly Series[], isLog: boolean): uPlot.AlignedData {
-  const drawn = (value: number | null): number | null => (isLog && value !== null && value <= 0 ? null : value);
+  const drawn = (value: number | null | undefined): number | null | undefined => (isLog && value != null && value <= 0 ? null : value);
   return [[...steps], ...series.map((each) => each.values.map(drawn))];
 }
 
@@ -138,6 +152,7 @@ function optionsFor(
         label: each.label,
         stroke: colour(`--series-${each.colour}`),
         width: 1.5,
+        ...(each.isDashed === true ? { dash: [5, 4] } : {}),
         points: { show: (plot: uPlot) => plot.data[0].length < MOST_POINTS },
         spanGaps: false,
         value: (_: uPlot, value: number | null, number: number, at: number | null) => told(latest.current.series[number - 1], value, at),

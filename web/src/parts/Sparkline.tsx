@@ -1,30 +1,37 @@
 import type { JSX } from "preact";
+import { colourOf } from "./Chart";
 
 const WIDTH = 84;
 const HEIGHT = 24;
 
-/** A small curve without axes; gaps and a mark where a value is not finite. */
-export function Sparkline({ values, label }: { readonly values: readonly (number | null)[]; readonly label: string }): JSX.Element {
-  const finite = values.filter((value): value is number => value !== null && Number.isFinite(value));
+type Values = readonly (number | null | undefined)[];
+
+/** Small curves without axes; gaps and a mark where a value is not finite (null), none where there is none (undefined). */
+export function Sparkline({ lines, label }: { readonly lines: readonly Values[]; readonly label: string }): JSX.Element {
+  const finite = lines.flat().filter((value) => value != null);
   const low = Math.min(...finite);
   const high = Math.max(...finite);
-  const x = (place: number): number => (values.length < 2 ? WIDTH / 2 : (place / (values.length - 1)) * (WIDTH - 4) + 2);
+  const length = lines[0]?.length ?? 0;
+  const x = (place: number): number => (length < 2 ? WIDTH / 2 : (place / (length - 1)) * (WIDTH - 4) + 2);
   const y = (value: number): number => (high === low ? HEIGHT / 2 : HEIGHT - 3 - ((value - low) / (high - low)) * (HEIGHT - 6));
-  let path = "";
-  let isDrawing = false;
-  values.forEach((value, place) => {
-    if (value === null || !Number.isFinite(value)) {
-      isDrawing = false;
-      return;
-    }
-    path += `${isDrawing ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`;
-    isDrawing = true;
-  });
-  const firstBad = values.findIndex((value) => value === null || !Number.isFinite(value));
+  const drawn = (values: Values): string => {
+    let path = "";
+    let isDrawing = false;
+    values.forEach((value, place) => {
+      if (value === undefined) return;
+      if (value !== null) path += `${isDrawing ? "L" : "M"}${x(place).toFixed(1)} ${y(value).toFixed(1)}`;
+      isDrawing = value !== null;
+    });
+    return path;
+  };
+  const bad = lines.map((values) => values.indexOf(null)).filter((place) => place >= 0);
+  const firstBad = bad.length === 0 ? -1 : Math.min(...bad);
   return (
     <svg class="sparkline" width={WIDTH} height={HEIGHT} role="img" aria-label={label}>
       {firstBad >= 0 && <rect class="bad" x={x(firstBad) - 1} y="2" width={Math.max(WIDTH - 2 - x(firstBad), 2)} height={HEIGHT - 4} />}
-      <path d={path} />
+      {lines.map((values, number) => (
+        <path key={number} class={`line-${colourOf(number)}`} d={drawn(values)} />
+      ))}
     </svg>
   );
 }

@@ -213,7 +213,8 @@ class TorchDebugging:
         if self.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._is_stale = True
         self._measure_visits()
-        self.debugger.step_passed(self._loss.take())
+        optimizer = self._optimizers.name_of_step(self._by_id)
+        self.debugger.step_passed(self._loss.take(), optimizer)
         self._optimizers.step_ended()
 
     def _measure_visits(self) -> None:

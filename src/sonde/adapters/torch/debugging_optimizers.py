@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
 
 import torch
+
+
+class Placed(Protocol):
+    """What a module of the network holds: the module's scope, and whether it is trained."""
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def is_weight(self) -> bool: ...
 
 
 class OptimizerBook:
@@ -16,6 +27,9 @@ class OptimizerBook:
     def __init__(self) -> None:
         self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._used: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._names: weakref.WeakKeyDictionary[torch.optim.Optimizer, str] = (
+            weakref.WeakKeyDictionary()
+        )
         self._stepped: set[int] = set()
         self._searched = 0
 
@@ -30,6 +44,17 @@ class OptimizerBook:
 
     def step_ended(self) -> None:
         self._stepped.clear()
+
+    def name_of_step(self, held: Mapping[int, Placed]) -> str:
+        """What the optimizers that stepped in this step are called: ``Adam of Generator``. A name
+        is given once, by the parameters ``held`` then, and again when its owner is gone."""
+        if not self._stepped:
+            return ""
+        stepped = [each for each in self._used if id(each) in self._stepped]
+        for optimizer in stepped:
+            if optimizer not in self._names:
+                self._names[optimizer] = _new_name(optimizer, held, set(self._names.values()))
+        return " + ".join(sorted(self._names[each] for each in stepped))
 
     def search(self, weights: int) -> None:
         """Find optimizers that have not stepped yet; again when there are other ``weights``."""
@@ -51,6 +76,37 @@ class OptimizerBook:
     def changed(self) -> set[int]:
         """The ids of tensors that belong to an optimizer that has stepped at any time."""
         return set(_ids(self._used))
+
+
+def _new_name(
+    optimizer: torch.optim.Optimizer, held: Mapping[int, Placed], taken: Collection[str]
+) -> str:
+    own = set(_ids([optimizer]))
+    place = _place_of(
+        [each.scope for number, each in held.items() if number in own],
+        {each.scope for number, each in held.items() if number not in own and each.is_weight},
+    )
+    plain = type(optimizer).__name__ + (f" of {place}" if place else "")
+    number = 1
+    name = plain
+    while name in taken:
+        number += 1
+        name = f"{plain} {number}"
+    return name
+
+
+def _place_of(own: Iterable[str], others: Collection[str]) -> str:
+    """The outermost module that has all of ``own`` in it and none of ``others``, or nothing."""
+    common: list[str] = []
+    for parts in zip(*(scope.split("/") for scope in own), strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+        scope = "/".join(common)
+        is_own = not any(f"{other}/".startswith(f"{scope}/") for other in others)
+        if len(common) > 1 and is_own:  # The root is no module.
+            return common[-1].removeprefix("network-")
+    return ""
 
 
 def _ids(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[int]:
