@@ -249,7 +249,7 @@ def test_the_losses_in_real_dumps_are_those_the_run_recorded(net: str) -> None:
     found = read_losses(directory / "dump")
     assert found.steps
     for step, value in zip(found.steps, found.values, strict=True):
-        assert value == recorded[step] or math.isnan(value) == math.isnan(recorded[step])
+        assert value == pytest.approx(recorded[step], rel=0, abs=0, nan_ok=True)
 
 
 def test_the_loss_in_a_dump_is_what_backward_begins_at(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_random_bytes_do_no_harm(
     sock = connected(server)
     sock.sendall((HELLO if says_hello else b"") + (framed(data) if is_framed else data))
     sock.close()
+    assert is_well(server)
 
 
 def test_messages_with_flipped_bits_do_no_harm(server: Server) -> None:
