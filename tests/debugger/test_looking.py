@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from io import BytesIO
 
 import numpy as np
 import pytest
 import torch
 from tests.debugger.driving import TANH, Net, driven, make_net, train
-from tests.debugger.hub import Hub, RankConnection, watchpoint
+from tests.debugger.hub import WAIT, Hub, RankConnection, watchpoint
 
+from sonde.adapters.torch.attach import running_debugger
 from sonde.core.keys import Io
 from sonde.wire.questions import (
     AskCompare,
@@ -273,3 +275,43 @@ def test_equal_names_of_two_networks_are_told_apart() -> None:
 
     _, rank = driven(lambda: _two_networks(5), person)
     assert {hit.op for hit in rank.hits} == {other}
+
+
+def asked_while_it_runs(name: str, *watched: str) -> Summary:
+    """The answer to a question that comes in the middle of step 4, between two ops."""
+
+    def wait(step: int, hidden: torch.Tensor) -> torch.Tensor:
+        if step == 4:
+            is_there.set()
+            debugging = running_debugger()
+            assert debugging is not None
+            assert debugging.debugger.talk.wait()
+        return hidden
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        rank.watch(watchpoint(1, "expression", *watched, expression="max > 1e9"))
+        rank.control("continue")
+        assert is_there.wait(WAIT)
+        answers.append(rank.answer(name, AskSummary(), Summary))
+
+    is_there = threading.Event()
+    answers: list[Summary] = []
+    driven(lambda: train(make_net(wait), 6), person)
+    return answers[0]
+
+
+def test_a_running_training_answers_when_the_step_is_over_with_the_weights_of_the_next() -> None:
+    weight = asked_while_it_runs("fc1.weight", "nothing-op0")
+    trained = make_net()
+    train(trained, 5)
+    assert weight.tensor.step == 5
+    assert weight.statistics is not None
+    assert weight.statistics.max == float(trained.fc1.weight.max())
+    assert asked_while_it_runs("fc1.weight.grad", "nothing-op0").tensor.step == 4
+
+
+def test_a_running_training_whose_ops_are_looked_at_answers_at_an_op() -> None:
+    op = "Default/network-Net/fc2-Linear/addmm-op0"
+    assert asked_while_it_runs(op, op).tensor.step == 4
+    assert asked_while_it_runs("fc1.weight", op).tensor.step == 4
