@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,11 +41,10 @@ model.fit(1, dataset, dataset, callbacks=[summary])
 
 
 WAITING = """\
-import os
+import os, socket
 print("loss: 1.0", flush=True)
 if not os.path.exists("go"):
-    os.mkfifo("wait")
-    open("wait").read()
+    socket.create_connection(("127.0.0.1", PORT)).recv(1)
 """
 
 
@@ -149,15 +149,17 @@ def test_another_space_in_the_same_study_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_search_ends_its_trials_and_continues(tmp_path: Path) -> None:
-    configured(tmp_path, WAITING, *RANDOM_X)
-    process = started(tmp_path, "config.yaml", "--iter", "2")
-    while not (tmp_path / "wait").exists():
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    try:
-        _, errors = process.communicate(timeout=60)
-    finally:
-        process.kill()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        configured(tmp_path, WAITING.replace("PORT", str(port)), *RANDOM_X)
+        process = started(tmp_path, "config.yaml", "--iter", "2")
+        try:
+            listener.settimeout(60)
+            with listener.accept()[0]:
+                process.send_signal(signal.SIGINT)
+                _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130, errors
     assert "the same command continues the search" in errors
     (first,) = read_study(tmp_path / "out").trials

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from types import TracebackType
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.e2e.running import environment
+from tests.server.waiting import until
 
 ROOT = Path(__file__).parents[2]
 RAINFALL = ROOT / "examples" / "rainfall.py"
@@ -111,15 +111,14 @@ class Serving(Process):
         self.rank_port = int(self.said(r"trainings connect to port (\d+)").group(1))
         self.port = int(self.page.rsplit(":", 1)[1].rstrip("/"))
 
-    def wait_for(self, page: Page, run: str) -> None:
+    def wait_for(self, run: str) -> None:
         """Wait until a training is connected and paused."""
-        end = time.monotonic() + WAIT_SECONDS
-        while True:
-            answer = page.request.get(f"{self.page}api/v1/runs/{run}")
-            if answer.ok and answer.json()["ranks"][0]["state"] == "paused":
-                return
-            assert time.monotonic() < end, answer.text()
-            page.wait_for_timeout(50)
+        until(
+            self.page,
+            f"/runs/{run}",
+            lambda found: found["ranks"][0]["state"] == "paused",
+            seconds=WAIT_SECONDS,
+        )
 
     def train(self, run: str, *words: str) -> Process:
         """A training that connects to this server."""

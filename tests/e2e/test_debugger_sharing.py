@@ -90,7 +90,7 @@ def test_a_restarted_server_is_found_again_by_the_page_and_by_the_training(endle
         picture(page, "32-server-gone-light")
         with Serving(first.port, first.rank_port) as second:
             expect(page.get_by_role("alert")).to_have_count(0)
-            second.wait_for(page, "again")
+            second.wait_for("again")
             in_state(page, "paused")
             page.keyboard.press("s")
             _step_is(page, 2)

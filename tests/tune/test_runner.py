@@ -6,6 +6,7 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import FrozenTrial
+from tests.tune.meeting import meeting
 from tests.tune.searches import PYTHON, QUADRATIC, RANDOM_X, configured
 
 from sonde.tune.config_file import load_config
@@ -73,16 +74,11 @@ def states(listing: StudyListing) -> list[str]:
 
 def test_trials_run_side_by_side(tmp_path: Path) -> None:
     # Each waits until three are there: one after the other they would wait in vain.
-    script = (
-        "import glob, os, time\n"
-        "open(f'up-{os.getpid()}', 'w').close()\n"
-        "until = time.monotonic() + 60\n"
-        "while len(glob.glob('up-*')) < 3 and time.monotonic() < until: time.sleep(0.01)\n"
-        "print('loss:', len(glob.glob('up-*')) >= 3 and 1.0)\n"
-    )
-    listing, reason, recorder = run(
-        tmp_path, script, *RANDOM_X, "parallel: 3", "limits: {trials: 3}"
-    )
+    with meeting(3) as attend:
+        script = f"{attend}print('loss: 1')\n"
+        listing, reason, recorder = run(
+            tmp_path, script, *RANDOM_X, "parallel: 3", "limits: {trials: 3}"
+        )
     assert recorder.most_at_once == 3
     assert states(listing) == ["finished"] * 3
     assert reason == "all 3 trials are done"

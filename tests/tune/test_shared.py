@@ -9,22 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.tune.searches import configured, started, tuned
+from tests.tune.meeting import meeting
+from tests.tune.searches import QUADRATIC, configured, started, tuned
 
 from sonde.tune.listing import read_study
 from sonde.tune.outcome import OWNER, counts, state_of
 from sonde.tune.storage import load_study
 
-# The first trial of each search waits until the other search has one too.
-PARTNERS = """\
-import glob, os, sys, time
-open(f"up-{os.getppid()}", "w").close()
-until = time.monotonic() + 120
-while len(glob.glob("up-*")) < 2 and time.monotonic() < until:
-    time.sleep(0.01)
-x = float(sys.argv[sys.argv.index("--x") + 1])
-print("loss:", (x - 0.3) ** 2)
-"""
 SPACE = (
     "tuner: random",
     "parameters: {x: {bounds: [0, 1], type: float, argument: --x}}",
@@ -33,10 +24,12 @@ TRIALS = 8
 
 
 def share(directory: Path, url: str, *options: str) -> None:
-    configured(directory, PARTNERS, *SPACE)
     words = ("config.yaml", "--iter", str(TRIALS), *options)
-    searches = [started(directory, *words) for _ in range(2)]
-    results = [(*one.communicate(timeout=200), one.returncode) for one in searches]
+    # The first trial of each search waits until the other search has one too.
+    with meeting(2) as attend:
+        configured(directory, attend + QUADRATIC, *SPACE)
+        searches = [started(directory, *words) for _ in range(2)]
+        results = [(*one.communicate(timeout=200), one.returncode) for one in searches]
     assert [code for _, _, code in results] == [0, 0], results
     study = load_study(url, None)
     done = [one for one in study.trials if counts(one)]
@@ -122,7 +115,7 @@ def test_two_searches_on_one_postgresql_study_share_the_trials(
 
 def test_a_server_that_does_not_answer_is_said(tmp_path: Path) -> None:
     pytest.importorskip("psycopg2", reason="the driver is not installed: psycopg2-binary")
-    configured(tmp_path, PARTNERS, *SPACE)
+    configured(tmp_path, QUADRATIC, *SPACE)
     url = "postgresql://me:secret@127.0.0.1:1/none"
     done = tuned(tmp_path, "config.yaml", "--storage", url)
     assert done.returncode == 2
