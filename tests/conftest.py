@@ -6,7 +6,12 @@ import signal
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 from tests.leftovers import ended_on_failure
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sonde.conditions import EXPRESSION_NAMES, Evidence, parse_condition
@@ -117,7 +117,11 @@ def test_what_may_not_stand_in_an_expression_is_refused(text: str, said: str) ->
     assert said in str(caught.value)
 
 
-@given(st.text(max_size=80))
+WORDS = (*EXPRESSION_NAMES, *"0 1.5 - + / < >= == and or not ( )".split())
+
+
+@given(st.text(max_size=80) | st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join))
+@example("max > 1 or not prev.min / 0.5 >= zero_percentage")
 def test_no_text_gets_further_than_a_refusal_or_a_condition(text: str) -> None:
     try:
         condition = parse_condition("expression", None, text)
