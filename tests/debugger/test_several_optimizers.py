@@ -206,3 +206,44 @@ def test_a_step_of_ones_own_may_have_several_optimizers_or_none() -> None:
 
     _, rank = driven(training, lambda rank: None, hub=Hub(paused=False), step_by="manual")
     assert [done.point.optimizer for done in rank.steps] == ["Adam + SGD", ""]
+
+
+def test_a_graph_is_learned_of_an_optimizer_that_steps_after_many_of_another() -> None:
+    def training() -> None:
+        torch.manual_seed(0)
+        maker, judge = Maker(), Judge()
+        ours = torch.optim.Adam(maker.parameters())
+        theirs = torch.optim.SGD(judge.parameters())
+        for _ in range(4):
+            for _ in range(3):
+                judge(maker(torch.randn(8, 4)).detach()).mean().backward()
+                theirs.step()
+            judge(maker(torch.randn(8, 4))).mean().backward()
+            ours.step()
+
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False))
+    # The fourth step is the maker's first; from then on until its next all are observed, no longer.
+    seen = [step for step, done in enumerate(rank.steps) if done.point.observed]
+    assert seen == [0, 1, 4, 5, 6, 7]
+    last = rank.steps[7].graph
+    assert last is not None
+    assert any("optimizer-Adam/" in name for name in rank.nodes(last))
+    # What graph ran is told of the steps that follow, too.
+    judged = {done.graph for done in rank.steps if done.point.optimizer == "SGD of Judge"}
+    assert last not in judged
+    made = [done.graph for done in rank.steps if done.point.optimizer == "Adam of Maker"]
+    assert made[1:] == [last] * 3
+
+
+def test_an_optimizer_that_never_steps_again_is_not_waited_for_for_ever() -> None:
+    def training() -> None:
+        judge = Judge()
+        often = torch.optim.SGD(judge.parameters())
+        once = torch.optim.Adam(judge.parameters())
+        for step in range(40):
+            judge(torch.randn(8, 4)).mean().backward()
+            (once if step == 4 else often).step()
+
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False))
+    seen = [step for step, done in enumerate(rank.steps) if done.point.observed]
+    assert seen == [0, 1, *range(5, 35)]

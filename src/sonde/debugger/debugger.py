@@ -9,6 +9,7 @@ from sonde.core.graph import Graph, OpNode
 from sonde.core.orderly_end import end_in_order
 from sonde.core.sink import OpCall
 from sonde.debugger.desk import Desk
+from sonde.debugger.learning import Learning
 from sonde.debugger.pace import Pace
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.terminated import Terminated
@@ -17,9 +18,6 @@ from sonde.wire.numbers import to_wire
 from sonde.wire.rank import Goodbye
 from sonde.wire.shapes import LossPoint, Metadata, PauseReason
 
-LEARNED_STEPS: Final = 2
-"""The ops of the first steps are observed, so that there is a graph to show: the first step
-differs from those that follow, whose optimizers have their state."""
 _SAID: Final = ("start", "hit", "breakpoint")
 """Pauses that nobody at the page has just asked for are said at the terminal."""
 _PLAN_EVERY: Final = 50
@@ -60,6 +58,7 @@ class Debugger:
         self._met_of: Sequence[Held] = ()
         self._stopped_at = (-1, -1)
         self._pace = Pace(trainee.own_seconds)
+        self._learning = Learning(initial_step)
         self._is_step_over = False
         self._asked_at: int | None = None  # the step in which a loop was asked to end
 
@@ -91,7 +90,7 @@ class Debugger:
     def wants_step(self, step: int) -> bool:
         """Whether the ops of ``step`` are to be observed."""
         return (
-            step < self._first_step + LEARNED_STEPS
+            self._learning.wants(step)
             or self.control.needs_ops
             or self.watching.needs_ops
             or self.watching.needs_overflow
@@ -227,13 +226,11 @@ class Debugger:
             self.control.is_ending = True
         self._is_step_over = True
         seconds, bare_seconds = self._pace.step_over()
-        point = LossPoint(
-            self.step,
-            None if loss is None else to_wire(loss),
-            seconds,
-            bare_seconds,
-            self._trainee.is_observed(),
-            optimizer,
+        observed = self._trainee.is_observed()
+        told = None if loss is None else to_wire(loss)
+        point = LossPoint(self.step, told, seconds, bare_seconds, observed, optimizer)
+        self.graphs.current = self._learning.step_over(
+            self.step, optimizer, self.graphs.current, is_observed=observed
         )
         self._desk.step += 1
         self.library.step = self.step

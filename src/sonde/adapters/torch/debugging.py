@@ -28,7 +28,8 @@ from sonde.capture.session import Subscription
 from sonde.conditions import Memory
 from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
-from sonde.debugger.debugger import LEARNED_STEPS, Debugger
+from sonde.debugger.debugger import Debugger
+from sonde.debugger.learning import LEARNED_STEPS
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.sinks import subscription_of
 from sonde.debugger.terminated import Terminated
