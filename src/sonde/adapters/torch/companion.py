@@ -23,6 +23,10 @@ class Companion(Protocol):
 
     def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None: ...
     def backward_begins(self) -> None: ...
+    def failed(self, error: Exception) -> None:
+        """A backward pass, an exchange of buffers or the program itself raised ``error``."""
+        ...
+
     def step_ended(self) -> None:
         """A step is over, the next one has not begun to be observed."""
         ...
@@ -49,6 +53,10 @@ class Company:
     def backward_begins(self) -> None:
         if self.companion is not None:
             self._tell(lambda companion: companion.backward_begins())
+
+    def failed(self, error: Exception) -> None:
+        if self.companion is not None:
+            self._tell(lambda companion: companion.failed(error))
 
     def step_ended(self) -> None:
         if self.companion is not None:

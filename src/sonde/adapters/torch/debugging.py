@@ -128,7 +128,7 @@ class TorchDebugging:
             report=report,
             initial_step=initial_step,
         )
-        self._loss = LossWatch(self._backward_begins, self._together_failed)
+        self._loss = LossWatch()
         self._optimizers = OptimizerBook()
         # What no optimizer has changed yet; None: to be found out.
         self._unchanged: tuple[TorchHeld, ...] | None = None
@@ -147,19 +147,20 @@ class TorchDebugging:
         self._adapter = adapter
         adapter.observer.tables.counts_time = 1
         self.debugger.start()
-        self._loss.install(undo)
+        company = adapter.company
+        self._loss.install(company.backward_begins, company.failed, undo)
         if self._world_size > 1:
-            watch_buffers(self._together_failed, undo)
-        adapter.company.companion = self
+            watch_buffers(company.failed, undo)
+        company.companion = self
 
     def leave(self, error: BaseException | None) -> None:
         """The program ends, with ``error`` if one ended it."""
         if os.getpid() != self._pid:
             return
         ended = error
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and self._adapter is not None:
             try:
-                self._together_failed(error)
+                self._adapter.company.failed(error)
             except Terminated as terminated:
                 ended = terminated
         self.debugger.close(*_ending(ended))
@@ -187,14 +188,10 @@ class TorchDebugging:
                 self.debugger.watching.plan()
             self._show_gradients(optimizer)
 
-    def _backward_begins(self) -> None:
-        if self._adapter is not None:
-            self._adapter.company.backward_begins()
-
     def backward_begins(self) -> None:
         self.debugger.passes_by()
 
-    def _together_failed(self, error: Exception) -> None:
+    def failed(self, error: Exception) -> None:
         """A collective fails where another rank was ended a moment before: this one ends alike."""
         if isinstance(error, RuntimeError) and self._world_size > 1:
             try:
@@ -220,7 +217,9 @@ class TorchDebugging:
 
     def _measure_visits(self) -> None:
         """Once, when steps are observed for more than to learn them."""
-        if self._visit_seconds is None and self.is_observed() and self._steps > LEARNED_STEPS:
+        if self._visit_seconds is not None or private.is_profiling():
+            return  # A profiler would record it, too; it does not run for ever.
+        if self.is_observed() and self._steps > LEARNED_STEPS:
             assert self._adapter is not None
             self._visit_seconds = seconds_of_visit()
             self._adapter.observer.tables.visits = 0  # They count from here on.

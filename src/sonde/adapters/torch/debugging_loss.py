@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.replacing import replace_function
 
 
 class LossWatch:
@@ -20,45 +20,39 @@ class LossWatch:
     Several in one step are the parts of one loss (gradients are accumulated), so their sum is
     taken. A loss that a GradScaler scaled counts as it was before. Of those an optimizer asks for
     while it steps (the closure of LBFGS) the first counts, which is what its ``step`` returns.
-    ``begins`` is called before each backward pass but those of an optimizer, ``failed`` with what
-    one raised.
     """
 
-    def __init__(self, begins: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+    def __init__(self) -> None:
         self._thread = threading.get_ident()
-        self._begins = begins
-        self._failed = failed
         self._roots: list[torch.Tensor] = []
         # Calls since an optimizer began its step; None outside of one.
         self._inside: int | None = None
         self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
 
-    def install(self, undo: ExitStack) -> None:
-        """Watch until ``undo`` is closed."""
-        original = torch.autograd.backward
+    def install(
+        self, begins: Callable[[], None], failed: Callable[[Exception], None], undo: ExitStack
+    ) -> None:
+        """Watch until ``undo`` is closed. ``begins`` is called before each backward pass but those
+        of an optimizer, ``failed`` with what one raised."""
 
-        @functools.wraps(original)
-        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != self._thread:
-                return original(tensors, *args, **kwargs)
-            if self._inside is None:  # else weights are being changed
-                self._begins()
-            self._note(tensors)
-            try:
-                return original(tensors, *args, **kwargs)
-            except Exception as error:
-                self._failed(error)
-                raise
+        def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+            def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+                if threading.get_ident() != self._thread:
+                    return original(tensors, *args, **kwargs)
+                if self._inside is None:  # else weights are being changed
+                    begins()
+                self._note(tensors)
+                try:
+                    return original(tensors, *args, **kwargs)
+                except Exception as error:
+                    failed(error)
+                    raise
 
-        private.hide_from_compiler(backward, LossWatch._note)
-        torch.autograd.backward = backward
+            return backward
 
-        def restore() -> None:
-            if torch.autograd.backward is backward:
-                torch.autograd.backward = original
-
-        undo.callback(restore)
-        self._watch_scaler(undo)
+        private.hide_from_compiler(LossWatch._note)
+        replace_function(torch.autograd, "backward", watched, undo)
+        replace_function(torch.amp.GradScaler, "scale", self._watched_scale, undo)
 
     def optimizer_begins(self) -> None:
         self._inside = 0
@@ -90,11 +84,7 @@ class LossWatch:
                 with private.unobserved():
                     self._roots.append(plain.detach())
 
-    def _watch_scaler(self, undo: ExitStack) -> None:
-        scaler = torch.amp.GradScaler
-        original = scaler.scale
-
-        @functools.wraps(original)
+    def _watched_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def scale(this: Any, outputs: Any) -> Any:
             result = original(this, outputs)
             if isinstance(outputs, torch.Tensor) and isinstance(result, torch.Tensor):
@@ -102,11 +92,4 @@ class LossWatch:
                     self._scaled[id(result)] = (weakref.ref(result), outputs.detach())
             return result
 
-        private.hide_from_compiler(scale)
-        setattr(scaler, "scale", scale)  # noqa: B010 (mypy refuses to assign a method)
-
-        def restore() -> None:
-            if scaler.scale is scale:
-                setattr(scaler, "scale", original)  # noqa: B010
-
-        undo.callback(restore)
+        return scale

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import threading
@@ -12,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sonde.adapters.torch import private
+from sonde.adapters.torch.replacing import replace_function
 
 
 def world_size() -> int:
@@ -37,22 +36,15 @@ def watch_buffers(failed: Callable[[Exception], None], undo: ExitStack) -> None:
     one thing that DistributedDataParallel does together outside of the backward pass."""
     if not torch.distributed.is_available():
         return
-    wrapper = torch.nn.parallel.DistributedDataParallel
-    original: Callable[[Any], Any] = wrapper._sync_buffers
 
-    @functools.wraps(original)
-    def sync(this: Any) -> Any:
-        try:
-            return original(this)
-        except Exception as error:
-            failed(error)
-            raise
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        def sync(this: Any) -> Any:
+            try:
+                return original(this)
+            except Exception as error:
+                failed(error)
+                raise
 
-    private.hide_from_compiler(sync)
-    setattr(wrapper, "_sync_buffers", sync)  # noqa: B010 (mypy refuses to assign a method)
+        return sync
 
-    def restore() -> None:
-        if wrapper._sync_buffers is sync:
-            setattr(wrapper, "_sync_buffers", original)  # noqa: B010
-
-    undo.callback(restore)
+    replace_function(torch.nn.parallel.DistributedDataParallel, "_sync_buffers", watched, undo)

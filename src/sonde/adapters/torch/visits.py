@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -9,11 +10,12 @@ from typing import Any, Final
 
 import torch
 
-from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import Observer
 from sonde.adapters.torch.scopes import ScopeBook
 from sonde.adapters.torch.structure import Structures
 from sonde.capture.session import Session
+
+logger = logging.getLogger("sonde.capture")
 
 _LEARNING: Final = 2
 _ROUNDS: Final = 12
@@ -21,27 +23,32 @@ _FEWEST_ROUNDS: Final = 3
 _MOST_SECONDS: Final = 0.3
 
 
-def seconds_of_visit() -> float | None:
+def seconds_of_visit() -> float:
     """How much longer an op takes because an Observer sees it, what that does itself left out: its
     tables count that. Measured over ops as a training has them, on tensors too small to take time,
-    as the least of some rounds; None where it cannot be measured now.
+    as the least of some rounds; 0 where it cannot be measured. Never raises.
 
     In a thread of its own, in which nothing is entered that the program has entered: modes, hooks
     on what is saved for the backward, the autograd state.
     """
-    if private.is_profiling():
-        return None  # It would record these ops, too.
     found: list[float] = []
     thread = threading.Thread(target=_measure, args=(found,), name="sonde-visits")
     try:
         thread.start()
     except RuntimeError:  # no more threads
-        return None
+        return 0.0
     thread.join()
-    return max(found[0], 0.0) if found else None
+    return max(found[0], 0.0) if found else 0.0
 
 
 def _measure(found: list[float]) -> None:
+    try:
+        found.append(_cost())
+    except Exception:  # a shield: nobody else would see it
+        logger.debug("the cost of showing an op cannot be measured", exc_info=True)
+
+
+def _cost() -> float:
     broken: list[Exception] = []
     observer = Observer(
         Session([]), ScopeBook(), Structures("visits"), broken.append, starts_at_once=True
@@ -66,10 +73,10 @@ def _measure(found: list[float]) -> None:
         if len(rounds) >= _LEARNING + _FEWEST_ROUNDS and time.perf_counter() > end:
             break
     observer.close()
-    rounds = rounds[_LEARNING:]
-    if visits and not broken:
-        plain, seen = map(min, zip(*rounds, strict=True))
-        found.append((seen - plain) / visits)
+    if broken or not visits:
+        return 0.0
+    plain, seen = map(min, zip(*rounds[_LEARNING:], strict=True))
+    return float((seen - plain) / visits)
 
 
 def _timed(work: Callable[[], None]) -> float:
