@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from tests.debugger.driving import TANH, driven, make_net
 from tests.debugger.hub import Hub, watchpoint
+from torch import nn
 
 from sonde.wire.shapes import Hit, WatchpointSpec
 
@@ -273,3 +274,32 @@ def test_what_is_expanded_counts_as_often_as_it_stands_there() -> None:
     _, rank = driven(training, lambda rank: None, hub=hub)
     assert rank.hits
     assert {(hit.type.shape, hit.values[0].actual) for hit in rank.hits} == {((3, 4), 12.0)}
+
+
+def test_a_weight_that_takes_the_place_of_another_is_judged_in_its_place() -> None:
+    """With a new optimizer at once; else within as many steps as networks are looked at again."""
+    greatest: list[float] = []
+
+    def training() -> None:
+        net = make_net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        data, target = torch.randn(32, 8), torch.randn(32, 4)
+        for step in range(120):
+            if step in (4, 10):
+                net.fc1.weight = nn.Parameter(torch.full_like(net.fc1.weight, float(step)))
+            if step == 4:
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            if step == 10:
+                optimizer.param_groups[0]["params"] = list(net.parameters())
+            optimizer.zero_grad()
+            ((net(data) - target) ** 2).mean().backward()
+            optimizer.step()
+            greatest.append(net.fc1.weight.max().item())
+
+    always = watchpoint(1, "tensor_too_large", "fc1.weight", max_gt=-1e9)
+    spec = msgspec.structs.replace(always, break_after=0)
+    _, rank = driven(training, lambda rank: None, hub=Hub(paused=False, watchpoints=(spec,)))
+    found = {hit.step: hit.values[0].actual for hit in rank.hits if hit.verdict == "hit"}
+    truth = {step + 1: value for step, value in enumerate(greatest)}
+    assert {step for step in truth if found.get(step) != truth[step]} <= {*range(11, 110)}
+    assert truth[120] != truth[11]

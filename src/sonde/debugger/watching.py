@@ -40,6 +40,8 @@ class Watching:
         self._former = former
         self._basis: object = None
         self._needs_ops = False
+        # By the names of their gradients: those that are planned for.
+        self._with_gradient: dict[str, Held] = {}
         self._overflow: tuple[Watch, ...] = ()
         self._held = HeldJudge(trainee, former)
         self._initial = HeldJudge(trainee, former)
@@ -68,10 +70,12 @@ class Watching:
     def plan(self) -> None:
         """Find out again what the watchpoints are about: parameters and graphs may be new."""
         held = self._trainee.held()
-        basis = (self.specs, self._graphs.count, [(each.name, each.is_weight) for each in held])
+        # Another tensor may have taken the place, and the name, of one.
+        basis = (self.specs, self._graphs.count, [(each, each.is_weight) for each in held])
         if basis == self._basis:
             return
         self._basis = basis
+        self._with_gradient = {gradient_name(each.name): each for each in held}
         names = {each.name for each in held}
         names |= {gradient_name(each.name) for each in held if each.is_weight}
         watches: list[Watch] = []
@@ -209,7 +213,7 @@ class Watching:
             return False
         if spoiled.origin.step >= call.step:
             return False
-        return call.node.kind != "parameter" or self._held_with(call.node.name) is not None
+        return call.node.kind != "parameter" or call.node.name in self._with_gradient
 
     def _stops(self, found: Found, total: int, spoiled: Spoiled | None) -> bool:
         watch = found.watch
@@ -282,21 +286,16 @@ class Watching:
 
     def _chain_to_held(self, name: str) -> tuple[str, ...]:
         """To a weight, or to a gradient through the op that made it."""
-        held = self._held_with(name)
+        held = self._with_gradient.get(name)
         maker = None if held is None else held.gradient_maker
         return (name,) if maker is None else (*self._tracker.chain(maker[0]), name)
-
-    def _held_with(self, gradient: str) -> Held | None:
-        return next(
-            (each for each in self._trainee.held() if gradient_name(each.name) == gradient), None
-        )
 
     def _order(self, name: str, call: OpCall | None) -> int:
         """Where in its step the tensor was made, or is first used; of a gradient, which several
         ops may have changed since it was made, where the step is now, as far as that is known."""
         if call is not None:
             return call.order
-        held = self._held_with(name)
+        held = self._with_gradient.get(name)
         if held is not None:
             place = self._trainee.place()
             if place is not None:

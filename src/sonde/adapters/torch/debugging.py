@@ -174,7 +174,9 @@ class TorchDebugging:
             self._learn_gradients(optimizer)
         self.debugger.before_update()
         if self._optimizers.begins(optimizer):
-            self._unchanged = None
+            # The program may have put other weights in the place of those that were known.
+            self._unchanged, self._is_stale = None, True
+            self.debugger.watching.plan()
         self._loss.optimizer_begins()
         if not has_closure:
             self._show_gradients(optimizer)
