@@ -7,6 +7,7 @@ import pytest
 from sonde.server import live_rank
 from sonde.server.live_rank import LiveRank
 from sonde.testing.fake_rank import sample_metadata
+from sonde.wire.rank import GraphPart
 from sonde.wire.shapes import LossPoint
 
 
@@ -38,3 +39,14 @@ def test_however_many_optimizers_there_are_no_more_is_kept(rank: LiveRank) -> No
 
 def test_a_name_of_any_length_is_kept_short(rank: LiveRank) -> None:
     assert enter(rank, "x" * 100_000) == [(0, "x" * 200)]
+
+
+def test_a_graph_is_named_by_the_optimizer_that_was_seen_to_run_it() -> None:
+    rank = LiveRank(sample_metadata())
+    for graph in range(2):
+        rank.add_part(GraphPart(graph, "Net", 0, (), 0))
+    rank.add_point(LossPoint(0, 1.0, 0.1, 0.1, True, "SGD"), 0)
+    rank.add_point(LossPoint(1, 1.0, 0.1, 0.1, True, "Adam"), 1)
+    rank.add_point(LossPoint(2, 1.0, 0.1, 0.1, False, "SGD"), 1)  # What ran is not known.
+    rank.add_point(LossPoint(3, 1.0, 0.1, 0.1, True, "SGD"), 7)
+    assert [graph.optimizer for graph in rank.view(0).graphs] == ["SGD", "Adam"]

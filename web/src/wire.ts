@@ -282,11 +282,13 @@ export interface Checked {
   readonly later: readonly number[];
 }
 
+/** `optimizer`: whose step ran it last, as far as that was seen. */
 export interface GraphInfo {
   readonly id: number;
   readonly name: string;
   readonly nodes: number;
   readonly whole: boolean;
+  readonly optimizer: string;
 }
 
 /**

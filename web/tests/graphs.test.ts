@@ -1,17 +1,38 @@
 import { expect, test } from "vitest";
-import { graphOf } from "../src/state/graphs";
+import { graphOf, graphText } from "../src/state/graphs";
 
-const graph = (id: number, whole: boolean) => ({ id, name: "Net", nodes: 9, whole });
+const graph = (id: number, whole: boolean, optimizer = "") => ({ id, name: "Net", nodes: 9, whole, optimizer });
+const state = "paused" as const;
 
 test("the graph on the screen is the one chosen, else the one that runs, else the last whole one", () => {
   const graphs = [graph(0, true), graph(1, true), graph(2, false)];
-  expect(graphOf({ graphs, graph: 0, op: null }, 1)?.id).toBe(1);
-  expect(graphOf({ graphs, graph: 0, op: "a" }, null)?.id).toBe(0);
-  expect(graphOf({ graphs, graph: null, op: null }, null)?.id).toBe(1);
-  expect(graphOf({ graphs: [], graph: null, op: null }, null)).toBeNull();
+  expect(graphOf({ graphs, graph: 0, op: null, state }, 1)?.id).toBe(1);
+  expect(graphOf({ graphs, graph: 0, op: "a", state }, null)?.id).toBe(0);
+  expect(graphOf({ graphs, graph: null, op: null, state }, null)?.id).toBe(1);
+  expect(graphOf({ graphs: [], graph: null, op: null, state }, null)).toBeNull();
 });
 
 test("in the middle of a step whose structure is new it is the one that grows", () => {
-  expect(graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a" }, null)?.id).toBe(1);
-  expect(graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a" }, 0)?.id).toBe(0);
+  expect(graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a", state }, null)?.id).toBe(1);
+  expect(graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a", state }, 0)?.id).toBe(0);
+});
+
+test("two graphs that take turns do not flicker while the training runs; a new one is shown", () => {
+  const graphs = [graph(0, true), graph(1, true), graph(2, true)];
+  const running = { graphs, op: null, state: "running" as const };
+  expect(graphOf({ ...running, graph: 1 }, null, 2)?.id).toBe(2);
+  expect(graphOf({ ...running, graph: 2 }, null, 1)?.id).toBe(2);
+  expect(graphOf({ ...running, graph: 1 }, 0, 2)?.id).toBe(0);
+  expect(graphOf({ ...running, graph: 1, state }, null, 2)?.id).toBe(1);
+  expect(graphOf({ ...running, graph: 1 }, null, 7)?.id).toBe(1);
+});
+
+test("a graph is named by its optimizer where there are several", () => {
+  const several = [graph(0, true, "SGD of Critic"), graph(1, true, "Adam of Generator"), graph(2, false)];
+  expect(several.map((each) => graphText(each, several))).toEqual([
+    "graph 0 · SGD of Critic · 9 nodes",
+    "graph 1 · Adam of Generator · 9 nodes",
+    "graph 2 · 9 nodes, still growing",
+  ]);
+  expect(graphText(graph(0, true, "Adam"), [graph(0, true, "Adam"), graph(1, true, "Adam")])).toBe("graph 0 · 9 nodes");
 });

@@ -33,6 +33,7 @@ class GrowingGraph:
     name: str
     nodes: list[Node] = field(default_factory=list)
     total: int | None = None
+    optimizer: str = ""
     index: GraphIndex | None = None
 
     @property
@@ -121,6 +122,8 @@ class LiveRank:
         if len(point.optimizer) > _MOST_NAME:
             point = msgspec.structs.replace(point, optimizer=point.optimizer[:_MOST_NAME])
         self._note_graph(point.step, graph if point.observed else None)
+        if point.observed and graph in self.graphs:
+            self.graphs[graph].optimizer = point.optimizer
         self.last_step = point.step
         if len(self.points) == 1:
             self._recent.clear()  # A first step warms up, and tells nothing of the others.
@@ -160,7 +163,7 @@ class LiveRank:
             message=self._message(),
             hits=hits,
             graphs=tuple(
-                GraphInfo(number, graph.name, len(graph.nodes), graph.is_whole)
+                GraphInfo(number, graph.name, len(graph.nodes), graph.is_whole, graph.optimizer)
                 for number, graph in self.graphs.items()
             ),
             steps=(),

@@ -30,10 +30,13 @@ RunKind = Literal["live", "dump"]
 
 
 class GraphInfo(Plain, frozen=True):
+    """``optimizer``: whose step ran it last, as far as that was seen."""
+
     id: int
     name: str
     nodes: int
     whole: bool
+    optimizer: str = ""
 
 
 class RankView(Plain, frozen=True):

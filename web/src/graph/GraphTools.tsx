@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
+import { graphText } from "../state/graphs";
 import { lastPart } from "../state/names";
-import { counted, grouped } from "../state/numbers";
+import { grouped } from "../state/numbers";
 import { follow } from "../state/preferences";
 import { command, go, graph, place, rank, run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
@@ -67,7 +68,7 @@ function GraphName(): JSX.Element {
   if (current === null) return <span />;
   return (
     <span class="quiet" title={current.name}>
-      graph {current.id} · {counted(current.nodes, "node")}{current.whole ? "" : ", still growing"}
+      {graphText(current, rank.value?.graphs ?? [])}
     </span>
   );
 }

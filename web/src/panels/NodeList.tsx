@@ -1,8 +1,9 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
+import { graphText } from "../state/graphs";
 import { fileName } from "../state/names";
-import { counted, grouped } from "../state/numbers";
+import { grouped } from "../state/numbers";
 import { nodeTicks } from "../state/preferences";
 import { go, graph, place, rank, tickedPatterns, toggleTick } from "../state/store";
 import { coverage } from "../state/ticks";
@@ -124,7 +125,7 @@ function GraphFilter(): JSX.Element | null {
     >
       {graphs.map((each) => (
         <option key={each.id} value={String(each.id)}>
-          graph {each.id} · {counted(each.nodes, "node")}{each.whole ? "" : ", still growing"}
+          {graphText(each, graphs)}
         </option>
       ))}
     </select>

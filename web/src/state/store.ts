@@ -34,7 +34,15 @@ export const rank = computed<RankView | null>(() => {
 });
 /** Whether the process that had the values is gone. */
 export const isOver = computed(() => run.value?.kind === "live" && (rank.value?.state === "ended" || rank.value?.state === "lost"));
-export const graph = computed<GraphInfo | null>(() => (rank.value === null ? null : graphOf(rank.value, place.value.graph)));
+// What the graph below was last, and of which rank.
+let shown: { readonly of: string; readonly id: number } | null = null;
+export const graph = computed<GraphInfo | null>(() => {
+  if (rank.value === null) return null;
+  const of = `${run.value?.id ?? ""} ${rank.value.rank}`;
+  const found = graphOf(rank.value, place.value.graph, shown?.of === of ? shown.id : null);
+  shown = found === null ? null : { of, id: found.id };
+  return found;
+});
 /** The rank the controls act on, if the run has it; null: all of them. */
 export const scopeOfControl = computed<number | null>(() => {
   const wanted = controlled.value;
