@@ -133,10 +133,11 @@ class LiveRank:
             self.points = _thinned(self.points)
 
     def _note_graph(self, step: int, graph: int | None) -> None:
+        """Where the graph changes; of very many changes the first."""
         changes = self._graph_changes
         if len(changes) > MOST_POINTS:
             graph = None
-        if step != self.last_step + 1 and changes:
+        if step != self.last_step + 1 and changes and changes[-1][1] is not None:
             changes.append((self.last_step + 1, None))
         if not changes or changes[-1][1] != graph:
             changes.append((step, graph))
