@@ -10,7 +10,8 @@ from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import FakeRank
 from sonde.testing.sample_graph import sample_graph
-from sonde.wire.rank import GraphPart, Hits, Status, StepDone
+from sonde.wire.questions import Checked
+from sonde.wire.rank import Answer, Ask, GraphPart, Hits, SetWatchpoints, Status, StepDone
 from sonde.wire.shapes import LossPoint
 
 
@@ -177,3 +178,21 @@ def test_hits_are_counted_for_the_rank_that_is_shown(server: Server) -> None:
             assert server.get(f"/runs/run-1/nodes?{where}&hits=true")["total"] == count
             op = server.get(f"/runs/run-1/op?{where}&name={quote(LOG)}")
             assert len(op["hits"]) == count // 2
+
+
+def test_a_check_of_a_training_that_runs_is_waited_for_as_long_as_was_said(server: Server) -> None:
+    with RankConversation(server) as rank:
+        rank.send(Status("running", 5, None, None, None, None, "", 0))
+        server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "running")
+        server.post("/runs/mine/watchpoints", OVERFLOW)
+        assert isinstance(rank.receive(), SetWatchpoints)
+        found = server.post("/runs/mine/recheck?wait_seconds=0.05", {})["recheck"]
+        assert (found["running"], found["done"], found["hits"]) == (True, 0, 0)
+        ask = rank.receive()
+        assert isinstance(ask, Ask)
+        answer = msgspec.msgpack.encode(Checked(5, 7, 2, 0, (), ()))
+        rank.send(Answer(ask.request, answer))
+        run = server.wait_for("/runs/mine", lambda run: not run["recheck"]["running"])
+        assert (run["recheck"]["done"], run["recheck"]["hits"]) == (7, 2)
+        server.post("/runs/mine/recheck?wait_seconds=0.05", {})
+    server.wait_for("/runs/mine", lambda run: run["recheck"] is None)

@@ -22,7 +22,7 @@ from sonde.server.listing import find_target
 from sonde.server.live_rank import LiveRank
 from sonde.server.rank_link import RankLink, gone
 from sonde.server.source import NpyFile, Question
-from sonde.server.steering import Steering
+from sonde.server.steering import MOST_WAIT_SECONDS, Steering
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import (
     ControlRequest,
@@ -68,6 +68,7 @@ class LiveRun:
         self.ranks: dict[int, LiveRank] = {}
         self._steering = Steering(run, self.ranks, self._changes)
         self._checked: RecheckView | None = None
+        self._late_check: asyncio.Task[RecheckView] | None = None
 
     @property
     def may_be_forgotten(self) -> bool:
@@ -230,14 +231,29 @@ class LiveRun:
                 rank.link.send(Keep(request.ops, request.steps))
 
     async def recheck(self, wait_seconds: float) -> None:
-        """Ask the watchpoints of what is at hand; ranks that run answer when their steps end."""
+        """Ask the watchpoints of what is at hand; ranks that run answer when their steps end, which
+        is waited for if ``wait_seconds`` is 0."""
         ranks = self._steering.connected(None)
         if not ranks:
             raise gone("the training")
         if not self.watchpoints.all:
             raise UsageError("there is no watchpoint to ask", slug="no-such-watchpoint")
-        self._checked = await live_check.check(ranks, self.watchpoints.all)
+        check = asyncio.create_task(live_check.check(ranks, self.watchpoints.all))
+        check.add_done_callback(self._check_ended)
+        limit = min(wait_seconds, MOST_WAIT_SECONDS) if wait_seconds > 0 else None
+        await asyncio.wait({check}, timeout=limit)
+        if check.done():
+            self._checked = check.result()
+        else:
+            self._checked, self._late_check = RecheckView(True, 0, 0, 0), check
         self._changes.touch("status", "hits")
+
+    def _check_ended(self, check: asyncio.Task[RecheckView]) -> None:
+        """If nobody waited for it, what it found is shown now; what went wrong is not."""
+        is_good = not check.cancelled() and check.exception() is None
+        if check is self._late_check and self._checked is not None:
+            self._checked = check.result() if is_good else None
+            self._changes.touch("status", "hits")
 
     def watchpoints_changed(self) -> None:
         self._checked = None

@@ -143,6 +143,7 @@ class LossQuery(Plain, frozen=True):
 
 
 class RecheckQuery(Plain, frozen=True):
-    """``wait_seconds``: answer when the check is over, or after so long."""
+    """``wait_seconds``: answer when the check is over, or after so long; 0: of a dump at once, of a
+    training when it is over."""
 
     wait_seconds: float = 0.0
