@@ -51,6 +51,16 @@ describe("a scene", () => {
     expect(backward.edges.map(({ source, target }) => [source, target])).toEqual([["G/#in#S/", "G/b"], ["G/b", "G/#out#S/"]]);
   });
 
+  test("puts what gradients are made into after the backward pass below the ops before it", () => {
+    const grad: LevelNode = { ...node("G/", 5, "outside"), phase: "backward" };
+    const nodes = [node("S/net", 1), node("S/loss", 2), grad, node("S/norm", 8), node("S/clip", 9)];
+    const clipped = level("S/", nodes, [["S/net", "S/loss"], ["G/", "S/norm"], ["S/norm", "S/clip"]]);
+    const scene = new SceneMaker().make([{ path: "", key: "1", level: level("", [node("S/", 1, "scope")], []) }, { path: "S/", key: "2", level: clipped }], "");
+    const tops = ["S/net", "S/loss", "S/#in#G/", "S/norm", "S/clip"].map((path) => box(scene, path).y);
+    expect(tops).toEqual([...new Set(tops)].sort((a, b) => a - b));
+    expect(scene.lines.map(({ source, target }) => [source, target])).not.toContainEqual(["S/loss", "S/#in#G/"]);
+  });
+
   test("puts what runs later below what it writes into", () => {
     const update = level("", [node("net", 0), node("norm", 5), node("clip", 6)], [["net", "norm"], ["norm", "clip"], ["clip", "net"]]);
     const scene = new SceneMaker().make([{ path: "", key: "1", level: update }], "");

@@ -30,6 +30,7 @@ export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
     const [top, bottom, name] = ends(edge);
     if (top !== bottom && nodes.has(top) && nodes.has(bottom)) graph.setEdge(top, bottom, labelRoom(edge, edges.length), name);
   }
+  for (const [top, bottom] of latecomers(sized, edges)) graph.setEdge(top, bottom, { weight: 0 }, "after");
   layout(graph);
   const at = new Map<string, Point>();
   for (const { node, width, height } of sized) {
@@ -46,6 +47,24 @@ export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   });
   const size = graph.graph();
   return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
+}
+
+/**
+ * What comes from outside after ops of this level have run, and is used by others of the same phase (gradients that are
+ * clipped, say), stands below the last that ran before: the pairs of these.
+ */
+function latecomers(sized: readonly Sized[], edges: Plan["edges"]): readonly (readonly [string, string])[] {
+  const nodes = new Map(sized.map(({ node }) => [node.path, node]));
+  const acting = sized.map(({ node }) => node).filter((node) => node.what !== "outside" && node.kind === "op" && node.phase === "forward");
+  const pairs = new Map<string, string>();
+  for (const { source, target } of edges) {
+    const late = nodes.get(source);
+    if (late?.what !== "outside" || nodes.get(target)?.phase !== "forward") continue;
+    const before = acting.filter((node) => node.last_order < late.first_order);
+    if (before.length === 0) continue;
+    pairs.set(source, before.reduce((last, node) => (node.last_order > last.last_order ? node : last)).path);
+  }
+  return [...pairs].map(([below, above]) => [above, below] as const);
 }
 
 /** Room for the shape beside an edge, where there are few enough to read them. */

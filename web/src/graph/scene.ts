@@ -65,7 +65,7 @@ export function boxSize(node: LevelNode): { readonly width: number; readonly hei
   const width = Math.min(Math.max(text + 22, 62), 260);
   if (node.what === "outside") return { width: Math.min(width, 150), height: 18 };
   if (node.what === "op") return { width, height: node.kind === "op" ? 26 : 20 };
-  return { width: width + 22, height: 32 };
+  return { width: width + 26, height: 32 };
 }
 
 /** How much a box stands for: the ops of a scope, the members of a group. */
