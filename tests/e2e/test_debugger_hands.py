@@ -99,10 +99,11 @@ def test_the_list_is_walked_opened_and_ticked_with_keys_alone(
     page.keyboard.press("ArrowDown")
     matches = page.get_by_role("listbox", name="Matching ops")
     expect(matches).to_be_focused()
-    expect(matches.get_by_role("option").first).to_be_visible()
-    page.keyboard.press("ArrowDown")
+    expect(page.locator(".result.cursor")).to_have_id("node-0")  # where the keys are is seen
     page.keyboard.press("Enter")
     expect(matches.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".result.cursor")).to_have_id("node-1")
     # A button that the pointer pressed does not keep the space bar.
     page.get_by_role("button", name="collapse").click()
     page.keyboard.press("Space")

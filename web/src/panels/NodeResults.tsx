@@ -30,7 +30,10 @@ export function NodeResults(): JSX.Element {
   });
   const selected = found.find((node) => node.name === op);
   const cursor = useSignal(-1);
-  const at = cursor.value === -1 ? selected : cursor.value;
+  const hasKeys = useSignal(false);
+  // Keys that come into the list begin at its first row.
+  const begin = hasKeys.value && found.total > 0 ? 0 : -1;
+  const at = [cursor.value, selected, begin].find((row) => row !== -1) ?? -1;
   useEffect(() => {
     cursor.value = -1;
   }, [subject, op]);
@@ -71,6 +74,7 @@ export function NodeResults(): JSX.Element {
         role="listbox"
         show={at}
         active={at === -1 ? undefined : `node-${at}`}
+        onKeys={(isThere) => (hasKeys.value = isThere)}
         onKeyDown={(event) =>
           handleListKey(event, {
             move: (by) => (cursor.value = moved(at, by, found.total)),
