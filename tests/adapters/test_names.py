@@ -288,3 +288,28 @@ def test_two_inputs_of_one_name_are_told_apart() -> None:
             del x
     leaves = [node.name for node in seen.graph() if node.kind == "input"]
     assert len(leaves) == len(set(leaves)) == 2
+
+
+@pytest.mark.parametrize("matcher", ["native", "python"])
+def test_the_gradient_that_backward_begins_with_belongs_to_the_backward_pass(
+    matcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the program makes the same tensor by itself, at the same place of the step."""
+    monkeypatch.setenv("SONDE_MATCHER", matcher)
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    with watch() as seen:
+        for number in range(4):
+            loss = weight.square().sum()
+            if number % 2:
+                loss.backward()
+            else:
+                loss.backward(torch.ones_like(loss))
+            optimizer.step()
+    seeds = [
+        [(node.name, node.phase) for node in seen.graph(number).ops if node.type == "ones_like"]
+        for number in range(4)
+    ]
+    own = ("Default/ones_like-op0", "forward")
+    torchs = ("Gradients/Default/ones_like-op0", "backward")
+    assert seeds == [[own], [torchs], [own], [torchs]]

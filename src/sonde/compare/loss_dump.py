@@ -52,15 +52,13 @@ def _loss(records: list[TensorRecord]) -> float | None:
         node = record.node
         if node is None or node.kind != "op":
             continue
-        if node.phase == "backward" and last is not None:
-            break
-        is_float = record.dtype.startswith(("float", "bfloat"))
-        if node.phase != "forward" or not is_float or not _is_one(record):
-            continue
-        if node.type == _SEED and node.inputs:
+        is_number = record.dtype.startswith(("float", "bfloat")) and _is_one(record)
+        if is_number and node.type == _SEED and node.inputs:
             edge = node.inputs[0]
             last = numbers.get((edge.producer or "", edge.slot), last)
-        else:
+        elif node.phase == "backward" and last is not None:
+            break
+        elif is_number and node.phase == "forward":
             numbers[node.name, record.key.slot] = record
             if record.key.slot == 0:
                 last = record

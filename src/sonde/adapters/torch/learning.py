@@ -17,6 +17,7 @@ from sonde.adapters.torch.schema import OpInfo, op_info
 from sonde.adapters.torch.scopes import GRADIENTS, RECOMPUTED, ROOT, Scope, ScopeBook
 from sonde.adapters.torch.sources import (
     above_engine,
+    begins_backward,
     find_place,
     joined_sources,
     runs_module,
@@ -112,8 +113,12 @@ class Learner:
         place, frame = find_place(caller)
         record = Record(parent, func, info, scope)
         scope, phase, sources, cause = self._where(scope, frame, caller)
-        record.scope = scope
-        if place is not None and phase != "backward":
+        is_seed = phase != "backward" and begins_backward(caller)
+        if is_seed:  # The engine does not run yet: it is met in the scope the program is in.
+            scope, phase = self._scopes.scope(f"{GRADIENTS}{scope.name}", "backward"), "backward"
+        else:
+            record.scope = scope
+        if place is not None and (is_seed or phase != "backward"):
             record.depth = place.depth + 1
             record.code = place.code
             record.last = place.last

@@ -22,6 +22,8 @@ _PACKAGES = tuple(
 )
 _ENGINE = os.path.join(_TORCH, "autograd", "graph.py")
 _ENGINE_FUNCTION = "_engine_run_backward"
+_AUTOGRAD = os.path.join(_TORCH, "autograd", "__init__.py")
+_SEED_FUNCTION = "_make_grads"
 _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 
 MOST_FRAMES = 32
@@ -61,6 +63,16 @@ def runs_module(frame: FrameType | None) -> bool:
     """Whether a module's forward runs between ``frame`` and the engine that runs backward."""
     while frame is not None and not is_engine_frame(frame):
         if frame.f_code.co_name == "_call_impl" and frame.f_code.co_filename == _MODULE:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def begins_backward(frame: FrameType | None) -> bool:
+    """Whether ``frame`` is ``backward()`` or ``grad()`` making the gradient to begin with."""
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        code = frame.f_code
+        if code.co_name == _SEED_FUNCTION and code.co_filename == _AUTOGRAD:
             return True
         frame = frame.f_back
     return False
