@@ -21,7 +21,18 @@ from sonde.debugger.server_state import ServerState, announce_server, running_se
 from sonde.server import hit_book
 from sonde.server.dump_run import open_dumps
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
-from sonde.wire.rank import PROTOCOL, Goodbye, Hello, Hits, Status, Welcome
+from sonde.testing.sample_graph import sample_graph
+from sonde.wire.rank import (
+    PROTOCOL,
+    Answer,
+    Ask,
+    Goodbye,
+    GraphPart,
+    Hello,
+    Hits,
+    Status,
+    Welcome,
+)
 from sonde.wire.shapes import Verdict
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
@@ -170,6 +181,8 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["watch", "add", "expression", "max > 1"], "sonde ctl watch add 'max > 1' ["),
         (["watch", "add", "expression", "max", ">", "1"], "sonde ctl watch add 'max > 1' ["),
         (["watch", "add", "expression", "expression=max > 1"], "ctl watch add 'max > 1' ["),
+        (["watch", "add", "nan_count"], "in quotes: sonde ctl watch add 'nan_count > 0' ["),
+        (["watch", "add", "tensor_overflow", "--ops", "network-Net/"], "'Default/network-Net/'?"),
         (["watch", "add", "expression"], "ctl watch add 'nan_count > 0 or abs_max > 10' ["),
         (["watch", "add", "tensor_too_large", "max_gt=nan"], "the parameter max_gt is nan"),
         (["watch", "add", "tensor_too_large", "max_gt=1e999"], "the parameter max_gt is 1e999"),
@@ -264,6 +277,34 @@ def test_a_training_runs_to_a_scope(
     for words in ("loss-Loss/", "Default/network-Net/loss-Loss/", "loss-Loss"):
         assert ctl(capsys, "to", words, "--no-wait")[0] == 0
     assert told == ["Default/network-Net/loss-Loss/"] * 3
+
+
+def test_names_are_found_in_other_graphs_while_that_of_the_step_grows(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = sample_graph()
+    rank = RankSocket("127.0.0.1", server.rank_port)
+    rank.send(Hello(PROTOCOL, "", "growing", sample_metadata(), False))
+    rank.send(GraphPart(0, "Net", 0, nodes, len(nodes)))
+    rank.send(GraphPart(1, "Net", 0, nodes[:1], None))
+    rank.send(Status("paused", 2, 1, "data", 0, "op", "", 0))
+    server.wait_for("/runs", lambda found: found["runs"][0]["ranks"][0]["graph"] == 1)
+    assert ctl(capsys, "to", "act-Tanh/", "--no-wait") == (
+        2,
+        "sonde: 8 scopes match 'act-Tanh/': "
+        + ", ".join(f"Default/network-Net/blocks-ModuleList/{n}-Block/act-Tanh/" for n in range(4))
+        + ", Gradients/Default/network-Net/blocks-ModuleList/3-Block/act-Tanh/"
+        "; give the full path [no-such-scope]\n",
+    )
+    assert ctl(capsys, "to", "1-Block/", "--no-wait")[0] == 0
+    asked = threading.Thread(target=ctl, args=(capsys, "tensor", "blocks.1.linear.weight"))
+    asked.start()
+    while not isinstance(message := rank.receive(), Ask):
+        assert message is not None
+    assert message.tensor.op == "blocks.1.linear.weight"
+    rank.send(Answer(message.request, error="so it was found", slug="no-such-tensor"))
+    asked.join()
+    rank.close()
 
 
 def test_a_run_must_be_chosen_among_several(

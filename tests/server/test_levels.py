@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sonde.core.errors import UsageError
 from sonde.server.graph_index import MOST_DEPTH, GraphIndex
 from sonde.server.levels import MOST_OUTSIDE, Marks, level
-from sonde.server.listing import Query, Window, find_op, op_view, search, sources, tree
+from sonde.server.listing import Query, Window, find_op, find_target, op_view, search, sources, tree
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.api import Level
 from sonde.wire.shapes import InputEdge, Node, TensorType
@@ -348,6 +348,13 @@ def test_an_op_is_found_by_as_much_of_its_name_as_only_it_has() -> None:
         find_op(INDEX, "tanh-op")
     with pytest.raises(UsageError, match="no op matches"):
         find_op(INDEX, "xyz")
+
+
+def test_of_a_scope_and_its_gradients_the_scope_is_meant() -> None:
+    block = "blocks-ModuleList/1-Block/"
+    assert find_target(INDEX, block) == f"Default/network-Net/{block}"
+    backward = f"Gradients/Default/network-Net/{block}"
+    assert find_target(INDEX, backward) == backward
 
 
 def test_leaves_of_two_networks_are_told_apart_and_short_inside_their_own() -> None:

@@ -39,6 +39,8 @@ the op; 4 time was up.
 """
 HIT, FAILED, LATE = 1, 3, 4
 _SHOWN: Final = 20
+_MOST_GRAPHS: Final = 20
+_GRADIENTS: Final = "Gradients/"
 _HELD_SECONDS: Final = 600.0
 _POLL_SECONDS: Final = 0.5
 
@@ -257,19 +259,38 @@ def tensor(
 
 def _op(obj: Target, words: str, rank: int | None) -> str:
     """The full name of the op that is meant."""
-    found = obj.client.get(obj.path("/nodes"), query=words, rank=rank, limit=1000)["nodes"]
-    names = [str(node["name"]) for node in found]
+    names = _names(obj, words, rank)
     exact = [name for name in names if name == words] or [
         name for name in names if name.endswith(f"/{words}")
     ]
-    if len(exact or names) == 1:
-        return (exact or names)[0]
+    meant = set(exact or names)
+    # Of an op and its gradient the op is meant.
+    own = [name for name in meant if name.removeprefix(_GRADIENTS) not in meant - {name}]
+    if len(own) == 1:
+        return own[0]
     what = (
         f"{len(names)} ops match {words!r}: {', '.join(names[:5])}"
         if names
         else (f"no op matches {words!r}")
     )
     raise UsageError(f"{what}; give the full name", slug="no-such-op")
+
+
+def _names(obj: Target, words: str, rank: int | None) -> list[str]:
+    """Of the ops that match in the graph that runs, or else in the newest that has any: a step
+    that has just begun may have none of its parameters yet."""
+    path = obj.path("/nodes")
+
+    def matches(**graph: int) -> list[str]:
+        answer = obj.client.get(path, query=words, rank=rank, limit=1000, **graph)
+        return [str(node["name"]) for node in answer["nodes"]]
+
+    if found := matches():
+        return found
+    ranks = obj.client.get(obj.path())["ranks"]
+    graphs: list[Any] = next((each["graphs"] for each in ranks if rank in (None, each["rank"])), [])
+    others = (matches(graph=each["id"]) for each in reversed(graphs[-_MOST_GRAPHS:]))
+    return next(filter(None, others), [])
 
 
 @ctl.command()

@@ -92,13 +92,17 @@ def number(value: Json) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def level_lines(level: Json) -> Iterator[str]:
     for node in level["nodes"]:
         if node["what"] == "outside":
             continue
         count = f" x{node['stands_for']}" if node["stands_for"] > 1 else ""
-        ops = f"  {node['ops']} ops" if node["what"] == "scope" or count else ""
-        hits = f"  {node['hits']} hits" if node["hits"] else ""
+        ops = f"  {_counted(node['ops'], 'op')}" if node["what"] == "scope" or count else ""
+        hits = f"  {_counted(node['hits'], 'hit')}" if node["hits"] else ""
         yield f"{node['path']}{count}  {node['type']}{ops}{hits}"
     if level["hidden"]:
         yield f"and {level['hidden']} more"

@@ -62,6 +62,14 @@ def watch_add(
     as_json: bool,
 ) -> int:
     """Add one: a condition with its parameters, or an expression in quotes: 'abs_max > 10'."""
+    from sonde.conditions import EXPRESSION_NAMES
+
+    if condition in EXPRESSION_NAMES:
+        raise UsageError(
+            f"{condition!r} is no condition; compare it, in quotes: "
+            f"sonde ctl watch add '{condition} > 0'",
+            slug="condition-unknown",
+        )
     if condition == "expression":
         raise UsageError(
             "an expression is written in place of the condition, in quotes: "

@@ -44,7 +44,9 @@ async def warning(run: RunSource, draft: WatchpointDraft, *, strict: bool = Fals
         asked = ", ".join(f"{id} asks of {kind}s" for id, kind in targets.items())
         said = f"{_words(search.aimless)} matches, but {asked} alone"
     if strict:
-        raise UsageError(f"{said}; 'sonde ctl graph' shows names", slug="no-such-op")
+        meant = search.meant()
+        hint = f"did you mean {meant!r}?" if meant else "'sonde ctl graph' shows names"
+        raise UsageError(f"{said}; {hint}", slug="no-such-op")
     return said
 
 
@@ -61,8 +63,18 @@ class _Search:
         self._targets = targets
         self.unmatched = {text: Pattern.parse(text) for text in patterns}
         self.aimless = dict(self.unmatched)
+        self._scopes: dict[str, str] = {}
+
+    def meant(self) -> str | None:
+        """The scope that ends with what was written, where that matched nothing."""
+        return next((self._scopes[each] for each in self.unmatched if each in self._scopes), None)
 
     def look(self, index: GraphIndex) -> None:
+        for text in self.unmatched:
+            wanted = f"/{text.strip('/')}/"
+            found = [scope.path for scope in index.scopes if scope.path.endswith(wanted)]
+            if found:
+                self._scopes[text] = min(found, key=len)  # The one of the forward pass.
         for text, pattern in list(self.aimless.items()):
             for node in index.nodes:
                 is_leaf = node.kind != "op"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +24,7 @@ from sonde.wire.shapes import Category, Hit, Phase
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
 MOST_OP_HITS: Final = 200
+_GRADIENTS: Final = "Gradients/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +156,16 @@ def op_view(index: GraphIndex, name: str, hits: Iterable[Hit]) -> OpView:
 
 def find_op(index: GraphIndex, text: str) -> str:
     """The full name of the op that ``text`` means: its name, the end of it, or a part that only
-    one has; UsageError if none or several."""
+    one has, its gradient left aside; UsageError if none or several."""
     if text in index.numbers:
         return text
     wanted = text.lower()
     found = _ending(index, wanted) or [
         index.nodes[n].name for n in np.flatnonzero([wanted in f for f in index.folded])
     ]
-    if len(found) == 1:
-        return found[0]
+    own = _but_gradients(found)
+    if len(own) == 1:
+        return own[0]
     some = ", ".join(found[:5])
     what = f"{len(found)} ops match {text!r}: {some}" if found else f"no op matches {text!r}"
     raise UsageError(f"{what}; give the full name", slug="no-such-op")
@@ -179,13 +181,24 @@ def find_target(index: GraphIndex, text: str) -> str:
     paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
         scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
     ]
-    if len(paths) == 1:
-        return paths[0]
+    own = _but_gradients(paths)
+    if len(own) == 1:
+        return own[0]
     if not is_scope and not paths:
         return find_op(index, text)
     some = ", ".join(paths[:5])
     what = f"{len(paths)} scopes match {text!r}: {some}" if paths else f"no scope matches {text!r}"
     raise UsageError(f"{what}; give the full path", slug="no-such-scope")
+
+
+def _but_gradients(names: Sequence[str]) -> list[str]:
+    """Without the backward copies, ``Gradients/x``, of those that are there as well."""
+    known = set(names)
+    return [
+        name
+        for name in names
+        if not (name.startswith(_GRADIENTS) and name.removeprefix(_GRADIENTS) in known)
+    ]
 
 
 def _ending(index: GraphIndex, wanted: str) -> list[str]:

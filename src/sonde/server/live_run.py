@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 from collections import deque
 from pathlib import Path
@@ -218,10 +217,14 @@ class LiveRun:
             return find_target(await self.graph(request.rank, None), request.op)
         except UsageError as error:
             # Steps may differ, and the op be one of those that will come again.
+            said = error
             for number in sorted(self._steering.rank(request.rank).graphs, reverse=True):
-                with contextlib.suppress(UsageError):
+                try:
                     return find_target(await self.graph(request.rank, number), request.op)
-            raise error from None
+                except UsageError as other:
+                    # Which ones could be meant says more than that none is.
+                    said = other if said.message.startswith("no ") else said
+            raise said from None
 
     async def keep(self, request: KeepRequest) -> None:
         if not 1 <= request.steps <= 1000:
