@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import torch
 from tests.adapters.trainings import TRAININGS
 from tests.adapters.watching import Watched, bare_and_watched, same, watch
+from torch import nn
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -63,3 +66,41 @@ def test_a_training_gives_the_same_bits_when_steps_are_observed_now_and_then(
     bare, seen, watched = bare_and_watched(TRAININGS[name], steps=steps)
     assert watched.reports == []
     assert same(bare, seen)
+
+
+def test_what_a_program_lets_go_of_is_gone() -> None:
+    """Frames keep their variables for whoever has asked for them."""
+    gone: list[bool] = []
+
+    def program() -> None:
+        net = nn.Linear(4, 4)
+        batch = torch.ones(2, 4)
+        net(batch).sum().backward()
+        known, network = weakref.ref(batch), weakref.ref(net)
+        del batch, net
+        gc.collect()
+        gone.extend((known() is None, network() is None))
+
+    program()
+    with watch(starts_at_once=False, values=False) as seen:
+        program()
+    assert "batch" in {node.name for node in seen.graph().nodes}
+    assert gone == [True] * 4
+
+
+def test_what_exec_and_locals_gave_a_program_stays() -> None:
+    def program() -> list[Any]:
+        exec("hidden = 3")
+        net = nn.Linear(4, 4)
+        batch = torch.ones(2, 4)
+        more = torch.ones(3, 4)
+        later = net(batch)
+        found = [eval("hidden"), sorted(locals())]
+        own = locals()
+        net(more).sum().backward()
+        return [*found, own["hidden"], own["later"] is later, own["net"] is net]
+
+    bare = program()
+    with watch(starts_at_once=False) as seen:
+        assert program() == bare
+    assert {"batch", "own.more"} <= {node.name for node in seen.graph().nodes}

@@ -7,9 +7,11 @@ variable of the user's code; else ``data-<n>``.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
 from types import FrameType
 from typing import Any
 
@@ -24,6 +26,9 @@ from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
 
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
+_UNSHARED = 3
+"""References to a frame's variables that only the frame has, where they are counted: of the frame,
+of the one who counts, and of the counting itself."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -250,7 +255,7 @@ def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> s
     while frame is not None and searched < _SEARCHED_FRAMES:
         if is_user_file(frame.f_code.co_filename):
             searched += 1
-            for name, value in _tensors_among(frame.f_locals):
+            for name, value in _tensors_of(frame):
                 if storage_key(value) == key:
                     if geometry(value) == geometry(tensor):
                         same = name
@@ -258,6 +263,23 @@ def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> s
                         shared = shared or name
         frame = frame.f_back
     return same or shared
+
+
+def _tensors_of(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
+    """The tensors that the variables of ``frame`` are or hold.
+
+    Before Python 3.13 a function's frame keeps what it answers here, until it returns, and with it
+    everything the program has let go of since. That is taken out again, unless the program has the
+    same dictionary, from ``locals()``; so is nothing that ``exec`` put there.
+    """
+    variables = frame.f_locals
+    found = list(_tensors_among(variables))
+    code = frame.f_code
+    is_snapshot = code.co_flags & CO_OPTIMIZED and isinstance(variables, dict)
+    if is_snapshot and sys.getrefcount(variables) == _UNSHARED:
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            variables.pop(name, None)
+    return found
 
 
 def _tensors_among(variables: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
