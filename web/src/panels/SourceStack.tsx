@@ -6,7 +6,7 @@ import { fileName } from "../state/names";
 import { useResource } from "../state/resource";
 import { go, place, rank, run } from "../state/store";
 
-const AROUND = 4;
+const AROUND = 3;
 
 /** The user's lines that made the op, innermost first, with the code round the chosen one. */
 export function SourceStack({ sources }: { readonly sources: readonly SourceLine[] }): JSX.Element {
