@@ -307,7 +307,7 @@ def test_a_running_training_answers_when_the_step_is_over_with_the_weights_of_th
     train(trained, 5)
     assert weight.tensor.step == 5
     assert weight.statistics is not None
-    assert weight.statistics.max == float(trained.fc1.weight.max())
+    assert weight.statistics.max == float(trained.fc1.weight.detach().max())
     assert asked_while_it_runs("fc1.weight.grad", "nothing-op0").tensor.step == 4
 
 
