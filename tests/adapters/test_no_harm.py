@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Callable
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -104,3 +106,32 @@ def test_what_exec_and_locals_gave_a_program_stays() -> None:
     with watch(starts_at_once=False) as seen:
         assert program() == bare
     assert {"batch", "own.more"} <= {node.name for node in seen.graph().nodes}
+
+
+def test_a_tracer_that_calculates_leaves_the_program_its_variables() -> None:
+    """Python writes back, after a tracer ran, what a frame told of its variables."""
+    lines: list[torch.Tensor] = []
+
+    def tracer(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code is not program.__code__:
+            return None
+        if event == "line":
+            lines.append(own.values.pop() + 1)
+        return tracer
+
+    def program() -> float:
+        batch = torch.ones(2, 4)
+        more = batch * 2
+        return float((batch + more).sum())
+
+    # Found among nobody's variables.
+    own = SimpleNamespace(values=[torch.ones(2), torch.ones(2), torch.ones(2)])
+    before = sys.gettrace()
+    with watch() as seen:
+        sys.settrace(tracer)
+        try:
+            assert program() == 24.0
+        finally:
+            sys.settrace(before)
+    assert len(lines) == 3
+    assert seen.reports == []

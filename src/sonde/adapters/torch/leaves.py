@@ -270,12 +270,15 @@ def _tensors_of(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
 
     Before Python 3.13 a function's frame keeps what it answers here, until it returns, and with it
     everything the program has let go of since. That is taken out again, unless the program has the
-    same dictionary, from ``locals()``; so is nothing that ``exec`` put there.
+    same dictionary, from ``locals()``, or a tracer or profiler may be running, after which Python
+    makes the variables what the dictionary has; so is nothing that ``exec`` put there.
     """
     variables = frame.f_locals
     found = list(_tensors_among(variables))
     code = frame.f_code
     is_snapshot = code.co_flags & CO_OPTIMIZED and isinstance(variables, dict)
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return found
     if is_snapshot and sys.getrefcount(variables) == _UNSHARED:
         for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
             variables.pop(name, None)
