@@ -39,6 +39,13 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.adapter import TorchAdapter
 
 _COLLECT_EVERY = 50
+MANY_PASSES = 1000
+"""Backward passes after which it is said that no step has ended."""
+_NO_STEP = (
+    "backward() was called {} times and no step has ended: the ops of all that are one step, which "
+    "grows and grows. A step ends with an optimizer's step(); a loop without one calls "
+    "sonde.step(), and is run with --step-by manual"
+)
 
 
 class TorchHeld:
@@ -118,6 +125,7 @@ class TorchDebugging:
         initial_step: int = 0,
     ) -> None:
         metadata = _metadata(options, rank)
+        self._report = report
         self._adapter: TorchAdapter | None = None
         self._visit_seconds: float | None = None
         self.debugger = Debugger(
@@ -135,6 +143,7 @@ class TorchDebugging:
         self._held: list[TorchHeld] = []
         self._by_id: dict[int, TorchHeld] = {}
         self._steps = 0
+        self._passes = 0
         self._is_stale = True
         self._pid = os.getpid()
         self._world_size = metadata.world_size
@@ -191,6 +200,12 @@ class TorchDebugging:
             self._show_gradients(optimizer)
 
     def backward_begins(self) -> None:
+        self._passes += 1
+        if self._passes == MANY_PASSES and not self._steps:
+            text = _NO_STEP.format(self._passes)
+            self._report(f"sonde: {text} [no-step-yet]")
+            self.debugger.talk.notice("no-step-yet", text)
+        self._loss.keep_few()
         self.debugger.passes_by()
 
     def failed(self, error: Exception) -> None:

@@ -13,6 +13,9 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.replacing import replace_function
 
+MOST_ROOTS = 1000
+"""Losses of one step that are kept to be added up when it ends; of more, the sum so far is."""
+
 
 class LossWatch:
     """Adds up the scalars that ``backward`` is called on, in the thread that made it.
@@ -25,6 +28,7 @@ class LossWatch:
     def __init__(self) -> None:
         self._thread = threading.get_ident()
         self._roots: list[torch.Tensor] = []
+        self._sum = 0.0
         # Calls since an optimizer began its step; None outside of one.
         self._inside: int | None = None
         self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
@@ -64,12 +68,24 @@ class LossWatch:
 
     def take(self) -> float | None:
         """The loss since the last call; None if there was none."""
-        roots, self._roots = self._roots, []
         self._scaled.clear()
-        if not roots:
+        if not self._roots:
             return None
+        self._add_up()
+        found, self._sum = self._sum, 0.0
+        return found
+
+    def keep_few(self) -> None:
+        """Another backward pass begins: a step may have any number of them."""
+        if len(self._roots) >= MOST_ROOTS:
+            self._add_up()
+            living = {key: each for key, each in self._scaled.items() if each[0]() is not None}
+            self._scaled = living
+
+    def _add_up(self) -> None:
+        roots, self._roots = self._roots, []
         with private.unobserved():
-            return sum(float(root) for root in roots)
+            self._sum = sum((float(root) for root in roots), self._sum)
 
     def _note(self, tensors: Any) -> None:
         if self._inside is not None:
