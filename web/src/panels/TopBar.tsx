@@ -168,15 +168,18 @@ function Controls({ current }: { current: RunView }): JSX.Element {
   const isRunning = rank.value?.state === "running";
   const first = isRunning ? PAUSE : CONTINUE;
   const op = place.value.op;
+  const runSteps = (): void => {
+    if (can("step")) command({ command: "step", steps: stepsToRun.value });
+  };
   return (
     <div class="controls" role="toolbar" aria-label="Training control">
       <ControlButton {...first} isPrimary enabled={can(first.command)} onClick={() => command({ command: first.command })} />
       <span class="step-control">
-        <button type="button" title="Run so many steps (s)" aria-label="Run steps" disabled={!can("step")} onClick={() => command({ command: "step", steps: stepsToRun.value })}>
+        <button type="button" title="Run so many steps (s)" aria-label="Run steps" disabled={!can("step")} onClick={runSteps}>
           <Icon name="step" />
           <span class="on-wide">Step</span>
         </button>
-        <CountField label="Steps to run" value={stepsToRun.value} least={1} onChange={(count) => (stepsToRun.value = count)} />
+        <CountField label="Steps to run" title="Enter runs so many steps" value={stepsToRun.value} least={1} onChange={(count) => (stepsToRun.value = count)} onEnter={runSteps} />
       </span>
       <ControlButton {...NEXT} enabled={can("next")} onClick={() => command({ command: "next" })} />
       <ControlButton

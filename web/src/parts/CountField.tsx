@@ -9,10 +9,12 @@ interface CountFieldProps {
   readonly most?: number;
   readonly onChange: (count: number) => void;
   readonly class?: string;
+  /** Enter was pressed, and the number is one that may be. */
+  readonly onEnter?: () => void;
 }
 
 /** A whole number; it takes part as soon as it is one, and may be empty while it is typed. */
-export function CountField({ label, title, value, least, most, onChange, ...more }: CountFieldProps): JSX.Element {
+export function CountField({ label, title, value, least, most, onChange, onEnter, ...more }: CountFieldProps): JSX.Element {
   const typed = useSignal<string | null>(null);
   return (
     <input
@@ -28,6 +30,9 @@ export function CountField({ label, title, value, least, most, onChange, ...more
         typed.value = text;
         const count = Number(text);
         if (text !== "" && Number.isInteger(count) && count >= least && count <= (most ?? count)) onChange(count);
+      }}
+      onKeyDown={(event) => {
+        if (event.key === "Enter" && event.currentTarget.value !== "" && event.currentTarget.validity.valid) onEnter?.();
       }}
       onBlur={() => (typed.value = null)}
     />
