@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch.utils.tensorboard import SummaryWriter
 
@@ -99,6 +99,7 @@ def test_an_index_survives_its_file(tmp_path_factory, course):
 
 
 @given(st.lists(st.floats(), min_size=1))
+@example([math.nan, math.nan])
 def test_extremes_leave_nan_out(values: list[float]):
     index = SummaryIndex()
     for step, value in enumerate(values):
