@@ -123,10 +123,10 @@ class Checking:
         that is not observed those of the last that was."""
         if here.is_inside and self._trainee.is_observed():
             gradients = {gradient_name(name) for name in weights}
-            ops = dict.fromkeys(self._trainee.nodes_so_far())
+            ops = {op.name: op for op in self._trainee.nodes_so_far()}
             if here.call is not None:
-                ops.setdefault(here.call.node)  # A leaf is met before its op.
-            for op in ops:
+                ops.setdefault(here.call.node.name, here.call.node)  # A leaf is met before its op.
+            for op in ops.values():
                 categories = categories_of(op, weights, gradients)
                 is_leaf = op.kind != "op"
                 yield _Node(op.name, op.type, op.scope, categories, is_leaf, len(op.outputs))

@@ -41,8 +41,9 @@ def _notes(answer: Checked, specs: Sequence[WatchpointSpec]) -> Iterator[str]:
             f"{answer.missing} of step {answer.step} are not at hand, because nobody kept them "
             f"({named}); they are asked when they are made again"
         )
-    later = [spec.name or str(spec.id) for spec in specs if spec.id in answer.later]
+    numbers = {*answer.later}
+    later = [spec.name or str(spec.id) for spec in specs if spec.id in numbers]
     if later:
-        yield (f"asked as steps go by only, of changes or of initial weights: {', '.join(later)}")
+        yield f"asked as steps go by only, of changes or of initial weights: {', '.join(later)}"
     if not answer.judged and not answer.missing and not answer.later:
         yield "nothing is known yet that a watchpoint is about; run a step"
