@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -193,6 +193,7 @@ def test_a_histogram_holds_every_finite_element(array: NDArray[Any]) -> None:
     st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=60),
     st.integers(1, 40),
 )
+@example([1.7976931348623157e308, -1.7976931348623157e308], 3)
 def test_the_place_of_an_element_is_that_between_the_edges(numbers: list[float], bins: int) -> None:
     array = np.array(numbers)
     found = answers.summarize(values(array), bins).histogram

@@ -104,8 +104,9 @@ def histogram(array: NDArray[Any], statistics: Statistics, bins: int) -> Histogr
         return None
     if low == high:
         return Histogram((low, high), (finite,))
-    # Halves, because the width of the full range of float64 is not a float64.
-    edges = np.linspace(low / 2, high / 2, bins + 1) * 2
+    # Quarters, because the width of the full range of float64 is not a float64, and half of it only
+    # just: thirds of that, times three, may be more.
+    edges = np.linspace(low / 4, high / 4, bins + 1) * 4
     edges[0], edges[-1] = low, high
     counts = np.zeros(bins, np.int64)
     flat = array.reshape(-1)
