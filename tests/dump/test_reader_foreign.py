@@ -189,6 +189,15 @@ class TestDamage:
             layout.escape(SCALE),
         ]
 
+    def test_a_process_killed_before_the_first_graph_of_a_net_leaves_no_problem(
+        self, tmp_path: Path
+    ) -> None:
+        made = small_dump(tmp_path)
+        (made.rank.root / "Late").mkdir()
+        dump = Dump(tmp_path)
+        assert (dump.check(), dump.steps()) == ((), (0, 5))
+        assert "Late" not in dump.nets()
+
     def test_a_damaged_graph_leaves_the_tensors(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)
         path = made.rank.graph_pb(0)
@@ -229,7 +238,7 @@ class TestDamage:
         ]
         for path in foreign:
             path.write_bytes(b"x")
-        (made.rank.root / "other").mkdir()
+        (made.rank.root / "other/mine").mkdir(parents=True)
         dump = Dump(tmp_path)
         assert len(list(dump.tensors())) == 18
         assert {problem.path for problem in dump.problems} == {*foreign, made.rank.root / "other"}

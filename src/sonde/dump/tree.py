@@ -185,16 +185,18 @@ class _Scan:
             self.problems.append(Problem(Path(entry.path), FOREIGN))
 
     def net(self, entry: os.DirEntry[str]) -> bool:
-        """True if the directory holds graphs, and so is a net."""
+        """True if the directory holds graphs, and so is a net. An empty one is none, and all right:
+        the process ended before the first graph of a net had its directory."""
         is_net = False
-        for below in _entries(Path(entry.path)):
+        entries = _entries(Path(entry.path))
+        for below in entries:
             graph_id = layout.parse_id(below.name)
             if below.is_dir() and (graph_id is not None or below.name == layout.UNFINISHED):
                 is_net = True
                 self._graph(entry.name, graph_id, below)
             elif is_net or not below.is_dir():
                 self.foreign(below)
-        if not is_net:
+        if not is_net and (entries or not os.access(entry.path, os.R_OK)):
             self.foreign(entry)
         return is_net
 
