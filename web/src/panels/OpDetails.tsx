@@ -72,7 +72,7 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   useScrollMemory(scroller, `details ${node.name}`, tensors);
   return (
     <div ref={scroller} class="scroll">
-      <Head node={node} hits={view.hits.length} />
+      <Head node={node} hits={view.hits.filter((hit) => hit.verdict === "hit").length} />
       {problem !== null && (isOver.value ? <p class="quiet missing">The training is over: values that are not told here cannot be fetched any more.</p> : <p class="error-line">{problem}</p>)}
       {missing !== null && <p class="quiet missing">{missing}</p>}
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
@@ -234,9 +234,9 @@ function Consumers({ view, slot }: { view: OpView; slot: number }): JSX.Element 
           </button>
         </span>
       ))}
+      {names.length > MOST_CONSUMERS && !showsAll.value && " "}
       {names.length > MOST_CONSUMERS && !showsAll.value && (
         <button type="button" class="link quiet" onClick={() => (showsAll.value = true)}>
-          {" "}
           and {grouped(names.length - MOST_CONSUMERS)} more
         </button>
       )}
