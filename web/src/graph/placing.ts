@@ -59,7 +59,7 @@ function latecomers(sized: readonly Sized[], edges: Plan["edges"]): readonly (re
   const pairs = new Map<string, string>();
   for (const { source, target } of edges) {
     const late = nodes.get(source);
-    if (late?.what !== "outside" || nodes.get(target)?.phase !== "forward") continue;
+    if (late?.what !== "outside" || nodes.get(target)?.phase !== "forward" || pairs.has(source)) continue;
     const before = acting.filter((node) => node.last_order < late.first_order);
     if (before.length === 0) continue;
     pairs.set(source, before.reduce((last, node) => (node.last_order > last.last_order ? node : last)).path);
