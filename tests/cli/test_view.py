@@ -15,6 +15,7 @@ from tests.server import dumps
 from tests.server.dumps import LOG, SUM
 
 from sonde.cli.main import main
+from sonde.server import hit_book
 
 MINDSPORE = Path(__file__).parents[1] / "dump" / "data"
 
@@ -177,3 +178,19 @@ def test_a_dump_that_is_none_is_said_before_the_page_opens(
 ) -> None:
     code, text = view(capsys, "--no-browser", "--port", "0", str(tmp_path))
     assert (code, "holds no dump" in text) == (2, True)
+
+
+def test_a_check_with_very_many_hits_says_how_many_were_not_kept(
+    good: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--check", "--watch", "tensor_too_large max_gt=-1e9", str(good))
+    code, text = view(capsys, "--json", *words)
+    whole = json.loads(text)
+    assert (code, whole["dropped"], len(whole["hits"])) == (1, 0, whole["total"])
+    monkeypatch.setattr(hit_book, "MOST_HITS", 4)
+    found = json.loads(view(capsys, "--json", *words)[1])
+    assert found["total"] == len(found["hits"]) <= 4 < whole["total"]
+    assert found["total"] + found["dropped"] == whole["total"]
+    _, text = view(capsys, *words)
+    others = f"{found['dropped']} others, neither the first nor the newest, were not kept"
+    assert text.splitlines()[-1] == others

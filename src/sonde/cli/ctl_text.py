@@ -56,9 +56,13 @@ def hits_lines(page: Json) -> Iterator[str]:
     if rest:
         yield f"and {rest} more"
     if page["dropped"]:
-        yield f"{page['dropped']} others, neither the first nor the newest, were not kept"
+        yield dropped_line(page)
     if not page["total"] + page["dropped"]:
         yield "no hits"
+
+
+def dropped_line(page: Json) -> str:
+    return f"{page['dropped']} others, neither the first nor the newest, were not kept"
 
 
 def hit_lines(hit: Json) -> Iterator[str]:

@@ -144,6 +144,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             {
                 "dump": str(path),
                 "total": len(hits),
+                "dropped": book.dropped(),
                 "hits": hits,
                 "problems": [str(each) for each in problems],
                 "damaged": damaged,
@@ -169,7 +170,9 @@ def _print(path: Path, page: dict[str, Any], names_dump: bool) -> None:
     if not page["hits"]:
         click.echo("no hits")
     elif page["total"] > len(page["hits"]):
-        click.echo(f"and {page['total'] - len(page['hits'])} more; --json prints all")
+        click.echo(f"and {page['total'] - len(page['hits'])} more; --json prints them")
+    if page["dropped"]:
+        click.echo(text.dropped_line(page))
 
 
 def _progress(done: int, total: int) -> None:

@@ -152,7 +152,7 @@ class HitBook:
         return hit.step, is_late, hit.order, hit.rank, hit.io, hit.slot, hit.number
 
     def page(self, wanted: HitFilter, window: Window) -> HitPage:
-        return page_of(self.in_order(), wanted, window)
+        return page_of(self.in_order(), wanted, window, self.dropped(wanted.rank))
 
     def counts(self, rank: int) -> Counter[str]:
         """Hits of one rank by op; what could not be decided does not count."""
