@@ -183,12 +183,19 @@ class TorchDebugging:
             self._learn_gradients(optimizer)
         self.debugger.before_update()
         if self._optimizers.begins(optimizer):
-            # The program may have put other weights in the place of those that were known.
-            self._unchanged, self._is_stale = None, True
-            self.debugger.watching.plan()
+            self._unchanged = None
+            if not self._knows_all_of(optimizer):
+                # The program may have put other weights in the place of those that were known.
+                self._is_stale = True
+                self.debugger.watching.plan()
         self._loss.optimizer_begins()
         if not has_closure:
             self._show_gradients(optimizer)
+
+    def _knows_all_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        held = ((self._by_id.get(id(parameter)), parameter) for parameter in parameters)
+        return all(known is not None and known.tensor is parameter for known, parameter in held)
 
     def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._loss.optimizer_left():
