@@ -1,4 +1,4 @@
-"""A training of two networks with an optimizer each, in a real browser."""
+"""Trainings of two optimizers, and how trainings end, in a real browser."""
 
 from __future__ import annotations
 
@@ -70,3 +70,22 @@ def test_each_optimizer_has_its_curve_and_its_graph(tmp_path: Path, browser: Bro
         expect(code.locator(".this-line")).to_contain_text("for weight in critic.parameters()")
         assert code.evaluate("(code) => code.scrollWidth <= code.clientWidth")
         picture(page, "optimizers-code")
+
+
+def test_a_training_that_fails_is_told_apart_from_one_that_ends(
+    tmp_path: Path, browser: Browser
+) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("import torch\ntorch.ones(2) @ torch.ones(3)\n")
+    words = ("debug", "--no-open", "--no-pause", "--port", "0", "--debugger-port", "0")
+    with Process(*words, str(script)) as run:
+        page = look(browser, run.said(r"the page is at (\S+)").group(1))
+        in_state(page, "ended")
+        expect(page.get_by_role("alert")).to_contain_text("The training ended: RuntimeError: ")
+        picture(page, "failed")
+    script.write_text("import torch\ntorch.ones(2) @ torch.ones(2)\n")
+    with Process(*words, str(script)) as run:
+        page = look(browser, run.said(r"the page is at (\S+)").group(1))
+        in_state(page, "ended")
+        expect(page.locator(".banner")).to_have_text("The training ended with exit code 0")
+        expect(page.get_by_role("alert")).to_have_count(0)
