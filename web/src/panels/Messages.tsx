@@ -41,6 +41,9 @@ function ActionButton({ id, action }: { id: number; action: ToastAction }): JSX.
   );
 }
 
+/** Exit codes of a program that ended by itself, or was ended. */
+const ORDERLY: readonly number[] = [0, 130];
+
 function Banner(): JSX.Element | null {
   if (connection.value === "lost") {
     return (
@@ -59,8 +62,9 @@ function Banner(): JSX.Element | null {
     );
   }
   if (current.state === "ended" && current.message !== "") {
+    const hasFailed = !ORDERLY.includes(current.exit_code ?? 0);
     return (
-      <div class="banner" role="status">
+      <div class={hasFailed ? "banner warning" : "banner"} role={hasFailed ? "alert" : "status"}>
         The training {current.message.startsWith("ended") ? current.message : `ended: ${current.message}`}
       </div>
     );
