@@ -99,6 +99,19 @@ def test_optimizer_ops_have_the_scope_of_their_optimizer() -> None:
     assert "Default/optimizer-Adam/_foreach_addcdiv_-op0" in {node.name for node in second}
 
 
+def test_weights_of_a_second_network_like_the_first_stand_in_their_own_modules() -> None:
+    first, second = (nn.Sequential(nn.Sequential(nn.Linear(3, 3))) for _ in range(2))
+    with watch() as seen:
+        second(first(torch.ones(2, 3)))
+    scopes = {node.name: node.scope for node in seen.graph().nodes if node.kind == "parameter"}
+    assert scopes == {
+        "0.0.weight": "Default/network-Sequential/0-Sequential/0-Linear",
+        "0.0.bias": "Default/network-Sequential/0-Sequential/0-Linear",
+        "network-Sequential_1.0.0.weight": "Default/network-Sequential_1/0-Sequential/0-Linear",
+        "network-Sequential_1.0.0.bias": "Default/network-Sequential_1/0-Sequential/0-Linear",
+    }
+
+
 def test_a_loss_module_is_called_loss_and_a_second_network_is_numbered() -> None:
     one, two, loss = nn.Linear(2, 2), nn.Linear(2, 2), nn.MSELoss()
     with watch() as seen:

@@ -165,15 +165,11 @@ class LeafBook:
         names: dict[str, int] = {}
         for root_scope, root in self._scopes.roots():
             for name, tensor, kind in _held_by(root):
+                scope = self._scopes.scope_of_path(root, name.rpartition(".")[0]).name
                 key = storage_key(tensor)
                 if names.setdefault(name, key) != key:
                     name = f"{root_scope.rsplit('/', 1)[-1]}.{name}"
-                yield (
-                    name,
-                    self._scopes.scope_of_path(root, name.rpartition(".")[0]).name,
-                    tensor,
-                    kind,
-                )
+                yield name, scope, tensor, kind
 
     def updated(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Name and tensor of leaves of autograd that no module holds and that were changed in place
