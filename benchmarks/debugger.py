@@ -7,7 +7,8 @@ each between two stretches of bare steps, whose mean it is compared with: a mach
 for a while is slower for both. Medians (and quartiles) of the step as the clock sees it, and of the
 training thread's processor time. Last is what the debugger itself tells of a step without it, as a
 ratio to the bare step too: 1 is right. It is a median over all steps of the stretch, the first
-three among them, whose ops are learned: --steps 16 shows what it tells later.
+three among them, whose ops are learned: --steps 16 shows what it tells later. "bare, once more" is
+without Sonde, too, and shows how much of a ratio is the measurement's own.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ def _conditions(*conditions: ConditionSpec) -> tuple[WatchpointSpec, ...]:
 
 VARIANTS: dict[str, tuple[WatchpointSpec, ...] | None] = {
     "bare": None,
+    "bare, once more": None,
     "attached, no watchpoint": (),
     "weights and gradients, recommended": _specs(
         [recommended_draft(each) for each in RECOMMENDED if each.target in ("weight", "gradient")]
@@ -137,7 +139,11 @@ def measure(net: str, server: ServerProcess, names: list[str], repeats: int, ste
         print(
             f"  {name:36} {middle:6.3f}x by the clock ({low:.3f} to {high:.3f})"
             f"  {statistics.median(workeds):6.3f}x of processor time"
-            f"  without, as told {statistics.median(tolds):6.3f}x",
+            + (
+                ""
+                if VARIANTS[name] is None
+                else f"  without, as told {statistics.median(tolds):6.3f}x"
+            ),
             flush=True,
         )
 
