@@ -226,7 +226,7 @@ def test_a_check_of_what_is_at_hand_says_what_is_not(capsys: pytest.CaptureFixtu
     ctl(capsys, "watch", "add", "tensor_overflow")
     code, text = ctl(capsys, "recheck")
     first, note = text.splitlines()
-    assert (code, first) == (0, "1 tensors checked in all, 0 hits")
+    assert (code, first) == (0, "1 tensor checked in all, 0 hits")
     assert "are not at hand, because nobody kept them (data, blocks.0.linear.weight," in note
 
 
@@ -420,7 +420,7 @@ def test_a_dump_is_checked_from_the_terminal(
         server = ["--server", found.url]
         assert "(dump)" in ctl(capsys, *server, "status")[1]
         ctl(capsys, *server, "watch", "add", "tensor_too_large", "max_gt=6.5")
-        assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in all, 1 hits\n")
+        assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in all, 1 hit\n")
         assert ctl(capsys, *server, "hits")[0] == 1
         assert "no training that could be controlled" in ctl(capsys, *server, "step")[1]
 

@@ -203,8 +203,8 @@ def recheck(obj: Target, timeout: float, as_json: bool) -> int:
     run = obj.client.send("POST", path, {}, timeout)
     check = run["recheck"]
     state = "so far, and goes on" if check["running"] else "in all"
-    lines = [f"{check['done']} tensors checked {state}, {check['hits']} hits", *check["notes"]]
-    show(run, as_json, lines)
+    tensors, hits = text.counted(check["done"], "tensor"), text.counted(check["hits"], "hit")
+    show(run, as_json, [f"{tensors} checked {state}, {hits}", *check["notes"]])
     return LATE if check["running"] else HIT if check["hits"] else 0
 
 

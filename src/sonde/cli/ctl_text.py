@@ -27,7 +27,7 @@ def _state(rank: Json) -> str:
     if rank["state"] == "paused" and rank["op"]:
         words.append(f"at {rank['op']}")
     if rank["hits"]:
-        words.append(f"· {rank['hits']} hits")
+        words.append(f"· {counted(rank['hits'], 'hit')}")
     return " ".join(words)
 
 
@@ -96,7 +96,7 @@ def number(value: Json) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _counted(count: int, what: str) -> str:
+def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
@@ -105,8 +105,8 @@ def level_lines(level: Json) -> Iterator[str]:
         if node["what"] == "outside":
             continue
         count = f" x{node['stands_for']}" if node["stands_for"] > 1 else ""
-        ops = f"  {_counted(node['ops'], 'op')}" if node["what"] == "scope" or count else ""
-        hits = f"  {_counted(node['hits'], 'hit')}" if node["hits"] else ""
+        ops = f"  {counted(node['ops'], 'op')}" if node["what"] == "scope" or count else ""
+        hits = f"  {counted(node['hits'], 'hit')}" if node["hits"] else ""
         yield f"{node['path']}{count}  {node['type']}{ops}{hits}"
     if level["hidden"]:
         yield f"and {level['hidden']} more"
