@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec, but_gradients
 from sonde.core.keys import TensorKey
 
 SPEC = TensorSpec("float32", (2, 3))
@@ -81,3 +81,8 @@ def test_keys_of_tensors_sort_in_execution_order_and_print() -> None:
     assert sorted(mixed) == keys
     assert str(keys[-1]) == "Default/z-op0:output.3@1"
     assert str(SPEC) == "float32[2, 3]"
+
+
+def test_an_op_stands_for_its_gradient_which_is_named_where_it_is_alone() -> None:
+    names = ["Gradients/Default/a", "Default/a", "Gradients/Default/b", "Default/a"]
+    assert but_gradients(names) == ["Default/a", "Gradients/Default/b"]

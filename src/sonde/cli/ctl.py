@@ -20,6 +20,7 @@ from sonde.cli.ctl_target import (
 )
 from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
+from sonde.core.graph import but_gradients
 
 EPILOG = """\b
 Examples:
@@ -40,7 +41,6 @@ the op; 4 time was up.
 HIT, FAILED, LATE = 1, 3, 4
 _SHOWN: Final = 20
 _MOST_GRAPHS: Final = 20
-_GRADIENTS: Final = "Gradients/"
 _HELD_SECONDS: Final = 600.0
 _POLL_SECONDS: Final = 0.5
 
@@ -263,9 +263,7 @@ def _op(obj: Target, words: str, rank: int | None) -> str:
     exact = [name for name in names if name == words] or [
         name for name in names if name.endswith(f"/{words}")
     ]
-    meant = set(exact or names)
-    # Of an op and its gradient the op is meant.
-    own = [name for name in meant if name.removeprefix(_GRADIENTS) not in meant - {name}]
+    own = but_gradients(exact or names)
     if len(own) == 1:
         return own[0]
     what = (

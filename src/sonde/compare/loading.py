@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from sonde.compare.kinds import kind_of
 from sonde.compare.side import Op, Output, Side, Value
 from sonde.core.errors import DumpError
-from sonde.core.graph import Graph, Kind, OpNode, Phase, TensorSpec
+from sonde.core.graph import GRADIENTS, Graph, Kind, OpNode, Phase, TensorSpec
 from sonde.core.keys import Io
 from sonde.dump.reader import Dump
 from sonde.dump.record import TensorRecord
@@ -44,7 +44,7 @@ def _unknown_node(name: str, records: dict[tuple[str, Io, int], TensorRecord]) -
     own = [record for (op, _, _), record in records.items() if op == name]
     kind: Kind = "parameter" if own[0].op_type == "Parameter" else "op"
     scope = name.rpartition("/")[0]
-    phase: Phase = "backward" if name.startswith("Gradients/") else "forward"
+    phase: Phase = "backward" if name.startswith(GRADIENTS) else "forward"
     return OpNode(name, own[0].op_type, scope, phase, kind)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 Phase = Literal["forward", "backward", "optimizer"]
 Kind = Literal["op", "parameter", "input", "constant"]
+
+GRADIENTS: Final = "Gradients/"
+"""What the names of backward scopes begin with; the rest is the name of the forward one."""
 
 LEAF_TYPES: dict[Kind, str] = {
     "parameter": "Parameter",
@@ -127,3 +130,14 @@ class Graph:
         return tuple(
             node for node in self.nodes if any(edge.producer == name for edge in node.inputs)
         )
+
+
+def but_gradients(names: Iterable[str]) -> list[str]:
+    """Each once, without the backward copies of those that are there as well: who writes the end of
+    a name means the op rather than its gradient."""
+    known = dict.fromkeys(names)
+    return [
+        name
+        for name in known
+        if not (name.startswith(GRADIENTS) and name.removeprefix(GRADIENTS) in known)
+    ]

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from sonde.core.errors import DumpError
-from sonde.core.graph import LEAF_TYPES, Edge, Graph, Kind, OpNode, Phase, Source
+from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, Kind, OpNode, Phase, Source
 from sonde.dump.anf_decode import decode_raw
 from sonde.dump.anf_encode import encode_graph
 from sonde.dump.anf_raw import RawGraph, RawInput, RawNode
@@ -209,6 +209,6 @@ def _unique(name: str, taken: dict[str, int]) -> str:
 
 
 def _phase(name: str) -> Phase:
-    if name.startswith("Gradients/"):
+    if name.startswith(GRADIENTS):
         return "backward"
     return "optimizer" if name.startswith("Default/optimizer-") else "forward"

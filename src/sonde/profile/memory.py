@@ -5,12 +5,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 
-from sonde.core.graph import OpNode
+from sonde.core.graph import GRADIENTS, OpNode
 from sonde.profile.document import MemoryItem
 from sonde.profile.timings import TimedStep
 
 _MOST_POINTS = 600
-GRADIENTS = "Gradients/"
 
 
 def plain_scope(scope: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import DumpError, UsageError
-from sonde.core.graph import Edge, OpNode, TensorSpec
+from sonde.core.graph import GRADIENTS, Edge, OpNode, TensorSpec
 from sonde.core.keys import Io, TensorKey
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
@@ -304,5 +304,5 @@ def _is_alone(node: Node, nodes: Sequence[Node]) -> bool:
 
 def _bare_node(tensor: StoredTensor, order: int) -> Node:
     scope = tensor.op.rpartition("/")[0]
-    phase: Phase = "backward" if scope.startswith("Gradients/") else "forward"
+    phase: Phase = "backward" if scope.startswith(GRADIENTS) else "forward"
     return Node(tensor.op, tensor.op_type, scope, phase, "op", order)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from sonde.core.errors import UsageError
+from sonde.core.graph import but_gradients
 from sonde.server.graph_index import GraphIndex
 from sonde.wire.api import (
     ListedNode,
@@ -24,7 +25,6 @@ from sonde.wire.shapes import Category, Hit, Phase
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
 MOST_OP_HITS: Final = 200
-_GRADIENTS: Final = "Gradients/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ def find_op(index: GraphIndex, text: str) -> str:
     found = _ending(index, wanted) or [
         index.nodes[n].name for n in np.flatnonzero([wanted in f for f in index.folded])
     ]
-    own = _but_gradients(found)
+    own = but_gradients(found)
     if len(own) == 1:
         return own[0]
     some = ", ".join(found[:5])
@@ -181,7 +181,7 @@ def find_target(index: GraphIndex, text: str) -> str:
     paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
         scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
     ]
-    own = _but_gradients(paths)
+    own = but_gradients(paths)
     if len(own) == 1:
         return own[0]
     if not is_scope and not paths:
@@ -189,16 +189,6 @@ def find_target(index: GraphIndex, text: str) -> str:
     some = ", ".join(paths[:5])
     what = f"{len(paths)} scopes match {text!r}: {some}" if paths else f"no scope matches {text!r}"
     raise UsageError(f"{what}; give the full path", slug="no-such-scope")
-
-
-def _but_gradients(names: Sequence[str]) -> list[str]:
-    """Without the backward copies, ``Gradients/x``, of those that are there as well."""
-    known = set(names)
-    return [
-        name
-        for name in names
-        if not (name.startswith(_GRADIENTS) and name.removeprefix(_GRADIENTS) in known)
-    ]
 
 
 def _ending(index: GraphIndex, wanted: str) -> list[str]:

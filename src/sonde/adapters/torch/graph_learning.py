@@ -16,10 +16,10 @@ from sonde.adapters.torch.aot_graph import AotGraph, AotOp, Family, Operand
 from sonde.adapters.torch.eager import Observer
 from sonde.adapters.torch.leaves import spec_of
 from sonde.adapters.torch.schema import OpInfo
-from sonde.adapters.torch.scopes import GRADIENTS, RECOMPUTED, ROOT, Scope, ScopeBook
+from sonde.adapters.torch.scopes import RECOMPUTED, ROOT, Scope, ScopeBook
 from sonde.adapters.torch.sources import find_place, joined_sources, stack_of
 from sonde.adapters.torch.structure import FRESH, Record, Ref
-from sonde.core.graph import Edge, OpNode, Source
+from sonde.core.graph import GRADIENTS, Edge, OpNode, Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)

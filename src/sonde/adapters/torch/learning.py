@@ -14,7 +14,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.leaves import LeafBook, geometry, spec_of, storage_key
 from sonde.adapters.torch.memory import Tables
 from sonde.adapters.torch.schema import OpInfo, op_info
-from sonde.adapters.torch.scopes import GRADIENTS, RECOMPUTED, ROOT, Scope, ScopeBook
+from sonde.adapters.torch.scopes import RECOMPUTED, ROOT, Scope, ScopeBook
 from sonde.adapters.torch.sources import (
     above_engine,
     begins_backward,
@@ -25,7 +25,7 @@ from sonde.adapters.torch.sources import (
 )
 from sonde.adapters.torch.structure import ALIAS, FRESH, WRITTEN, Leaf, Record, Ref, Structures
 from sonde.adapters.torch.views import attributes_of
-from sonde.core.graph import Edge, OpNode, Source
+from sonde.core.graph import GRADIENTS, Edge, OpNode, Source
 
 _NO_SEQUENCE = 1 << 62
 

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules.loss import _Loss
 
-from sonde.core.graph import Phase
+from sonde.core.graph import GRADIENTS, Phase
 
 ROOT = "Default"
 _WRAPPERS: dict[str, str] = {
@@ -40,7 +40,6 @@ class Scope:
         self.phase: Phase = phase
 
 
-GRADIENTS = "Gradients/"
 RECOMPUTED = "recompute_"
 
 
