@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test timing check sanitize web page chromium bench clean
+.PHONY: help setup demo test quick check sanitize web page chromium bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,11 +30,14 @@ setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its nat
 demo: setup  ## train a small network in which one op goes wrong, and let Sonde find it
 	$(BIN)/python examples/demo.py
 
-test: setup chromium  ## run the tests (ARGS='tests/cli -k run' for some of them)
-	$(BIN)/python -m pytest --reruns 2 $(ARGS)
+# Two tests at a time; those of a file one after the other, in one process.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
 
-timing: setup  ## run the tests that judge times, which want a quiet machine
-	SONDE_TIMING_TESTS=1 $(BIN)/python -m pytest tests/profile
+test: setup chromium  ## run the tests (ARGS='tests/cli -k run' for some of them)
+	$(PYTEST) $(ARGS)
+
+quick: setup  ## run the tests of what changed since main, but for the slow ones
+	$(PYTEST) -m 'not slow' $$($(BIN)/python -m tests.changed)
 
 # The debugger's page is tested in a real browser. Where there is none and none can be installed,
 # those tests are skipped.
@@ -54,8 +57,8 @@ check: setup sanitize page  ## lint, format, types, layers, the page, and the na
 sanitize: setup
 	@if [ -x native/tests/sanitize.sh ]; then native/tests/sanitize.sh $(BIN)/python; fi
 
-web: web/node_modules/.installed  ## build the debugger's page into the package (needs Node 20)
-	cd web && npm run --silent build
+web: web/node_modules/.installed  ## build the debugger's page and the reports' script into the package (needs Node 20)
+	cd web && npm run --silent build && npx vite build --config vite.report.config.ts
 
 # Without Node the page is only told stale, by tests/web.
 page:
@@ -64,9 +67,11 @@ page:
 
 .PHONY: web/.checked
 web/.checked: web/node_modules/.installed
-	cd web && npm run --silent types && npm run --silent test
+	cd web && npm run --silent types && npm run --silent lint && npm run --silent test
 	cd web && npm run --silent build -- --logLevel error --outDir ../build/page
 	diff -r build/page src/sonde/server/static
+	cd web && npx vite build --config vite.report.config.ts --logLevel error --outDir ../build/report
+	diff -r build/report src/sonde/report/static
 
 web/node_modules/.installed: web/package-lock.json
 	cd web && npm install --no-audit --no-fund --silent

@@ -9,11 +9,14 @@ from glob import glob
 
 from setuptools import Extension, setup
 
+SHARED = sorted(glob("native/shared/*.h"))
+
 EXTENSIONS = [
     Extension(
         "sonde.kernels._native",
         sources=sorted(glob("native/kernels/*.cpp")),
-        depends=sorted(glob("native/kernels/*.h")),
+        depends=sorted(glob("native/kernels/*.h")) + SHARED,
+        include_dirs=["native"],
         extra_compile_args=[
             "-std=c++17",
             "-O3",
@@ -33,9 +36,10 @@ EXTENSIONS = [
         optional=True,
     ),
     Extension(
-        "sonde.adapters.torch._match",
+        "sonde.adapters.torch.eager._match",
         sources=sorted(glob("native/match/*.cpp")),
-        depends=sorted(glob("native/match/*.h")),
+        depends=sorted(glob("native/match/*.h")) + SHARED,
+        include_dirs=["native"],
         extra_compile_args=[
             "-std=c++17",
             "-O2",
@@ -46,7 +50,7 @@ EXTENSIONS = [
         optional=True,
     ),
     Extension(
-        "sonde.dump._writer",
+        "sonde.dump.writing._writer",
         sources=[
             "native/writer/engine.cpp",
             "native/writer/files.cpp",
@@ -54,7 +58,8 @@ EXTENSIONS = [
             "native/writer/queueing.cpp",
             "native/writer/waiting.cpp",
         ],
-        depends=sorted(glob("native/writer/*.hpp")),
+        depends=sorted(glob("native/writer/*.hpp")) + SHARED,
+        include_dirs=["native"],
         extra_compile_args=["-std=c++17", "-O3", "-fvisibility=hidden", "-pthread"],
         extra_link_args=["-pthread"],
         language="c++",

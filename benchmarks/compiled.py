@@ -32,8 +32,8 @@ from typing import Any
 import torch
 from nets import gpt, resnet18, trainer
 
-from sonde.adapters.torch import compile_gate
 from sonde.adapters.torch.attach import attach
+from sonde.adapters.torch.compiled import gate as compile_gate
 from sonde.capture.options import config_from_options
 
 NETS = {"gpt": lambda: gpt(8), "resnet": lambda: resnet18(8)}

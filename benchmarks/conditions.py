@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from sonde import kernels
-from sonde.conditions import Condition, Former, Needs, measure, memory_of, parse_condition
+from sonde.watch.conditions import Condition, Former, Needs, measure, memory_of, parse_condition
 
 FIVE = {
     "overflow": ("tensor_overflow", {}),

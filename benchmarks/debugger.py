@@ -16,21 +16,19 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import json
 import os
 import statistics
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 
 import torch
 from nets import NETS, trainer
 
 from sonde.adapters.torch.attach import attach
-from sonde.conditions import RECOMMENDED
-from sonde.debugger.server_process import ServerProcess
+from sonde.debugger.initial_watchpoints import recommended_draft
+from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.starting_set import recommended_draft
+from sonde.watch.conditions import RECOMMENDED
 from sonde.wire.api import WatchpointDraft
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
@@ -95,9 +93,8 @@ def _timed(
     server: ServerProcess,
     watchpoints: tuple[WatchpointSpec, ...] | None,
     steps: int,
-) -> tuple[float, float, float]:
-    """Seconds of one step, by the clock and of the training thread's own time; and what the
-    debugger tells of a step without it."""
+) -> tuple[float, float]:
+    """Seconds of one step, by the clock and of the training thread's own time."""
     run = f"bench-{time.monotonic_ns()}"
     with _variant(server, watchpoints, run):
         if watchpoints is not None:
@@ -108,13 +105,7 @@ def _timed(
         for _ in range(steps):
             step()
         taken, worked = time.perf_counter() - start, time.thread_time() - worked
-    told = 0.0 if watchpoints is None else _told(server, run)
-    return taken / steps, worked / steps, told
-
-
-def _told(server: ServerProcess, run: str) -> float:
-    with urllib.request.urlopen(f"{server.page}api/v1/runs/{run}") as answer:
-        return float(json.load(answer)["ranks"][0]["bare_seconds"])
+    return taken / steps, worked / steps
 
 
 def measure(net: str, server: ServerProcess, names: list[str], repeats: int, steps: int) -> None:
@@ -126,24 +117,19 @@ def measure(net: str, server: ServerProcess, names: list[str], repeats: int, ste
     before = _timed(step, server, None, steps)
     for _ in range(repeats):
         for name in names:
-            clock, worked, told = _timed(step, server, VARIANTS[name], steps)
+            clock, worked = _timed(step, server, VARIANTS[name], steps)
             after = _timed(step, server, None, steps)
             bare, bare_worked = (before[0] + after[0]) / 2, (before[1] + after[1]) / 2
-            ratios[name].append((clock / bare, worked / bare_worked, told / bare))
+            ratios[name].append((clock / bare, worked / bare_worked))
             bare_seconds.append(after[0])
             before = after
     print(f"{net}: {statistics.median(bare_seconds) * 1e3:.1f} ms a step")
     for name, rows in ratios.items():
-        clocks, workeds, tolds = zip(*rows, strict=True)
+        clocks, workeds = zip(*rows, strict=True)
         low, middle, high = statistics.quantiles(clocks, n=4)
         print(
             f"  {name:36} {middle:6.3f}x by the clock ({low:.3f} to {high:.3f})"
-            f"  {statistics.median(workeds):6.3f}x of processor time"
-            + (
-                ""
-                if VARIANTS[name] is None
-                else f"  without, as told {statistics.median(tolds):6.3f}x"
-            ),
+            f"  {statistics.median(workeds):6.3f}x of processor time",
             flush=True,
         )
 

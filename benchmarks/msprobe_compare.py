@@ -45,7 +45,10 @@ def convert(step: Path, target: Path) -> tuple[int, int]:
     import xxhash
 
     from sonde.core.graph import Edge, Graph, OpNode, TensorSpec
-    from sonde.dump import execution_order, graph_ir, graph_pb, layout
+    from sonde.dump import layout
+    from sonde.dump.graph_files import execution_order
+    from sonde.dump.graph_files import ir as graph_ir
+    from sonde.dump.graph_files import pb as graph_pb
 
     (source,) = step.glob("*/dump.json")
     rank = layout.rank_layout(target, 0)

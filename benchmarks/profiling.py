@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator
 import torch
 from nets import NETS, trainer
 
-from sonde.adapters.torch.sources import is_user_file
+from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.cli.profile_run import install_hooks, naming
-from sonde.profile import private
 from sonde.profile.places import Places
-from sonde.profile.recorder import Recorder
-from sonde.profile.sampler import Sampler
-from sonde.profile.window import Window
-from sonde.profile.witness import Witness
+from sonde.profile.record import private
+from sonde.profile.record.object_tracking import ObjectTracker
+from sonde.profile.record.recorder import ProfileRecorder
+from sonde.profile.record.sampler import Sampler
+from sonde.profile.record.window import StepWindow
 
 FAR = 1_000_000
 KINDS = ("outside", "learning", "profiled", "least", "torch")
@@ -36,11 +36,11 @@ Taken = tuple[float, float]
 
 
 @contextlib.contextmanager
-def recorded(window: Window) -> Iterator[Recorder]:
+def recorded(window: StepWindow) -> Iterator[ProfileRecorder]:
     """What stands round a program under ``sonde profile``."""
     places = Places(is_user_file)
-    witness = Witness(places)
-    recorder = Recorder(
+    witness = ObjectTracker(places)
+    recorder = ProfileRecorder(
         window,
         witness=witness,
         sampler=Sampler(places),
@@ -91,10 +91,10 @@ def measure(net: str, repeats: int, steps: int) -> dict[str, list[Taken]]:
         for _ in range(max(1, steps // 5)):
             step()
             taken["bare"] += [timed(step) for _ in range(5)]
-            with recorded(Window(FAR, FAR + 1)):
+            with recorded(StepWindow(FAR, FAR + 1)):
                 step()
                 taken["outside"] += [timed(step) for _ in range(5)]
-        with recorded(Window(2, 4 + steps)):
+        with recorded(StepWindow(2, 4 + steps)):
             step()
             step()  # at its end the window begins
             taken["learning"].append(timed(step))

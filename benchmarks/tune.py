@@ -23,14 +23,14 @@ from pathlib import Path
 import numpy as np
 import optuna
 
-from sonde.tune.command import CommandTemplate
-from sonde.tune.config import TUNERS, Limits, TuneConfig, Tuner
-from sonde.tune.config_file import load_config
-from sonde.tune.outcome import OUTCOME
-from sonde.tune.runner import Runner
-from sonde.tune.running import Result, RunningTrial
-from sonde.tune.samplers import make_pruner, make_sampler
-from sonde.tune.storage import open_study
+from sonde.tune.config.file import load_config
+from sonde.tune.config.search_config import TUNERS, Limits, TuneConfig, Tuner
+from sonde.tune.store.outcome import OUTCOME
+from sonde.tune.store.storage import open_study
+from sonde.tune.trials.command import CommandTemplate
+from sonde.tune.trials.runner import Runner
+from sonde.tune.trials.samplers import make_pruner, make_sampler
+from sonde.tune.trials.trial import Result, RunningTrial
 
 Values = dict[str, float]
 

@@ -35,8 +35,12 @@ from pathlib import Path
 import numpy as np
 
 from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
-from sonde.dump import execution_order, graph_ir, graph_pb, layout
-from sonde.dump.npy_header import npy_header
+from sonde.dump import layout
+from sonde.dump.graph_files import execution_order
+from sonde.dump.graph_files import ir as graph_ir
+from sonde.dump.graph_files.columns import encode_columns
+from sonde.dump.graph_files.encode import encode_graph
+from sonde.dump.writing.npy_header import npy_header
 
 OPS = ("convolution", "native_batch_norm", "relu", "add", "addmm", "view", "mul", "softmax")
 LAYER = 40
@@ -81,7 +85,11 @@ def write(place: Path, graph: Graph, steps: int) -> None:
     for directory in (rank.metadata, rank.graphs, rank.execution_order):
         directory.mkdir(parents=True)
     rank.metadata_config.write_text(json.dumps({"sonde_version": "0.1.0", "framework": "torch"}))
-    rank.graph_pb(0).write_bytes(graph_pb.encode_graph(graph))
+    pb = encode_graph(graph)
+    rank.graph_pb(0).write_bytes(pb)
+    columns = encode_columns(graph, pb)
+    if columns is not None:
+        rank.graph_columns(0).write_bytes(columns)
     rank.graph_ir(0).write_text(graph_ir.write_ir(graph))
     order = execution_order.write_node_order(node.name for node in graph.ops)
     rank.order_csv(0).write_text(order)

@@ -30,8 +30,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from sonde.dump.writer import Writer
-from sonde.dump.writer_twin import PythonWriter
+from sonde.dump.writing.python_writer import PythonWriter
+from sonde.dump.writing.writer import Writer
 
 HEADER = b"h" * 128
 ROOMY = 1 << 40
@@ -158,13 +158,12 @@ def contestants() -> dict[str, Contestant]:
         "files in line, no writer": in_line,
     }
     with suppress(ImportError):
-        from sonde.dump import _writer
+        from sonde.dump.writing import _writer
 
         found["native, 1 thread"] = through(lambda: _writer.Writer(1, ROOMY))
         found["native, 2 threads"] = through(lambda: _writer.Writer(2, ROOMY))
         found["native, 1 thread, partial names"] = through(lambda: _writer.Writer(1, ROOMY, False))
-    found["python, 1 thread"] = through(lambda: PythonWriter(1, ROOMY))
-    found["python, 2 threads"] = through(lambda: PythonWriter(2, ROOMY))
+    found["python"] = through(lambda: PythonWriter(1, ROOMY))
     return found
 
 

@@ -10,6 +10,14 @@ import pytest
 from hypothesis import settings
 from tests.leftovers import ended_on_failure
 
+# Small tensors, and several tests at a time: one thread is faster than threads that wait for each
+# other. Read when torch is imported, also by the programs that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
+# The workers of pytest-xdist set the width of a terminal, at which commands would fold their lines.
+os.environ.pop("COLUMNS", None)
+
+LONG = ("tests/e2e", "tests/cli", "tests/adapters", "tests/profile", "tests/tune", "tests/train")
+
 # How long an example takes says how busy the machine is. Where a change is judged, the examples are
 # the same every time: it passes or fails by what it is, not by luck.
 IS_GATE = "SONDE_SAME_EXAMPLES" in os.environ
@@ -23,6 +31,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long first, so that of two workers neither waits long for the other."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
     with ended_on_failure():
@@ -33,6 +46,6 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 def matcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Runs a test with each of the two matchers of eager ops."""
     if request.param == "native":
-        pytest.importorskip("sonde.adapters.torch._match")
+        pytest.importorskip("sonde.adapters.torch.eager._match")
     monkeypatch.setenv("SONDE_MATCHER", request.param)
     return str(request.param)

@@ -12,16 +12,14 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.adapters.dumping import dumping
-from tests.adapters.watching import watch
+from tests.adapters.torch.dumping import dumping
+from tests.adapters.torch.watching import watch
 from tests.kernels.awkward import EIGHTHS, FLOATS, INTEGERS, exact_values, name_of
 from tests.kernels.truth import assert_same, true_statistics
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sonde
 from sonde.core.errors import SondeError, UsageError
-
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def values_of(dtype: torch.dtype) -> torch.Tensor:

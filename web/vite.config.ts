@@ -19,11 +19,24 @@ function stamp(): Plugin {
     name: "stamp",
     generateBundle() {
       const digest = createHash("sha256");
-      const names = ["index.html", "package.json", "vite.config.ts", ...sources("src"), ...sources("public")];
+      const names = [
+        "index.html",
+        "package.json",
+        "vite.config.ts",
+        ...sources("src"),
+        ...sources("public"),
+      ];
       for (const name of names.filter((each) => !LEFT_OUT.has(each)).sort()) {
-        digest.update(`${name}\0`).update(readFileSync(join(HERE, name))).update("\0");
+        digest
+          .update(`${name}\0`)
+          .update(readFileSync(join(HERE, name)))
+          .update("\0");
       }
-      this.emitFile({ type: "asset", fileName: "sources.sha256", source: `${digest.digest("hex")}\n` });
+      this.emitFile({
+        type: "asset",
+        fileName: "sources.sha256",
+        source: `${digest.digest("hex")}\n`,
+      });
     },
   };
 }
@@ -40,5 +53,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     reportCompressedSize: false,
   },
-  server: { proxy: { "/api": { target: process.env["SONDE_SERVER"] ?? "http://127.0.0.1:8080", ws: true } } },
+  server: {
+    proxy: { "/api": { target: process.env.SONDE_SERVER ?? "http://127.0.0.1:8080", ws: true } },
+  },
 });

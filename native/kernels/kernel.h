@@ -22,7 +22,7 @@ int set_thread_limit(int limit);
 // Elements one thread takes at a time, and that are summed up apart.
 inline constexpr std::int64_t kPiece = std::int64_t{1} << 20;
 
-// One row of kColumnCount float64 for the elements of `layout` (from any_order).
+// One row of kRowColumns float64 for the elements of `layout` (from any_order).
 void summarize(const Layout& layout, DType dtype, Depth depth, double* row);
 
 // The same for `count` elements that follow each other.
@@ -31,7 +31,7 @@ void summarize_run(const void* address, std::int64_t count, DType dtype, Depth d
 // How many elements are NaN or infinite.
 std::int64_t count_non_finite(const Layout& layout, DType dtype);
 
-// One row of kPairColumnCount float64: how the elements of the two tensors differ.
+// One row of kPairColumns float64: how the elements of the two tensors differ.
 void compare(const PairLayout& layout, DType first, DType second, double* row);
 
 // How many elements lie in low <= x <= high; a NaN does not.

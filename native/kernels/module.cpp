@@ -76,19 +76,16 @@ PyObject* extreme_object(const double* row, int column, DType dtype) {
 
 // The row as the fields of Statistics: counts and integer extremes as int, the rest as float.
 PyObject* row_as_fields(const double* row, DType dtype) {
-  PyObject* fields = PyTuple_New(kDType);
-  if (fields == nullptr) return nullptr;
-  for (int column = 0; column < kDType; ++column) {
+  Owned fields = Owned::take(PyTuple_New(kDtype));
+  if (!fields) return nullptr;
+  for (int column = 0; column < kDtype; ++column) {
     PyObject* value = column <= kPositiveCount ? PyLong_FromDouble(row[column])
                       : column <= kFiniteMin   ? extreme_object(row, column, dtype)
                                                : PyFloat_FromDouble(row[column]);
-    if (value == nullptr) {
-      Py_DECREF(fields);
-      return nullptr;
-    }
-    PyTuple_SET_ITEM(fields, column, value);
+    if (value == nullptr) return nullptr;
+    PyTuple_SET_ITEM(fields.get(), column, value);
   }
-  return fields;
+  return fields.release();
 }
 
 PyObject* summarize_fields(PyObject*, Arguments arguments, Py_ssize_t count) {
@@ -96,7 +93,7 @@ PyObject* summarize_fields(PyObject*, Arguments arguments, Py_ssize_t count) {
   if (!expect_arguments("summarize_fields", count, 4) || !read_strided(arguments, tensor)) {
     return nullptr;
   }
-  double row[kColumnCount];
+  double row[kRowColumns];
   fill_row(tensor, Depth::Full, row);
   return row_as_fields(row, tensor.dtype);
 }
@@ -155,18 +152,13 @@ PyObject* thread_limit(PyObject*, PyObject* limit) {
 }
 
 PyObject* paths(PyObject*, PyObject*) {
-  PyObject* names = PyList_New(0);
-  if (names == nullptr) return nullptr;
+  Owned names = Owned::take(PyList_New(0));
+  if (!names) return nullptr;
   for (const Path* path : available_paths()) {
-    PyObject* name = PyUnicode_FromString(path->name);
-    if (name == nullptr || PyList_Append(names, name) != 0) {
-      Py_XDECREF(name);
-      Py_DECREF(names);
-      return nullptr;
-    }
-    Py_DECREF(name);
+    const Owned name = Owned::take(PyUnicode_FromString(path->name));
+    if (!name || PyList_Append(names.get(), name.get()) != 0) return nullptr;
   }
-  return names;
+  return names.release();
 }
 
 PyObject* path(PyObject*, PyObject*) { return PyUnicode_FromString(current_path().name); }
@@ -180,17 +172,14 @@ PyObject* use_path(PyObject*, PyObject* name) {
 }
 
 PyObject* dtype_names(PyObject*, PyObject*) {
-  PyObject* names = PyTuple_New(kDTypeCount);
-  if (names == nullptr) return nullptr;
+  Owned names = Owned::take(PyTuple_New(kDTypeCount));
+  if (!names) return nullptr;
   for (int code = 0; code < kDTypeCount; ++code) {
     PyObject* name = PyUnicode_FromString(kDTypeNames[code]);
-    if (name == nullptr) {
-      Py_DECREF(names);
-      return nullptr;
-    }
-    PyTuple_SET_ITEM(names, code, name);
+    if (name == nullptr) return nullptr;
+    PyTuple_SET_ITEM(names.get(), code, name);
   }
-  return names;
+  return names.release();
 }
 
 PyObject* read_bytes(PyObject*, Arguments arguments, Py_ssize_t count) {

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include "kernel.h"
+#include "shared/owned.h"
 
 namespace sonde {
 

@@ -35,17 +35,16 @@ bool expect_arguments(const char* name, Py_ssize_t given, Py_ssize_t expected) {
 namespace {
 
 bool read_integers(PyObject* object, std::array<std::int64_t, kMaxDims>& values, int& count) {
-  PyObject* fast = PySequence_Fast(object, "expected a sequence of integers");
-  if (fast == nullptr) return false;
-  const Py_ssize_t size = PySequence_Fast_GET_SIZE(fast);
+  const Owned fast = Owned::take(PySequence_Fast(object, "expected a sequence of integers"));
+  if (!fast) return false;
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(fast.get());
   bool good = size <= kMaxDims;
   if (!good) PyErr_Format(PyExc_ValueError, "%zd dimensions; %d at most", size, kMaxDims);
   for (Py_ssize_t i = 0; good && i < size; ++i) {
-    const long long value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast, i));
+    const long long value = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(fast.get(), i));
     good = value != -1 || PyErr_Occurred() == nullptr;
     values[static_cast<std::size_t>(i)] = value;
   }
-  Py_DECREF(fast);
   count = static_cast<int>(size);
   return good;
 }

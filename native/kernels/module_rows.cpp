@@ -10,17 +10,15 @@ namespace {
 // A sequence as a list or tuple, released at the end of the scope.
 class Items {
  public:
-  explicit Items(PyObject* object) : fast_(PySequence_Fast(object, "expected a sequence")) {}
-  Items(const Items&) = delete;
-  Items& operator=(const Items&) = delete;
-  ~Items() { Py_XDECREF(fast_); }
+  explicit Items(PyObject* object)
+      : fast_(Owned::take(PySequence_Fast(object, "expected a sequence"))) {}
 
-  bool valid() const { return fast_ != nullptr; }
-  Py_ssize_t size() const { return PySequence_Fast_GET_SIZE(fast_); }
-  PyObject* operator[](Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(fast_, i); }
+  bool valid() const { return static_cast<bool>(fast_); }
+  Py_ssize_t size() const { return PySequence_Fast_GET_SIZE(fast_.get()); }
+  PyObject* operator[](Py_ssize_t i) const { return PySequence_Fast_GET_ITEM(fast_.get(), i); }
 
  private:
-  PyObject* fast_;
+  Owned fast_;
 };
 
 bool is_counter(int column) { return column <= kPositiveCount; }
@@ -41,7 +39,7 @@ char* write_cell(char* out, const double* row, int column) {
   if (is_counter(column) && !std::isnan(value)) {
     return write_integer(out, static_cast<std::int64_t>(value));
   }
-  const auto dtype = static_cast<DType>(static_cast<int>(row[kDType]));
+  const auto dtype = static_cast<DType>(static_cast<int>(row[kDtype]));
   if (is_extreme(column) && is_integer(dtype)) {
     return write_integer_extreme(out, row, column, dtype);
   }
@@ -60,9 +58,9 @@ bool read_columns(const Items& items, Py_ssize_t text_count, std::vector<int>& c
   for (Py_ssize_t k = 0; k < items.size(); ++k) {
     const long column = PyLong_AsLong(items[k]);
     if (column == -1 && PyErr_Occurred() != nullptr) return false;
-    if (column < 0 || column >= kColumnCount + text_count) {
+    if (column < 0 || column >= kRowColumns + text_count) {
       PyErr_Format(PyExc_ValueError, "column %ld: there are %d and %zd texts", column,
-                   kColumnCount, text_count);
+                   kRowColumns, text_count);
       return false;
     }
     columns.push_back(static_cast<int>(column));
@@ -70,13 +68,10 @@ bool read_columns(const Items& items, Py_ssize_t text_count, std::vector<int>& c
   return true;
 }
 
-// The text of column k of row i, from texts[k - kColumnCount][i].
+// The text of column k of row i, from texts[k - kRowColumns][i].
 bool append_text(std::string& text, const Items& texts, int column, Py_ssize_t i) {
-  PyObject* cell = PySequence_GetItem(texts[column - kColumnCount], i);
-  if (cell == nullptr) return false;
-  const bool appended = append_bytes(text, cell);
-  Py_DECREF(cell);
-  return appended;
+  const Owned cell = Owned::take(PySequence_GetItem(texts[column - kRowColumns], i));
+  return cell && append_bytes(text, cell.get());
 }
 
 struct Table {
@@ -97,10 +92,10 @@ bool append_row(std::string& text, const Table& table, Py_ssize_t i) {
   for (const int column : table.columns) {
     if (!first) text.push_back(',');
     first = false;
-    if (column >= kColumnCount) {
+    if (column >= kRowColumns) {
       if (!append_text(text, table.texts, column, i)) return false;
     } else {
-      text.append(number, write_cell(number, table.rows + i * kColumnCount, column));
+      text.append(number, write_cell(number, table.rows + i * kRowColumns, column));
     }
   }
   text.push_back('\n');

@@ -54,30 +54,30 @@ void write_pair_row(const PairTally& tally, double scale, std::int64_t copies, b
                     double* row) {
   const auto times = [copies](std::int64_t count) { return static_cast<double>(count * copies); };
   row[kPairCount] = times(tally.count);
-  row[kBothFinite] = times(tally.finite);
-  row[kNanAgreed] = times(tally.nan_agreed);
-  row[kInfAgreed] = times(tally.inf_agreed);
-  row[kNonFiniteDisagreed] =
+  row[kPairFiniteCount] = times(tally.finite);
+  row[kPairNanAgreed] = times(tally.nan_agreed);
+  row[kPairInfAgreed] = times(tally.inf_agreed);
+  row[kPairNonFiniteDisagreed] =
       times(tally.count - tally.finite - tally.nan_agreed - tally.inf_agreed);
-  row[kEqual] = times(tally.equal);
-  row[kWithin1] = times(tally.within_1);
-  row[kWithin5] = times(tally.within_5);
-  for (int column = kMaxAbsError; column < kPairColumnCount; ++column) row[column] = kNaN;
+  row[kPairEqualCount] = times(tally.equal);
+  row[kPairWithin1] = times(tally.within_1);
+  row[kPairWithin5] = times(tally.within_5);
+  for (int column = kPairMaxAbsError; column < kPairColumns; ++column) row[column] = kNaN;
   if (tally.finite == 0) return;
   const auto finite = static_cast<double>(tally.finite);
   const double norm_a = std::sqrt(tally.square_sum_a), norm_b = std::sqrt(tally.square_sum_b);
   const double error = std::sqrt(tally.square_sum_error);
   const double stretch = std::sqrt(static_cast<double>(copies)) / scale;
-  row[kMaxAbsError] = tally.max_abs_error;
-  row[kMeanAbsError] = tally.abs_error_sum / finite;
-  row[kMaxRelativeError] = tally.max_relative_error;
-  row[kMeanRelativeError] = tally.relative_error_sum / finite;
-  row[kCosine] = tally.equal == tally.finite ? 1.0 : cosine(tally.dot, norm_a, norm_b);
-  row[kRelativeL2] = relative(error, norm_b);
-  if (has_ulp) row[kMaxUlp] = static_cast<double>(tally.max_ulp);
-  row[kL2Error] = error * stretch;
-  row[kNormA] = norm_a * stretch;
-  row[kNormB] = norm_b * stretch;
+  row[kPairMaxAbsError] = tally.max_abs_error;
+  row[kPairMeanAbsError] = tally.abs_error_sum / finite;
+  row[kPairMaxRelativeError] = tally.max_relative_error;
+  row[kPairMeanRelativeError] = tally.relative_error_sum / finite;
+  row[kPairCosine] = tally.equal == tally.finite ? 1.0 : cosine(tally.dot, norm_a, norm_b);
+  row[kPairRelativeL2] = relative(error, norm_b);
+  if (has_ulp) row[kPairMaxUlp] = static_cast<double>(tally.max_ulp);
+  row[kPairL2Error] = error * stretch;
+  row[kPairNormA] = norm_a * stretch;
+  row[kPairNormB] = norm_b * stretch;
 }
 
 }  // namespace sonde

@@ -2,32 +2,9 @@
 #pragma once
 
 #include "element.h"
+#include "shared/constants.h"
 
 namespace sonde {
-
-// The columns of a row of distances; sonde.kernels.distances names the same numbers.
-enum PairColumn : int {
-  kPairCount,
-  kBothFinite,
-  kNanAgreed,           // NaN on both sides
-  kInfAgreed,           // the same infinity on both sides
-  kNonFiniteDisagreed,  // any other pair with an element that is not finite
-  kEqual,               // both finite and equal
-  kWithin1,             // relative error at most 1/1000
-  kWithin5,             // at most 5/1000
-  kMaxAbsError,
-  kMeanAbsError,
-  kMaxRelativeError,
-  kMeanRelativeError,
-  kCosine,
-  kRelativeL2,
-  kMaxUlp,
-  kL2Error,
-  kNormA,
-  kNormB,
-};
-
-inline constexpr int kPairColumnCount = 18;
 
 // Everything but the counts is over pairs of which both are finite. The sums of products are of
 // elements times `scale` of the comparison.

@@ -147,20 +147,20 @@ void write_row(const Tally& tally, std::int64_t copies, DType dtype, Depth depth
       full ? times(tally.count - tally.nan - tally.zero - tally.negative) : kNaN;
   write_extremes(tally, dtype, row);
   const double norm = std::sqrt(tally.square_sum * static_cast<double>(copies));
-  row[kL2Norm] = finite ? std::ldexp(norm, tally.exponent) : propagate(tally, false);
-  row[kAverage] = row[kStd] = row[kAbsMean] = kNaN;
+  row[kL2norm] = finite ? std::ldexp(norm, tally.exponent) : propagate(tally, false);
+  row[kAvg] = row[kStd] = row[kAbsMean] = kNaN;
   if (full && finite && all_equal(tally, dtype)) {
-    row[kAverage] = row[kMax];
+    row[kAvg] = row[kMax];
     row[kStd] = 0;
     row[kAbsMean] = std::fabs(row[kMax]);
   } else if (full && tally.count > 0) {
     const double mean = (tally.sum + tally.sum_rest) / count;
-    row[kAverage] = finite ? std::ldexp(mean, tally.exponent) + 0.0 : propagate(tally, true);
+    row[kAvg] = finite ? std::ldexp(mean, tally.exponent) + 0.0 : propagate(tally, true);
     row[kStd] = finite ? std::ldexp(std::sqrt(tally.m2 / count), tally.exponent) : kNaN;
     row[kAbsMean] =
         finite ? std::ldexp(tally.abs_sum / count, tally.exponent) : propagate(tally, false);
   }
-  row[kDType] = static_cast<double>(static_cast<int>(dtype));
+  row[kDtype] = static_cast<double>(static_cast<int>(dtype));
 }
 
 }  // namespace sonde

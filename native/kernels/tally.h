@@ -1,32 +1,11 @@
 // What is known of the elements seen so far, how two such parts become one, and the row of
-// sixteen float64 that leaves the kernel.
+// kRowColumns float64 that leaves the kernel.
 #pragma once
 
 #include "element.h"
+#include "shared/constants.h"
 
 namespace sonde {
-
-// The columns of a row; sonde.core.statistics names the same numbers.
-enum Column : int {
-  kCount,
-  kNanCount,
-  kPositiveInfCount,
-  kNegativeInfCount,
-  kZeroCount,
-  kNegativeCount,
-  kPositiveCount,
-  kMax,
-  kMin,
-  kFiniteMax,  // int64 and uint64: the exact integer's 64 bits, not a float64
-  kFiniteMin,
-  kAverage,
-  kL2Norm,
-  kStd,
-  kAbsMean,
-  kDType,
-};
-
-inline constexpr int kColumnCount = 16;
 
 // Sums are kept in units of a power of two, so that squares of huge or tiny float64 stay in range:
 // sum and abs_sum in 2^exponent, square_sum and m2 in 4^exponent. Every other type has exponent 0.

@@ -12,13 +12,13 @@ struct Tensors {
   std::vector<uintptr_t> keys;
 };
 
-// Adds `value` where it is a tensor; kOdd: one of a class with ways of its own.
+// Adds `value` where it is a tensor; kOdd: it is of a subclass of Tensor.
 inline Flat add_tensor(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
   PyTypeObject* type = Py_TYPE(value);
-  if (type == reinterpret_cast<PyTypeObject*>(self->tensor_type) ||
-      type == reinterpret_cast<PyTypeObject*>(self->parameter_type)) {
+  if (type == reinterpret_cast<PyTypeObject*>(self->tensor_type.get()) ||
+      type == reinterpret_cast<PyTypeObject*>(self->parameter_type.get())) {
     items.push_back(value);
-  } else if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(self->tensor_type))) {
+  } else if (PyObject_TypeCheck(value, reinterpret_cast<PyTypeObject*>(self->tensor_type.get()))) {
     return Flat::kOdd;
   }
   return Flat::kOk;
@@ -52,25 +52,23 @@ inline bool add_keys(const std::vector<PyObject*>& items, std::vector<uintptr_t>
   return true;
 }
 
+// A Python list of borrowed objects; empty with an error set.
 template <typename Items>
-PyObject* list_of(const Items& items) {
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
-  if (!list) return nullptr;
+Owned list_of(const Items& items) {
+  Owned list = Owned::take(PyList_New(static_cast<Py_ssize_t>(items.size())));
+  if (!list) return list;
   for (size_t i = 0; i < items.size(); ++i)
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
   return list;
 }
 
-inline PyObject* list_of_keys(const std::vector<uintptr_t>& keys) {
-  PyObject* list = PyList_New(static_cast<Py_ssize_t>(keys.size()));
-  if (!list) return nullptr;
+inline Owned list_of_keys(const std::vector<uintptr_t>& keys) {
+  Owned list = Owned::take(PyList_New(static_cast<Py_ssize_t>(keys.size())));
+  if (!list) return list;
   for (size_t i = 0; i < keys.size(); ++i) {
     PyObject* number = PyLong_FromVoidPtr(reinterpret_cast<void*>(keys[i]));
-    if (!number) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), number);
+    if (!number) return {};
+    PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), number);
   }
   return list;
 }

@@ -1,7 +1,7 @@
 #include "dispatch.h"
 
-#include "passage.h"
-#include "recognise.h"
+#include "find_node.h"
+#include "op_run.h"
 
 namespace sonde_match {
 
@@ -13,84 +13,68 @@ PyObject* op_name;
 // ours to swallow (KeyboardInterrupt, SystemExit) stay set and -1 is returned.
 int report_failure(Matcher* self) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  if (trace) PyException_SetTraceback(value, trace);
-  PyObject* done = PyObject_CallOneArg(self->failed, value);
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(trace);
-  if (!done) return -1;
-  Py_DECREF(done);
-  return 0;
+  Owned error;
+  {
+    sonde::KeepException pending;
+    error = Owned::share(pending.normalized());
+    pending.drop();
+  }
+  return Owned::take(PyObject_CallOneArg(self->failed.get(), error.get())) ? 0 : -1;
 }
 
-// An op raised: tell who asked for it, keep the exception as it was.
-void tell_raised(Matcher* self, PyObject* seen, PyObject* args, PyObject* kwargs) {
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  if (trace) PyException_SetTraceback(value, trace);
-  PyObject* done = seen ? PyObject_CallFunctionObjArgs(self->raised, seen, args,
-                                                       kwargs ? kwargs : Py_None, value, nullptr)
-                        : nullptr;
-  Py_XDECREF(done);
-  PyErr_Clear();
-  PyErr_Restore(type, value, trace);
-}
-
-PyObject* call_op(Matcher* self, PyObject* op, PyObject* args, PyObject* kwargs) {
-  Theirs theirs(&self->own_time);
-  return PyObject_Call(op, args, kwargs);
+// Tells Python that an op raised; the exception stays set.
+void report_raised(Matcher* self, PyObject* begun, PyObject* args, PyObject* kwargs) {
+  sonde::KeepException pending;
+  Owned::take(PyObject_CallFunctionObjArgs(self->op_raised.get(), begun, args,
+                                           kwargs ? kwargs : Py_None, pending.normalized(),
+                                           nullptr));
 }
 
 // Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
 // Others run Python, of which nothing shall be compiled in here.
-PyObject* call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
-  if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type) {
-    Theirs theirs(&self->own_time);
-    PyObject* compiler = PyObject_CallOneArg(self->set_eval_frame, Py_None);
-    if (!compiler) return nullptr;
-    PyObject* result = PyObject_Call(func, args, kwargs);
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyObject* done = PyObject_CallOneArg(self->set_eval_frame, compiler);
-    Py_DECREF(compiler);
-    if (!done) PyErr_Clear();
-    Py_XDECREF(done);
-    PyErr_Restore(type, value, trace);
+Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
+  if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type.get()) {
+    const Owned compiler = Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), Py_None));
+    if (!compiler) return {};
+    Owned result = Owned::take(PyObject_Call(func, args, kwargs));
+    sonde::KeepException pending;
+    Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), compiler.get()));
     return result;
   }
-  PyObject* op = PyObject_GetAttr(func, op_name);
-  if (!op) return nullptr;
-  PyObject* result = call_op(self, op, args, kwargs);
-  Py_DECREF(op);
-  return result;
+  const Owned op = sonde_tensor::attribute(func, op_name);
+  return Owned::take(op ? PyObject_Call(op.get(), args, kwargs) : nullptr);
 }
 
-// An op that is not recognised here: looked at in Python, run from here, so that the traceback of
+// An op that is not matched here: Python matches or learns it; it is run from here, so that the traceback of
 // an op that raises has no frame of ours.
 PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
   PyObject* given = kwargs ? kwargs : Py_None;
-  PyObject* seen = PyObject_CallFunctionObjArgs(self->look, func, args, given, nullptr);
-  if (!seen) {
-    if (report_failure(self) < 0) return nullptr;
-    seen = Py_NewRef(Py_None);
+  const Owned begun =
+      Owned::take(PyObject_CallFunctionObjArgs(self->before_op.get(), func, args, given, nullptr));
+  if (!begun && report_failure(self) < 0) return nullptr;
+  Owned result = call_func(self, func, args, kwargs);
+  if (!begun || begun.get() == Py_None) return result.release();
+  if (!result) {
+    report_raised(self, begun.get(), args, kwargs);
+    return nullptr;
   }
-  PyObject* result = call_func(self, func, args, kwargs);
-  if (seen != Py_None) {
-    if (!result) {
-      tell_raised(self, seen, args, kwargs);
-    } else {
-      PyObject* done =
-          PyObject_CallFunctionObjArgs(self->after, seen, result, args, given, nullptr);
-      if (!done && report_failure(self) < 0) Py_CLEAR(result);
-      Py_XDECREF(done);
-    }
+  const Owned done = Owned::take(PyObject_CallFunctionObjArgs(self->after_op.get(), begun.get(),
+                                                              result.get(), args, given, nullptr));
+  if (!done && report_failure(self) < 0) return nullptr;
+  return result.release();
+}
+
+// The same for an op that was matched.
+void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
+                        PyObject* args, PyObject* kwargs) {
+  Owned begun;
+  {
+    sonde::KeepException pending;
+    if (!take_back_inputs(node, *run)) PyErr_Clear();
+    if (!restore_written(self, node, tensors, run)) PyErr_Clear();
+    begun = begun_tuple(node, tensors, run->inputs_before);
   }
-  Py_DECREF(seen);
-  return result;
+  if (begun) report_raised(self, begun.get(), args, kwargs);
 }
 
 // Whether no tensor is of a class with ways of its own. Torch names plain tensors too, where
@@ -99,7 +83,7 @@ bool are_plain(Matcher* self, PyObject* types) {
   if (!PyTuple_CheckExact(types)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
     PyObject* type = PyTuple_GET_ITEM(types, i);
-    if (type != self->tensor_type && type != self->parameter_type) return false;
+    if (type != self->tensor_type.get() && type != self->parameter_type.get()) return false;
   }
   return true;
 }
@@ -116,12 +100,10 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
   PyObject* args = values[3];
   PyObject* kwargs = count > 4 && values[4] != Py_None ? values[4] : nullptr;
   if (kwargs && PyDict_GET_SIZE(kwargs) == 0) kwargs = nullptr;
-  if (!self->look) {
+  if (!self->before_op) {
     PyErr_SetString(PyExc_RuntimeError, "connect() comes first");
     return nullptr;
   }
-  Ours ours(&self->own_time);
-  ++self->own_time.visits;
   if (!self->started || !self->at || !PyTuple_CheckExact(args) || !are_plain(self, types))
     return call_slow(self, func, args, kwargs);
   Tensors tensors;
@@ -136,36 +118,23 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
         return call_slow(self, func, args, kwargs);
   }
   if (!add_keys(tensors.items, tensors.keys)) return call_slow(self, func, args, kwargs);
-  Node* node = find(self, func, tensors);
+  // What runs in between may take the node off its place.
+  const OwnedNode owned = OwnedNode::share(find_node(self, func, tensors));
+  Node* node = owned.get();
   if (!node) {
     if (PyErr_Occurred() && report_failure(self) < 0) return nullptr;
     return call_slow(self, func, args, kwargs);
   }
-  Py_INCREF(node);
-  Passage passage;
-  bool known = before(self, node, tensors, &passage);
-  if (!known && report_failure(self) < 0) {
-    Py_DECREF(node);
-    return nullptr;
-  }
-  PyObject* result = call_op(self, node->op, args, kwargs);
+  OpRun run;
+  bool known = before_op(self, node, tensors, &run);
+  if (!known && report_failure(self) < 0) return nullptr;
+  Owned result = Owned::take(PyObject_Call(node->op.get(), args, kwargs));
   if (!result) {
-    if (known && node->wanted) {
-      PyObject *type, *value, *trace;
-      PyErr_Fetch(&type, &value, &trace);
-      if (node->lane && !lane_raised(node, passage)) PyErr_Clear();
-      if (!restore(self, node, tensors, &passage)) PyErr_Clear();
-      PyObject* seen = seen_tuple(node, tensors, passage.kept);
-      PyErr_Clear();
-      PyErr_Restore(type, value, trace);
-      if (seen) tell_raised(self, seen, args, kwargs);
-      Py_XDECREF(seen);
-    }
-  } else if (known && !after(self, node, tensors, &passage, result, args, kwargs)) {
-    if (report_failure(self) < 0) Py_CLEAR(result);
+    if (known && node->wanted) report_raised_node(self, node, tensors, &run, args, kwargs);
+  } else if (known && !after_op(self, node, tensors, &run, result.get(), args, kwargs)) {
+    if (report_failure(self) < 0) return nullptr;
   }
-  Py_DECREF(node);
-  return result;
+  return result.release();
 }
 
 bool make_op_name() {

@@ -1,6 +1,6 @@
-// Matcher: the hot path of eager capture, which recognises ops that were learned before.
+// Matcher: the hot path of eager capture, which matches ops that were learned before.
 //
-// Behaves as sonde/adapters/torch/memory.py and the slow path of eager.py, which are its twin and
+// Behaves as sonde/adapters/torch/eager/step_tables.py and the slow path of eager/dispatch_mode.py, which are its twin and
 // are used where this module could not be built. It knows torch only through Python objects: it
 // does not link against it.
 //
@@ -9,11 +9,7 @@
 // or by growing.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
 #include "node.h"
-#include "own_time.h"
 
 #include <cstdint>
 #include <memory_resource>
@@ -25,46 +21,57 @@ namespace sonde_match {
 
 using Refs = std::pmr::vector<PyObject*>;
 
-struct Matcher {
-  PyObject_HEAD
-  PyObject* tensor_type;
-  PyObject* parameter_type;
-  PyObject* overload_type;
-  PyObject* untyped_storage;
-  PyObject* sequence_number;
-  PyObject* getframe;
-  PyObject* look;     // (func, args, kwargs) -> seen or None: an op that is not known
-  PyObject* bind;     // (record, tensors, keys) -> bool: tensors new in this step
-  PyObject* exact;    // (record, tensors, keys) -> bool: tensors that may be other views
-  PyObject* ask;      // (record) -> None: calls node.asked
-  PyObject* leaves;   // (record, tensors) -> None
-  PyObject* kept;     // (record, tensors, keys) -> list: before a write
-  PyObject* restored; // (tensors, copies) -> list: the same, from the lane's memory, after it
-  PyObject* raised;   // (seen, args, kwargs, error) -> None
-  PyObject* after;    // (seen, result, args, kwargs) -> None: the whole of it, in Python
-  PyObject* emit;     // (record, before, results, args, kwargs) -> None
-  PyObject* failed;   // (error) -> None
-  PyObject* set_eval_frame;  // (compiler or None) -> the compiler that was set
-  PyObject* scope;
-  long generation;
-  int started;
-  int lends;
-  long long stamp;  // the latest timestamp, microseconds
-  OwnTime own_time;
-  Node* at;
+struct PointerHash {
+  size_t operator()(const Owned& object) const noexcept {
+    return std::hash<PyObject*>()(object.get());
+  }
+};
+
+struct SamePointer {
+  bool operator()(const Owned& a, const Owned& b) const noexcept { return a.get() == b.get(); }
+};
+
+struct MatcherFields {
+  Owned tensor_type;
+  Owned parameter_type;
+  Owned overload_type;
+  Owned untyped_storage;
+  Owned sequence_number;
+  Owned getframe;
+  Owned before_op;        // (func, args, kwargs) -> begun or None: an op that is not matched here
+  Owned bind_inputs;      // (record, tensors, keys) -> bool: tensors that are new in this step
+  Owned inputs_match;     // (record, tensors, keys) -> bool: tensors that may be other views
+  Owned find_wants;       // (record) -> None: calls node.set_wants
+  Owned emit_leaves;      // (record, tensors) -> None
+  Owned keep_written;     // (record, tensors, keys) -> list: the inputs, before a write
+  Owned restore_written;  // (tensors, copies) -> list: the same after it, from a screening's copies
+  Owned op_raised;        // (begun, args, kwargs, error) -> None
+  Owned after_op;         // (begun, result, args, kwargs) -> None: the whole of it, in Python
+  Owned emit_op;          // (record, inputs, results, args, kwargs) -> None
+  Owned failed;           // (error) -> None
+  Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
+  Owned scope;
+  long generation = 0;
+  int started = 0;
+  int lends = 0;
+  long long stamp = 0;  // the latest timestamp, microseconds
+  OwnedNode at;
   // Memory of the tables, kept from step to step: small pieces taken anew in each step would lie
   // between the program's tensors and keep it from using that memory again.
-  std::pmr::unsynchronized_pool_resource* pool;
-  std::pmr::unordered_map<uintptr_t, Refs>* current;
-  std::pmr::unordered_map<uintptr_t, PyObject*>* impl;
-  std::pmr::unordered_map<long long, PyObject*>* sequence;
-  std::pmr::unordered_set<uintptr_t>* fresh;
-  // Weak references, owned, to the storages (or tensors) that numbers in the tables stand for; the
+  std::pmr::unsynchronized_pool_resource pool;
+  std::pmr::unordered_map<uintptr_t, Refs> current{&pool};
+  std::pmr::unordered_map<uintptr_t, PyObject*> impl{&pool};
+  std::pmr::unordered_map<long long, PyObject*> sequence{&pool};
+  std::pmr::unordered_set<uintptr_t> fresh{&pool};
+  // Weak references to the storages (or tensors) that numbers in the tables stand for; the
   // tables forget a number when its object dies, before it can be used again.
-  std::pmr::unordered_map<PyObject*, uintptr_t>* watchers;
-  std::pmr::unordered_set<uintptr_t>* watched;
-  PyObject* gone;  // what weak references call
+  std::pmr::unordered_map<Owned, uintptr_t, PointerHash, SamePointer> watchers{&pool};
+  std::pmr::unordered_set<uintptr_t> watched{&pool};
+  Owned gone;  // what weak references call
 };
+
+// The fields are built in Matcher_new and destroyed in Matcher_dealloc.
+struct Matcher : PyObject, MatcherFields {};
 
 extern PyTypeObject MatcherType;
 bool make_matcher_type();

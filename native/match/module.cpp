@@ -1,8 +1,9 @@
-// sonde.adapters.torch._match: the module.
+// sonde.adapters.torch.eager._match: the module.
 
 #include "dispatch.h"
+#include "find_node.h"
 #include "matcher.h"
-#include "recognise.h"
+
 
 namespace {
 
@@ -34,34 +35,30 @@ PyObject* rule_finder(PyObject*, PyObject* args) {
 
 PyMethodDef module_methods[] = {
     {"probe", sonde_tensor::probe, METH_VARARGS,
-     "Find the short way to what tensors are; see tensor.h."},
+     "Find out how to read tensors directly; see tensor.h."},
     {"rule_finder", rule_finder, METH_VARARGS, "Answers torch for our mode; see find_rule."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "sonde.adapters.torch._match",
+PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "sonde.adapters.torch.eager._match",
                                  "The hot path of eager capture.", -1, module_methods, nullptr,
                                  nullptr, nullptr, nullptr};
 
 }  // namespace
 
 PyMODINIT_FUNC PyInit__match(void) {
-  using sonde_lane::LaneType;
-  using sonde_match::MatcherType;
-  using sonde_match::NodeType;
-  if (!sonde_match::make_node_type() || !sonde_match::make_matcher_type() ||
-      !sonde_lane::make_lane_type() || !sonde_lane::make_strings() ||
-      !sonde_match::make_op_name() || !sonde_match::make_frame_names())
+  using namespace sonde_match;
+  if (!make_node_type() || !make_matcher_type() || !make_row_collector_type() ||
+      !make_screen_types() || !sonde_tensor::make_strings() || !make_io_names() ||
+      !make_op_name() || !make_frame_names())
     return nullptr;
-  PyObject* module = PyModule_Create(&module_definition);
+  sonde::Owned module = sonde::Owned::take(PyModule_Create(&module_definition));
   if (!module) return nullptr;
-  // Counted up with every change of what Python sees of this module: matcher.py must agree.
-  constexpr int kInterface = 1;
-  if (PyModule_AddIntConstant(module, "INTERFACE", kInterface) < 0 ||
-      PyModule_AddObjectRef(module, "Node", reinterpret_cast<PyObject*>(&NodeType)) < 0 ||
-      PyModule_AddObjectRef(module, "Matcher", reinterpret_cast<PyObject*>(&MatcherType)) < 0 ||
-      PyModule_AddObjectRef(module, "Lane", reinterpret_cast<PyObject*>(&LaneType)) < 0) {
-    Py_DECREF(module);
+  if (PyModule_AddIntConstant(module.get(), "INTERFACE", sonde::kInterface) < 0 ||
+      PyModule_AddType(module.get(), &NodeType) < 0 ||
+      PyModule_AddType(module.get(), &MatcherType) < 0 ||
+      PyModule_AddType(module.get(), &RowCollectorType) < 0 ||
+      PyModule_AddType(module.get(), &ScreeningType) < 0 ||
+      PyModule_AddType(module.get(), &ScreenType) < 0)
     return nullptr;
-  }
-  return module;
+  return module.release();
 }

@@ -1,80 +1,63 @@
 #include "node.h"
 
-#include <structmember.h>
+#include <new>
+#include <utility>
 
 namespace sonde_match {
 
 namespace {
 
-// Takes the node off its shortcut.
-void leave_lane(Node* node) {
-  Py_CLEAR(node->lane);
-  Py_CLEAR(node->lane_node);
-  node->writes->clear();
-  for (PyObject* token : *node->tokens_in) Py_XDECREF(token);
-  node->tokens_in->clear();
-  for (PyObject* token : *node->tokens_out) Py_XDECREF(token);
-  node->tokens_out->clear();
-  for (sonde_lane::Slot& slot : *node->slots) slot.clear();
-  node->slots->clear();
-  for (LaneLeaf& leaf : *node->lane_leaves) {
-    Py_XDECREF(leaf.ref);
-    Py_XDECREF(leaf.node);
-    leaf.text.clear();
-  }
-  node->lane_leaves->clear();
+// Empties a vector before what was in it is released, which may run any Python code.
+template <typename Item>
+void drop(std::vector<Item>& items) {
+  std::vector<Item> dropped;
+  dropped.swap(items);
+}
+
+void leave_fast_path(Node* node) {
+  node->rows.reset();
+  node->screen.reset();
+  node->op_node.reset();
+  node->writes.clear();
+  drop(node->tokens_in);
+  drop(node->tokens_out);
+  drop(node->labels);
+  drop(node->fast_leaves);
 }
 
 int Node_traverse(Node* self, visitproc visit, void* arg) {
-  Py_VISIT(self->record);
-  Py_VISIT(self->func);
-  Py_VISIT(self->op);
-  Py_VISIT(self->scope);
-  Py_VISIT(self->code);
-  Py_VISIT(reinterpret_cast<PyObject*>(self->lane));
-  Py_VISIT(self->lane_node);
-  if (self->in_refs) for (PyObject* ref : *self->in_refs) Py_VISIT(ref);
-  if (self->sources) for (PyObject* ref : *self->sources) Py_VISIT(ref);
-  if (self->outs) for (Out& out : *self->outs) Py_VISIT(out.ref);
-  if (self->next) for (Node* node : *self->next) Py_VISIT(reinterpret_cast<PyObject*>(node));
+  for (const Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code,
+                             &self->op_node})
+    if (int stop = field->visit(visit, arg)) return stop;
+  if (int stop = self->rows.visit(visit, arg)) return stop;
+  if (int stop = self->screen.visit(visit, arg)) return stop;
+  for (const Owned& ref : self->in_refs)
+    if (int stop = ref.visit(visit, arg)) return stop;
+  for (const Owned& ref : self->sources)
+    if (int stop = ref.visit(visit, arg)) return stop;
+  for (const Out& out : self->outs)
+    if (int stop = out.ref.visit(visit, arg)) return stop;
+  for (const OwnedNode& node : self->next)
+    if (int stop = node.visit(visit, arg)) return stop;
   return 0;
 }
 
 int Node_clear(Node* self) {
-  if (self->lane_leaves) leave_lane(self);
-  Py_CLEAR(self->record);
-  Py_CLEAR(self->func);
-  Py_CLEAR(self->op);
-  Py_CLEAR(self->scope);
-  Py_CLEAR(self->code);
-  if (self->in_refs) {
-    std::vector<PyObject*> refs;
-    refs.swap(*self->in_refs);
-    for (PyObject* ref : refs) Py_DECREF(ref);
-  }
-  if (self->sources) {
-    std::vector<PyObject*> refs;
-    refs.swap(*self->sources);
-    for (PyObject* ref : refs) Py_DECREF(ref);
-  }
-  if (self->outs) {
-    std::vector<Out> outs;
-    outs.swap(*self->outs);
-    for (Out& out : outs) Py_DECREF(out.ref);
-  }
+  leave_fast_path(self);
+  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code})
+    field->reset();
+  drop(self->in_refs);
+  drop(self->sources);
+  drop(self->outs);
   // A long chain of nodes is taken apart with a list, not by recursion.
-  if (self->next && !self->next->empty()) {
-    std::vector<Node*> waiting;
-    waiting.swap(*self->next);
-    while (!waiting.empty()) {
-      Node* node = waiting.back();
-      waiting.pop_back();
-      if (Py_REFCNT(node) == 1 && node->next) {
-        waiting.insert(waiting.end(), node->next->begin(), node->next->end());
-        node->next->clear();
-      }
-      Py_DECREF(node);
-    }
+  std::vector<OwnedNode> waiting;
+  waiting.swap(self->next);
+  while (!waiting.empty()) {
+    OwnedNode node = std::move(waiting.back());
+    waiting.pop_back();
+    if (Py_REFCNT(node.as_python()) != 1) continue;
+    for (OwnedNode& next : node->next) waiting.push_back(std::move(next));
+    node->next.clear();
   }
   return 0;
 }
@@ -82,34 +65,14 @@ int Node_clear(Node* self) {
 void Node_dealloc(Node* self) {
   PyObject_GC_UnTrack(self);
   Node_clear(self);
-  delete self->in_refs;
-  delete self->sources;
-  delete self->outs;
-  delete self->returned;
-  delete self->next;
-  delete self->writes;
-  delete self->tokens_in;
-  delete self->tokens_out;
-  delete self->slots;
-  delete self->lane_leaves;
-  Py_TYPE(self)->tp_free(reinterpret_cast<PyObject*>(self));
+  static_cast<NodeFields*>(self)->~NodeFields();
+  Py_TYPE(self)->tp_free(self);
 }
 
 PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
-  Node* self = reinterpret_cast<Node*>(type->tp_alloc(type, 0));
-  if (!self) return nullptr;
-  self->in_refs = new std::vector<PyObject*>();
-  self->sources = new std::vector<PyObject*>();
-  self->outs = new std::vector<Out>();
-  self->returned = new std::vector<Py_ssize_t>();
-  self->next = new std::vector<Node*>();
-  self->writes = new std::vector<Py_ssize_t>();
-  self->tokens_in = new std::vector<PyObject*>();
-  self->tokens_out = new std::vector<PyObject*>();
-  self->slots = new std::vector<sonde_lane::Slot>();
-  self->lane_leaves = new std::vector<LaneLeaf>();
-  self->generation = -1;
-  return reinterpret_cast<PyObject*>(self);
+  Node* self = static_cast<Node*>(type->tp_alloc(type, 0));
+  if (self) new (static_cast<NodeFields*>(self)) NodeFields();
+  return self;
 }
 
 // Node(record, func, op, scope, depth, code, last, in_refs, sources, outs, returned, flags)
@@ -129,30 +92,30 @@ int Node_init(Node* self, PyObject* args, PyObject*) {
     PyErr_SetString(PyExc_ValueError, "as many sources as inputs");
     return -1;
   }
-  self->record = Py_NewRef(record);
-  self->func = Py_NewRef(func);
-  self->op = Py_NewRef(op);
-  self->scope = Py_NewRef(scope);
-  self->code = Py_NewRef(code);
+  self->record = Owned::share(record);
+  self->func = Owned::share(func);
+  self->op = Owned::share(op);
+  self->scope = Owned::share(scope);
+  self->code = Owned::share(code);
   self->depth = depth;
   self->last = last;
   self->has_leaves = leaves;
   self->has_writes = writes;
   self->is_collective = collective;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in_refs); ++i)
-    self->in_refs->push_back(Py_NewRef(PyTuple_GET_ITEM(in_refs, i)));
+    self->in_refs.push_back(Owned::share(PyTuple_GET_ITEM(in_refs, i)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sources); ++i)
-    self->sources->push_back(Py_NewRef(PyTuple_GET_ITEM(sources, i)));
+    self->sources.push_back(Owned::share(PyTuple_GET_ITEM(sources, i)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outs); ++i) {
     int kind;
     PyObject* ref;
     if (!PyArg_ParseTuple(PyTuple_GET_ITEM(outs, i), "iO", &kind, &ref)) return -1;
-    self->outs->push_back({kind, Py_NewRef(ref)});
+    self->outs.push_back({kind, Owned::share(ref)});
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); ++i) {
     Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(returned, i));
     if (slot < 0) return -1;
-    self->returned->push_back(slot);
+    self->returned.push_back(slot);
   }
   return 0;
 }
@@ -162,79 +125,96 @@ PyObject* Node_add(Node* self, PyObject* child) {
     PyErr_SetString(PyExc_TypeError, "add() takes a Node");
     return nullptr;
   }
-  self->next->push_back(reinterpret_cast<Node*>(Py_NewRef(child)));
+  self->next.push_back(OwnedNode::share(child));
   Py_RETURN_NONE;
 }
 
-// asked(generation, wanted, leaves_wanted)
-PyObject* Node_asked(Node* self, PyObject* args) {
+// set_wants(generation, wanted, leaves_wanted)
+PyObject* Node_set_wants(Node* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "lpp", &self->generation, &self->wanted, &self->leaves_wanted))
     return nullptr;
-  leave_lane(self);
+  leave_fast_path(self);
   Py_RETURN_NONE;
 }
 
-void add_tokens(PyObject* tokens, std::vector<PyObject*>* out) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tokens); ++i) {
-    PyObject* token = PyTuple_GET_ITEM(tokens, i);
-    out->push_back(token == Py_None ? nullptr : Py_NewRef(token));
-  }
+Owned unless_none(PyObject* object) { return Owned::share(object == Py_None ? nullptr : object); }
+
+void add_tokens(PyObject* tokens, std::vector<Owned>* out) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tokens); ++i)
+    out->push_back(unless_none(PyTuple_GET_ITEM(tokens, i)));
 }
 
-// take_lane(lane, node, tokens_in, tokens_out, rearranges, leaves, writes): leaves are
-// (slot, ref, node), writes slots of inputs
-PyObject* Node_take_lane(Node* self, PyObject* args) {
-  PyObject *lane, *node, *tokens_in, *tokens_out, *leaves, *writes;
-  int rearranges;
-  if (!PyArg_ParseTuple(args, "O!OO!O!pO!O!", &sonde_lane::LaneType, &lane, &node, &PyTuple_Type,
-                        &tokens_in, &PyTuple_Type, &tokens_out, &rearranges, &PyTuple_Type,
-                        &leaves, &PyTuple_Type, &writes))
-    return nullptr;
-  leave_lane(self);
-  if (static_cast<size_t>(PyTuple_GET_SIZE(tokens_in)) != self->in_refs->size() ||
-      static_cast<size_t>(PyTuple_GET_SIZE(tokens_out)) != self->outs->size()) {
-    PyErr_SetString(PyExc_ValueError, "take_lane: a token for each input and output");
-    return nullptr;
-  }
+// Reads `leaves` ((slot, token, OpNode) each) and `writes` (slots); false with an error set.
+bool read_leaves_and_writes(Node* self, PyObject* leaves, PyObject* writes) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); ++i) {
     Py_ssize_t slot;
-    PyObject *ref, *leaf;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(leaves, i), "nOO", &slot, &ref, &leaf)) {
-      leave_lane(self);
-      return nullptr;
-    }
-    self->lane_leaves->push_back(
-        {slot, ref == Py_None ? nullptr : Py_NewRef(ref), Py_NewRef(leaf), {}});
+    PyObject *token, *node;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(leaves, i), "nOO", &slot, &token, &node)) return false;
+    self->fast_leaves.push_back({slot, unless_none(token), Owned::share(node), {}});
   }
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(writes); ++i) {
     Py_ssize_t slot = PyLong_AsSsize_t(PyTuple_GET_ITEM(writes, i));
-    if (slot < 0 || static_cast<size_t>(slot) >= self->in_refs->size()) {
-      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "take_lane: no such input");
-      leave_lane(self);
-      return nullptr;
+    if (slot < 0 || static_cast<size_t>(slot) >= self->in_refs.size()) {
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "use_fast_path: no such input");
+      return false;
     }
-    self->writes->push_back(slot);
+    self->writes.push_back(slot);
   }
-  add_tokens(tokens_in, self->tokens_in);
-  add_tokens(tokens_out, self->tokens_out);
-  self->slots->resize(self->in_refs->size() + self->outs->size());
+  return true;
+}
+
+// use_fast_path(path, node, tokens_in, tokens_out, rearranges, leaves, writes): path is a
+// RowCollector or a Screen
+PyObject* Node_use_fast_path(Node* self, PyObject* args) {
+  PyObject *path, *node, *tokens_in, *tokens_out, *leaves, *writes;
+  int rearranges;
+  if (!PyArg_ParseTuple(args, "OOO!O!pO!O!", &path, &node, &PyTuple_Type, &tokens_in,
+                        &PyTuple_Type, &tokens_out, &rearranges, &PyTuple_Type, &leaves,
+                        &PyTuple_Type, &writes))
+    return nullptr;
+  leave_fast_path(self);
+  const bool collects = PyObject_TypeCheck(path, &RowCollectorType);
+  if (!collects && !PyObject_TypeCheck(path, &ScreenType)) {
+    PyErr_SetString(PyExc_TypeError, "use_fast_path: a RowCollector or a Screen");
+    return nullptr;
+  }
+  if (static_cast<size_t>(PyTuple_GET_SIZE(tokens_in)) != self->in_refs.size() ||
+      static_cast<size_t>(PyTuple_GET_SIZE(tokens_out)) != self->outs.size()) {
+    PyErr_SetString(PyExc_ValueError, "use_fast_path: a token for each input and output");
+    return nullptr;
+  }
+  if (!read_leaves_and_writes(self, leaves, writes)) {
+    leave_fast_path(self);
+    return nullptr;
+  }
+  add_tokens(tokens_in, &self->tokens_in);
+  add_tokens(tokens_out, &self->tokens_out);
   self->rearranges = rearranges;
-  self->lane_node = Py_NewRef(node);
-  self->lane = reinterpret_cast<sonde_lane::Lane*>(Py_NewRef(lane));
+  self->op_node = Owned::share(node);
+  if (collects) {
+    self->labels.resize(self->in_refs.size() + self->outs.size());
+    self->rows = sonde::OwnedObject<RowCollector>::share(path);
+  } else {
+    self->screen = sonde::OwnedObject<Screen>::share(path);
+  }
   Py_RETURN_NONE;
 }
 
-PyMemberDef Node_members[] = {
-    {"record", T_OBJECT, offsetof(Node, record), READONLY,
-     "The Record this is the native face of."},
-    {nullptr, 0, 0, 0, nullptr}};
+PyObject* Node_get_record(Node* self, void*) {
+  return Py_NewRef(self->record ? self->record.get() : Py_None);
+}
+
+PyGetSetDef Node_getset[] = {
+    {"record", reinterpret_cast<getter>(Node_get_record), nullptr,
+     "The op record this is the native side of.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef Node_methods[] = {
     {"add", reinterpret_cast<PyCFunction>(Node_add), METH_O, "Add a node that may come next."},
-    {"asked", reinterpret_cast<PyCFunction>(Node_asked), METH_VARARGS,
-     "Store who wants it: generation, wanted, leaves wanted."},
-    {"take_lane", reinterpret_cast<PyCFunction>(Node_take_lane), METH_VARARGS,
-     "Take the shortcut: lane, node, tokens in, tokens out, rearranges, leaves, writes."},
+    {"set_wants", reinterpret_cast<PyCFunction>(Node_set_wants), METH_VARARGS,
+     "Whether a sink wants the op: generation, wanted, leaves wanted."},
+    {"use_fast_path", reinterpret_cast<PyCFunction>(Node_use_fast_path), METH_VARARGS,
+     "Go by a fast path: path, node, tokens in, tokens out, rearranges, leaves, writes."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -242,7 +222,7 @@ PyMethodDef Node_methods[] = {
 PyTypeObject NodeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 bool make_node_type() {
-  NodeType.tp_name = "sonde.adapters.torch._match.Node";
+  NodeType.tp_name = "sonde.adapters.torch.eager._match.Node";
   NodeType.tp_basicsize = sizeof(Node);
   NodeType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   NodeType.tp_doc = "One learned op.";
@@ -252,7 +232,7 @@ bool make_node_type() {
   NodeType.tp_traverse = reinterpret_cast<traverseproc>(Node_traverse);
   NodeType.tp_clear = reinterpret_cast<inquiry>(Node_clear);
   NodeType.tp_methods = Node_methods;
-  NodeType.tp_members = Node_members;
+  NodeType.tp_getset = Node_getset;
   return PyType_Ready(&NodeType) == 0;
 }
 

@@ -1,58 +1,69 @@
-// Node: one learned op, the native face of a Record of sonde/adapters/torch/memory.py.
+// Node: one learned op, the native face of a Record of sonde/adapters/torch/eager/step_tables.py.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "lane.h"
+#include "row_collector.h"
+#include "screen.h"
+#include "shared/constants.h"
 
 #include <vector>
 
 namespace sonde_match {
 
-enum Kind : int { kFresh = 0, kAlias = 1, kWritten = 2 };
+using sonde::Owned;
+using sonde::kAlias;
+using sonde::kFresh;
 
 struct Out {
   int kind;
-  PyObject* ref;
+  Owned ref;
 };
 
-struct LaneLeaf {
+// An input of the step that is met first by this op, and emitted with it.
+struct FastLeaf {
   Py_ssize_t slot;
-  PyObject* ref;
-  PyObject* node;
-  sonde_lane::Slot text;
+  Owned token;
+  Owned node;
+  RowLabel label;
 };
 
-struct Node {
-  PyObject_HEAD
-  PyObject* record;
-  PyObject* func;
-  PyObject* op;
-  PyObject* scope;
-  PyObject* code;
-  long last;
-  long depth;
-  long generation;
-  int wanted;
-  int leaves_wanted;
-  int has_leaves;
-  int has_writes;
-  int is_collective;
-  std::vector<PyObject*>* in_refs;
-  std::vector<PyObject*>* sources;  // None where the very tensor is not known
-  std::vector<Out>* outs;
-  std::vector<Py_ssize_t>* returned;
-  std::vector<Node*>* next;
-  sonde_lane::Lane* lane;  // the shortcut this op takes, or null
-  PyObject* lane_node;     // the OpNode
-  int rearranges;
-  std::vector<Py_ssize_t>* writes;     // the slots of inputs the op writes to
-  std::vector<PyObject*>* tokens_in;   // null where nobody knows the contents
-  std::vector<PyObject*>* tokens_out;
-  std::vector<sonde_lane::Slot>* slots;  // inputs, then outputs
-  std::vector<LaneLeaf>* lane_leaves;
+struct Node;
+using OwnedNode = sonde::OwnedObject<Node>;
+
+struct NodeFields {
+  Owned record;
+  Owned func;
+  Owned op;
+  Owned scope;
+  Owned code;
+  long last = 0;
+  long depth = 0;
+  long generation = -1;
+  int wanted = 0;
+  int leaves_wanted = 0;
+  int has_leaves = 0;
+  int has_writes = 0;
+  int is_collective = 0;
+  std::vector<Owned> in_refs;
+  std::vector<Owned> sources;  // None where the very tensor is not known
+  std::vector<Out> outs;
+  std::vector<Py_ssize_t> returned;
+  std::vector<OwnedNode> next;
+  // The fast path of the only sink that wants this op: at most one of the two is set.
+  sonde::OwnedObject<RowCollector> rows;
+  sonde::OwnedObject<Screen> screen;
+  Owned op_node;  // the OpNode; this and the following only with a fast path
+  int rearranges = 0;
+  std::vector<Py_ssize_t> writes;  // the slots of inputs the op writes to
+  std::vector<Owned> tokens_in;    // empty where the contents are not known
+  std::vector<Owned> tokens_out;
+  std::vector<RowLabel> labels;  // inputs, then outputs
+  std::vector<FastLeaf> fast_leaves;
+
+  bool has_fast_path() const { return rows || screen; }
 };
+
+// The fields are built in Node_new and destroyed in Node_dealloc; Python makes and frees the rest.
+struct Node : PyObject, NodeFields {};
 
 extern PyTypeObject NodeType;
 bool make_node_type();

@@ -1,114 +1,68 @@
-// Whether a tensor's row of statistics alone shows that no watch condition has anything to tell.
+// Screen: the fast path of a sink that wants only some runs of an op (`core.sink.ScreenPath`): those
+// with values that are not finite, or with outputs that do not pass tests of their statistics. The
+// other runs never reach Python.
 //
-// Says the same as sonde/conditions (`clears`), or less: what is nearer to a threshold than
-// rounding can tell is left to Python.
+// Behaves as sonde/adapters/torch/tensors/emission.py with sonde/dump/sinks/overflow.py, or with the
+// debugger's sink.
 #pragma once
 
-#include <cmath>
+#include "fast_path.h"
+#include "row_tests.h"
+
 #include <vector>
 
-namespace sonde_screen {
+namespace sonde_match {
 
-// Columns of a row, as in sonde/core/statistics.py.
-enum Column { kCount, kNan, kPositiveInf, kNegativeInf, kZeros, kNegatives, kPositives, kMax, kMin };
-constexpr int kStd = 13;
-constexpr int kColumns = 16;
+// What the screens of one sink know together.
+struct ScreeningFields {
+  Context context;
+  Kernel non_finite;  // (...) -> int
+  // (node, io, slot, tensor, is tested) -> bool: whether a tensor that is not plain memory lets
+  // its op through to the sink
+  Owned unusual;
+  // A result is whether the tensor is not finite (kNotFinite) and, above that bit, the number of its
+  // row plus one, if it has one.
+  Cache cache;
+  std::vector<double> rows;
+  std::vector<char> arena;  // for copies; used again by every op, so that it stays in the cache
+};
 
-// Numbers and kinds of tests as in sonde/conditions/screen.py.
-constexpr int kZeroPercentage = 16;
-constexpr int kDeviation = 17;
-constexpr int kRange = 18;
-enum Kind { kPlain, kFinite, kAbove, kBelow, kAtLeast, kShareBelow, kShareAbove, kAllZero };
-constexpr int kTestNumbers = 4;  // kind, and up to three numbers
-constexpr double kMargin = 1e-12;
+constexpr Py_ssize_t kNotFinite = 1;
 
-inline bool is_finite(const double* row) {
-  return row[kNan] + row[kPositiveInf] + row[kNegativeInf] == 0;
-}
+struct Screening : PyObject, ScreeningFields {};
 
-inline double measured(const double* row, int what) {
-  switch (what) {
-    case kZeroPercentage:
-      return 100 * row[kZeros] / row[kCount];
-    case kDeviation:
-      return row[kCount] < 2 ? 0.0 : row[kStd] * std::sqrt(row[kCount] / (row[kCount] - 1));
-    case kRange:
-      return row[kMax] - row[kMin];
-    default:
-      return row[what];
-  }
-}
+struct ScreenFields {
+  sonde::OwnedObject<Screening> screening;
+  Kernel summary;         // (row address, ...) -> None
+  RowTests tests;         // empty: only what is not finite lets an op through
+  int takes_inputs = 0;   // whether a value that is not finite lets an op through, inputs too
+};
 
-// Per cent of the elements within bounds; negative if the row does not tell.
-inline double share(const double* row, double low, double high) {
-  const double count = row[kCount];
-  if (row[kMin] >= low && row[kMax] <= high) return 100;
-  if (row[kMax] < low || row[kMin] > high) return 0;
-  if (high == 0 && row[kMin] >= low) return 100 * (row[kZeros] + row[kNegatives]) / count;
-  if (low == 0 && row[kMax] <= high) return 100 * (row[kZeros] + row[kPositives]) / count;
-  return -1;
-}
+struct Screen : PyObject, ScreenFields {};
 
-// Whether what the test asks about is surely not so. Of a NaN nothing is sure.
-inline bool is_sure(const double* test, const double* row) {
-  if (test[0] == kPlain) return row[kCount] > 0 && is_finite(row);
-  if (test[0] == kFinite) return is_finite(row);
-  if (test[0] == kAllZero) return row[kMax] > 0 || row[kMin] < 0;
-  if (test[0] == kShareBelow || test[0] == kShareAbove) {
-    const double found = share(row, test[1], test[2]);
-    const double margin = found * kMargin;
-    if (test[0] == kShareBelow) return test[3] <= 0 || (found >= 0 && found - margin >= test[3]);
-    return test[3] >= 100 || (found >= 0 && found + margin <= test[3]);
-  }
-  const double value = measured(row, static_cast<int>(test[1]));
-  const double margin = std::fabs(value) * kMargin;
-  if (test[0] == kAbove) return value + margin <= test[2];
-  if (test[0] == kBelow) return value - margin >= test[2];
-  return value + margin < test[2];
-}
+// Sets `is_wanted` where this tensor lets its op through to the sink. `known` as in `collect`.
+// False with an error set.
+bool screen_tensor(Screen* screen, const TensorUse& use, const Provenance& provenance,
+                   bool* is_wanted, const Measured** known = nullptr);
 
-// Numbers of watches, of the conditions of each, of the tests of each, each before what it counts.
-// A watch is passed when one of its conditions is surely not so, a condition is when all its tests
-// say so.
-using Screen = std::vector<double>;
+// A tensor as it was before an op that writes to it. Its bytes are in the arena, until the next op
+// that writes.
+struct Copy {
+  Py_ssize_t slot = 0;
+  size_t offset = 0;
+  size_t size = 0;
+  uintptr_t address = 0;
+  Owned dtype;
+  Owned shape;
+};
 
-inline bool is_valid(const Screen& screen) {
-  size_t at = 0;
-  auto next = [&](double most) {
-    if (at >= screen.size() || !(screen[at] >= 0 && screen[at] <= most)) return -1;
-    return static_cast<int>(screen[at++]);
-  };
-  int watches = next(1e6);
-  for (int w = 0; w < watches; ++w) {
-    int conditions = next(1e6);
-    if (conditions < 0) return false;
-    for (int c = 0; c < conditions; ++c) {
-      int tests = next(1e6);
-      if (tests < 0) return false;
-      for (int t = 0; t < tests; ++t, at += kTestNumbers) {
-        if (at + kTestNumbers > screen.size()) return false;
-        const double kind = screen[at], what = screen[at + 1];
-        if (!(kind >= kPlain && kind <= kAllZero)) return false;
-        if (kind >= kAbove && kind <= kAtLeast && !(what >= 0 && what <= kRange)) return false;
-      }
-    }
-  }
-  return watches >= 0 && at == screen.size();
-}
+enum class Copied { kDone, kNotPlain, kError };
 
-inline bool passes(const Screen& screen, const double* row) {
-  const double* at = screen.data();
-  for (int watches = static_cast<int>(*at++); watches > 0; --watches) {
-    bool is_passed = false;
-    for (int conditions = static_cast<int>(*at++); conditions > 0; --conditions) {
-      bool is_clear = true;
-      for (int tests = static_cast<int>(*at++); tests > 0; --tests, at += kTestNumbers)
-        is_clear = is_clear && is_sure(at, row);
-      is_passed = is_passed || is_clear;
-    }
-    if (!is_passed) return false;
-  }
-  return true;
-}
+// Fills in what of `tensor` is to be copied; kNotPlain is without an error.
+Copied plan_copy(const Context& context, PyObject* tensor, Copy* copy);
 
-}  // namespace sonde_screen
+extern PyTypeObject ScreeningType;
+extern PyTypeObject ScreenType;
+bool make_screen_types();
+
+}  // namespace sonde_match

@@ -8,14 +8,15 @@
 // own (sparse, nested, quantized), Python is asked each time.
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "shared/owned.h"
 
 #include <cstdint>
 #include <cstring>
 #include <vector>
 
 namespace sonde_tensor {
+
+using sonde::Owned;
 
 constexpr int kMostDims = 8;
 constexpr int kMostTypes = 128;
@@ -50,37 +51,36 @@ inline bool make_strings() {
   return true;
 }
 
-inline PyObject* call_method(PyObject* object, PyObject* name) {
-  return PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+inline Owned attribute(PyObject* object, PyObject* name) {
+  return Owned::take(PyObject_GetAttr(object, name));
 }
 
-inline bool number_from(PyObject* value, long long* out) {
+inline Owned call_method(PyObject* object, PyObject* name) {
+  return Owned::take(
+      PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+inline bool number_from(const Owned& value, long long* out) {
   if (!value) return false;
-  *out = PyLong_AsLongLong(value);
-  Py_DECREF(value);
+  *out = PyLong_AsLongLong(value.get());
   return !(*out == -1 && PyErr_Occurred());
 }
 
-inline bool pointer_from(PyObject* value, uintptr_t* out) {
+inline bool pointer_from(const Owned& value, uintptr_t* out) {
   if (!value) return false;
-  void* pointer = PyLong_AsVoidPtr(value);
-  Py_DECREF(value);
+  void* pointer = PyLong_AsVoidPtr(value.get());
   *out = reinterpret_cast<uintptr_t>(pointer);
   return pointer || !PyErr_Occurred();
 }
 
-inline int truth_from(PyObject* value) {
-  if (!value) return -1;
-  int truth = PyObject_IsTrue(value);
-  Py_DECREF(value);
-  return truth;
-}
+// 1, 0, or -1 with an error set.
+inline int truth_from(const Owned& value) { return value ? PyObject_IsTrue(value.get()) : -1; }
 
 inline bool pointer_attribute(PyObject* object, uintptr_t* out) {
-  return pointer_from(PyObject_GetAttr(object, strings.cdata), out);
+  return pointer_from(attribute(object, strings.cdata), out);
 }
 
-// ------------------------------------------------------------------------------- the short way
+// ------------------------------------------------------------------------------- direct access
 
 using Handle = void*;  // an at::Tensor's address; an at::Tensor is a pointer to its TensorImpl
 
@@ -96,7 +96,8 @@ struct Torch {
   int32_t (*strides)(Handle, int64_t**) = nullptr;
   int32_t (*dtype)(Handle, int32_t*) = nullptr;
   int32_t (*device_type)(Handle, int32_t*) = nullptr;
-  PyObject* dtypes[kMostTypes] = {};  // by torch's number, owned
+  // By torch's number; borrowed: torch keeps its dtypes for as long as the process lives.
+  PyObject* dtypes[kMostTypes] = {};
 };
 inline Torch torch;
 
@@ -115,7 +116,7 @@ inline void narrow(std::vector<size_t>* places, const void* object, uintptr_t wo
 }
 
 // probe(functions, samples): addresses of torch's functions, in the order of `Torch`; plain
-// tensors of different dtypes, each with memory of its own. Returns whether the short way is open.
+// tensors of different dtypes, each with memory of its own. Returns whether direct access works.
 inline PyObject* probe(PyObject*, PyObject* args) {
   PyObject *functions, *samples;
   if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &functions, &PyList_Type, &samples))
@@ -146,10 +147,8 @@ inline PyObject* probe(PyObject*, PyObject* args) {
     PyObject* sample = PyList_GET_ITEM(samples, i);
     uintptr_t impl, storage;
     if (!pointer_attribute(sample, &impl)) return nullptr;
-    PyObject* owner = call_method(sample, strings.untyped_storage);
-    bool ok = owner && pointer_attribute(owner, &storage);
-    Py_XDECREF(owner);
-    if (!ok) return nullptr;
+    const Owned owner = call_method(sample, strings.untyped_storage);
+    if (!owner || !pointer_attribute(owner.get(), &storage)) return nullptr;
     narrow(&impl_at, sample, impl);
     narrow(&storage_at, reinterpret_cast<void*>(impl), storage);
     uintptr_t kind = word_at(reinterpret_cast<void*>(impl), 0);
@@ -168,9 +167,9 @@ inline PyObject* probe(PyObject*, PyObject* args) {
         torch.device_type(&impl, &device) || device != 0 || torch.data_ptr(&impl, &data) ||
         reinterpret_cast<uintptr_t>(data) != address)
       Py_RETURN_FALSE;
-    PyObject* dtype = PyObject_GetAttr(sample, strings.dtype);
+    const Owned dtype = attribute(sample, strings.dtype);
     if (!dtype) return nullptr;
-    Py_XSETREF(torch.dtypes[type], dtype);
+    torch.dtypes[type] = dtype.get();
   }
   torch.impl_at = impl_at[0];
   torch.storage_at = storage_at[0];
@@ -180,8 +179,8 @@ inline PyObject* probe(PyObject*, PyObject* args) {
 
 // ------------------------------------------------------------------------------------- numbers
 
-// The TensorImpl of a tensor that goes the short way, or 0.
-inline uintptr_t short_impl(PyObject* tensor) {
+// The TensorImpl of a tensor that can be read directly, or 0.
+inline uintptr_t direct_impl(PyObject* tensor) {
   if (!torch.is_known) return 0;
   uintptr_t impl = word_at(tensor, torch.impl_at);
   return impl && word_at(reinterpret_cast<void*>(impl), 0) == torch.kind ? impl : 0;
@@ -189,23 +188,21 @@ inline uintptr_t short_impl(PyObject* tensor) {
 
 // The tensor's `_cdata`. False with an error set.
 inline bool impl_of(PyObject* tensor, uintptr_t* impl) {
-  *impl = short_impl(tensor);
+  *impl = direct_impl(tensor);
   return *impl || pointer_attribute(tensor, impl);
 }
 
 // The `_cdata` of the tensor's storage. False with an error set where it has none.
 inline bool storage_key(PyObject* tensor, uintptr_t* key) {
-  uintptr_t impl = short_impl(tensor);
+  uintptr_t impl = direct_impl(tensor);
   *key = impl ? word_at(reinterpret_cast<void*>(impl), torch.storage_at) : 0;
   if (*key) return true;
-  PyObject* storage = call_method(tensor, strings.untyped_storage);
-  bool ok = storage && pointer_attribute(storage, key);
-  Py_XDECREF(storage);
-  return ok;
+  const Owned storage = call_method(tensor, strings.untyped_storage);
+  return storage && pointer_attribute(storage.get(), key);
 }
 
 // What there is to know of a tensor before its values are read.
-struct Look {
+struct TensorInfo {
   uintptr_t address = 0;
   long long version = -1;
   bool has_version = false;
@@ -233,82 +230,76 @@ inline bool is_dense(const int64_t* shape, const int64_t* stride, int64_t dims) 
   return true;
 }
 
-inline void set_shape(Look* look, const int64_t* shape, const int64_t* stride, int64_t dims) {
-  look->is_contiguous = is_dense(shape, stride, dims);
-  look->dims = dims <= kMostDims ? static_cast<int>(dims) : -1;
-  if (look->dims > 0) {
-    std::memcpy(look->shape, shape, static_cast<size_t>(dims) * sizeof(int64_t));
-    std::memcpy(look->stride, stride, static_cast<size_t>(dims) * sizeof(int64_t));
+inline void set_shape(TensorInfo* info, const int64_t* shape, const int64_t* stride, int64_t dims) {
+  info->is_contiguous = is_dense(shape, stride, dims);
+  info->dims = dims <= kMostDims ? static_cast<int>(dims) : -1;
+  if (info->dims > 0) {
+    std::memcpy(info->shape, shape, static_cast<size_t>(dims) * sizeof(int64_t));
+    std::memcpy(info->stride, stride, static_cast<size_t>(dims) * sizeof(int64_t));
   }
 }
 
 // The shape as torch's functions tell it. False where the tensor is not plain.
-inline bool measure_short(uintptr_t impl, Look* look) {
+inline bool read_direct(uintptr_t impl, TensorInfo* info) {
   int32_t type, device;
   int64_t dims, *shape, *stride;
   void* data;
   if (!word_at(reinterpret_cast<void*>(impl), torch.storage_at)) return false;
   if (torch.dtype(&impl, &type) || type < 0 || type >= kMostTypes || !torch.dtypes[type] ||
-      torch.device_type(&impl, &device) || torch.numel(&impl, &look->numel) ||
+      torch.device_type(&impl, &device) || torch.numel(&impl, &info->numel) ||
       torch.dim(&impl, &dims) || torch.sizes(&impl, &shape) || torch.strides(&impl, &stride))
     return false;
-  look->dtype = torch.dtypes[type];
-  look->is_on_host = device == 0;
+  info->dtype = torch.dtypes[type];
+  info->is_on_host = device == 0;
   if (torch.data_ptr(&impl, &data)) return false;
-  look->address = reinterpret_cast<uintptr_t>(data);
-  set_shape(look, shape, stride, dims);
+  info->address = reinterpret_cast<uintptr_t>(data);
+  set_shape(info, shape, stride, dims);
   return true;
 }
 
-inline bool numbers_from(PyObject* tuple, std::vector<int64_t>* out) {
-  if (!tuple || !PyTuple_Check(tuple)) return false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i)
-    out->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+inline bool numbers_from(const Owned& tuple, std::vector<int64_t>* out) {
+  if (!tuple || !PyTuple_Check(tuple.get())) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i)
+    out->push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple.get(), i)));
   return !PyErr_Occurred();
 }
 
 // The same as Python tells it.
-inline bool measure_long(PyObject* tensor, Look* look) {
-  look->dtype = PyObject_GetAttr(tensor, strings.dtype);
-  if (!look->dtype) return false;
-  Py_DECREF(look->dtype);
+inline bool read_through_python(PyObject* tensor, TensorInfo* info) {
+  info->dtype = attribute(tensor, strings.dtype).get();
+  if (!info->dtype) return false;
   long long numel = 0;
-  int on_host = truth_from(PyObject_GetAttr(tensor, strings.is_cpu));
-  if (on_host < 0 || !pointer_from(call_method(tensor, strings.data_ptr), &look->address) ||
+  int on_host = truth_from(attribute(tensor, strings.is_cpu));
+  if (on_host < 0 || !pointer_from(call_method(tensor, strings.data_ptr), &info->address) ||
       !number_from(call_method(tensor, strings.numel), &numel))
     return false;
   std::vector<int64_t> dims, steps;
-  PyObject* shape = PyObject_GetAttr(tensor, strings.shape);
-  PyObject* stride = shape ? call_method(tensor, strings.stride) : nullptr;
-  bool ok = numbers_from(shape, &dims) && numbers_from(stride, &steps) &&
-            dims.size() == steps.size();
-  Py_XDECREF(shape);
-  Py_XDECREF(stride);
-  if (!ok) return false;
-  look->is_on_host = on_host != 0;
-  look->numel = numel;
-  set_shape(look, dims.data(), steps.data(), static_cast<int64_t>(dims.size()));
+  if (!numbers_from(attribute(tensor, strings.shape), &dims) ||
+      !numbers_from(call_method(tensor, strings.stride), &steps) || dims.size() != steps.size())
+    return false;
+  info->is_on_host = on_host != 0;
+  info->numel = numel;
+  set_shape(info, dims.data(), steps.data(), static_cast<int64_t>(dims.size()));
   return true;
 }
 
-// Fills `look`. False, without an error, where the tensor is not plain memory.
-inline bool look_at(PyObject* tensor, Look* look) {
-  uintptr_t impl = short_impl(tensor);
-  bool ok = impl ? measure_short(impl, look) : measure_long(tensor, look);
+// Fills `info`. False, without an error, where the tensor is not plain memory.
+inline bool read_info(PyObject* tensor, TensorInfo* info) {
+  uintptr_t impl = direct_impl(tensor);
+  bool ok = impl ? read_direct(impl, info) : read_through_python(tensor, info);
   if (ok) {
-    PyObject* version = PyObject_GetAttr(tensor, strings.version);
-    look->has_version = number_from(version, &look->version);
+    info->has_version = number_from(attribute(tensor, strings.version), &info->version);
     PyErr_Clear();  // inference tensors are not counted
     int negated = truth_from(call_method(tensor, strings.is_neg));
-    look->is_negated = negated > 0;
+    info->is_negated = negated > 0;
     ok = negated >= 0;
   }
   PyErr_Clear();
   return ok;
 }
 
-// Whether two looks are at the same elements of memory, in the same order.
-inline bool same_elements(const Look& a, const Look& b) {
+// Whether two are the same elements of memory, in the same order.
+inline bool same_elements(const TensorInfo& a, const TensorInfo& b) {
   if (a.address != b.address || a.numel != b.numel || a.is_negated != b.is_negated) return false;
   if (a.dims < 0 || a.dims != b.dims) return false;
   size_t size = static_cast<size_t>(a.dims) * sizeof(int64_t);

@@ -199,9 +199,9 @@ void check_sums(const Tensor& tensor, const Naive& naive, const double* row) {
   const long double norm = std::sqrt(naive.square_sum), spread = std::sqrt(naive.m2 / count);
   if (norm > static_cast<long double>(std::numeric_limits<double>::max())) return;
   const long double magnitude = naive.abs_sum / count;
-  expect(tensor, "avg", row[kAverage], naive.sum / count, magnitude * 1e-12L + 5e-324L);
+  expect(tensor, "avg", row[kAvg], naive.sum / count, magnitude * 1e-12L + 5e-324L);
   expect(tensor, "abs mean", row[kAbsMean], magnitude, magnitude * 1e-12L + 5e-324L);
-  expect(tensor, "l2norm", row[kL2Norm], norm, norm * 1e-12L + 5e-324L);
+  expect(tensor, "l2norm", row[kL2norm], norm, norm * 1e-12L + 5e-324L);
   // The long double loop itself loses digits of a spread far below the values.
   expect(tensor, "std", row[kStd], spread, spread * 1e-12L + magnitude * 1e-14L + 5e-324L);
 }
@@ -209,7 +209,7 @@ void check_sums(const Tensor& tensor, const Naive& naive, const double* row) {
 void check_statistics(const Tensor& tensor, const Naive& naive) {
   const Layout layout = any_order(tensor.first, tensor.itemsize(), tensor.shape.data(),
                                   tensor.strides.data(), static_cast<int>(tensor.shape.size()));
-  double row[kColumnCount], outline[kColumnCount];
+  double row[kRowColumns], outline[kRowColumns];
   summarize(layout, tensor.dtype, Depth::Full, row);
   summarize(layout, tensor.dtype, Depth::Outline, outline);
   const long double counts[] = {
@@ -229,7 +229,7 @@ void check_statistics(const Tensor& tensor, const Naive& naive) {
     expect(tensor, "min", row[kMin], naive.negative_inf > 0 ? -INFINITY : naive.min, 0);
   }
   check_sums(tensor, naive, row);
-  for (const int column : {kCount, kNanCount, kPositiveInfCount, kNegativeInfCount, kL2Norm}) {
+  for (const int column : {kCount, kNanCount, kPositiveInfCount, kNegativeInfCount, kL2norm}) {
     expect(tensor, "an outline column", outline[column], static_cast<long double>(row[column]), 0);
   }
   expect(tensor, "non-finite count",
@@ -271,17 +271,17 @@ void check_comparison(const Tensor& tensor, const Naive& naive) {
   const std::int64_t* const strides[2] = {tensor.strides.data(), dense.data()};
   const PairLayout layout = any_pair_order(addresses, itemsizes, tensor.shape.data(), strides,
                                            static_cast<int>(tensor.shape.size()));
-  double row[kPairColumnCount];
+  double row[kPairColumns];
   compare(layout, tensor.dtype, tensor.dtype, row);
   const std::int64_t infinities = naive.positive_inf + naive.negative_inf;
   const std::int64_t finite = naive.count - naive.nan - infinities;
   expect(tensor, "pairs", row[kPairCount], static_cast<long double>(naive.count), 0);
-  expect(tensor, "equal pairs", row[kEqual], static_cast<long double>(finite), 0);
-  expect(tensor, "agreeing NaN", row[kNanAgreed], static_cast<long double>(naive.nan), 0);
-  expect(tensor, "agreeing Inf", row[kInfAgreed], static_cast<long double>(infinities), 0);
+  expect(tensor, "equal pairs", row[kPairEqualCount], static_cast<long double>(finite), 0);
+  expect(tensor, "agreeing NaN", row[kPairNanAgreed], static_cast<long double>(naive.nan), 0);
+  expect(tensor, "agreeing Inf", row[kPairInfAgreed], static_cast<long double>(infinities), 0);
   if (finite > 0) {
-    expect(tensor, "max abs error", row[kMaxAbsError], 0, 0);
-    expect(tensor, "cosine", row[kCosine], 1, 0);
+    expect(tensor, "max abs error", row[kPairMaxAbsError], 0, 0);
+    expect(tensor, "cosine", row[kPairCosine], 1, 0);
   }
 }
 
@@ -303,7 +303,7 @@ void check_threads() {
   std::vector<float> values(static_cast<std::size_t>(kPiece * 2 + 77), 1.0f);
   values.back() = 3.0f;
   set_thread_limit(3);
-  double row[kColumnCount];
+  double row[kRowColumns];
   summarize_run(values.data(), static_cast<std::int64_t>(values.size()), DType::Float32,
                 Depth::Full, row);
   set_thread_limit(1);

@@ -9,5 +9,5 @@ sources=$(ls "$here"/../kernels/*.cpp | grep -v /module)
 # shellcheck disable=SC2086  # the list is meant to split
 ${CXX:-g++} -std=c++17 -O1 -g -Wall -Wextra -ffp-contract=off -fno-strict-aliasing \
   -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -pthread \
-  "$here/fuzz_kernels.cpp" $sources -o "$build/fuzz"
+  -I"$here/.." "$here/fuzz_kernels.cpp" $sources -o "$build/fuzz"
 "$build/fuzz" "${ROUNDS:-2000}"

@@ -2,8 +2,7 @@
 
 #pragma once
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "shared/owned.h"
 
 #include <cstdint>
 #include <string_view>
@@ -13,7 +12,6 @@ namespace sonde {
 // A path as the system takes it: borrowed from the str in the common case.
 class Path {
 public:
-    ~Path() { Py_XDECREF(encoded_); }
     bool set(PyObject* text) {
         if (!PyUnicode_Check(text)) {
             PyErr_Format(PyExc_TypeError, "path must be str, not %.100s", Py_TYPE(text)->tp_name);
@@ -23,9 +21,9 @@ public:
         const char* data = nullptr;
         if (PyUnicode_IS_ASCII(text)) {
             data = PyUnicode_AsUTF8AndSize(text, &size);
-        } else if ((encoded_ = PyUnicode_EncodeFSDefault(text)) != nullptr) {
-            data = PyBytes_AS_STRING(encoded_);
-            size = PyBytes_GET_SIZE(encoded_);
+        } else if ((encoded_ = Owned::take(PyUnicode_EncodeFSDefault(text)))) {
+            data = PyBytes_AS_STRING(encoded_.get());
+            size = PyBytes_GET_SIZE(encoded_.get());
         }
         if (data == nullptr) return false;
         value_ = {data, static_cast<std::size_t>(size)};
@@ -45,7 +43,7 @@ public:
     std::string_view get() const { return value_; }
 
 private:
-    PyObject* encoded_ = nullptr;
+    Owned encoded_;
     std::string_view value_;
 };
 

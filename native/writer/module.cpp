@@ -1,5 +1,5 @@
-// sonde.dump._writer: the Python face of the engine. The contract is the protocol `Writer` of
-// sonde/dump/writer.py. Only what stands behind writer_object.hpp holds the GIL, and never while it
+// sonde.dump.writing._writer: the Python face of the engine. The contract is the protocol `Writer` of
+// sonde/dump/writing/writer.py. Only what stands behind writer_object.hpp holds the GIL, and never while it
 // waits.
 
 #include "writer_object.hpp"
@@ -61,20 +61,19 @@ PyObject* writer_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
         PyErr_SetString(PyExc_ValueError, "threads must be 1 to 256, budget_bytes at least 1");
         return nullptr;
     }
-    PyObject* self = type->tp_alloc(type, 0);
-    if (self == nullptr) return nullptr;
-    cast(self)->closed = false;
-    cast(self)->engine = nullptr;
+    OwnedObject<Writer> self = OwnedObject<Writer>::take(type->tp_alloc(type, 0));
+    if (!self) return nullptr;
+    self->closed = false;
+    self->engine = nullptr;
     try {
-        cast(self)->engine = new Engine(static_cast<unsigned>(threads),
+        self->engine = new Engine(static_cast<unsigned>(threads),
                                         static_cast<std::size_t>(budget_bytes),
                                         anonymous_files != 0);
     } catch (const std::system_error& error) {
         PyErr_Format(PyExc_RuntimeError, "cannot start a writer thread: %s", error.what());
-        Py_DECREF(self);
         return nullptr;
     }
-    return self;
+    return self.release();
 }
 
 bool is_finalizing() {
@@ -89,7 +88,9 @@ bool is_finalizing() {
 // the threads go on for as long as the process lives, and the engine must outlive them.
 void writer_dealloc(PyObject* self) {
     Engine* engine = cast(self)->engine;
-    PyTypeObject* type = Py_TYPE(self);
+    // The reference that an object of a heap type has to its type.
+    const OwnedObject<PyTypeObject> type =
+        OwnedObject<PyTypeObject>::take(reinterpret_cast<PyObject*>(Py_TYPE(self)));
     if (engine != nullptr && !engine->inert() && (cast(self)->closed || !is_finalizing())) {
         Py_BEGIN_ALLOW_THREADS
         while (!engine->wait_for_all(kSlice)) {
@@ -100,7 +101,6 @@ void writer_dealloc(PyObject* self) {
         delete engine;
     }
     type->tp_free(self);
-    Py_DECREF(type);
 }
 
 // The calls that copy what they are given may find no memory.
@@ -157,7 +157,7 @@ PyType_Slot writer_slots[] = {
 };
 
 PyType_Spec writer_spec = {
-    "sonde.dump._writer.Writer",
+    "sonde.dump.writing._writer.Writer",
     sizeof(Writer),
     0,
     Py_TPFLAGS_DEFAULT,
@@ -165,11 +165,9 @@ PyType_Spec writer_spec = {
 };
 
 int add_types(PyObject* module) {
-    PyObject* type = PyType_FromModuleAndSpec(module, &writer_spec, nullptr);
-    if (type == nullptr) return -1;
-    const int failed = PyModule_AddType(module, reinterpret_cast<PyTypeObject*>(type));
-    Py_DECREF(type);
-    return failed;
+    const auto type =
+        OwnedObject<PyTypeObject>::take(PyType_FromModuleAndSpec(module, &writer_spec, nullptr));
+    return type ? PyModule_AddType(module, type.get()) : -1;
 }
 
 PyModuleDef_Slot module_slots[] = {

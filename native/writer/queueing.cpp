@@ -16,16 +16,15 @@ std::unique_ptr<Job> file_of(PyObject* head) {
 
 PyObject* submit(const Writer* writer, std::unique_ptr<Job> job, const Path& path) {
     const std::size_t bytes = job->bytes();
-    // The reference is the engine's from now on; taken back if the job is never queued.
-    PyObject* keep = static_cast<PyObject*>(job->keep);
-    Py_XINCREF(keep);
+    // The engine's reference, which it hands back when the job is done: see release().
+    Owned keep = Owned::share(static_cast<PyObject*>(job->keep));
     for (;;) {
         std::vector<Token> finished;
         const JobNumber number = writer->engine->submit(job, path.get(), finished);
+        if (number != 0) static_cast<void>(keep.release());
         release(finished);
         if (number != 0) return PyLong_FromUnsignedLongLong(number);
         if (wait_for_room(writer, bytes)) continue;
-        Py_XDECREF(keep);
         return PyErr_Occurred() ? nullptr : PyLong_FromLong(0);
     }
 }
@@ -43,17 +42,13 @@ bool read_tensor(PyObject* const* args, Path& path, void*& address) {
 
 // Sizes or strides of a tensor; false with an error set.
 bool read_numbers(PyObject* values, const char* what, std::vector<std::ptrdiff_t>& out) {
-    PyObject* fast = PySequence_Fast(values, what);
-    if (fast == nullptr) return false;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); ++i) {
-        const Py_ssize_t number = PyLong_AsSsize_t(PySequence_Fast_GET_ITEM(fast, i));
-        if (number == -1 && PyErr_Occurred()) {
-            Py_DECREF(fast);
-            return false;
-        }
+    const Owned fast = Owned::take(PySequence_Fast(values, what));
+    if (!fast) return false;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
+        const Py_ssize_t number = PyLong_AsSsize_t(PySequence_Fast_GET_ITEM(fast.get(), i));
+        if (number == -1 && PyErr_Occurred()) return false;
         out.push_back(number);
     }
-    Py_DECREF(fast);
     return true;
 }
 

@@ -27,11 +27,10 @@ std::unique_ptr<char[]> copy_of(Span lent) {
 
 bool report(Engine& engine, PyObject* progress) {
     const Counts now = engine.counts();
-    PyObject* answer = PyObject_CallFunction(progress, "KK",
-                                             static_cast<unsigned long long>(now.pending_jobs),
-                                             static_cast<unsigned long long>(now.pending_bytes));
-    Py_XDECREF(answer);
-    return answer != nullptr;
+    const Owned answer = Owned::take(PyObject_CallFunction(
+        progress, "KK", static_cast<unsigned long long>(now.pending_jobs),
+        static_cast<unsigned long long>(now.pending_bytes)));
+    return static_cast<bool>(answer);
 }
 
 bool wait_for_all(Engine& engine, PyObject* progress, double interval_seconds) {

@@ -21,9 +21,10 @@ struct Writer {
 
 inline Writer* cast(PyObject* self) { return reinterpret_cast<Writer*>(self); }
 
-// Tokens are references: dropping them may run any Python code, this module's included.
+// Tokens are references that the engine owned (it knows nothing of Python) and hands back. Dropping
+// them may run any Python code, this module's included.
 inline void release(std::vector<Token>& finished) {
-    for (Token token : finished) Py_DECREF(static_cast<PyObject*>(token));
+    for (Token token : finished) Owned::take(static_cast<PyObject*>(token));
     finished.clear();
 }
 

@@ -1,4 +1,4 @@
-"""What a program that uses Sonde calls; ``sonde.<name>`` finds these."""
+"""The functions that programs call as ``sonde.<name>``."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def debug(
     """Debug the part of a program run in this block, from the page or with ``sonde ctl``.
 
     Connects to the server that ``SONDE_DEBUGGER_HOST`` and ``SONDE_DEBUGGER_PORT`` name, or
-    ``host`` and ``port``; without any of them to one on this machine, which is started if there is
-    none and ends with the program. ``pause``: wait before the first step; None: as the server says.
-    When somebody ends the training there, `sonde.debugger.Terminated`, a KeyboardInterrupt, is
-    raised in it.
+    ``host`` and ``port``; without any of them to a server of this user on this machine, which is
+    started if there is none and then ends with the program. ``pause``: whether to pause before the
+    first step; None: as the server says. When a user terminates the training in the debugger,
+    `sonde.debugger.Terminated`, a KeyboardInterrupt, is raised in the training.
     """
     from sonde import logs
     from sonde.adapters.torch.attach import checked_step_by
-    from sonde.adapters.torch.debugging_calls import debugged
+    from sonde.adapters.torch.debug_calls import debugged
 
     logs.configure()
     with debugged(host, port, pause=pause, step_by=checked_step_by(step_by)):
@@ -62,13 +62,14 @@ def debug(
 
 
 def breakpoint() -> None:
-    """Stop here until somebody at the page, or ``sonde ctl``, lets the training go on.
+    """Pause here until the page or ``sonde ctl`` continues the training.
 
-    A program that is not debugged yet is from here on, as in ``sonde.debug()``.
+    A program that is not connected to a debugger yet connects here, as with ``sonde.debug()``, and
+    stays connected until it ends.
     """
     import sys
 
-    from sonde.adapters.torch.debugging_calls import stop_here
+    from sonde.adapters.torch.debug_calls import stop_here
 
     frame = sys._getframe(1)
     stop_here(f"{frame.f_code.co_filename}:{frame.f_lineno}")
@@ -78,7 +79,7 @@ def set_dump(target: nn.Module | str, enabled: bool = True) -> None:
     """Switch the dump of a module, or of ops by name, on or off; for ``dump_mode: 2``.
 
     A module stands for all ops inside it, forward and backward. A text is a module's path
-    (``encoder.0``) or anything ``kernels`` takes. It may be called before or during a capture.
+    (``encoder.0``) or any entry that ``kernels`` accepts. Call it before or during a capture.
     """
     from sonde.adapters.torch import attach
 
@@ -100,9 +101,9 @@ def set_seed(seed: int) -> None:
     """Seed Python's, numpy's and torch's generators; DataLoader workers follow torch's.
 
     ``seed`` is a whole number from 0 to 2**32 - 1. ``sonde run --deterministic`` removes more
-    randomness than that, and says what is left.
+    randomness than this function, and reports what it could not remove.
     """
-    from sonde.adapters.torch import determinism
+    from sonde.adapters.torch.determinism import switch as determinism
 
     determinism.set_seed(seed)
 
@@ -110,9 +111,9 @@ def set_seed(seed: int) -> None:
 def statistics(tensor: Any) -> Statistics:
     """Print a line about a torch tensor or a numpy array, and return its summary numbers.
 
-    ``docs/statistics.md`` says what each number means. Nothing of the tensor is changed, and a
-    capture that runs does not see the call. UsageError for what has no values (a tensor on the
-    meta device), SondeError for what has no order (complex numbers).
+    ``docs/statistics.md`` says what each number means. The tensor is not changed, and a running
+    capture does not observe the call. Raises UsageError for a tensor without values (on the meta
+    device), SondeError for complex numbers, which have no order.
     """
     import numpy as np
 
@@ -137,7 +138,7 @@ def _tensor_statistics(tensor: Any) -> tuple[Statistics, str]:
             slug="statistics-type",
         )
     from sonde.adapters.torch.private import unobserved
-    from sonde.adapters.torch.views import TorchView
+    from sonde.adapters.torch.tensors.view import TorchView
 
     with unobserved():
         view = TorchView(tensor, "output", 0, None, None)

@@ -1,7 +1,7 @@
-"""Sonde's log messages: to the screen or to a file, as the environment says.
+"""Sonde's log messages, to the screen or to a file, as the environment says.
 
-Everything hangs on the logger ``sonde``; the root logger and other loggers are never touched, and
-records still travel up to the user's own handlers. See ``docs/logs.md`` for the variables.
+All handlers are on the logger ``sonde``; the root logger and other loggers are never changed, and
+records still propagate to the user's own handlers. See ``docs/logs.md`` for the variables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DATE_FORMAT = "%Y-%m-%d-%H:%M:%S"
 
 @dataclass(slots=True)
 class _Installed:
-    """What ``configure`` has put on Sonde's loggers, so that it can be taken off again."""
+    """The handlers and levels that ``configure`` has set, so that ``reset`` can undo them."""
 
     settings: LogSettings
     rank: int
@@ -40,7 +40,7 @@ class _Installed:
 
 _lock = threading.Lock()
 _installed: _Installed | None = None
-_told: set[str] = set()
+_warned: set[str] = set()
 
 
 def configure(environ: Mapping[str, str] | None = None, *, rank: int | None = None) -> LogSettings:
@@ -56,22 +56,22 @@ def configure(environ: Mapping[str, str] | None = None, *, rank: int | None = No
     settings, problems = log_settings(environ)
     number = _rank(environ) if rank is None else rank
     with _lock:
-        if _installed is None or not _stands(_installed, settings, number):
-            _take_off(_installed)
-            _installed = _put_on(settings, number)
+        if _installed is None or not _is_current(_installed, settings, number):
+            _uninstall(_installed)
+            _installed = _install(settings, number)
         file_problem = _installed.file_problem
     for problem in problems:
-        _tell(problem, slug="log-setting")
+        _warn_once(problem, slug="log-setting")
     if file_problem is not None:
-        _tell(file_problem, slug="log-file")
+        _warn_once(file_problem, slug="log-file")
     return settings
 
 
 def reset() -> None:
-    """Take everything off Sonde's loggers that ``configure`` has put there."""
+    """Undo what ``configure`` has done to Sonde's loggers."""
     global _installed
     with _lock:
-        _take_off(_installed)
+        _uninstall(_installed)
         _installed = None
 
 
@@ -150,21 +150,21 @@ class _ProcessFile(RotatingFileHandler):
         path = log_path(self._settings, self._rank)
         assert path is not None
         self._pid = os.getpid()
-        # The parent's file is left to the parent; this process only lets go of it.
+        # The parent keeps its file; this process only closes its own descriptor.
         if self.stream is not None:
             self.stream.close()
         self.baseFilename = os.path.abspath(path)
         self.stream = self._open()
 
 
-def _stands(installed: _Installed, settings: LogSettings, rank: int) -> bool:
+def _is_current(installed: _Installed, settings: LogSettings, rank: int) -> bool:
     present = logging.getLogger(LOGGER).handlers
     return (installed.settings, installed.rank) == (settings, rank) and all(
         handler in present for handler in installed.handlers
     )
 
 
-def _put_on(settings: LogSettings, rank: int) -> _Installed:
+def _install(settings: LogSettings, rank: int) -> _Installed:
     installed = _Installed(settings, rank)
     screen = _Screen()
     installed.handlers.append(screen)
@@ -194,7 +194,7 @@ def _set_level(installed: _Installed, name: str, level: int) -> None:
     logger.setLevel(level)
 
 
-def _take_off(installed: _Installed | None) -> None:
+def _uninstall(installed: _Installed | None) -> None:
     if installed is None:
         return
     for handler in installed.handlers:
@@ -204,9 +204,9 @@ def _take_off(installed: _Installed | None) -> None:
         logging.getLogger(name).setLevel(level)
 
 
-def _tell(problem: str, *, slug: str) -> None:
-    if problem not in _told:
-        _told.add(problem)
+def _warn_once(problem: str, *, slug: str) -> None:
+    if problem not in _warned:
+        _warned.add(problem)
         logging.getLogger(LOGGER).warning("%s [%s]", problem, slug)
 
 

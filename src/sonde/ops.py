@@ -1,6 +1,6 @@
 """Operators to use in a network: ``Print``, which works in compiled code too.
 
-Made in ``__init__`` and called in ``forward``. torch is imported when they are first used.
+Create them in ``__init__`` and call them in ``forward``. torch is imported at the first use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sonde.adapters.torch.printing import Print, print, print_grad
+    from sonde.adapters.torch.printing.calls import Print, print, print_grad
 
 __all__ = ["Print", "print", "print_grad"]
 
@@ -17,7 +17,7 @@ __all__ = ["Print", "print", "print_grad"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sonde.ops' has no attribute {name!r}")
-    return getattr(import_module("sonde.adapters.torch.printing"), name)
+    return getattr(import_module("sonde.adapters.torch.printing.calls"), name)
 
 
 def __dir__() -> list[str]:

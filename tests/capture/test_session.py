@@ -44,6 +44,9 @@ class Noting:
     def close(self) -> None:
         self._note("close")
 
+    def fast_path(self) -> None:
+        self._note("fast path")
+
 
 def op(name: str) -> OpNode:
     return OpNode(name=f"Default/{name}-op0", type=name, scope="Default", phase="forward")

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.compare.weights import CHECKPOINTS, weight
+from tests.compare.weights.weights import CHECKPOINTS, weight
 
 from sonde.cli.main import main
-from sonde.compare.checkpoint_mindspore import write_mindspore
+from sonde.compare.weights.formats.mindspore import write_mindspore
 
 INIT = str(CHECKPOINTS / "bn_compare_init.ckpt")
 FINAL = str(CHECKPOINTS / "bn_compare_final.ckpt")
@@ -37,7 +37,7 @@ def test_a_diff_says_why_checkpoints_without_a_change_are_not_equal(
     np.savez(tmp_path / "a.npz", **{"x.weight": np.ones((2, 2)), "y.weight": np.ones((3, 3))})
     np.savez(tmp_path / "b.npz", **{"x.weight": np.ones((2, 2))})
     assert main(["ckpt", "diff", str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]) == 1
-    assert "not equal: 0 of 1 changed, 1 not, 1 on one side only" in capsys.readouterr().out
+    assert "not equal: 0 of 1 changed, 1 unchanged, 1 on one side only" in capsys.readouterr().out
 
 
 def test_a_diff_names_weights_that_stood_still_and_values_that_broke(
@@ -49,8 +49,8 @@ def test_a_diff_names_weights_that_stood_still_and_values_that_broke(
     )
     assert main(["ckpt", "diff", str(tmp_path / "a.npz"), str(tmp_path / "b.npz")]) == 1
     out = capsys.readouterr().out
-    assert "not changed at all: y.weight" in out
-    assert "1 trainable by name, but not changed while others were" in out
+    assert "unchanged: y.weight" in out
+    assert "1 are trainable by name but did not change while others did" in out
     assert "NaN or Inf in b: x.weight" in out
 
 
@@ -77,7 +77,7 @@ def test_a_conversion_renames_proves_and_goes_back(
     assert main(["ckpt", "convert", INIT, there, "--to", "torch"]) == 0
     out = capsys.readouterr().out
     assert "14 weights" in out
-    assert "8 renamed; read back and found equal bit for bit" in out
+    assert "8 renamed; read back and verified bit for bit" in out
     state = torch.load(there, weights_only=True)
     assert "bn1.running_var" in state
     assert main(["ckpt", "convert", there, back, "--to", "mindspore", "--json", "-"]) == 0
@@ -93,7 +93,7 @@ def test_a_conversion_refuses_to_replace_and_takes_names_of_ones_own(
     names.write_text('{"fc.bias": null, "fc.weight": "head"}')
     words = ["ckpt", "convert", INIT, target, "--to", "safetensors", "--map", str(names)]
     assert main(words) == 0
-    assert "left out, no counterpart there: fc.bias" in capsys.readouterr().out
+    assert "omitted, without a counterpart: fc.bias" in capsys.readouterr().out
     assert main(words) == 2
     assert capsys.readouterr().err == f"sonde: {target} exists; --force replaces it [usage]\n"
     assert main([*words, "--force"]) == 0
@@ -111,7 +111,7 @@ def test_a_conversion_refuses_to_replace_and_takes_names_of_ones_own(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["convert", INIT, "x.pt"], "convert needs --to torch, mindspore or safetensors [usage]"),
+        (["convert", INIT, "x.pt"], "--to is missing: torch, mindspore or safetensors [usage]"),
         (["convert", INIT, "x.pt", "--to", "onnx"], "'onnx' is not one of"),
         (["diff", INIT], "missing argument 'B'"),
         (["zap"], "no such command"),

@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
+from tests.warm_python.starting import warm_python
 
 from sonde.cli.compile_check import compile_check
 from sonde.cli.compile_check_text import as_document, as_lines
 from sonde.cli.main import main
 from sonde.core.agreement import (
-    Comparison,
     CompileVerdict,
     GraphVerdict,
     Member,
+    ResultComparison,
     WrongGroup,
     WrongOp,
 )
 from sonde.core.graph import Source
+
+pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).parents[2] / "docs" / "compile-check.md").read_text()
 
@@ -52,7 +54,7 @@ print("the end")
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     (cwd / "train.py").write_text(SCRIPT)
     return subprocess.run(
-        [sys.executable, "-m", "sonde", "compile-check", *words],
+        [warm_python(), "-m", "sonde", "compile-check", *words],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -102,14 +104,14 @@ def test_a_step_that_never_comes_ends_with_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "sonde: the program ended after 2 steps, without a backward through compiled code in step "
-        "9; choose an earlier --step, or see why it ended [compile-check-no-step]\n"
+        "9; choose an earlier --step, or find out why it ended [compile-check-no-step]\n"
     )
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "compile-check needs a program"),
+        ((), "no program given"),
         (("--memory", "much", "x.py"), "'much' is not a size such as '512M' or '4G'"),
         (("--step", "-1", "x.py"), "invalid value for '--step'"),
         (("no_such_file.py",), "can't open file"),
@@ -128,7 +130,7 @@ def test_every_option_is_on_the_page() -> None:
             assert option.opts[0] in PAGE, option.opts
 
 
-OFF = Comparison(
+OFF = ResultComparison(
     kind="output",
     name="output 0",
     dtype="float32",

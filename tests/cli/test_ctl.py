@@ -11,15 +11,15 @@ from pathlib import Path
 import click
 import msgspec
 import pytest
-from tests.server import dumps
+from tests.server import written_dumps as dumps
 from tests.server.serving_in_thread import Server, serving
-from tests.server.test_hit_book import hit
+from tests.server.test_hit_store import hit
 
 from sonde.cli import ctl as ctl_command
 from sonde.cli.main import main
-from sonde.debugger.server_state import ServerState, announce_server, running_servers
-from sonde.server import hit_book
-from sonde.server.dump_run import open_dumps
+from sonde.debugger.launch.server_registry import ServerState, announce_server, running_servers
+from sonde.server import hit_store
+from sonde.server.dumps.run import open_dumps
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.rank import (
@@ -86,7 +86,7 @@ def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[st
     assert (code, "terminated from the debugger" in text) == (0, True)
     assert ctl(capsys, "continue") == (
         2,
-        "sonde: run 'run-1' has no connected training process to obey [run-ended]\n",
+        "sonde: run 'run-1' has no connected training process [run-ended]\n",
     )
 
 
@@ -167,7 +167,7 @@ def test_a_file_that_holds_no_watchpoints_is_named(
     file.write_bytes(content)
     code, text = ctl(capsys, "watch", "load", str(file))
     assert code == 2
-    assert text.startswith(f"sonde: {file} is not a file of watchpoints: ")
+    assert text.startswith(f"sonde: {file} is not a watchpoint file: ")
     assert len(text.splitlines()) == 1
 
 
@@ -184,14 +184,20 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["watch", "add", "nan_count"], "in quotes: sonde ctl watch add 'nan_count > 0' ["),
         (["watch", "add", "tensor_overflow", "--ops", "network-Net/"], "'Default/network-Net/'?"),
         (["watch", "add", "expression"], "ctl watch add 'nan_count > 0 or abs_max > 10' ["),
-        (["watch", "add", "tensor_too_large", "max_gt=nan"], "the parameter max_gt is nan"),
-        (["watch", "add", "tensor_too_large", "max_gt=1e999"], "the parameter max_gt is 1e999"),
+        (
+            ["watch", "add", "tensor_too_large", "max_gt=nan"],
+            "must be a finite number (got nan",
+        ),
+        (
+            ["watch", "add", "tensor_too_large", "max_gt=1e999"],
+            "must be a finite number (got 1e999",
+        ),
         (["watch", "add", "1/0 > 1"], "divides by zero"),
         (["watch", "add", "tensor_overflow", "--ops", "nosuch"], "matches 'nosuch'"),
         (["watch", "add", "gradient_exploding", "--ops", "log-op"], "matches 'log-op'"),
         (["watch", "add", "gradient_exploding", "--ops", "tanh"], "'tanh' matches, but"),
-        (["hits", "--rank", "9"], "run 'run-1' has no rank 9; it has [0]"),
-        (["continue", "--rank", "7"], "run 'run-1' has no rank 7; it has [0]"),
+        (["hits", "--rank", "9"], "run 'run-1' has no rank 9; its ranks are [0]"),
+        (["continue", "--rank", "7"], "run 'run-1' has no rank 7; its ranks are [0]"),
         (["to", "no-such-scope/"], "no scope matches 'no-such-scope/'"),
         (["watch", "load", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["watch", "remove", "7"], "there is no watchpoint 7"),
@@ -199,15 +205,15 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["tensor", "tanh-op0"], "4 ops match 'tanh-op0'"),
         (["tensor", "log-op0", "--index", "[9999]"], "outside of a dimension"),
         (["tensor", "log-op0", "--slot", "-1"], "not in the range"),
-        (["--server", "http://[", "status"], "'http://[': that is not an address such as"),
-        (["--server", "", "status"], "'': that is not an address such as"),
-        (["--server", "here:port", "status"], "'here:port': that is not an address such as"),
-        (["--run", "other", "hits"], "there is no run 'other'"),
-        (["--run", "other", "status"], "there is no run 'other'"),
-        (["graph", "--scope", "Nowhere"], "there is no scope 'Nowhere'"),
+        (["--server", "http://[", "status"], "'http://[': not an address such as"),
+        (["--server", "", "status"], "'': not an address such as"),
+        (["--server", "here:port", "status"], "'here:port': not an address such as"),
+        (["--run", "other", "hits"], "no run 'other'"),
+        (["--run", "other", "status"], "no run 'other'"),
+        (["graph", "--scope", "Nowhere"], "no scope 'Nowhere'"),
         (["step", "0"], "not in the range"),
-        (["step", "--timeout", "nan"], "--timeout is nan; it must be seconds"),
-        (["step", "--timeout", "-1"], "--timeout is -1; it must be seconds"),
+        (["step", "--timeout", "nan"], "--timeout must be 0 or more seconds (got nan)"),
+        (["step", "--timeout", "-1"], "--timeout must be 0 or more seconds (got -1)"),
     ],
 )
 def test_mistakes_are_said_in_a_line(
@@ -222,11 +228,11 @@ def test_mistakes_are_said_in_a_line(
 @pytest.mark.usefixtures("rank")
 def test_a_check_of_what_is_at_hand_says_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "recheck")
-    assert (code, text) == (2, "sonde: there is no watchpoint to ask [no-such-watchpoint]\n")
+    assert (code, text) == (2, "sonde: there are no watchpoints to check [no-such-watchpoint]\n")
     ctl(capsys, "watch", "add", "tensor_overflow")
     code, text = ctl(capsys, "recheck")
     first, note = text.splitlines()
-    assert (code, first) == (0, "1 tensor checked in all, 0 hits")
+    assert (code, first) == (0, "1 tensor checked in total, 0 hits")
     assert "are not at hand, because nobody kept them (data, blocks.0.linear.weight," in note
 
 
@@ -310,8 +316,8 @@ def test_names_are_found_in_other_graphs_while_that_of_the_step_grows(
 def test_a_run_must_be_chosen_among_several(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ctl(capsys, "status") == (0, "no training has connected yet\n")
-    assert "no training has connected" in ctl(capsys, "hits")[1]
+    assert ctl(capsys, "status") == (0, "no training is connected yet\n")
+    assert "no training is connected" in ctl(capsys, "hits")[1]
     ranks = [FakeRank(server.rank_port, run=run).start() for run in ("one", "two")]
     server.wait_for("/runs", lambda found: all(run["controls"] for run in found["runs"]))
     code, text = ctl(capsys, "pause")
@@ -326,7 +332,7 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
 ) -> None:
     slow = FakeRank(server.rank_port, run="slow", steps=10_000, step_seconds=0.01).start()
     code, text = ctl(capsys, "--run", "slow", "continue", "--wait", "--timeout", "0.1")
-    assert (code, "time is up" in text) == (4, True)
+    assert (code, "timeout: the training still runs" in text) == (4, True)
     slow.close()
     fine = FakeRank(server.rank_port, run="fine", steps=2).start()
     assert ctl(capsys, "--run", "fine", "continue", "--wait")[0] == 0
@@ -357,7 +363,7 @@ def test_a_training_that_ends_before_the_op_comes_has_not_run_to_it(
     rank = FakeRank(server.rank_port, run="brief", steps=1).start()
     assert ctl(capsys, "--run", "brief", "to", LOG)[0] in (0, 1)
     code, text = ctl(capsys, "--run", "brief", "to", LOG)
-    assert (code, f"ended before it came to {LOG}" in text) == (3, True)
+    assert (code, f"ended before it reached {LOG}" in text) == (3, True)
     rank.join()
 
 
@@ -383,7 +389,7 @@ def test_a_server_and_a_training_that_come_soon_are_waited_for(
         serving() as late,
         announce_server(ServerState.of("127.0.0.1", late.port, late.rank_port, "")),
     ):
-        assert ctl(capsys, "--patience", "0.3", "status") == (0, "no training has connected yet\n")
+        assert ctl(capsys, "--patience", "0.3", "status") == (0, "no training is connected yet\n")
         assert ctl(capsys, "--patience", "0.3", "hits")[0] == 2
         ranks: list[FakeRank] = []
         begin = threading.Timer(0.5, lambda: ranks.append(FakeRank(late.rank_port).start()))
@@ -407,7 +413,11 @@ def test_the_exit_code_is_that_of_the_rank_that_was_asked_for(
     assert ctl(capsys, "continue", "--wait", "--rank", "0")[0] == 1
     assert ctl(capsys, "watch", "remove", "1")[0] == 0
     code, text = ctl(capsys, "continue", "--wait", "--timeout", "0.1", "--rank", "1")
-    assert (code, "rank 0: paused (hit)" in text, "time is up" in text) == (4, True, True)
+    assert (code, "rank 0: paused (hit)" in text, "timeout: the training still runs" in text) == (
+        4,
+        True,
+        True,
+    )
     for rank in ranks:
         rank.close()
 
@@ -420,14 +430,14 @@ def test_a_dump_is_checked_from_the_terminal(
         server = ["--server", found.url]
         assert "(dump)" in ctl(capsys, *server, "status")[1]
         ctl(capsys, *server, "watch", "add", "tensor_too_large", "max_gt=6.5")
-        assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in all, 1 hit\n")
+        assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in total, 1 hit\n")
         assert ctl(capsys, *server, "hits")[0] == 1
         assert "no training that could be controlled" in ctl(capsys, *server, "step")[1]
 
 
 def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "status")
-    assert (code, "no server of yours runs here" in text) == (2, True)
+    assert (code, "you have no running server on this machine" in text) == (2, True)
     code, text = ctl(capsys, "--server", "127.0.0.1:1", "status")
     assert (code, "[no-server]" in text) == (2, True)
     assert ctl(capsys, "--server", "ftp://x", "status")[0] == 2
@@ -437,10 +447,10 @@ def test_the_token_of_ones_own_server_is_found(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with serving(host="0.0.0.0", token="hidden") as found:
-        assert "asks for its token" in ctl(capsys, "--server", found.url, "status")[1]
+        assert "requires its token" in ctl(capsys, "--server", found.url, "status")[1]
         assert ctl(capsys, "--server", found.url, "--token", "wrong", "status") == (
             2,
-            "sonde: the token given is not that of this server [token]\n",
+            "sonde: wrong token [token]\n",
         )
         assert ctl(capsys, "--server", found.url, "--token", "hidden", "status")[0] == 0
         printed = ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden").address
@@ -458,8 +468,8 @@ def test_of_several_servers_the_newest_is_named(
     with announce_server(msgspec.structs.replace(state, started=0.0)):
         assert ctl(capsys, "status") == (
             0,
-            "no training has connected yet\nsonde: 2 servers of yours run here, this is the "
-            f"newest, at {server.url}; --server names another\n",
+            "no training is connected yet\nsonde: you have 2 running servers on this "
+            f"machine; using the newest, {server.url}; choose another with --server\n",
         )
         assert "servers" not in ctl(capsys, "--server", server.url, "status")[1]
 
@@ -467,7 +477,7 @@ def test_of_several_servers_the_newest_is_named(
 def test_of_hits_that_are_not_printed_it_is_told(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hit_book, "MOST_HITS", 8)
+    monkeypatch.setattr(hit_store, "MOST_HITS", 8)
     rank = RankSocket("127.0.0.1", server.rank_port)
     rank.send(Hello(PROTOCOL, "", "many", sample_metadata(), False))
     verdicts: list[Verdict] = ["undecided"] * 9 + ["hit"]
@@ -479,7 +489,7 @@ def test_of_hits_that_are_not_printed_it_is_told(
     assert text.splitlines()[0].startswith("step 0 rank 0  undecided: tensor_overflow")
     assert text.splitlines()[1:] == [
         "and 6 more",
-        "3 others, neither the first nor the newest, were not kept",
+        "3 other hits, neither the first nor the newest, were not kept",
     ]
     assert ctl(capsys, "hits", "--step", "3")[0] == 0
     rank.close()

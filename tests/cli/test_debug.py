@@ -18,14 +18,17 @@ import pytest
 from tests.debugger.running import PROGRAMS, environment, plain
 from tests.leftovers import descendants
 from tests.server.waiting import until
+from tests.warm_python.starting import warm_python
 
 from sonde.cli import desktop
 from sonde.cli.ctl_client import Client
 from sonde.core.errors import UsageError
-from sonde.debugger import server_process
+from sonde.debugger.launch import server_process
+
+pytestmark = pytest.mark.slow
 
 SMALL = str(PROGRAMS / "small.py")
-COMMAND = [sys.executable, "-m", "sonde", "debug", "--port", "0", "--debugger-port", "0"]
+COMMAND = ["-m", "sonde", "debug", "--port", "0", "--debugger-port", "0"]
 
 
 def _states(found: Any) -> list[list[str]]:
@@ -36,9 +39,9 @@ def _states(found: Any) -> list[list[str]]:
 class Debugged:
     """The command as it runs; ``api`` asks its server."""
 
-    def __init__(self, *words: str, **variables: str) -> None:
+    def __init__(self, *words: str, python: str | None = None, **variables: str) -> None:
         self.process = subprocess.Popen(
-            [*COMMAND, *words],
+            [python or warm_python(), *COMMAND, *words],
             env=environment(None, **variables),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -140,7 +143,7 @@ def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_told_to_end_ends_training_and_server() -> None:
-    debugged = Debugged("--no-open", SMALL, "2")
+    debugged = Debugged("--no-open", SMALL, "2", python=sys.executable)
     debugged.run_in_state("paused")
     debugged.process.terminate()
     code, _, said = debugged.wait()
@@ -151,7 +154,7 @@ def test_a_command_that_is_told_to_end_ends_training_and_server() -> None:
 
 
 def test_the_server_does_not_outlive_a_command_that_was_killed() -> None:
-    debugged = Debugged("--no-open", SMALL, "2", SONDE_DEBUGGER_LOST="0")
+    debugged = Debugged("--no-open", SMALL, "2", python=sys.executable, SONDE_DEBUGGER_LOST="0")
     debugged.run_in_state("paused")
     debugged.process.kill()
     code, output, said = debugged.wait()  # of the training, too, which goes on and ends
@@ -163,7 +166,7 @@ def test_the_server_does_not_outlive_a_command_that_was_killed() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the server in /proc")
 def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
-    debugged = Debugged("--no-open", SMALL, "2", SONDE_DEBUGGER_LOST="0")
+    debugged = Debugged("--no-open", SMALL, "2", python=sys.executable, SONDE_DEBUGGER_LOST="0")
     debugged.run_in_state("paused")
     us = debugged.process.pid
     children = Path(f"/proc/{us}/task/{us}/children").read_text().split()
@@ -171,7 +174,7 @@ def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
     os.kill(int(server), signal.SIGKILL)
     code, output, said = debugged.wait()
     assert (code, output) == (0, plain("small.py", 2))
-    assert said.endswith("the page is gone, because its server has ended\n")
+    assert said.endswith("the page is closed, because its server has ended\n")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,11 @@ def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
 )
 def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug: str) -> None:
     done = subprocess.run(
-        [*COMMAND, *words], env=environment(None), capture_output=True, text=True, timeout=60
+        [warm_python(), *COMMAND, *words],
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2
     assert done.stderr.rstrip().endswith(f"[{slug}]")
@@ -225,7 +232,7 @@ def test_ranks_of_torchrun_that_are_ended_have_the_exit_code_of_ctrl_c_and_no_tr
 
 def test_a_rank_that_would_start_a_server_of_its_own_is_told_how_to_do_it() -> None:
     done = subprocess.run(
-        [*COMMAND, SMALL],
+        [warm_python(), *COMMAND, SMALL],
         env=environment(None, RANK="1", WORLD_SIZE="2"),
         capture_output=True,
         text=True,
@@ -249,7 +256,7 @@ def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Pa
     # Opened by the other side, too, it is done; then nobody writes, so that it stays.
     (package / "__init__.py").write_text(f"open({str(here)!r}, 'w'); open({str(here)!r})")
     process = subprocess.Popen(
-        [*COMMAND, SMALL],
+        [sys.executable, *COMMAND, SMALL],
         env=environment(None, PYTHONPATH=str(tmp_path)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -282,7 +289,7 @@ def test_ports_that_somebody_took_in_the_meantime_are_exchanged(
 def test_the_token_is_in_no_process_list_and_in_no_line_but_the_addresses(tmp_path: Path) -> None:
     token = "only-those-who-know-it-may-enter"
     process = subprocess.Popen(
-        [*COMMAND, "--host", "0.0.0.0", "--no-open", "--exit", SMALL, "2"],
+        [sys.executable, *COMMAND, "--host", "0.0.0.0", "--no-open", "--exit", SMALL, "2"],
         env=environment(None, XDG_RUNTIME_DIR=str(tmp_path), SONDE_DEBUGGER_TOKEN=token),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -298,7 +305,7 @@ def test_the_token_is_in_no_process_list_and_in_no_line_but_the_addresses(tmp_pa
     assert state.stat().st_mode & 0o077 == state.parent.stat().st_mode & 0o077 == 0
     port = json.loads(state.read_text())["port"]
     client = Client(f"http://127.0.0.1:{port}", token)
-    with pytest.raises(UsageError, match="not that of this server"):
+    with pytest.raises(UsageError, match="wrong token"):
         Client(f"http://127.0.0.1:{port}", "wrong").get("/runs")
     (run,) = client.get("/runs")["runs"]
     client.send("POST", f"/runs/{run['id']}/control", {"command": "continue"})
@@ -333,12 +340,12 @@ def test_the_names_of_the_document_work_with_sonde_run() -> None:
     environ = {**environment(None), "ENABLE_MS_DEBUGGER": "1", "MS_DEBUGGER_PORT": "1"}
     environ["SONDE_DEBUGGER_WAIT"] = "0"
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "run", SMALL, "1"],
+        [warm_python(), "-m", "sonde", "run", SMALL, "1"],
         env=environ,
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.returncode == 0
-    assert "no debugger server answers at 127.0.0.1:1" in done.stderr
+    assert "no debugger server at 127.0.0.1:1" in done.stderr
     assert os.environ.get("MS_DEBUGGER_PORT") is None

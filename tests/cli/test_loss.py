@@ -42,7 +42,7 @@ def test_pictures_and_json_are_written(
     assert document["out_of_tolerance"] == 9
     assert len(document["steps"]) == 10
     assert png.read_bytes().startswith(b"\x89PNG")
-    assert "first out of tolerance: step 1" in html.read_text()
+    assert "out of tolerance from step 1 on" in html.read_text()
 
 
 def test_each_side_may_have_its_own_tag_and_pattern(
@@ -66,7 +66,7 @@ def test_each_side_may_have_its_own_tag_and_pattern(
         (["a.csv", "empty.csv"], "empty.csv has no"),
         (["a.csv", "other.csv"], "no step is in both curves"),
         (["a.csv", "a.csv", "--rtol", "-1"], "invalid value for '--rtol'"),
-        (["a.csv", "a.csv", "--rtol", "nan"], "--rtol and --atol are numbers"),
+        (["a.csv", "a.csv", "--rtol", "nan"], "--rtol and --atol must not be NaN"),
         (["a.csv", "/dev/null"], "/dev/null is not a file"),
         (["a.csv", "cut.json"], "cut.json cannot be read"),
         (["a.csv", "a.csv", "--regex", "("], "is no regular expression"),

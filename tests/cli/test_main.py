@@ -18,7 +18,7 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
 ) -> None:
     for words, said in (
         (["rnu"], "'rnu' is not a command; did you mean 'run'? [usage]"),
-        (["zzz"], f"'zzz' is not a command; there are {', '.join(COMMANDS)} [usage]"),
+        (["zzz"], f"'zzz' is not a command; the commands are {', '.join(COMMANDS)} [usage]"),
         (["run", "--dump"], "option '--dump' requires an argument; try 'sonde run --help' [usage]"),
         (
             ["run", "--dump", "no.json", "t.py"],
@@ -26,7 +26,7 @@ def test_a_mistake_is_one_line_on_stderr_and_exit_code_2(
         ),
         (
             ["run"],
-            "run needs a program: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE [usage]",
+            "no program given: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE [usage]",
         ),
     ):
         assert main(words) == 2
@@ -86,7 +86,7 @@ def python(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
 def test_python_m_sonde_is_sonde() -> None:
     done = python("-m", "sonde", "run")
     assert done.returncode == 2
-    assert done.stderr.startswith("sonde: run needs a program")
+    assert done.stderr.startswith("sonde: no program given")
 
 
 def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_word(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from tests.compare.weights import CHECKPOINTS, DUMPS
+from tests.compare.weights.weights import CHECKPOINTS, DUMPS
+from tests.warm_python.starting import warm_python
 
 from sonde.cli.main import main
 
@@ -107,14 +107,14 @@ def test_where_only_statistics_are_known_that_is_said(
         "torch.save(net.state_dict(), 'start.pt')\n"
         "net(torch.ones(1, 3)).sum().backward(); torch.optim.SGD(net.parameters(), 0.1).step()\n"
     )
-    words = [sys.executable, "-m", "sonde", "run", "--stats", "--dump-to", "dump", script.name]
+    words = [warm_python(), "-m", "sonde", "run", "--stats", "--dump-to", "dump", script.name]
     subprocess.run(words, cwd=tmp_path, check=True)
     dump, start = str(tmp_path / "dump"), str(tmp_path / "start.pt")
     assert main(["params", dump, start]) == 0
     out = capsys.readouterr().out
     assert "2 paired, 0 of them with equal values, 2 without values, 2 of these with equal" in out
     assert main(["ckpt", "check", dump]) == 0
-    assert "of 2 weights only statistics are known" in capsys.readouterr().out
+    assert "2 weights have only statistics" in capsys.readouterr().out
 
 
 def test_control_characters_in_names_do_not_reach_the_terminal(
@@ -136,7 +136,7 @@ def test_control_characters_in_names_do_not_reach_the_terminal(
         ([str(CHECKPOINTS)], "holds 4 checkpoints"),
         ([str(CHECKPOINTS.parent)], "holds no dump"),
         ([INIT, "--step", "1"], "--step is for dumps"),
-        ([INIT, INIT, "--step", "1"], "are no dumps"),
+        ([INIT, INIT, "--step", "1"], "are not dumps"),
         ([INIT, "--json", "no/where.json"], "--json no/where.json cannot be written"),
     ],
 )

@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.profile.made import profile as made_profile
+from tests.warm_python.starting import warm_python
 
 from sonde.cli.main import main
 from sonde.profile.document import load_profile, save_profile
@@ -39,7 +39,7 @@ def script(tmp_path: Path) -> Path:
 
 def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "sonde", "profile", *map(str, words)],
+        [warm_python(), "-m", "sonde", "profile", *map(str, words)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -49,9 +49,7 @@ def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_script_is_profiled_and_runs_to_its_end(script: Path, tmp_path: Path) -> None:
-    alone = subprocess.run(
-        [sys.executable, script, "9"], capture_output=True, text=True, check=True
-    )
+    alone = subprocess.run([warm_python(), script, "9"], capture_output=True, text=True, check=True)
     words = ("--steps", "2:6", "--fail-if", "step_time > 100s")
     done = run(*words, script, "9", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -115,7 +113,7 @@ def test_a_failing_program_with_too_few_steps_keeps_its_exit_code(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["profile"], "profile needs a program"),
+        (["profile"], "no program given"),
         (["profile", "--steps", "x", "train.py"], "is not a range such as 5:15"),
         (["profile", "--fail-if", "1 > 2", "train.py"], "names no quantity"),
         (["profile", "--fail-if", "step_time > gone.json", "train.py"], "no profile can be read"),
@@ -141,7 +139,7 @@ def test_ranks_are_not_started_twice(
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["profile", "--ranks", "2", "train.py"]) == 2
-    assert "do without torchrun" in capsys.readouterr().err
+    assert "run without torchrun" in capsys.readouterr().err
 
 
 def test_two_profiles_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
     assert plain.config is None
     assert plain.step_by == "optimizer"
     assert plain.note == (
-        "nothing is dumped; ask with --stats, --overflow, --dump-to DIR or --dump FILE"
+        "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
     )
 
 
@@ -122,10 +122,10 @@ def test_the_environment_names_a_file_and_ours_wins(tmp_path: Path) -> None:
     ready = prepared("train.py", environ=environ)
     assert ready.config is not None
     assert ready.config.path == tmp_path / "ours"
-    assert ready.note == f"dumping as {ours} says (from SONDE_DUMP_CONFIG)"
+    assert ready.note == f"dumping as configured in {ours} (from SONDE_DUMP_CONFIG)"
     environ["SONDE_DUMP_CONFIG"] = ""
     ready = prepared("train.py", environ=environ)
-    assert ready.note == f"dumping as {theirs} says (from MINDSPORE_DUMP_CONFIG)"
+    assert ready.note == f"dumping as configured in {theirs} (from MINDSPORE_DUMP_CONFIG)"
 
 
 def test_a_wrong_file_of_the_environment_says_which_variable_names_it(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_wrong_file_of_the_environment_says_which_variable_names_it(tmp_path: 
         prepared("train.py", environ={"MINDSPORE_DUMP_CONFIG": "no.json"})
     assert str(caught.value).splitlines() == [
         "no.json: cannot be read: No such file or directory [config-file]",
-        "no.json: is read because MINDSPORE_DUMP_CONFIG names it [config-file]",
+        "no.json: this file was read because MINDSPORE_DUMP_CONFIG names it [config-file]",
     ]
 
 
@@ -166,10 +166,10 @@ def test_the_net_is_named_after_the_program(words: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "run needs a program"),
-        ("--stats", "run needs a program"),
-        ("--dump a.json --dump-to out t.py", "--dump-to goes with --dump-to, not with --dump FILE"),
-        ("--dump a.json --stats t.py", "--stats goes with --dump-to, not with --dump FILE"),
+        ("", "no program given"),
+        ("--stats", "no program given"),
+        ("--dump a.json --dump-to out t.py", "--dump-to cannot be used with --dump FILE"),
+        ("--dump a.json --stats t.py", "--stats cannot be used with --dump FILE"),
         ("--dump-steps 3 t.py", "--dump-steps needs --dump-to DIR, --stats or --overflow"),
         ("--dump-ops conv t.py", "--dump-ops needs --dump-to DIR, --stats or --overflow"),
         ("--net-name N t.py", "--net-name needs --dump-to DIR, --stats or --overflow"),

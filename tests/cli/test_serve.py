@@ -17,8 +17,8 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import pytest
 
 from sonde.cli.main import main
-from sonde.cli.serve import _say
-from sonde.debugger.server_state import ServerState
+from sonde.cli.serve import _print_addresses
+from sonde.debugger.launch.server_registry import ServerState
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Welcome
 
@@ -103,7 +103,7 @@ def test_other_machines_need_the_token_that_is_made_up(tmp_path: Path) -> None:
 def test_trainings_on_other_machines_are_told_a_name_they_can_find(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _say(ServerState.of("0.0.0.0", 8080, 50051, "secret"))
+    _print_addresses(ServerState.of("0.0.0.0", 8080, 50051, "secret"))
     said = capsys.readouterr().out
     assert f"SONDE_DEBUGGER_HOST={socket.gethostname()} SONDE_DEBUGGER_PORT=50051 " in said
     assert "0.0.0.0" not in said
@@ -126,7 +126,7 @@ def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixtur
         opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
         assert opener.open(said, timeout=30).status == 200  # By the cookie, after a redirect.
     assert main(["serve", "--port", "0", "--token", "two words"]) == 2
-    assert "no spaces [usage]" in capsys.readouterr().err
+    assert "without spaces [usage]" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
@@ -145,8 +145,8 @@ def test_a_server_at_all_addresses_is_one_for_both_kinds(tmp_path: Path) -> None
 def test_a_token_that_could_be_guessed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--port", "0", "--host", "0.0.0.0", "--token", "secret"]) == 2
     assert capsys.readouterr().err == (
-        "sonde: a token of 6 letters could be guessed; give one of 16 or more, or none where "
-        "others can connect: then one is made up [token]\n"
+        "sonde: a token of 6 characters can be guessed: use at least 16 characters, or omit the "
+        "token and the server generates one where other machines can connect [token]\n"
     )
 
 
@@ -174,7 +174,7 @@ def test_an_address_of_another_machine_is_said(
     host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--host", host, "--port", "0", "--debugger-port", "0"]) == 2
-    assert "say with --host an address of this machine [port]" in capsys.readouterr().err
+    assert "give an address of this machine with --host [port]" in capsys.readouterr().err
 
 
 def test_a_missing_package_is_named(

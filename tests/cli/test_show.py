@@ -13,8 +13,9 @@ import pytest
 from tests.dump.made import GRADIENT, LOG, SCALE, MadeDump, small_dump, small_graph
 
 from sonde.cli.main import main
-from sonde.cli.show_format import size_text, steps_text
+from sonde.cli.show_format import steps_text
 from sonde.core.graph import Graph, OpNode, TensorSpec
+from sonde.core.number_text import size_text
 from sonde.dump import layout
 
 NAN_LOG = Path(__file__).parents[1] / "dump/data/nan_log"
@@ -344,7 +345,7 @@ class TestOverflow:
         made = small_dump(tmp_path)
         made.add_overflow(made.step(5), list(self.ENTRIES))
         lines = [line.rstrip() for line in shown(tmp_path).splitlines()]
-        start = lines.index("NaN or Inf in step 5, rank 0: 1 op made it, 1 op passed it on")
+        start = lines.index("NaN or Inf in step 5, rank 0: 1 op produced it, 1 op propagated it")
         assert lines[start + 1 : start + 6] == [
             f"  made by {LOG}, forward",
             "    /home/ada/net.py:12  x.log()",
@@ -392,7 +393,7 @@ class TestMistakes:
 
     def test_a_step_that_is_not_there(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
-        assert "step 3 is not in the dump; there are: 0|5" in shown.fails(tmp_path, "--step", 3)
+        assert "step 3 is not in the dump; its steps are 0|5" in shown.fails(tmp_path, "--step", 3)
 
     def test_a_rank_that_is_not_there(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)

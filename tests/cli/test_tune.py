@@ -14,7 +14,9 @@ import pytest
 import yaml
 from tests.tune.searches import PYTHON, QUADRATIC, RANDOM_X, configured, example, started, tuned
 
-from sonde.tune.listing import read_study
+from sonde.tune.store.listing import read_study
+
+pytestmark = pytest.mark.slow
 
 DOCUMENT_SCRIPT = """\
 import torch
@@ -119,7 +121,7 @@ def test_check_shows_how_values_arrive_and_runs_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "learning_rate: --lr, added to the command" in done.stdout
     assert "train.py --lr 0.1" in done.stdout
-    assert "nothing in the command or its script takes width" in done.stderr
+    assert "neither the command nor its script uses width" in done.stderr
     assert sorted(one.name for one in tmp_path.iterdir()) == ["config.yaml", "train.py"]
 
 

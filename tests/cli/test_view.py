@@ -11,11 +11,11 @@ from urllib.request import ProxyHandler, build_opener
 
 import numpy as np
 import pytest
-from tests.server import dumps
-from tests.server.dumps import LOG, SUM
+from tests.server import written_dumps as dumps
+from tests.server.written_dumps import LOG, SUM
 
 from sonde.cli.main import main
-from sonde.server import hit_book
+from sonde.server import hit_store
 
 MINDSPORE = Path(__file__).parents[1] / "dump" / "data"
 
@@ -138,8 +138,8 @@ def test_conditions_expressions_and_files_can_be_checked(
         (["--check", "--watch", "nonsense", "."], "there is no condition 'nonsense'"),
         (["--check", "--watch", "max >", "."], "[expression]"),
         (["--check", "--load", "/nowhere.json", "."], "/nowhere.json"),
-        (["--json", "."], "--json goes with --check"),
-        (["a", "b", "c"], "one dump or two"),
+        (["--json", "."], "--json needs --check"),
+        (["a", "b", "c"], "takes at most two dumps (got 3)"),
         ([], "missing argument"),
     ],
 )
@@ -187,10 +187,10 @@ def test_a_check_with_very_many_hits_says_how_many_were_not_kept(
     code, text = view(capsys, "--json", *words)
     whole = json.loads(text)
     assert (code, whole["dropped"], len(whole["hits"])) == (1, 0, whole["total"])
-    monkeypatch.setattr(hit_book, "MOST_HITS", 4)
+    monkeypatch.setattr(hit_store, "MOST_HITS", 4)
     found = json.loads(view(capsys, "--json", *words)[1])
     assert found["total"] == len(found["hits"]) <= 4 < whole["total"]
     assert found["total"] + found["dropped"] == whole["total"]
     _, text = view(capsys, *words)
-    others = f"{found['dropped']} others, neither the first nor the newest, were not kept"
+    others = f"{found['dropped']} other hits, neither the first nor the newest, were not kept"
     assert text.splitlines()[-1] == others

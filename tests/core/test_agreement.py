@@ -8,16 +8,16 @@ from math import inf, isnan, nan
 import pytest
 
 from sonde.core.agreement import (
-    Comparison,
     CompileVerdict,
     GraphVerdict,
     OpErrors,
+    ResultComparison,
     WrongOp,
     relative,
     totals,
 )
 
-FINE = Comparison(
+FINE = ResultComparison(
     kind="gradient",
     name="fc.weight",
     dtype="float32",

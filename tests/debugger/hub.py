@@ -16,7 +16,7 @@ from sonde.wire.questions import AnyQuestion, Compared, Heat, OpTensors, Summary
 from sonde.wire.rank import (
     Answer,
     Ask,
-    Control,
+    ControlMessage,
     FromRank,
     FromServer,
     GraphPart,
@@ -61,7 +61,7 @@ class RankConnection:
         """Everything that is waited for from here on comes after this."""
         with self.changed:
             self._mark = len(self.seen)
-        self.send(Control(next(self._generations), command, steps, op))
+        self.send(ControlMessage(next(self._generations), command, steps, op))
 
     def watch(self, *watchpoints: WatchpointSpec) -> None:
         self.send(SetWatchpoints(watchpoints))

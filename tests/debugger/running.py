@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.warm_python.starting import warm_python
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -21,11 +22,13 @@ def environment(port: int | None, **more: str) -> dict[str, str]:
     return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
-def start(program: str, *arguments: object, port: int | None, **more: str) -> subprocess.Popen[str]:
+def start(
+    program: str, *arguments: object, port: int | None, python: str | None = None, **more: str
+) -> subprocess.Popen[str]:
     """``sonde run`` of a program, connecting to ``port``."""
     words = [str(PROGRAMS / program), *map(str, arguments)]
     return subprocess.Popen(
-        [sys.executable, "-m", "sonde", "run", *words],
+        [python or warm_python(), "-m", "sonde", "run", *words],
         env=environment(port, **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -44,7 +47,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
 def plain(program: str, *arguments: object) -> str:
     """What the program prints without Sonde."""
     return subprocess.run(
-        [sys.executable, str(PROGRAMS / program), *map(str, arguments)],
+        [warm_python(), str(PROGRAMS / program), *map(str, arguments)],
         env=environment(None),
         capture_output=True,
         text=True,

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from sonde.core.graph import OpNode
-from sonde.debugger.control import Control
-from sonde.wire.rank import Control as Message
+from sonde.debugger.control import PauseControl
+from sonde.wire.rank import ControlMessage as Message
 
 
-def told(command: Any, *, steps: int = 1, op: str = "") -> Control:
-    control = Control()
+def told(command: Any, *, steps: int = 1, op: str = "") -> PauseControl:
+    control = PauseControl()
     control.pause()
-    control.obey(Message(7, command, steps, op))
+    control.execute(Message(7, command, steps, op))
     return control
 
 
@@ -23,7 +23,7 @@ def op(name: str) -> OpNode:
 
 
 def test_a_training_nobody_spoke_to_runs() -> None:
-    control = Control()
+    control = PauseControl()
     assert not control.is_paused
     assert control.reason_at_step_end() is None
     assert control.reason_at_op(op("Default/relu-op0")) is None
@@ -66,29 +66,30 @@ def test_to_passes_ops_whose_names_only_begin_alike() -> None:
 
 
 def test_a_pause_stops_at_whatever_comes_first() -> None:
-    control = Control()
-    control.obey(Message(1, "pause"))
+    control = PauseControl()
+    control.execute(Message(1, "pause"))
     assert control.is_stop_due
     assert control.reason_at_step_end() == "pause"
     assert control.reason_at_op(op("Default/relu-op0")) == "pause"
 
 
 def test_a_pause_of_what_stands_still_changes_nothing() -> None:
-    control = Control()
+    control = PauseControl()
     control.pause()
-    control.obey(Message(1, "pause"))
-    control.obey(Message(2, "continue"))
+    control.execute(Message(1, "pause"))
+    control.execute(Message(2, "continue"))
     assert control.reason_at_step_end() is None
 
 
 def test_a_stop_for_another_reason_forgets_the_steps_that_were_left() -> None:
     control = told("step", steps=5)
     control.pause()
-    control.obey(Message(2, "continue"))
+    control.execute(Message(2, "continue"))
     assert [control.reason_at_step_end() for _ in range(6)] == [None] * 6
 
 
 def test_terminate_is_remembered_until_it_is_done() -> None:
     control = told("terminate")
-    assert control.is_ending
     assert control.wants_op(op("Default/relu-op0"))
+    assert control.take_end()
+    assert not control.take_end()

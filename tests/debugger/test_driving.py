@@ -126,7 +126,7 @@ def test_a_step_whose_ops_are_not_observed_is_left_before_its_backward_pass(comm
             debugging = running_debugger()
             assert debugging is not None
             assert not debugging.is_observed()
-            assert debugging.debugger.talk.wait()
+            assert debugging.debugger.session.wait()
         return hidden
 
     net = make_net(in_step_4)
@@ -165,7 +165,7 @@ def test_terminate_waits_for_an_optimizer_that_makes_the_gradients_itself() -> N
                 is_inside.set()
                 debugging = running_debugger()
                 assert debugging is not None
-                assert debugging.debugger.talk.wait()
+                assert debugging.debugger.session.wait()
             optimizer.zero_grad()
             loss: torch.Tensor = (net(data) ** 2).mean()
             loss.backward()

@@ -6,7 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from sonde.debugger.hits import MOST_PER_STEP, MOST_REMEMBERED, REMINDED_AFTER, HitBook
+from sonde.debugger.hits import MOST_PER_STEP, MOST_REMEMBERED, REMINDED_AFTER, HitCollector
+from sonde.watch.origins import Origin
 from sonde.wire.shapes import Hit, TensorType
 
 
@@ -18,14 +19,14 @@ def hit(
 
 
 def test_numbers_count_from_none_in_the_order_they_were_met() -> None:
-    book = HitBook()
+    book = HitCollector()
     assert [book.add(hit(name)) for name in "abc"] == [1, 2, 3]
     assert [(each.number, each.op) for each in book.take()] == [(0, "a"), (1, "b"), (2, "c")]
     assert list(book.take()) == []
 
 
 def test_a_flood_is_counted_not_sent() -> None:
-    book = HitBook()
+    book = HitCollector()
     for number in range(MOST_PER_STEP + 25):
         book.add(hit(f"op{number}"))
     book.add(hit("other", watchpoint=2))
@@ -36,8 +37,19 @@ def test_a_flood_is_counted_not_sent() -> None:
     assert book.totals == {1: MOST_PER_STEP + 25, 2: 1}
 
 
+def test_hits_of_a_harmless_origin_are_taken_back_also_those_only_counted() -> None:
+    book = HitCollector()
+    harmless = Origin(1, "op", 0, "log", "log", None, is_unexpected=False)
+    for number in range(MOST_PER_STEP + 5):
+        book.add(hit(f"op{number}"), harmless)
+    book.settle(lambda origin: "no fault")
+    book.end_step()
+    assert {each.verdict for each in book.take()} == {"undecided"}
+    assert book.totals == {1: 0}
+
+
 def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_step() -> None:
-    book = HitBook()
+    book = HitCollector()
     for name, why in (("a", "NaN"), ("b", "NaN"), ("c", "no value"), ("d", "NaN")):
         assert book.add(hit(name, verdict="undecided", why=why)) == 0
     assert list(book.take()) == []
@@ -55,7 +67,7 @@ def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_st
 
 
 def test_nan_in_the_way_are_one_reason_however_many() -> None:
-    book = HitBook()
+    book = HitCollector()
     for number, words in enumerate(("3 NaN", "12 NaN and 1 -Inf", "1 +Inf")):
         why = f"the tensor has {words} among {20 + number} elements"
         book.add(hit(f"op{number}", verdict="undecided", why=why))
@@ -69,7 +81,7 @@ def test_nan_in_the_way_are_one_reason_however_many() -> None:
 
 
 def test_only_the_latest_are_remembered() -> None:
-    book = HitBook()
+    book = HitCollector()
     for number in range(MOST_REMEMBERED + 10):
         book.add(hit(str(number)))
         book.take()
@@ -80,7 +92,7 @@ def test_only_the_latest_are_remembered() -> None:
 
 
 def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> None:
-    book = HitBook()
+    book = HitCollector()
     assert book.tell([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
     assert book.tell([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
     assert book.add(hit("mask")) == 1
@@ -88,7 +100,7 @@ def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> 
 
 
 def test_a_hit_that_somebody_asked_about_is_not_told_again() -> None:
-    book = HitBook()
+    book = HitCollector()
     assert book.tell([hit("weight")]) == 1
     assert book.tell([hit("weight")]) == 0
     assert book.add(hit("weight")) == 1

@@ -15,9 +15,9 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from sonde.adapters.torch.debugging import TorchDebugging
-from sonde.adapters.torch.views import TorchView
-from sonde.conditions import Memory, Needs, measure, parse_condition
+from sonde.adapters.torch.debugging.training import TorchDebugging
+from sonde.adapters.torch.tensors.view import TorchView
+from sonde.watch.conditions import Memory, Needs, measure, parse_condition
 from sonde.wire.shapes import Hit, WatchpointSpec
 
 _JUDGE = TorchDebugging.__new__(TorchDebugging)  # What it says of memory needs no training.
@@ -96,7 +96,6 @@ def test_nan_in_a_sparse_gradient_is_a_hit() -> None:
 LAYOUTS = [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.strided, torch.jagged]
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_sparse_and_nested_tensors_are_judged_by_all_their_elements(
@@ -194,7 +193,6 @@ def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
         torch.distributed.destroy_process_group()
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_what_nobody_can_look_into_is_said_once() -> None:
     net = nn.Linear(2, 2)
 
@@ -217,7 +215,6 @@ def test_what_nobody_can_look_into_is_said_once() -> None:
     assert told == [(1, "undecided"), (2, "undecided")]
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 def test_nan_in_a_nested_tensor_is_a_hit(layout: torch.layout) -> None:
     net = nn.Linear(3, 2)

@@ -12,7 +12,7 @@ from torch import nn
 
 from sonde.debugger.terminated import Terminated
 from sonde.train import Callback, CheckpointConfig, Loop, Model, ModelCheckpoint
-from sonde.train.checkpoint import load_checkpoint
+from sonde.train.checkpoint.checkpoint import load_checkpoint
 from sonde.wire.rank import Goodbye
 
 STEPS = 12
@@ -149,4 +149,4 @@ def test_a_loop_that_does_not_listen_is_ended_all_the_same() -> None:
     result, rank = driven(training, end_at_step)
     assert result is None
     assert 3 <= done <= 12
-    assert rank.all(Goodbye) == [Goodbye(130, "ended from the debugger")]
+    assert rank.all(Goodbye) == [Goodbye(130, "ended from the debugger", is_terminated=True)]

@@ -178,6 +178,8 @@ def test_spoiled_gradients_stop_it_before_the_weights_are_changed() -> None:
 
     def person(rank: RankConnection) -> None:
         status = rank.paused()
+        assert status.hit is not None
+        assert (status.hit.condition, status.hit.op) == ("gradient_exploding", "fc1.weight.grad")
         assert "gradient_exploding at fc1.weight.grad" in status.message
         assert [hit.op for hit in rank.hits] == ["fc1.weight.grad", "fc1.bias.grad"]
         assert torch.equal(net.fc1.weight, before)

@@ -14,13 +14,16 @@ import pytest
 from tests.debugger.hub import Hub, watchpoint
 from tests.debugger.running import PROGRAMS, environment, finish, plain, start
 from tests.server.waiting import until
+from tests.warm_python.starting import warm_python
 
 from sonde.cli.ctl_client import Client
-from sonde.debugger.probe import is_server
-from sonde.debugger.server_state import running_servers
+from sonde.debugger.launch.probe import is_server
+from sonde.debugger.launch.server_registry import running_servers
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 from sonde.wire.questions import AskTable, Table
 from sonde.wire.rank import Goodbye
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_script_is_debugged_unchanged_and_computes_the_same_bits() -> None:
@@ -30,7 +33,7 @@ def test_a_script_is_debugged_unchanged_and_computes_the_same_bits() -> None:
         watchpoint(3, "gradient_too_large", abs_mean_gt=1e9),
     )
     with Hub(watchpoints=specs) as hub:
-        process = start("small.py", 5, port=hub.port)
+        process = start("small.py", 5, port=hub.port, python=sys.executable)
         rank = hub.rank()
         metadata = rank.hello.metadata
         assert metadata.script.endswith("small.py")
@@ -149,7 +152,7 @@ def test_a_rank_whose_collective_fails_as_another_is_ended_ends_like_that_one(
 def test_a_program_that_asks_for_the_debugger_itself() -> None:
     with Hub(paused=False) as hub:
         process = subprocess.Popen(
-            [sys.executable, str(PROGRAMS / "stops_itself.py")],
+            [warm_python(), str(PROGRAMS / "stops_itself.py")],
             env=environment(hub.port),
             stdout=subprocess.PIPE,
             text=True,
@@ -177,7 +180,7 @@ def stops_everywhere(
 ) -> subprocess.Popen[str]:
     """A program that names no server; ``runtime`` is where this user's servers are known."""
     return subprocess.Popen(
-        [sys.executable, str(PROGRAMS / "stops_everywhere.py")],
+        [warm_python(), str(PROGRAMS / "stops_everywhere.py")],
         env=environment(None, XDG_RUNTIME_DIR=str(runtime), **more),
         stdout=subprocess.PIPE,
         stderr=complaints,

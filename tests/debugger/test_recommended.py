@@ -11,9 +11,9 @@ from tests.debugger.driving import driven
 from tests.debugger.hub import Hub
 from torch import nn
 
-from sonde.conditions import RECOMMENDED
-from sonde.debugger.starting_set import recommended_draft, starting_set
-from sonde.debugger.watches import Pattern
+from sonde.debugger.initial_watchpoints import recommended_draft, starting_set
+from sonde.watch.conditions import RECOMMENDED
+from sonde.watch.watchpoint import Pattern
 
 DRAFTS = {each.condition: recommended_draft(each) for each in RECOMMENDED}
 

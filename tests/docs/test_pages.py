@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import torch
 
 from sonde.capture.config import load_config
 from sonde.capture.config_fields import CONFIG_KEYS, STATISTIC_CATEGORIES
 from sonde.cli.run import run
+from sonde.core.errors import TESTED_TORCH
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()
@@ -50,6 +52,12 @@ def used_slugs() -> dict[str, str]:
 
 def headings(page: str, level: int) -> list[str]:
     return re.findall(rf"(?m)^{'#' * level} (.+)$", page)
+
+
+def test_the_pages_claim_the_torch_that_the_tests_run_with() -> None:
+    assert torch.__version__.startswith(f"{TESTED_TORCH}.")
+    assert f"PyTorch {TESTED_TORCH};" in (ROOT / "README.md").read_text()
+    assert f"torch=={TESTED_TORCH}.*" in MESSAGES
 
 
 def test_every_slug_has_a_heading() -> None:

@@ -11,9 +11,9 @@ import numpy as np
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
 from sonde.dump import layout
-from sonde.dump.execution_order import write_node_order, write_steps
-from sonde.dump.graph_ir import write_ir
-from sonde.dump.graph_pb import encode_graph
+from sonde.dump.graph_files.execution_order import write_node_order, write_steps
+from sonde.dump.graph_files.ir import write_ir
+from sonde.dump.graph_files.pb import encode_graph
 from sonde.dump.name_book import NameBook
 
 EPOCH = 1_794_764_846_000_000

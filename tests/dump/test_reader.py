@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.dump.made import EPOCH, GRADIENT, LOG, SCALE, MadeDump, small_dump, small_graph
-from tests.dump.reading import keys
+from tests.dump.sample_dumps import keys
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode, Source, TensorSpec
@@ -202,7 +202,7 @@ class TestStatistics:
         assert scale.row is not None
         assert scale.row.values["nan count"] == 2
         assert [row.values["nan count"] for row in dump.statistics(0)] == [0, 2]
-        with pytest.raises(DumpError, match="has only statistics of it"):
+        with pytest.raises(DumpError, match="has only statistics of this tensor"):
             scale.numpy()
 
     def test_rows_join_the_files_of_their_tensors(self, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.dump.made import EPOCH, LOG, SCALE, MadeDump, small_dump, small_graph
-from tests.dump.reading import DATA
+from tests.dump.sample_dumps import DATA
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode

@@ -28,3 +28,10 @@ def rank(server: Server) -> Iterator[FakeRank]:
     yield found
     found.close()
     found.join()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole programs take long."""
+    for item in items:
+        if item.nodeid.startswith("tests/e2e/"):
+            item.add_marker(pytest.mark.slow)

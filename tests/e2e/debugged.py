@@ -7,7 +7,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.e2e.running import environment
 from tests.server.waiting import until
+from tests.warm_python.starting import warm_python
 
 ROOT = Path(__file__).parents[2]
 RAINFALL = ROOT / "examples" / "rainfall.py"
@@ -42,7 +42,7 @@ class Process:
 
     def __init__(self, *words: str, **more: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sonde", *words],
+            [warm_python(), "-m", "sonde", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.warm_python.starting import warm_python
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -21,7 +22,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *words],
+        [warm_python(), *words],
         capture_output=True,
         text=True,
         timeout=280,

@@ -6,8 +6,12 @@ import os
 import re
 import shutil
 
+import pytest
 from playwright.sync_api import Page, expect
 from tests.e2e.debugged import RAINFALL, ROOT, Process, chromium, in_state, look, picture, read
+
+# A browser on a busy machine is late now and then; a second try is reported as one.
+pytestmark = pytest.mark.flaky(reruns=2)
 
 README_PICTURE = ROOT / "docs" / "images" / "debugger.png"
 NETWORK = "Default/network-FlowNet/"
@@ -58,7 +62,7 @@ def _keep_values_of_the_log(page: Page) -> None:
     expect(page.locator(f'svg .box.selected[data-path="{LOG}"]')).to_be_visible()
     picture(page, "03-search-and-details")
     details.get_by_role("button", name="keep values").click()
-    expect(page.locator(".toast")).to_contain_text("kept from now on")
+    expect(page.locator(".toast")).to_contain_text("From now on the values")
     page.get_by_label("Search ops").fill("")
     page.get_by_label("Search ops").press("Escape")
 
@@ -159,9 +163,11 @@ def _run_to_an_op(page: Page) -> None:
     picture(page, "11-loss")
     page.keyboard.press("i")
     expect(page.locator(".metadata")).to_contain_text("rainfall.py --epochs 200")
-    for speed in ("with", "without"):
+    measured = r"[\d.]+ (s|ms|µs), [\d.]+ steps/s"
+    # Every step may have been observed: then there is nothing to tell of a step without Sonde.
+    for speed, text in (("with", measured), ("without", rf"{measured}|not known: ")):
         fact = page.get_by_role("row", name=f"speed {speed} Sonde").get_by_role("cell")
-        expect(fact).to_have_text(re.compile(r"^[\d.]+ (s|ms|µs), [\d.]+ steps/s"))
+        expect(fact).to_have_text(re.compile(f"^({text})"))
     picture(page, "12-run")
 
 

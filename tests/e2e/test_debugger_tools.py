@@ -8,12 +8,16 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.e2e.debugged import in_state, look, picture, read
 from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import FakeRank
 from sonde.wire.shapes import TensorName
+
+# A browser on a busy machine is late now and then; a second try is reported as one.
+pytestmark = pytest.mark.flaky(reruns=2)
 
 TANH = "Default/network-Net/blocks-ModuleList/1-Block/act-Tanh/tanh-op0"
 
@@ -33,7 +37,7 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     expect(net).to_have_js_property("indeterminate", True)
     page.get_by_label("Watch Default/network-Net/blocks-ModuleList/", exact=True).check()
     page.reload()
-    expect(page.locator(".ticked")).to_contain_text("1 ticked, 1 left out")
+    expect(page.locator(".ticked")).to_contain_text("1 ticked, 1 excluded")
     expect(net).to_have_js_property("indeterminate", True)
     page.get_by_role("button", name="watch these").click()
     dialog = page.get_by_role("dialog")
@@ -57,9 +61,9 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     expect(dialog).to_have_count(0)
     row = page.get_by_role("list", name="Watchpoints").get_by_role("listitem")
     expect(row).to_contain_text("tensor_too_large (max_gt 3.5) and std > 0.1")
-    expect(row).to_contain_text("Default/network-Net/ but Default/network-Net/loss-Loss/")
+    expect(row).to_contain_text("Default/network-Net/ except Default/network-Net/loss-Loss/")
     row.get_by_role("button", name="Edit large and wide").click()
-    dialog.get_by_label("Break after").fill("10")
+    dialog.get_by_label("Stop at every").fill("10")
     dialog.get_by_role("button", name="Save").click()
     expect(row).to_contain_text("stops at every 10th hit")
 
@@ -132,7 +136,7 @@ def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
     expect(results.nth(1)).to_have_attribute("aria-selected", "true")
     expect(page.locator('svg .box.selected[data-path="blocks.1.linear.weight"]')).to_be_visible()
     page.get_by_label("Kind").select_option("")
-    page.get_by_role("button", name="lines").click()
+    page.get_by_role("button", name="by code line").click()
     lines = page.get_by_role("listbox", name="Lines of code").get_by_role("option")
     expect(lines.filter(has_text="self.log(x)")).to_be_visible()
     picture(page, "53-lines")
@@ -158,7 +162,7 @@ def test_a_slice_of_a_tensor_is_what_numpy_says_and_the_file_has_it_all(
     expect(cells.first).to_have_text(re.compile(r"^−?\d\.\d\de[+-]\d+$"))
     page.get_by_label("Index").fill("[99, :]")
     page.get_by_label("Index").press("Enter")
-    expect(page.get_by_text("Dimension 0 has 32 places; 99 is not one of them")).to_be_visible()
+    expect(page.get_by_text("Index 99 is out of range for dimension 0 of size 32")).to_be_visible()
     picture(page, "54-wrong-index")
     with page.expect_download() as download:
         page.get_by_role("link", name=".npy").click()

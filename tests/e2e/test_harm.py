@@ -7,14 +7,13 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.e2e.running import PROGRAMS, bare, environment
+from tests.warm_python.starting import warm_python
 
 from sonde.dump.reader import Dump
 
@@ -29,11 +28,17 @@ def all_files_are_whole(path: Path) -> int:
     return count
 
 
+def wait_for_files(directory: Path, count: int) -> None:
+    """Until so many files are written; the writer goes on, so that any moment may come."""
+    while sum(1 for _ in directory.rglob("*.npy")) < count:
+        os.sched_yield()
+
+
 def test_a_process_killed_at_any_moment_leaves_whole_files_and_a_dump_that_opens(
     tmp_path: Path,
 ) -> None:
     victims = subprocess.Popen(
-        [sys.executable, str(PROGRAMS / "victims.py"), str(tmp_path), str(KILLS)],
+        [warm_python(), str(PROGRAMS / "victims.py"), str(tmp_path), str(KILLS)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -42,9 +47,9 @@ def test_a_process_killed_at_any_moment_leaves_whole_files_and_a_dump_that_opens
     assert victims.stdin is not None
     assert victims.stdout is not None
     moments = random.Random(2)
-    for _ in range(KILLS):
+    for number in range(KILLS):
         child = int(victims.stdout.readline())
-        time.sleep(moments.random() ** 2 * 0.1)
+        wait_for_files(tmp_path / str(number), moments.randrange(60))
         os.kill(child, signal.SIGKILL)
         victims.stdin.write("next\n")
         victims.stdin.flush()
@@ -83,7 +88,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def run_with_harm(words: list[str], harm: Callable[[], object]) -> tuple[str, str]:
     """Train, doing ``harm`` half-way; what was printed to stdout and stderr."""
     process = subprocess.Popen(
-        [sys.executable, *words, str(PROGRAMS / "endless.py"), "12"],
+        [warm_python(), *words, str(PROGRAMS / "endless.py"), "12"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -141,7 +146,7 @@ def test_memory_does_not_grow_with_what_is_dumped(tmp_path: Path) -> None:
     alone = bare("hungry.py")
     words = ["-m", "sonde", "run", "--dump-to", str(tmp_path), "--dump-memory", "4M"]
     seen = subprocess.run(
-        [sys.executable, *words, str(PROGRAMS / "hungry.py")],
+        [warm_python(), *words, str(PROGRAMS / "hungry.py")],
         capture_output=True,
         text=True,
         env=environment(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.running import environment, run
+from tests.warm_python.starting import warm_python
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -96,7 +96,7 @@ class Commands:
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     with subprocess.Popen(
-        [sys.executable, str(SCRIPTS / "forked.py")],
+        [warm_python(), str(SCRIPTS / "forked.py")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.adapters.csv_rows import statistics_of
+from tests.adapters.torch.csv_rows import statistics_of
 from tests.e2e.running import run
 
 SCRIPTS = Path(__file__).parent / "scripts"

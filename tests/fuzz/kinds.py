@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 from tests.dump.made import LOG, MadeDump, small_dump, small_graph
 
-from sonde.compare.checkpoint import Weight
-from sonde.compare.checkpoint_check import check_checkpoint
-from sonde.compare.checkpoint_files import open_checkpoint
-from sonde.compare.checkpoint_mindspore import write_mindspore
-from sonde.compare.checkpoint_safetensors import write_safetensors
-from sonde.compare.loss_events import masked_crc32c, read_events
-from sonde.compare.loss_sources import read_losses
-from sonde.compare.parameter_table import list_parameters
+from sonde.compare.losses.events import masked_crc32c, read_events
+from sonde.compare.losses.sources import read_losses
+from sonde.compare.weights.check import check_checkpoint
+from sonde.compare.weights.checkpoint import Weight
+from sonde.compare.weights.files import open_checkpoint
+from sonde.compare.weights.formats.mindspore import write_mindspore
+from sonde.compare.weights.formats.safetensors import write_safetensors
+from sonde.compare.weights.table import list_parameters
 from sonde.core.mindspore_ckpt import decode, encode_bytes
-from sonde.dump.execution_order import read_node_order, read_steps
-from sonde.dump.graph_ir import read_ir_file, write_ir
-from sonde.dump.graph_pb import encode_graph, read_graph_file
+from sonde.dump.graph_files.execution_order import read_node_order, read_steps
+from sonde.dump.graph_files.ir import read_ir_file, write_ir
+from sonde.dump.graph_files.pb import encode_graph, read_graph_file
 from sonde.dump.name_book import read_mapping
-from sonde.dump.npy import read_header
 from sonde.dump.reader import Dump
-from sonde.dump.rows import read_rows
-from sonde.dump.side_files import read_json, read_overflow
+from sonde.dump.reading.npy import read_header
+from sonde.dump.reading.side_files import read_json, read_overflow
+from sonde.dump.reading.statistic_rows import read_rows
 
 DATA = Path(__file__).parents[1] / "dump" / "data"
 CHECKPOINTS = Path(__file__).parents[1] / "train" / "data"
@@ -83,7 +83,7 @@ def _weights() -> list[Weight]:
 
 
 def _read_checkpoint(path: Path) -> None:
-    from sonde.adapters.torch.checkpoints import read_torch
+    from sonde.adapters.torch.checkpoints.files import read_torch
 
     found = open_checkpoint(path, read_torch)
     list_parameters(found)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.server import dumps
+from tests.server import written_dumps as dumps
 
 from sonde.cli.main import main
-from sonde.compare.map_file import read_map
+from sonde.compare.runs.pairing.map_file import read_map
 from sonde.core.errors import SondeError
 from sonde.dump.reader import Dump
 

@@ -16,11 +16,13 @@ import pytest
 from tests.dump.made import small_dump
 from tests.fuzz.kinds import KINDS
 
-from sonde.adapters.torch.checkpoints import read_torch
-from sonde.compare.checkpoint_files import open_checkpoint
-from sonde.compare.loss_sources import read_losses
+from sonde.adapters.torch.checkpoints.files import read_torch
+from sonde.compare.losses.sources import read_losses
+from sonde.compare.weights.files import open_checkpoint
 from sonde.core.errors import SondeError
 from sonde.dump.reader import Dump
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 COUNTS = {"dump": 500, "foreign_dump": 100}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.golden.sample import sample_graph
 
-from sonde.dump.anf_encode import encode_graph
-from sonde.dump.execution_order import write_node_order, write_steps
-from sonde.dump.graph_ir import write_ir
+from sonde.dump.graph_files.encode import encode_graph
+from sonde.dump.graph_files.execution_order import write_node_order, write_steps
+from sonde.dump.graph_files.ir import write_ir
 
 FILES = Path(__file__).parent / "files"
 

@@ -6,9 +6,9 @@ import pytest
 from tests.golden.rewrite import FILES, golden_files
 from tests.golden.sample import sample_graph
 
-from sonde.dump.execution_order import read_node_order, read_steps
-from sonde.dump.graph_ir import read_ir
-from sonde.dump.graph_pb import decode_graph
+from sonde.dump.graph_files.execution_order import read_node_order, read_steps
+from sonde.dump.graph_files.ir import read_ir
+from sonde.dump.graph_files.pb import decode_graph
 
 
 @pytest.mark.parametrize("name", sorted(golden_files()))

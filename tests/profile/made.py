@@ -4,34 +4,36 @@ import dataclasses
 from collections.abc import Sequence
 
 from sonde.core.graph import Edge, Graph, OpNode, Phase, Source, TensorSpec
+from sonde.profile.analyse.intervals import Interval
+from sonde.profile.analyse.split import PARTS
+from sonde.profile.analyse.traces import StepTrace
 from sonde.profile.document import (
     FORMAT,
+    CodePlace,
     FoundItem,
     Gain,
     Machine,
     ModuleItem,
     OpItem,
-    Place,
     Profile,
+    ProfileSummary,
     StepItem,
-    Summary,
     TimelineItem,
 )
-from sonde.profile.events import Event, MemoryEvent, nest
-from sonde.profile.intervals import Interval
-from sonde.profile.split import PARTS
-from sonde.profile.traces import StepTrace
+from sonde.profile.record.events import MemoryEvent, TraceEvent, nest
 
 MACHINE = Machine("a machine", 1, {"float32": 1e11, "float64": 5e10, "bfloat16": 2e11}, 1e10)
 """100 GFLOP/s and 10 GB/s."""
 
 
-def event(name: str, start: int, end: int, *, is_range: bool = False, thread: int = 1) -> Event:
-    return Event(name, start, end, thread, is_range)
+def event(
+    name: str, start: int, end: int, *, is_range: bool = False, thread: int = 1
+) -> TraceEvent:
+    return TraceEvent(name, start, end, thread, is_range)
 
 
 def trace(
-    events: Sequence[Event],
+    events: Sequence[TraceEvent],
     *,
     begin: int = 0,
     end: int = 1000,
@@ -102,7 +104,7 @@ def profile(step: float = 0.1, *, findings: int = 0, ops: Sequence[OpItem] = ())
         rank=0,
         ranks=1,
         machine=MACHINE,
-        summary=Summary(step, step, parts, 0.0, 0, 20, 1 << 20, 1.0),
+        summary=ProfileSummary(step, step, parts, 0.0, 0, 20, 1 << 20, 1.0),
         steps=tuple(steps),
         timeline=TimelineItem(
             10, (("forward", 0.0, step),), (("addmm", "Default/n-Net", 0.0, step),)
@@ -122,7 +124,7 @@ def profile(step: float = 0.1, *, findings: int = 0, ops: Sequence[OpItem] = ())
                 "casts <b>",
                 "none",
                 Gain(0.01, 0.1, "in the trace"),
-                Place("/home/me/train.py", 3, "f", "x.float()"),
+                CodePlace("/home/me/train.py", 3, "f", "x.float()"),
             )
             for _ in range(findings)
         ),

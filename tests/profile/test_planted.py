@@ -5,12 +5,14 @@ The planted line is marked in the program; nothing here depends on how long anyt
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.warm_python.starting import warm_python
 
 from sonde.profile.document import Profile, load_profile
+
+pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -30,7 +32,7 @@ def sonde_profile(program: str, out: Path, *options: str) -> subprocess.Complete
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache_home())}
     return subprocess.run(
         [
-            *(sys.executable, "-m", "sonde", "profile", "--to", str(out), *options),
+            *(warm_python(), "-m", "sonde", "profile", "--to", str(out), *options),
             str(PROGRAMS / f"{program}.py"),
         ],
         capture_output=True,
@@ -82,7 +84,7 @@ def test_a_blocking_all_reduce_between_two_ranks_is_found(tmp_path: Path) -> Non
 
 def test_a_healthy_program_has_no_finding_and_prints_what_it_prints_alone(tmp_path: Path) -> None:
     alone = subprocess.run(
-        [sys.executable, str(PROGRAMS / "healthy.py")], capture_output=True, text=True, check=True
+        [warm_python(), str(PROGRAMS / "healthy.py")], capture_output=True, text=True, check=True
     )
     done = sonde_profile("healthy", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -15,13 +15,14 @@ import uvicorn
 from tests.server.waiting import until
 
 from sonde.server.app import build_app
-from sonde.server.door import Door
-from sonde.server.endpoint import Context
-from sonde.server.events import EventBoard
-from sonde.server.hub import Hub
-from sonde.server.security import Guard
+from sonde.server.http.auth import TokenCheck
+from sonde.server.http.endpoint import Context
+from sonde.server.http.events import EventBroker
+from sonde.server.http.idle_connections import IDLE_SECONDS, IdleConnections
+from sonde.server.http.security import Guard
+from sonde.server.live.hub import Hub
+from sonde.server.run import Run, Runs
 from sonde.server.serving import http_config
-from sonde.server.source import Runs, RunSource
 
 OPENER = build_opener(ProxyHandler({}))
 
@@ -98,7 +99,8 @@ def serving(
     token: str = "",
     paused: bool = True,
     rank_port: int = 0,
-    sources: Callable[[EventBoard], Sequence[RunSource]] | None = None,
+    idle_seconds: float = IDLE_SECONDS,
+    sources: Callable[[EventBroker], Sequence[Run]] | None = None,
 ) -> Iterator[Server]:
     """A server on free ports; ``host`` is what it believes it listens at."""
     sock = socket.socket()
@@ -109,15 +111,18 @@ def serving(
     servers: list[_Quiet] = []
 
     async def main() -> None:
-        runs, board = Runs(), EventBoard()
-        for source in sources(board) if sources is not None else ():
+        runs, broker = Runs(), EventBroker()
+        for source in sources(broker) if sources is not None else ():
             runs.add(source)
-        door = Door(token)
-        hub = Hub(runs, board, door=door, paused=paused)
+        token_check = TokenCheck(token)
+        idle = [IdleConnections(seconds=idle_seconds) for _ in range(2)]
+        hub = Hub(runs, broker, token_check=token_check, paused=paused, idle=idle[0])
         ranks = await hub.start("127.0.0.1", rank_port)
         port = sock.getsockname()[1]
-        guard = Guard(build_app(Context(runs, board, ranks)), host=host, port=port, door=door)
-        servers.append(_Quiet(http_config(guard), is_ready))
+        guard = Guard(
+            build_app(Context(runs, broker, ranks)), host=host, port=port, token_check=token_check
+        )
+        servers.append(_Quiet(http_config(guard, idle[1]), is_ready))
         found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
         await servers[0].serve(sockets=[sock])
         await hub.stop()

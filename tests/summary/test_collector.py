@@ -429,7 +429,7 @@ def test_a_new_run_in_the_same_directory_starts_its_own_index(run: Run, tmp_path
         ({"collect_specified_data": ["loss"]}, "must be a dict"),
         ({"collect_specified_data": {"collect_metrics": True}}, "did you mean 'collect_metric'"),
         ({"collect_specified_data": {"collect_metric": "yes"}}, "must be True or False"),
-        ({"collect_specified_data": {"histogram_regular": "("}}, "no regular expression"),
+        ({"collect_specified_data": {"histogram_regular": "("}}, "not a regular expression"),
         ({"custom_lineage_data": {"a": [1]}}, "texts or numbers"),
         ({"custom_lineage_data": {1: "a"}}, "texts or numbers"),
     ],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
+
+from tests.warm_python.starting import warm_python
 
 SCRIPT = """
 import torch
@@ -34,7 +35,7 @@ model.train(1, list(zip(x.split(4), y.split(4))), callbacks=LossMonitor())
 def test_a_nan_under_sonde_run_is_traced_to_its_op_and_line(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "-m", "sonde", "run", "--overflow", "train.py"],
+        [warm_python(), "-m", "sonde", "run", "--overflow", "train.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

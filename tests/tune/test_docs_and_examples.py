@@ -10,9 +10,9 @@ import yaml
 from tests.tune.searches import ENVIRONMENT, PYTHON, tuned
 
 from sonde.cli.tune import tune
-from sonde.tune.config import METHODS, PRUNERS, TUNERS
-from sonde.tune.config_file import load_config
-from sonde.tune.listing import read_study
+from sonde.tune.config.file import load_config
+from sonde.tune.config.search_config import METHODS, PRUNERS, TUNERS
+from sonde.tune.store.listing import read_study
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tune.md").read_text()
@@ -36,8 +36,8 @@ def test_every_option_and_every_key_is_on_the_page() -> None:
 
 def test_the_keys_on_the_page_are_all_that_are_read() -> None:
     sources = "".join(
-        (ROOT / "src" / "sonde" / "tune" / name).read_text()
-        for name in ("config_file.py", "parameters.py")
+        (ROOT / "src" / "sonde" / "tune" / "config" / name).read_text()
+        for name in ("file.py", "parameters.py")
     )
     read = re.findall(
         r"\.(?:text|word|number|whole|flag|duration|section|node)\(\s*\"(\w+)\"", sources

@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 WEB = ROOT / "web"
 STATIC = ROOT / "src" / "sonde" / "server" / "static"
+REPORT = ROOT / "src" / "sonde" / "report" / "static"
 LEFT_OUT = {"src/wire.ts"}
 
 
@@ -37,3 +38,22 @@ def test_the_page_asks_for_no_file_that_is_not_there_and_for_no_other_host() -> 
     script = next(STATIC.glob("assets/index-*.js")).read_text()
     addresses = set(re.findall(r"https?://[\w.-]+", script)) - {"http://www.w3.org"}
     assert addresses == set()
+
+
+def test_the_script_of_the_report_pages_was_built_from_these_sources() -> None:
+    lines = (REPORT / "sources.sha256").read_text().splitlines()
+    built_from = {name: digest for digest, name in (line.split("  ") for line in lines)}
+    sources = {path for path in (WEB / "report").rglob("*") if path.is_file()}
+    assert {path.relative_to(WEB).as_posix() for path in sources} <= built_from.keys()
+    for name, digest in built_from.items():
+        found = hashlib.sha256((WEB / name).read_bytes()).hexdigest()
+        assert found == digest, f"{name} changed: make web"
+
+
+def test_the_script_of_the_report_pages_can_stand_inside_a_page() -> None:
+    for name in ("report.js", "report.css"):
+        text = (REPORT / name).read_text().lower()
+        assert "</script" not in text
+        assert "</style" not in text
+        assert "<!--" not in text
+        assert set(re.findall(r"https?://[\w.-]+", text)) <= {"http://www.w3.org"}

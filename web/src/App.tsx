@@ -15,10 +15,10 @@ import { WatchpointDialog } from "./panels/WatchpointDialog";
 import { Watchpoints } from "./panels/Watchpoints";
 import { Welcome } from "./panels/Welcome";
 import { Splitter } from "./parts/Splitter";
-import { stopText } from "./state/names";
+import { hitText } from "./text/states";
 import type { Side, Tab } from "./state/place";
 import { leftWidth, lowerHeight, rightWidth } from "./state/preferences";
-import { go, loaded, place, rank, run } from "./state/store";
+import { areRunsLoaded, go, place, rank, run } from "./state/store";
 import { TensorView } from "./tensor/TensorView";
 
 export function App(): JSX.Element {
@@ -26,13 +26,13 @@ export function App(): JSX.Element {
     <>
       <TopBar />
       <Messages />
-      {run.value === null ? <Welcome isLoaded={loaded.value} /> : <Workplace />}
+      {run.value === null ? <Welcome isLoaded={areRunsLoaded.value} /> : <Workspace />}
       <OpenDialog />
     </>
   );
 }
 
-function Workplace(): JSX.Element {
+function Workspace(): JSX.Element {
   return (
     <main
       class="workplace"
@@ -41,12 +41,36 @@ function Workplace(): JSX.Element {
       }}
     >
       <NodeList />
-      <Splitter value={leftWidth} direction="column" sign={1} least={180} most={520} label="Width of the list" />
+      <Splitter
+        value={leftWidth}
+        direction="column"
+        sign={1}
+        least={180}
+        most={520}
+        label="Width of the list"
+      />
       <Centre />
-      <Splitter value={rightWidth} direction="column" sign={-1} least={260} most={640} label="Width of the details" />
-      <div class="right" style={{ gridTemplateRows: `minmax(120px, 1fr) 5px ${lowerHeight.value}px` }}>
+      <Splitter
+        value={rightWidth}
+        direction="column"
+        sign={-1}
+        least={260}
+        most={640}
+        label="Width of the details"
+      />
+      <div
+        class="right"
+        style={{ gridTemplateRows: `minmax(120px, 1fr) 5px ${lowerHeight.value}px` }}
+      >
         <OpDetails />
-        <Splitter value={lowerHeight} direction="row" sign={-1} least={120} most={560} label="Height of hits and watchpoints" />
+        <Splitter
+          value={lowerHeight}
+          direction="row"
+          sign={-1}
+          least={120}
+          most={560}
+          label="Height of hits and watchpoints"
+        />
         <Lower />
       </div>
     </main>
@@ -66,11 +90,20 @@ function Centre(): JSX.Element {
   return (
     <section class="pane centre">
       <div class="tabs" role="tablist" aria-label="View">
-        {TABS.filter(([value]) => value !== "compare" || run.value?.peer != null).map(([value, text, key]) => (
-          <button key={value} type="button" role="tab" aria-selected={tab === value} title={`${text} (${key})`} onClick={() => go({ tab: value })}>
-            {text}
-          </button>
-        ))}
+        {TABS.filter(([value]) => value !== "compare" || run.value?.peer != null).map(
+          ([value, text, key]) => (
+            <button
+              key={value}
+              type="button"
+              role="tab"
+              aria-selected={tab === value}
+              title={`${text} (${key})`}
+              onClick={() => go({ tab: value })}
+            >
+              {text}
+            </button>
+          ),
+        )}
       </div>
       <Tabbed tab={tab} />
     </section>
@@ -104,8 +137,15 @@ function Lower(): JSX.Element {
     <section class="pane lower">
       <div class="tabs" role="tablist" aria-label="Hits and watchpoints">
         {tabs.map(([value, text, count]) => (
-          <button key={value} type="button" role="tab" aria-selected={side === value} onClick={() => go({ side: value })}>
-            {text} {count > 0 && <span class={value === "hits" ? "hit-count" : "count"}>{count}</span>}
+          <button
+            key={value}
+            type="button"
+            role="tab"
+            aria-selected={side === value}
+            onClick={() => go({ side: value })}
+          >
+            {text}{" "}
+            {count > 0 && <span class={value === "hits" ? "hit-count" : "count"}>{count}</span>}
           </button>
         ))}
       </div>
@@ -118,11 +158,11 @@ function Lower(): JSX.Element {
 /** Why the training stands still, where it says more than the state above. */
 function Stopped(): JSX.Element | null {
   const current = rank.value;
-  if (current === null || current.state !== "paused" || current.message === "") return null;
+  if (current?.state !== "paused" || current.message === "") return null;
   if (current.reason !== "hit" && current.reason !== "breakpoint") return null;
   return (
     <p class="stopped" role="status" title={current.message}>
-      {stopText(current.message)}
+      {current.hit === null ? current.message : hitText(current.hit)}
     </p>
   );
 }
@@ -136,6 +176,13 @@ function OpenDialog(): JSX.Element | null {
     case "terminate":
       return <TerminateDialog />;
     case "watchpoint":
-      return <WatchpointDialog key={open.id ?? "new"} id={open.id} draft={open.draft} isForAll={open.isForAll} />;
+      return (
+        <WatchpointDialog
+          key={open.id ?? "new"}
+          id={open.id}
+          draft={open.draft}
+          isForAll={open.isForAll}
+        />
+      );
   }
 }

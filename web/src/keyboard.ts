@@ -1,15 +1,32 @@
 import type { Command } from "./wire";
-import { dialog, newWatchpoint } from "./panels/dialogs";
-import { walk } from "./panels/listing";
+import { dialog, newWatchpoint, openDialog } from "./panels/dialogs";
+import { selectNext } from "./panels/listKeys";
 import { SEARCH_ID } from "./panels/NodeList";
 import { stepsToRun } from "./state/preferences";
-import { command, go, opScope, place, rank, run, selectOp, tickedPatterns, toggleTick } from "./state/store";
+import {
+  command,
+  go,
+  opScope,
+  place,
+  rank,
+  run,
+  selectOp,
+  tickedPatterns,
+  toggleTick,
+} from "./state/store";
 import { scopeOf } from "./state/ticks";
 
 /** Keys of the whole page; fields, lists and dialogs keep their own. */
 export function listenToKeys(): void {
   window.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || dialog.value !== null || isField(event.target)) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      dialog.value !== null ||
+      isField(event.target)
+    )
+      return;
     if (event.key === " " && isPressed(event.target)) return;
     const act = actionOf(event.key);
     if (act === null) return;
@@ -20,7 +37,8 @@ export function listenToKeys(): void {
 }
 
 function isField(target: EventTarget | null): boolean {
-  if (target instanceof HTMLInputElement) return target.type !== "checkbox" && target.type !== "radio";
+  if (target instanceof HTMLInputElement)
+    return target.type !== "checkbox" && target.type !== "radio";
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
@@ -34,7 +52,9 @@ function noteFocus(): void {
   window.addEventListener("focusin", (event) => (touched = isByPointer ? event.target : null));
   // A choice made with the pointer leaves the keys to the page again.
   window.addEventListener("change", ({ target }) => {
-    const isChoice = target instanceof HTMLSelectElement || (target instanceof HTMLInputElement && target.type === "range");
+    const isChoice =
+      target instanceof HTMLSelectElement ||
+      (target instanceof HTMLInputElement && target.type === "range");
     if (isChoice && target === touched && target.closest("dialog") === null) target.blur();
   });
 }
@@ -42,7 +62,11 @@ function noteFocus(): void {
 /** Whether the space bar is for what has the focus, a button or a tick box that the keys went to. */
 function isPressed(target: EventTarget | null): boolean {
   if (target === touched) return false;
-  return target instanceof HTMLButtonElement || target instanceof HTMLInputElement || target instanceof HTMLAnchorElement;
+  return (
+    target instanceof HTMLButtonElement ||
+    target instanceof HTMLInputElement ||
+    target instanceof HTMLAnchorElement
+  );
 }
 
 function actionOf(key: string): (() => void) | null {
@@ -60,12 +84,12 @@ function actionOf(key: string): (() => void) | null {
       };
     case "x":
       return () => {
-        if (can("terminate")) dialog.value = { kind: "terminate" };
+        if (can("terminate")) openDialog({ kind: "terminate" });
       };
     case "/":
       return () => document.getElementById(SEARCH_ID)?.focus();
     case "?":
-      return () => (dialog.value = { kind: "help" });
+      return () => openDialog({ kind: "help" });
     case "w":
       return () => newWatchpoint(tickedPatterns.value);
     case "v":
@@ -93,9 +117,9 @@ function actionOf(key: string): (() => void) | null {
     case "p":
       return () => go({ side: "watchpoints" });
     case "j":
-      return () => walk.value?.(1);
+      return () => selectNext.value?.(1);
     case "k":
-      return () => walk.value?.(-1);
+      return () => selectNext.value?.(-1);
     default:
       return null;
   }

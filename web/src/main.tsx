@@ -1,8 +1,13 @@
 import { render } from "preact";
 import { App } from "./App";
 import { listenToKeys } from "./keyboard";
-import { connect } from "./state/events";
-import { followPauses, showInTitle, showNotices, tellOtherRanks } from "./state/following";
+import { connect } from "./load/events";
+import {
+  followPauses,
+  updatePageTitle,
+  showNotices,
+  notifyAboutOtherRanks,
+} from "./state/reactions";
 import "./styles/tokens.css";
 import "./styles/page.css";
 import "./styles/controls.css";
@@ -16,7 +21,7 @@ if (host === null) throw new Error("index.html has no element for the page");
 render(<App />, host);
 connect();
 followPauses();
-tellOtherRanks();
+notifyAboutOtherRanks();
 showNotices();
-showInTitle();
+updatePageTitle();
 listenToKeys();

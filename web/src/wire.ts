@@ -144,6 +144,20 @@ export interface Hit {
   readonly count: number;
 }
 
+/**
+ * The hit at which a training stopped: its watchpoint (with its name at that time), the
+ * condition that was met, and the tensor.
+ */
+export interface HitRef {
+  readonly watchpoint: number;
+  readonly name: string;
+  readonly condition: string;
+  readonly step: number;
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+}
+
 /** What is known of a training process. `extra` is shown as it is. */
 export interface Metadata {
   readonly host: string;
@@ -163,16 +177,16 @@ export interface Metadata {
 }
 
 /**
- * A step that is over. `seconds` it took, and `bare_seconds` it would have taken without
- * Sonde: what that did is taken off. `observed`: its ops were, and what torch does to show an
- * op is only known about, so that the latter is an estimate. `optimizer`: whose step it was,
- * such as `Adam of Generator`; empty if it was none's.
+ * A step that is over. `seconds`: how long it took, pauses left out. `bare_seconds`: how long
+ * it took without what Sonde did after it, for a step whose ops and gradients were not
+ * observed; None for any other step, of which that is not known. `observed`: its ops were.
+ * `optimizer`: whose step it was, such as `Adam of Generator`; empty if it was none's.
  */
 export interface LossPoint {
   readonly step: number;
   readonly loss: Num | null;
   readonly seconds: number;
-  readonly bare_seconds: number;
+  readonly bare_seconds: number | null;
   readonly observed: boolean;
   readonly optimizer: string;
 }
@@ -293,9 +307,11 @@ export interface GraphInfo {
 
 /**
  * One rank of a run as the header of the page shows it. `seconds`: the median of recent steps
- * as they run now; `bare_seconds`: of steps as they would be without Sonde, an estimate where
- * all of them were observed op by op. Both without pauses; None before a step is over.
- * `exit_code`: of the program, once it has ended.
+ * as they run now; None before a step is over. `bare_seconds`: the median of the latest steps
+ * that were not observed; None while every step was observed. Both without pauses. `hit`: the
+ * one at which the training is paused. `exit_code`, `error` (the last line of the exception)
+ * and `is_terminated` (ended from the debugger) are of a program that has ended. `message` is
+ * for people.
  */
 export interface RankView {
   readonly rank: number;
@@ -312,8 +328,10 @@ export interface RankView {
   readonly metadata: Metadata | null;
   readonly seconds: number | null;
   readonly bare_seconds: number | null;
-  readonly is_bare_estimated: boolean;
   readonly exit_code: number | null;
+  readonly error: string;
+  readonly is_terminated: boolean;
+  readonly hit: HitRef | null;
 }
 
 /**

@@ -3,7 +3,12 @@ import tokens from "../src/styles/tokens.css?raw";
 
 /** The colours of one palette, by name. */
 function palette(css: string): ReadonlyMap<string, string> {
-  return new Map([...css.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6});/g)].map(([, name, colour]) => [name ?? "", colour ?? ""]));
+  return new Map(
+    [...css.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6});/g)].map(([, name, colour]) => [
+      name ?? "",
+      colour ?? "",
+    ]),
+  );
 }
 
 /** Relative luminance, WCAG 2.2. */
@@ -22,7 +27,22 @@ function contrast(one: string, other: string): number {
 
 const [dark = "", light = ""] = tokens.split('[data-theme="light"]');
 const GROUNDS = ["surface", "raised", "ground", "hover", "accent-ground"];
-const TEXTS = ["text", "quiet", "strong", "accent", "good", "warn", "bad", "nan", "inf", "origin", "forward", "backward", "optimizer", "parameter"];
+const TEXTS = [
+  "text",
+  "quiet",
+  "strong",
+  "accent",
+  "good",
+  "warn",
+  "bad",
+  "nan",
+  "inf",
+  "origin",
+  "forward",
+  "backward",
+  "optimizer",
+  "parameter",
+];
 const PAIRS: readonly (readonly [string, string])[] = [
   ...TEXTS.flatMap((text) => GROUNDS.map((ground) => [text, ground] as const)),
   ["bad", "bad-ground"],
@@ -38,7 +58,9 @@ test.each([
   ["dark", palette(dark)],
   ["light", palette(light)],
 ])("every text of the %s palette has a contrast of 4.5 to its ground", (_, colours) => {
-  const weak = PAIRS.filter(([text, ground]) => contrast(colours.get(text) ?? "", colours.get(ground) ?? "") < 4.5);
+  const weak = PAIRS.filter(
+    ([text, ground]) => contrast(colours.get(text) ?? "", colours.get(ground) ?? "") < 4.5,
+  );
   expect(weak).toEqual([]);
   expect(PAIRS.every((pair) => pair.every((name) => colours.has(name)))).toBe(true);
 });

@@ -1,7 +1,15 @@
 import { expect, test } from "vitest";
-import { graphOf, graphText } from "../src/state/graphs";
+import type { GraphInfo } from "../src/wire";
+import { graphOf } from "../src/state/graphs";
+import { graphText } from "../src/text/names";
 
-const graph = (id: number, whole: boolean, optimizer = "") => ({ id, name: "Net", nodes: 9, whole, optimizer });
+const graph = (id: number, whole: boolean, optimizer = ""): GraphInfo => ({
+  id,
+  name: "Net",
+  nodes: 9,
+  whole,
+  optimizer,
+});
 const state = "paused" as const;
 
 test("the graph on the screen is the one chosen, else the one that runs, else the last whole one", () => {
@@ -13,8 +21,12 @@ test("the graph on the screen is the one chosen, else the one that runs, else th
 });
 
 test("in the middle of a step whose structure is new it is the one that grows", () => {
-  expect(graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a", state }, null)?.id).toBe(1);
-  expect(graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a", state }, 0)?.id).toBe(0);
+  expect(
+    graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a", state }, null)?.id,
+  ).toBe(1);
+  expect(
+    graphOf({ graphs: [graph(0, true), graph(1, false)], graph: null, op: "a", state }, 0)?.id,
+  ).toBe(0);
 });
 
 test("two graphs that take turns do not flicker while the training runs; a new one is shown", () => {
@@ -28,11 +40,17 @@ test("two graphs that take turns do not flicker while the training runs; a new o
 });
 
 test("a graph is named by its optimizer where there are several", () => {
-  const several = [graph(0, true, "SGD of Critic"), graph(1, true, "Adam of Generator"), graph(2, false)];
+  const several = [
+    graph(0, true, "SGD of Critic"),
+    graph(1, true, "Adam of Generator"),
+    graph(2, false),
+  ];
   expect(several.map((each) => graphText(each, several))).toEqual([
     "graph 0 · SGD of Critic · 9 nodes",
     "graph 1 · Adam of Generator · 9 nodes",
     "graph 2 · 9 nodes, still growing",
   ]);
-  expect(graphText(graph(0, true, "Adam"), [graph(0, true, "Adam"), graph(1, true, "Adam")])).toBe("graph 0 · 9 nodes");
+  expect(graphText(graph(0, true, "Adam"), [graph(0, true, "Adam"), graph(1, true, "Adam")])).toBe(
+    "graph 0 · 9 nodes",
+  );
 });

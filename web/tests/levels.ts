@@ -1,7 +1,12 @@
 /** Levels of a graph as the server sends them, for the tests beside this file. */
 import type { Level, LevelNode } from "../src/wire";
 
-export function node(path: string, order: number, what: LevelNode["what"] = "op", hits = 0): LevelNode {
+export function node(
+  path: string,
+  order: number,
+  what: LevelNode["what"] = "op",
+  hits = 0,
+): LevelNode {
   return {
     path,
     label: path,
@@ -22,6 +27,11 @@ export function node(path: string, order: number, what: LevelNode["what"] = "op"
 type Drawn = readonly [source: string, target: string, label?: string, tensors?: number];
 
 export function level(scope: string, nodes: LevelNode[], edges: readonly Drawn[]): Level {
-  const drawn = edges.map(([source, target, label = "float32 [2, 3]", tensors = 1]) => ({ source, target, tensors, label }));
+  const drawn = edges.map(([source, target, label = "float32 [2, 3]", tensors = 1]) => ({
+    source,
+    target,
+    tensors,
+    label,
+  }));
   return { graph: 0, scope, group: "", nodes, edges: drawn, hidden: 0 };
 }

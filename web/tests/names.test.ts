@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { runTitle, stopText } from "../src/state/names";
+import { runTitle, type TitledRun } from "../src/text/names";
 
-const dump = (id: string, title: string) => ({ id, kind: "dump", title });
+const dump = (id: string, title: string): TitledRun => ({ id, kind: "dump", title });
 
 describe("how lists name runs", () => {
   test("a dump is its folder", () => {
@@ -10,11 +10,20 @@ describe("how lists name runs", () => {
 
   test("dumps in folders of one name are told apart by what is round them", () => {
     const runs = [dump("a", "/x/good/dump"), dump("b", "/x/bad/dump/"), dump("c", "/y/bad/dump")];
-    expect(runs.map((each) => runTitle(runs, each.id))).toEqual(["good/dump", "x/bad/dump", "y/bad/dump"]);
+    expect(runs.map((each) => runTitle(runs, each.id))).toEqual([
+      "good/dump",
+      "x/bad/dump",
+      "y/bad/dump",
+    ]);
   });
 
   test("trainings of one name are told apart by when they began, or by their ids", () => {
-    const training = (id: string, started: number) => ({ id, kind: "live", title: "train.py", ranks: [{ metadata: { started } }] });
+    const training = (id: string, started: number): TitledRun => ({
+      id,
+      kind: "live",
+      title: "train.py",
+      ranks: [{ metadata: { started } }],
+    });
     const [early, late] = [training("a", 1e9), training("b", 1e9 + 60)];
     expect(runTitle([early], "a")).toBe("train.py");
     expect(runTitle([early, late], "a")).toMatch(/^train\.py · \d+:46:40/);
@@ -25,10 +34,4 @@ describe("how lists name runs", () => {
   test("one dump opened twice has its whole path", () => {
     expect(runTitle([dump("a", "/x/d"), dump("b", "/x/d")], "a")).toBe("/x/d");
   });
-});
-
-test("why a training stopped is said once, with the end of the op's name", () => {
-  expect(stopText("Tensor overflow: tensor_overflow at Default/network-Net/fc-Linear/addmm-op0")).toBe("Tensor overflow at fc-Linear/addmm-op0");
-  expect(stopText("mine: nan: tensor_overflow and tensor_all_zero at fc.weight")).toBe("mine: nan: tensor_overflow and tensor_all_zero at fc.weight");
-  expect(stopText("sonde.breakpoint() at train.py:3")).toBe("sonde.breakpoint() at train.py:3");
 });

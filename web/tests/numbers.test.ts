@@ -1,12 +1,18 @@
 import { describe, expect, test } from "vitest";
-import { brief, formatNumber, mark, seconds, toNumber, typeText } from "../src/state/numbers";
+import { brief, formatNumber, mark, seconds, toNumber, typeText } from "../src/text/numbers";
 
 describe("numbers of the wire", () => {
   test("texts stand for what JSON lacks", () => {
     expect(toNumber("nan")).toBeNaN();
     expect(toNumber("-inf")).toBe(Number.NEGATIVE_INFINITY);
     expect(toNumber("9007199254740993")).toBe(9007199254740992);
-    expect(["nan", "inf", "-inf", "12", 3].map(mark)).toEqual(["nan", "inf", "-inf", "finite", "finite"]);
+    expect(["nan", "inf", "-inf", "12", 3].map(mark)).toEqual([
+      "nan",
+      "inf",
+      "-inf",
+      "finite",
+      "finite",
+    ]);
   });
 
   test.each([
@@ -28,7 +34,9 @@ describe("numbers of the wire", () => {
   test("fixed and scientific have the digits asked for", () => {
     expect(formatNumber(3.14159, { notation: "fixed", digits: 2 })).toBe("3.14");
     expect(formatNumber(-31415.9, { notation: "scientific", digits: 3 })).toBe("−3.142e+4");
-    expect(formatNumber("18446744073709551615", { notation: "fixed", digits: 2 })).toBe("18446744073709551615");
+    expect(formatNumber("18446744073709551615", { notation: "fixed", digits: 2 })).toBe(
+      "18446744073709551615",
+    );
   });
 
   test("units follow the size", () => {

@@ -4,13 +4,39 @@ import { SceneMaker, type OpenLevel } from "../src/graph/scene";
 import { level, node } from "./levels";
 
 const LEVELS: readonly OpenLevel[] = [
-  { path: "", key: "1", level: level("", [node("in", 0), node("S/", 1, "scope", 1), node("out", 3, "op", 3)], [["in", "S/", "a", 0], ["S/", "out", "b", 1]]) },
+  {
+    path: "",
+    key: "1",
+    level: level(
+      "",
+      [node("in", 0), node("S/", 1, "scope", 1), node("out", 3, "op", 3)],
+      [
+        ["in", "S/", "a", 0],
+        ["S/", "out", "b", 1],
+      ],
+    ),
+  },
   {
     path: "S/",
     key: "2",
-    level: level("S/", [node("S/a", 1, "op", 1), node("S/T/", 2, "scope", 2), node("in", 0, "outside")], [["in", "S/a", "a", 0], ["S/a", "S/T/", "", 1]]),
+    level: level(
+      "S/",
+      [node("S/a", 1, "op", 1), node("S/T/", 2, "scope", 2), node("in", 0, "outside")],
+      [
+        ["in", "S/a", "a", 0],
+        ["S/a", "S/T/", "", 1],
+      ],
+    ),
   },
-  { path: "S/T/", key: "3", level: level("S/T/", [node("S/T/x", 2, "op", 2), node("S/T/y", 3, "op", 3)], [["S/T/x", "S/T/y", "a", 0]]) },
+  {
+    path: "S/T/",
+    key: "3",
+    level: level(
+      "S/T/",
+      [node("S/T/x", 2, "op", 2), node("S/T/y", 3, "op", 3)],
+      [["S/T/x", "S/T/y", "a", 0]],
+    ),
+  },
 ];
 
 describe("a packed scene", () => {
@@ -30,8 +56,13 @@ describe("a packed scene", () => {
 
   test("has what is open at its place, however deep", () => {
     const { boxes } = new SceneMaker().make(LEVELS, "");
-    const [outer, inner, op] = ["S/", "S/T/", "S/T/y"].map((path) => boxes.find((box) => box.path === path));
-    for (const [round, within] of [[outer, inner], [inner, op]]) {
+    const [outer, inner, op] = ["S/", "S/T/", "S/T/y"].map((path) =>
+      boxes.find((box) => box.path === path),
+    );
+    for (const [round, within] of [
+      [outer, inner],
+      [inner, op],
+    ]) {
       if (round === undefined || within === undefined) throw new Error("a box is missing");
       expect(within.x).toBeGreaterThan(round.x);
       expect(within.y).toBeGreaterThan(round.y);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { groupScope, isAmong, scopesOf, shortName } from "../src/state/names";
+import { groupScope, isAmong, scopesOf, shortName } from "../src/text/names";
 import { formatPlace, isNewPage, parsePlace, START, type Place } from "../src/state/place";
 
 const FULL: Place = {
@@ -50,13 +50,21 @@ test("an address holds the whole place", () => {
 });
 
 test("an address is short enough to be read, and a tensor without a name yet is in it", () => {
-  const place = { ...START, op: "Default/a/b-op0", against: { step: null, op: "", io: null, slot: null, rank: null, run: null } };
+  const place = {
+    ...START,
+    op: "Default/a/b-op0",
+    against: { step: null, op: "", io: null, slot: null, rank: null, run: null },
+  };
   expect(formatPlace(place)).toBe("?op=Default/a/b-op0&compare=1&with_op=");
   expect(parsePlace(formatPlace(place))).toEqual(place);
 });
 
 test("nonsense in an address is as at the start", () => {
-  expect(parsePlace("?tab=x&rank=one&slot=&tolerance=9&mode=3d&line=1.5&frame=-1&compared=x&compared_row=-5&listing=y")).toEqual({ ...START, tolerance: 1 });
+  expect(
+    parsePlace(
+      "?tab=x&rank=one&slot=&tolerance=9&mode=3d&line=1.5&frame=-1&compared=x&compared_row=-5&listing=y",
+    ),
+  ).toEqual({ ...START, tolerance: 1 });
 });
 
 test("another op is another page of the history, another fold is not", () => {

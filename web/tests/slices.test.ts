@@ -1,7 +1,15 @@
 import { describe, expect, test } from "vitest";
-import { defaultIndex, IndexError, movedIndex, parseIndex, placeOf, planeIndex, windowIndex } from "../src/tensor/slices";
-import { planesAfter } from "../src/tensor/finding";
-import { stepBefore } from "../src/tensor/steps";
+import {
+  defaultIndex,
+  IndexError,
+  movedIndex,
+  parseIndex,
+  placeOf,
+  planeIndex,
+  windowIndex,
+} from "../src/tensor/slices";
+import { planesAfter } from "../src/tensor/find";
+import { previousStep } from "../src/tensor/previousStep";
 import { tilesFor } from "../src/tensor/tiles";
 
 describe("an index", () => {
@@ -13,7 +21,11 @@ describe("an index", () => {
   });
 
   test("takes slices with steps, negative places and dimensions left out", () => {
-    expect(parseIndex("[-1, :, 3:5]", [4, 6, 9])).toMatchObject({ rows: 6, columns: 2, axes: [3, { start: 0 }, { start: 3, stop: 5 }] });
+    expect(parseIndex("[-1, :, 3:5]", [4, 6, 9])).toMatchObject({
+      rows: 6,
+      columns: 2,
+      axes: [3, { start: 0 }, { start: 3, stop: 5 }],
+    });
     expect(parseIndex("1, ::2", [4, 7])).toMatchObject({ rows: 1, columns: 4 });
     expect(parseIndex("[2]", [4, 6, 9])).toMatchObject({ rows: 6, columns: 9 });
     expect(parseIndex("[-3:, 0]", [10, 2])).toMatchObject({ columns: 3 });
@@ -22,7 +34,7 @@ describe("an index", () => {
   test.each([
     ["[0, 1, 2]", [3, 3], /2 dimensions, the index names 3/],
     ["[:, :, :]", [2, 2, 2], /two dimensions can be sliced/],
-    ["[5, :]", [3, 3], /has 3 places/],
+    ["[5, :]", [3, 3], /dimension 0 of size 3/],
     ["[x, :]", [3, 3], /neither a number nor a slice/],
     ["[::0, 1]", [3, 3], /at least 1/],
   ] as const)("%s of %s is refused", (text, shape, why) => {
@@ -48,16 +60,25 @@ test("tiles cover what is on the screen", () => {
 
 test("all planes are walked through, from the next one on, the first again and the own last", () => {
   const shape = [2, 3, 4, 5];
-  const planes = planesAfter(parseIndex("[1, 1, :, 1:5:2]", shape), shape).map((axes) => planeIndex(axes, shape));
-  expect(planes).toEqual(["[1, 2, :, 1:5:2]", "[0, 0, :, 1:5:2]", "[0, 1, :, 1:5:2]", "[0, 2, :, 1:5:2]", "[1, 0, :, 1:5:2]", "[1, 1, :, 1:5:2]"]);
+  const planes = planesAfter(parseIndex("[1, 1, :, 1:5:2]", shape), shape).map((axes) =>
+    planeIndex(axes, shape),
+  );
+  expect(planes).toEqual([
+    "[1, 2, :, 1:5:2]",
+    "[0, 0, :, 1:5:2]",
+    "[0, 1, :, 1:5:2]",
+    "[0, 2, :, 1:5:2]",
+    "[1, 0, :, 1:5:2]",
+    "[1, 1, :, 1:5:2]",
+  ]);
   expect(planesAfter(parseIndex("", [4, 5]), [4, 5])).toHaveLength(1);
 });
 
 test("the step before is the last kept one that is earlier, and a training is always asked for it", () => {
-  expect(stepBefore([3, 5, 9], 9, false)).toBe(5);
-  expect(stepBefore([3, 5, 9], null, true)).toBe(5);
-  expect(stepBefore([3], 3, false)).toBeNull();
-  expect(stepBefore([], null, true)).toBeNull();
-  expect(stepBefore([8], 8, true)).toBe(7);
-  expect(stepBefore([0], 0, true)).toBeNull();
+  expect(previousStep([3, 5, 9], 9, false)).toBe(5);
+  expect(previousStep([3, 5, 9], null, true)).toBe(5);
+  expect(previousStep([3], 3, false)).toBeNull();
+  expect(previousStep([], null, true)).toBeNull();
+  expect(previousStep([8], 8, true)).toBe(7);
+  expect(previousStep([0], 0, true)).toBeNull();
 });

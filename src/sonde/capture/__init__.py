@@ -1,4 +1,4 @@
-"""Configuration, sessions, and what an adapter has to be.
+"""The configuration of a capture, and the session that passes op calls to sinks.
 
 The package is also the function ``sonde.capture(...)``: calling it starts a capture.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """``sonde.capture`` names both this package and what people do with it."""
+    """``sonde.capture`` is both this package and a function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # By name: the function stands above this layer.
+        # By name: the function is in a layer above this one.
         return import_module("sonde.api").capture(*args, **kwargs)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import stat
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
 from sonde.capture import config_fields as fields
 from sonde.capture.config_fields import DEFAULT_CATEGORIES, HASH_CATEGORIES, DebugMode, DumpMode
-from sonde.capture.destination import why_not_writable
-from sonde.capture.settings_file import Problems, read_settings
+from sonde.capture.settings_file import JsonSection, read_settings
 from sonde.core.keys import Io
 from sonde.core.selection import Selection
+from sonde.core.settings import Problems
 
 SavedData = Literal["tensor", "statistic", "full"]
 StatCalcMode = Literal["host", "device"]
@@ -22,10 +24,10 @@ StatPrecision = Literal["high", "low"]
 
 @dataclass(frozen=True, slots=True)
 class CaptureConfig:
-    """What to dump, where and how. A config that exists is valid.
+    """What to dump, where and how; always valid.
 
     - ``selection``: steps, ops (None unless ``dump_mode`` is "kernels"), inputs or outputs, ranks;
-    - ``path``: absolute; it was writable when the config was made and need not exist;
+    - ``path``: absolute; writable when the config was made; it need not exist;
     - ``text``: the JSON this was made from, or JSON that says the same;
     - ``dump_mode``: "set_dump" leaves the choice of ops to ``sonde.set_dump``;
     - ``initial_step``: the number of the first step;
@@ -86,14 +88,30 @@ def load_config(
     """
     content, text = read_settings(Path(path))
     problems = Problems(os.fspath(path))
-    common, sync, older = fields.split_sections(content, problems)
+    sections = fields.split_sections(content, problems)
+    config = replace(_read(*sections, problems, environ), text=text, memory_budget=memory_budget)
+    _refuse_combinations(config, problems)
+    if not problems:  # a refused file must not touch the disk
+        refuse_unwritable(config.path, "path", problems)
+    problems.raise_if_any()
+    return config
+
+
+def _read(
+    common: JsonSection,
+    sync: JsonSection,
+    older: JsonSection,
+    problems: Problems,
+    environ: Mapping[str, str],
+) -> CaptureConfig:
+    """The configuration in these sections; where a setting is unusable, with its default."""
     dump_mode = fields.dump_mode(common)
     debug_mode = fields.debug_mode(common, older, problems)
     initial_step = common.number("initial_iteration", 0, accepted="0 or a greater number")
     saved_data = common.word("saved_data", "tensor", among=("tensor", "statistic", "full"))
     calc_mode = sync.word("stat_calc_mode", "host", among=("host", "device"))
     precision = sync.word("device_stat_precision_mode", "high", among=("high", "low"))
-    config = CaptureConfig(
+    return CaptureConfig(
         selection=Selection(
             steps=fields.steps(common, debug_mode, initial_step),
             ops=fields.ops(common, dump_mode),
@@ -102,7 +120,7 @@ def load_config(
         ),
         path=fields.directory(common, environ),
         net_name=fields.net_name(common),
-        text=text,
+        text="",
         dump_mode=dump_mode,
         initial_step=initial_step,
         asynchronous=fields.is_asynchronous(sync, older, problems),
@@ -116,27 +134,30 @@ def load_config(
         sample_num=sync.number("sample_num", 100, accepted="1 or a greater number", minimum=1),
         stat_calc_mode=cast(StatCalcMode, calc_mode),
         device_stat_precision_mode=cast(StatPrecision, precision),
-        memory_budget=memory_budget,
     )
-    _refuse_combinations(config, problems)
-    if not problems:  # a file that is refused for another reason leaves the disk alone
-        refuse_unwritable(config.path, "path", problems)
-    problems.raise_if_any()
-    return config
 
 
 def refuse_unwritable(path: Path, key: str, problems: Problems) -> None:
-    reason = why_not_writable(path)
+    reason = _why_not_writable(path)
     if reason is not None:
         problems.add(f"{key} {str(path)!r} cannot be written to: {reason}", slug="config-path")
 
 
+_Rule = tuple[bool, tuple[str, ...], str]
+"""Whether a rule is broken, the keys it is about, and the message."""
+
+
 def _refuse_combinations(config: CaptureConfig, problems: Problems) -> None:
-    """What the document forbids, with its reason; what only hardware forbids there is allowed."""
+    """Refuse the combinations that the documented format forbids, unless only for its hardware."""
+    for broken, keys, message in (*_debug_mode_rules(config), *_saving_rules(config)):
+        if broken and problems.none_with(*keys):
+            problems.add(message, slug="config-combination")
+
+
+def _debug_mode_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
     debugging = config.debug_mode != "off"
     overflow = config.debug_mode == "overflow"
-    hashes = [name for name in config.statistic_categories if name in HASH_CATEGORIES]
-    rules: tuple[tuple[bool, tuple[str, ...], str], ...] = (
+    return (
         (
             debugging and config.dump_mode != "all",
             ("op_debug_mode", "dump_mode"),
@@ -173,6 +194,12 @@ def _refuse_combinations(config: CaptureConfig, problems: Problems) -> None:
             ("op_debug_mode", "sample_mode"),
             "e2e_dump_settings.sample_mode 1 goes only with op_debug_mode 0; write 0",
         ),
+    )
+
+
+def _saving_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
+    hashes = [name for name in config.statistic_categories if name in HASH_CATEGORIES]
+    return (
         (
             config.save_kernel_args and config.asynchronous,
             ("save_kernel_args", "enable"),
@@ -185,6 +212,38 @@ def _refuse_combinations(config: CaptureConfig, problems: Problems) -> None:
             '"device"; write "host" or leave it out',
         ),
     )
-    for broken, keys, message in rules:
-        if broken and problems.none_with(*keys):
-            problems.add(message, slug="config-combination")
+
+
+def _why_not_writable(path: Path) -> str | None:
+    """Why a directory at the absolute ``path`` could not be created or written to, or None.
+
+    The test writes a file, without a name where the system has such files, to the nearest existing
+    directory, so that not even a kill leaves it behind.
+    """
+    existing = path
+    try:
+        existing, mode = _nearest_existing(path)
+        if not stat.S_ISDIR(mode):
+            return f"{existing} is not a directory"
+        longest = os.pathconf(existing, "PC_NAME_MAX")
+        for part in path.relative_to(existing).parts:
+            if len(os.fsencode(part)) > longest:
+                return f"{part[:20]}... is longer than the {longest} bytes a name may have there"
+        with tempfile.TemporaryFile(dir=existing, prefix=".sonde-"):
+            return None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        return reason if existing == path else f"in {existing}: {reason}"
+    except ValueError as error:  # also a NUL, or a character the file system has no encoding for
+        return str(error)
+
+
+def _nearest_existing(path: Path) -> tuple[Path, int]:
+    """The path or its nearest parent that exists, and the mode."""
+    for candidate in (path, *path.parents):
+        try:
+            return candidate, os.stat(candidate).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            if candidate.is_symlink():
+                raise ValueError(f"{candidate} is a link to nothing") from None
+    raise ValueError(f"{path} is not absolute")

@@ -1,7 +1,7 @@
-"""The fields of the documented dump configuration, each read, judged and translated.
+"""The fields of the documented dump configuration, each read, checked and translated.
 
-The words of the file (``iteration``, ``kernels``, ``common_dump_settings``) stop here and in
-``capture/config.py``. ``docs/config.md`` has a heading for every key.
+Only this module and ``capture/config.py`` know the keys of the file (``iteration``, ``kernels``,
+``common_dump_settings``). ``docs/config.md`` has a heading for every key.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from sonde.capture.settings_file import Problems, Section, kind, nearest
+from sonde.capture.settings_file import JsonSection, kind
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
+from sonde.core.settings import Problems, nearest
 
 DumpMode = Literal["all", "kernels", "set_dump"]
 DebugMode = Literal["off", "overflow", "exception"]
@@ -55,10 +56,12 @@ _STEPS = 'a text such as "0|5-8|100-120", or "all"'
 _KERNELS = 'a list of full op names, op types or "name-regex(...)"'
 _DIRECTORY_VARIABLES = ("SONDE_DIAGNOSTIC_DATA_PATH", "MS_DIAGNOSTIC_DATA_PATH")
 _NET_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
-_RESERVED_NET_NAMES = ("graphs", "execution_order")  # folders that stand beside the net's own
+_RESERVED_NET_NAMES = ("graphs", "execution_order")  # folders beside the net's own
 
 
-def split_sections(content: dict[str, Any], problems: Problems) -> tuple[Section, Section, Section]:
+def split_sections(
+    content: dict[str, Any], problems: Problems
+) -> tuple[JsonSection, JsonSection, JsonSection]:
     """The common, synchronous and older asynchronous sections, empty where the file has none.
 
     Unknown sections and keys are noted.
@@ -79,7 +82,7 @@ def split_sections(content: dict[str, Any], problems: Problems) -> tuple[Section
             if key not in keys:
                 _refuse_unknown(key, keys, f"{name}.", problems)
         prefix = "" if name == "common_dump_settings" else f"{name}."
-        sections.append(Section(values, problems, prefix=prefix))
+        sections.append(JsonSection(values, problems, prefix=prefix))
     return sections[0], sections[1], sections[2]
 
 
@@ -90,17 +93,17 @@ def _refuse_unknown(key: str, known: Iterable[str], prefix: str, problems: Probl
     else:
         everything = (*CONFIG_KEYS, *(name for keys in CONFIG_KEYS.values() for name in keys))
         hint = nearest(key, known) or nearest(key, everything)
-        hint = hint or f"; accepted: {', '.join(known)}"
+        hint = hint or nearest(key, known, "accepted:")
     problems.add(f"{prefix}{key} is not a known key{hint}", slug="config-unknown-key")
 
 
-def dump_mode(common: Section) -> DumpMode:
+def dump_mode(common: JsonSection) -> DumpMode:
     accepted = "0 (every op), 1 (the ops in kernels) or 2 (what sonde.set_dump marks)"
     common.demand("dump_mode", accepted)
     return DUMP_MODES[common.number("dump_mode", 0, accepted=accepted, among=DUMP_MODES)]
 
 
-def debug_mode(common: Section, older: Section, problems: Problems) -> DebugMode:
+def debug_mode(common: JsonSection, older: JsonSection, problems: Problems) -> DebugMode:
     accepted = "0 (off), 3 (only ops that overflow) or 4 (only the op that raises)"
     mode = DEBUG_MODES[common.number("op_debug_mode", 0, accepted=accepted, among=DEBUG_MODES)]
     if "op_debug_mode" not in older:
@@ -119,7 +122,7 @@ def debug_mode(common: Section, older: Section, problems: Problems) -> DebugMode
     return mode
 
 
-def is_asynchronous(sync: Section, older: Section, problems: Problems) -> bool:
+def is_asynchronous(sync: JsonSection, older: JsonSection, problems: Problems) -> bool:
     synchronous = sync.flag("enable", False)
     if "enable" in older:
         enabled = older.flag("enable", True)
@@ -136,13 +139,13 @@ def is_asynchronous(sync: Section, older: Section, problems: Problems) -> bool:
     return not synchronous
 
 
-def input_output(common: Section) -> frozenset[Io]:
+def input_output(common: JsonSection) -> frozenset[Io]:
     accepted = "0 (inputs and outputs), 1 (inputs) or 2 (outputs)"
     common.demand("input_output", accepted)
     return INPUT_OUTPUT[common.number("input_output", 0, accepted=accepted, among=INPUT_OUTPUT)]
 
 
-def ranks(common: Section) -> frozenset[int]:
+def ranks(common: JsonSection) -> frozenset[int]:
     common.demand("support_device", _RANKS)
     numbers = common.numbers("support_device", [*range(8)], accepted=_RANKS)
     if not numbers:
@@ -150,9 +153,9 @@ def ranks(common: Section) -> frozenset[int]:
     return numbers
 
 
-def steps(common: Section, mode: DebugMode, initial_step: int) -> StepSet:
+def steps(common: JsonSection, mode: DebugMode, initial_step: int) -> StepSet:
     if "iteration" not in common:
-        if mode != "exception":  # which step raises is not the user's choice
+        if mode != "exception":  # any step may be the one that raises
             common.demand("iteration", _STEPS)
         return ALL_STEPS
     text = common.text("iteration", "all", accepted=_STEPS, number_too=True)
@@ -177,8 +180,8 @@ def steps(common: Section, mode: DebugMode, initial_step: int) -> StepSet:
     return found
 
 
-def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
-    """The patterns of ``kernels`` if the mode asks for them, else None; all are judged."""
+def ops(common: JsonSection, mode: DumpMode) -> tuple[OpPattern, ...] | None:
+    """The patterns of ``kernels`` if the mode uses them, else None; all are checked."""
     common.demand("kernels", f"{_KERNELS}, or [] where dump_mode is not 1")
     patterns = []
     texts = common.texts("kernels", (), accepted=_KERNELS)
@@ -202,7 +205,7 @@ def parse_op(text: str) -> OpPattern:
     return OpPattern.parse(text)
 
 
-def statistic_categories(common: Section) -> tuple[str, ...]:
+def statistic_categories(common: JsonSection) -> tuple[str, ...]:
     """In the order of the file, each once."""
     names = common.texts(
         "statistic_category",
@@ -211,8 +214,7 @@ def statistic_categories(common: Section) -> tuple[str, ...]:
     )
     for index, name in enumerate(names):
         if name not in STATISTIC_CATEGORIES:
-            hint = nearest(name, STATISTIC_CATEGORIES)
-            hint = hint or f"; accepted: {', '.join(STATISTIC_CATEGORIES)}"
+            hint = nearest(name, STATISTIC_CATEGORIES, "accepted:")
             common.refuse(
                 "statistic_category",
                 f"entry {index}: {name!r} is not a statistic{hint}",
@@ -227,7 +229,7 @@ def statistic_categories(common: Section) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def directory(common: Section, environ: Mapping[str, str]) -> Path:
+def directory(common: JsonSection, environ: Mapping[str, str]) -> Path:
     """Where the dump goes: ``path``, or the environment's directory when ``path`` is empty."""
     text = common.text("path", "", accepted="an absolute path")
     origin = ""
@@ -252,7 +254,7 @@ def directory(common: Section, environ: Mapping[str, str]) -> Path:
     return Path(os.path.normpath(text))
 
 
-def net_name(common: Section) -> str:
+def net_name(common: JsonSection) -> str:
     common.demand("net_name", 'a name for the network, such as "ResNet50"')
     name = common.text("net_name", "Net", accepted='a text such as "ResNet50"')
     reason = why_not_a_net_name(name)
@@ -262,7 +264,7 @@ def net_name(common: Section) -> str:
 
 
 def why_not_a_net_name(name: str) -> str | None:
-    """Why a net cannot be called this (its name is a folder of the dump), or None."""
+    """Why this cannot be the name of a net, which is a folder of the dump; None if it can."""
     if _NET_NAME.fullmatch(name) is None:
         return "is not 1 to 200 letters, digits, '-' or '_'"
     if name in _RESERVED_NET_NAMES:

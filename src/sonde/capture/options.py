@@ -1,4 +1,4 @@
-"""A dump asked for with command-line options instead of a file."""
+"""The configuration of a dump from command-line options instead of a file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sonde.capture.config_fields import (
     parse_op,
     why_not_a_net_name,
 )
-from sonde.capture.settings_file import Problems
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.selection import Selection, parse_steps
+from sonde.core.settings import Problems
 
 SHORT_FORM_CATEGORIES = (
     *("max", "min", "avg", "l2norm"),
     *("nan count", "negative inf count", "positive inf count"),
 )
 SHORT_FORM_OVERFLOWS = 100
-"""Ops an overflow dump saves when no file says how many: once a NaN spreads, every op has one."""
+"""Ops that an overflow dump saves without a configuration file: NaN spreads to every later op."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -45,20 +45,10 @@ def config_from_options(
 ) -> CaptureConfig:
     """The configuration that options ask for; a `ConfigError` names every option that is wrong.
 
-    ``directory`` may be relative. ``environ`` tells how many ranks there are.
+    ``directory`` may be relative. ``environ`` has the number of ranks.
     """
     problems = Problems("command line")
-    selection = Selection()
-    try:
-        selection = replace(selection, steps=parse_steps(steps))
-    except SondeError as error:
-        problems.add(f"--dump-steps {error.message}", slug="config-iteration")
-    patterns = []
-    for text in ops:
-        try:
-            patterns.append(parse_op(text))
-        except SondeError as error:
-            problems.add(f"--dump-ops {error.message}", slug="config-kernels")
+    selection = _selection(steps, ops, problems)
     reason = why_not_a_net_name(net_name)
     if reason is not None:
         problems.add(f"--net-name {net_name!r} {reason}", slug="config-net-name")
@@ -76,7 +66,7 @@ def config_from_options(
         refuse_unwritable(path, "--dump-to", problems)
     problems.raise_if_any()
     config = CaptureConfig(
-        selection=replace(selection, ops=tuple(patterns) if ops else None),
+        selection=selection,
         path=path,
         net_name=net_name,
         text="",
@@ -88,6 +78,21 @@ def config_from_options(
         memory_budget=memory_budget,
     )
     return replace(config, text=_as_json(config, _world_size(environ)))
+
+
+def _selection(steps: str, ops: Sequence[str], problems: Problems) -> Selection:
+    selection = Selection()
+    try:
+        selection = replace(selection, steps=parse_steps(steps))
+    except SondeError as error:
+        problems.add(f"--dump-steps {error.message}", slug="config-iteration")
+    patterns = []
+    for text in ops:
+        try:
+            patterns.append(parse_op(text))
+        except SondeError as error:
+            problems.add(f"--dump-ops {error.message}", slug="config-kernels")
+    return replace(selection, ops=tuple(patterns) if ops else None)
 
 
 def parse_size(text: str) -> int:
@@ -105,7 +110,7 @@ def _world_size(environ: Mapping[str, str]) -> int:
 
 
 def _as_json(config: CaptureConfig, world_size: int) -> str:
-    """A file that asks for the same, so that a dump always says how it can be made again."""
+    """The configuration file with the same meaning, so that every dump can be repeated."""
     common = {
         "op_debug_mode": _number_of(DEBUG_MODES, config.debug_mode),
         "dump_mode": _number_of(DUMP_MODES, config.dump_mode),

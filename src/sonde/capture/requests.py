@@ -42,7 +42,7 @@ class SelectionRequest:
 class ToggledRequest:
     """Ops switched on and off while the training runs; the last rule that covers an op decides.
 
-    A rule is a predicate and whether it switches on. With no rule nothing is wanted.
+    A rule is a predicate and whether it switches on. Without a rule no op is wanted.
     """
 
     steps: StepSet
@@ -56,7 +56,7 @@ class ToggledRequest:
 
 
 def nearest_names(pattern: OpPattern, graphs: Sequence[Graph], most: int = 3) -> list[str]:
-    """Names in ``graphs`` a person may have meant by a pattern that matched nothing."""
+    """Names in ``graphs`` that the user may have meant by a pattern that matched no op."""
     names = list(dict.fromkeys(node.name for graph in graphs for node in graph))
     types = list(dict.fromkeys(node.type for graph in graphs for node in graph))
     text = pattern.text.removeprefix("name-regex(").removesuffix(")")

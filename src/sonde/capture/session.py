@@ -1,7 +1,7 @@
-"""One capture: who wants what, and the cheapest way to serve it.
+"""One capture: which sinks want which ops, and how they get them at the lowest cost.
 
-The session stands between an adapter, which runs on the training thread and sees ops, and the
-sinks. It shields the training: a sink that raises is switched off and reported once.
+The session passes the ops that an adapter observes, on the training thread, to the sinks. It
+protects the training: a sink that raises is disabled and reported once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger("sonde.capture")
 
 
 class Request(Protocol):
-    """What one sink asks for."""
+    """The steps and ops that one sink wants."""
 
     @property
     def steps(self) -> StepSet: ...
@@ -32,10 +32,10 @@ class Request(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """A sink and what it asks for.
+    """A sink and its request.
 
-    ``op_failed`` is called when a wanted op raises. ``keeps_step`` says that the running step is
-    worth keeping, however it ends.
+    ``op_failed`` is called when a wanted op raises. ``keeps_step`` returns True if the files of the
+    running step must be kept even if the step does not end normally.
     """
 
     sink: Sink
@@ -53,16 +53,16 @@ class Wants:
 
 
 def print_to_stderr(text: str) -> None:
-    """One line to the person at the terminal."""
+    """Print one line for the user."""
     print(text, file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True)
 class Session:
-    """Fan-out of op calls to sinks. Used from the training thread only.
+    """Passes op calls to the sinks that want them. Used from the training thread only.
 
-    ``generation`` changes whenever ``wants`` may answer otherwise. ``report`` shows one line to
-    the person at the terminal.
+    ``generation`` changes whenever the answers of ``wants`` may change. ``report`` prints one
+    line for the user.
     """
 
     subscriptions: list[Subscription]
@@ -78,14 +78,14 @@ class Session:
         self.step = self.initial_step
 
     def wanted(self, step: int) -> bool:
-        """Whether anybody wants anything of ``step``."""
+        """Whether any sink wants ops of ``step``."""
         return any(
             step in subscription.request.steps and not subscription.is_broken
             for subscription in self.subscriptions
         )
 
     def refresh(self) -> None:
-        """What is wanted has changed: ask every request again."""
+        """Ask every request again, because one of them has changed."""
         self.generation += 1
 
     def begin_step(self) -> None:
@@ -103,7 +103,7 @@ class Session:
             self._shield(subscription, partial(sink.begin_step, self.step))
 
     def wants(self, node: OpNode) -> Wants | None:
-        """Who wants ``node`` in the running step; None if nobody does."""
+        """The sinks that want ``node`` in the running step; None if no sink does."""
         found: list[Subscription] = []
         for subscription in self._active:
             if not subscription.is_broken:
@@ -123,18 +123,18 @@ class Session:
                     self._switch_off(subscription, error)
 
     def has(self, wants: Wants, view: TensorView) -> bool:
-        """Whether every sink that wants the op has had these values before in this step."""
+        """Whether every sink that wants the op already has these values from this step."""
         try:
             return all(subscription.sink.has(view) for subscription in wants.subscriptions)
         except Exception:
-            # The sink will meet its trouble again when it is asked to write.
+            # The sink will raise again in ``write``, which reports it.
             return False
 
     def op_failed(self, wants: Wants, call: OpCall, raised: BaseException) -> None:
         for subscription in wants.subscriptions:
-            told = subscription.op_failed
-            if told is not None:
-                self._shield(subscription, partial(told, call, raised))
+            op_failed = subscription.op_failed
+            if op_failed is not None:
+                self._shield(subscription, partial(op_failed, call, raised))
 
     def end_step(self, end: StepEnd) -> None:
         for subscription in self._active:
@@ -152,18 +152,18 @@ class Session:
         )
 
     def drop_step(self) -> None:
-        """What was written of the running step is not worth keeping."""
+        """Discard the files of the running step."""
         for subscription in self._active:
             self._shield(subscription, subscription.sink.drop_step)
         self._active = ()
 
     def skip_step(self) -> None:
-        """A step passed of which nothing was wanted, or in which nothing ran."""
+        """Count a step in which nothing was wanted or nothing ran."""
         self.drop_step()
         self.step += 1
 
     def switch_off(self) -> None:
-        """Observation has failed: nothing more is wanted, what is written stays."""
+        """Stop all sinks after observation has failed; files already written stay."""
         for subscription in self.subscriptions:
             subscription.is_broken = True
         self.generation += 1
@@ -184,13 +184,13 @@ class Session:
             self._switch_off(subscription, error)
 
     def _switch_off(self, subscription: Subscription, error: Exception) -> None:
-        """Say once what failed and go on without it. The training must not notice."""
+        """Disable a sink and report its error once; the training goes on."""
         if subscription.is_broken:
             return
         subscription.is_broken = True
         self.generation += 1
         if isinstance(error, SondeError):
-            # Several sinks of one dump stop for one reason: it is said once.
+            # Several sinks of one dump stop for the same reason: report it once.
             if error.slug not in self._said:
                 self._said.add(error.slug)
                 self.report(f"sonde: {error}")

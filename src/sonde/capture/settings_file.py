@@ -1,41 +1,15 @@
-"""Strict reading of a JSON settings file: every problem found, each with a name and an advice."""
+"""Strict reading of a JSON settings file: all problems at once, each with the key and advice."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from sonde.core.errors import ConfigError, SondeError
-
-
-class Problems:
-    """What is wrong with one source of settings (a file, or the command line), collected."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._found: list[SondeError] = []
-        self._keys: set[str] = set()
-
-    def add(self, message: str, *, slug: str, key: str | None = None) -> None:
-        """Note a problem; ``key`` is the setting whose value is unusable from now on."""
-        self._found.append(SondeError(f"{self._source}: {message}", slug=slug))
-        if key is not None:
-            self._keys.add(key)
-
-    def none_with(self, *keys: str) -> bool:
-        """Whether all of these settings were usable, so that combining them makes sense."""
-        return self._keys.isdisjoint(keys)
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def raise_if_any(self) -> None:
-        if self._found:
-            raise ConfigError(self._found)
+from sonde.core.settings import Problems, nearest, one_of
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], str]:
@@ -67,7 +41,7 @@ def _parse(text: str, source: str) -> object:
         for key, value in pairs:
             if key in content:
                 _refuse(
-                    f"{source}: the key {key!r} stands twice in one object; keep one of them",
+                    f"{source}: the key {key!r} occurs twice in one object; keep one of them",
                     slug="config-json",
                 )
             content[key] = value
@@ -91,7 +65,7 @@ def _parse(text: str, source: str) -> object:
 
 
 def _explain(error: json.JSONDecodeError) -> str:
-    """What the person probably did, from the text where the parser gave up."""
+    """The probable mistake, from the text where the parser stopped."""
     rest = error.doc[error.pos :].lstrip()
     before = error.doc[: error.pos].rstrip()
     if not error.doc.strip():
@@ -99,7 +73,7 @@ def _explain(error: json.JSONDecodeError) -> str:
     if rest.startswith(("//", "/*", "#")):
         return "JSON has no comments; remove this one"
     if rest.startswith("'"):
-        return "text stands in double quotes, not single ones"
+        return "write text in double quotes, not single ones"
     if rest[:1] in ("}", "]") and before.endswith(","):
         return f"remove the comma before {rest[0]}"
     if rest.startswith(",") and re.match(r",\s*[}\]]", rest):
@@ -113,11 +87,11 @@ def _explain(error: json.JSONDecodeError) -> str:
 _JSON_WORD = {"True": "true", "False": "false", "None": "null"}
 
 
-class Section:
+class JsonSection:
     """One object of a settings file, read key by key.
 
-    Every reader returns a usable value: what the file says, or else ``default`` (and the problem
-    is noted).
+    Every reader returns a usable value: that of the file, or else ``default`` (and the problem is
+    noted).
     """
 
     def __init__(self, values: Mapping[str, Any], problems: Problems, *, prefix: str = "") -> None:
@@ -132,7 +106,7 @@ class Section:
         self._problems.add(f"{self._prefix}{key} {message}", slug=slug, key=key)
 
     def is_sound(self, key: str) -> bool:
-        """Whether nothing was found wrong with the key so far."""
+        """Whether the key has had no problem so far."""
         return self._problems.none_with(key)
 
     def demand(self, key: str, accepted: str) -> None:
@@ -259,19 +233,6 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (list, "a list"),
     (dict, "an object"),
 )
-
-
-def one_of(words: Iterable[str]) -> str:
-    """``a, b or c``."""
-    *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` when a known word is close to this one, else nothing."""
-    by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
 
 
 def _refuse(message: str, *, slug: str) -> NoReturn:

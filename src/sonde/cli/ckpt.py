@@ -1,4 +1,4 @@
-"""``sonde ckpt``: compare, check and convert checkpoints."""
+"""``sonde ckpt``: compares, checks and converts checkpoints."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ import click
 
 from sonde.cli import ckpt_text
 from sonde.cli.ckpt_files import console, load, read_torch, write_json
-from sonde.compare.checkpoint_check import check_checkpoint
-from sonde.compare.checkpoint_convert import (
+from sonde.compare.weights.check import check_checkpoint
+from sonde.compare.weights.convert import (
     DEFAULT_NAMES,
     Format,
     Names,
     Target,
     new_names,
 )
-from sonde.compare.checkpoint_convert import (
+from sonde.compare.weights.convert import (
     convert as convert_checkpoint,
 )
-from sonde.compare.checkpoint_diff import diff_checkpoints
-from sonde.compare.checkpoint_flat import as_in, refuse_flat
-from sonde.compare.checkpoint_mindspore import read_mindspore, write_mindspore
-from sonde.compare.checkpoint_safetensors import read_safetensors, write_safetensors
+from sonde.compare.weights.diff import diff_checkpoints
+from sonde.compare.weights.flat import as_in, refuse_flat
+from sonde.compare.weights.formats.mindspore import read_mindspore, write_mindspore
+from sonde.compare.weights.formats.safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import UsageError
 
 _SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _FILE = click.Path(path_type=Path)
 _JSON = click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here."
+    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
 )
 
 EPILOG = """\b
 Examples:
-  sonde ckpt diff step0.ckpt step1.ckpt             which weights changed, which not at all
+  sonde ckpt diff step0.ckpt step1.ckpt             which weights changed, which did not
   sonde ckpt check model.pt                         NaN, Inf, zeros, dead rows, odd statistics
   sonde ckpt convert model.pt model.ckpt --to mindspore
 
@@ -53,15 +53,15 @@ def ckpt() -> None:
     context_settings=_SETTINGS,
     epilog="\b\nExamples:\n  sonde ckpt diff before.ckpt after.ckpt\n"
     "  sonde ckpt diff mindspore.ckpt torch.pt --json diff.json\n\n\b\n"
-    "Exit codes: 0 equal bit for bit, 1 not, 2 a mistake.",
+    "Exit codes: 0 equal bit for bit, 1 different, 2 error.",
 )
 @click.argument("a", type=_FILE)
 @click.argument("b", type=_FILE)
 @_JSON
 def diff(a: Path, b: Path, json_file: str | None) -> int:
-    """Say which weights changed from A to B, how much, and which did not at all.
+    """Report which weights changed from A to B, by how much, and which did not change.
 
-    Weights are paired as `sonde params` does. NaN and Inf are counted on both sides.
+    Weights are matched as in `sonde params`. NaN and Inf are counted on both sides.
     """
     first, second = load(a), load(b)
     found = diff_checkpoints(first, second)
@@ -75,12 +75,12 @@ def diff(a: Path, b: Path, json_file: str | None) -> int:
 @ckpt.command(
     context_settings=_SETTINGS,
     epilog="\b\nExamples:\n  sonde ckpt check model.safetensors\n\n\b\n"
-    "Exit codes: 0 nothing wrong, 1 errors or warnings, 2 a mistake.",
+    "Exit codes: 0 no findings, 1 errors or warnings found, 2 the check could not run.",
 )
 @click.argument("a", type=_FILE)
 @_JSON
 def check(a: Path, json_file: str | None) -> int:
-    """Look for NaN, Inf, all zeros, constants, dead rows and odd initial statistics in A."""
+    """Find NaN, Inf, all zeros, constants, dead rows and unusual initial statistics in A."""
     checkpoint = load(a)
     findings = check_checkpoint(checkpoint)
     if json_file is not None:
@@ -101,29 +101,30 @@ def check(a: Path, json_file: str | None) -> int:
     "--to",
     "target",
     type=click.Choice(["torch", "mindspore", "safetensors"]),
-    help="The format to write; it must be said.",
+    help="The format to write. Required.",
 )
 @click.option(
     "--names",
     type=click.Choice(["torch", "mindspore", "keep"]),
-    help="Whose names to write. Default: those of the format's framework; safetensors keeps them.",
+    help="The naming scheme to write. Default: that of the format's framework; safetensors keeps "
+    "the names.",
 )
 @click.option(
     "--map",
     "map_file",
     metavar="FILE",
-    help='Names of your own, a JSON object {"old": "new", ...}; null leaves a weight out.',
+    help='A JSON object {"old": "new", ...} with new names; null omits a weight.',
 )
 @click.option(
     "--like",
     type=_FILE,
-    help="A checkpoint of the same net that has recurrent layers as they are to be written: in "
-    "parts, or flat as MindSpore before 1.6 has them.",
+    help="A checkpoint of the same network whose layout of recurrent layers is written: in parts, "
+    "or flat as in MindSpore before 1.6.",
 )
 @click.option(
     "--keep-counters",
     is_flag=True,
-    help="Keep num_batches_tracked, which MindSpore has not.",
+    help="Keep num_batches_tracked, which MindSpore does not have.",
 )
 @click.option("--force", is_flag=True, help="Replace B if it exists.")
 @_JSON
@@ -138,13 +139,14 @@ def convert(
     force: bool,
     json_file: str | None,
 ) -> int:
-    """Write the weights of A to B in another format, bit for bit, under the names used there.
+    """Write the weights of A to B in another format, bit for bit, with the names used there.
 
-    B is read back and compared before it gets its name: it appears whole and proven, or not at
-    all. A type the format cannot hold (float8 in MindSpore's) is refused, never converted.
+    B is written under a temporary name, read back and compared before it is renamed: it appears
+    complete and verified, or not at all. A type that the format lacks (float8 in MindSpore's) is
+    refused, never converted.
     """
     if target is None:
-        raise UsageError("convert needs --to torch, mindspore or safetensors", slug="usage")
+        raise UsageError("--to is missing: torch, mindspore or safetensors", slug="usage")
     source = load(a)
     chosen = names or DEFAULT_NAMES[target]
     if like is not None:
@@ -169,7 +171,7 @@ def _format(target: Target) -> Format:
 
 
 def _write_torch(*arguments: Any) -> None:
-    from sonde.adapters.torch import checkpoints
+    from sonde.adapters.torch.checkpoints import files as checkpoints
 
     checkpoints.write_torch(*arguments)
 

@@ -1,9 +1,8 @@
-"""What the commands on checkpoints share: opening files, JSON, names and numbers as text."""
+"""Shared by the commands on checkpoints: opens files, writes JSON, formats names and numbers."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -15,13 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sonde import kernels
-from sonde.compare.checkpoint import Checkpoint
-from sonde.compare.checkpoint_files import open_checkpoint
+from sonde.compare.weights.checkpoint import Checkpoint
+from sonde.compare.weights.files import open_checkpoint
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import CaptureError, UsageError
+from sonde.core.number_text import json_value
 
 _FOLDED_WIDTH = 14
 WIDE = 110
-"""From so many columns on, a terminal has room for numbers that are not needed at first sight."""
+"""A terminal with at least this many columns shows additional columns of numbers."""
 
 
 def load(path: Path, *, step: int | None = None) -> Checkpoint:
@@ -31,48 +32,35 @@ def load(path: Path, *, step: int | None = None) -> Checkpoint:
 
 
 def read_torch(path: Path) -> Checkpoint:
-    """A file of torch's; CaptureError where torch is not installed."""
+    """Read a file of PyTorch; CaptureError if PyTorch is not installed."""
     try:
-        from sonde.adapters.torch import checkpoints
+        from sonde.adapters.torch.checkpoints import files as checkpoints
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise CaptureError(
-            f"{path} is a file of PyTorch's, which is not installed; pip install torch",
+            f"{path} is a PyTorch file, and PyTorch is not installed; pip install torch",
             slug="torch-missing",
         ) from None
     return checkpoints.read_torch(path)
 
 
 def write_json(target: str, document: dict[str, Any]) -> None:
-    """Write to a file, or to the standard output for ``-``; what is not finite becomes text."""
-    text = json.dumps(finite(document), indent=1, allow_nan=False) + "\n"
+    """Write to a file, or to standard output for ``-``; numbers that are not finite become text."""
+    text = json.dumps(json_value(document), indent=1, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return
     try:
-        partial = Path(f"{target}.{os.getpid()}.partial")
-        partial.write_text(text)
-        os.replace(partial, target)
+        write_whole(Path(target), text)
     except OSError as error:
         raise UsageError(
             f"--json {target} cannot be written: {error.strerror}", slug="usage"
         ) from None
 
 
-def finite(value: Any) -> Any:
-    """JSON has no NaN: what is not finite becomes text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {str(key): finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(each) for each in value]
-    return value
-
-
 def safe(text: str) -> str:
-    """A name from a file as it may be printed: control characters made visible."""
+    """Escape control characters in a name that came from a file."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -87,7 +75,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 
 def console() -> Console:
-    """Wide enough for names where nobody looks: output into a file or a pipe is not cut."""
+    """A console for output; into a file or a pipe it is wide enough that names are not cut."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=max(found.width, 160))
 

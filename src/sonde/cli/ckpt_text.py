@@ -1,4 +1,4 @@
-"""What ``sonde ckpt`` found, as text and as JSON."""
+"""Formats the results of ``sonde ckpt`` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from sonde.cli.ckpt_files import WIDE, cell, number, safe, shape_text, table
-from sonde.compare.checkpoint import Checkpoint
-from sonde.compare.checkpoint_convert import Conversion
-from sonde.compare.checkpoint_diff import CheckpointDiff, WeightChange
+from sonde.compare.weights.checkpoint import Checkpoint
+from sonde.compare.weights.convert import Conversion
+from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
 from sonde.core.finding import Finding
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
@@ -26,15 +26,15 @@ def print_diff(out: Console, found: CheckpointDiff) -> None:
         out.print(_changes(changed, is_wide=out.width >= WIDE))
     same = [each for each in found.changes if each.is_same]
     if changed and same:
-        out.print(f"not changed at all: {_listed([each.pair.a for each in same])}", soft_wrap=True)
+        out.print(f"unchanged: {_listed([each.pair.a for each in same])}", soft_wrap=True)
     if found.stuck:
         out.print(
-            f"{len(found.stuck)} trainable by name, but not changed while others were: frozen, not "
-            "used, or without gradient?",
+            f"{len(found.stuck)} are trainable by name but did not change while others did: "
+            "frozen, unused, or without a gradient?",
             style="yellow",
             soft_wrap=True,
         )
-    _print_lonely(out, found)
+    _print_unpaired(out, found)
     broken = [each for each in found.changes if each.non_finite_b]
     if broken:
         out.print(
@@ -44,12 +44,12 @@ def print_diff(out: Console, found: CheckpointDiff) -> None:
         )
     total = len(found.changes)
     text = "equal, bit for bit" if found.is_same else "not equal"
-    text += f": {len(changed)} of {total} changed, {len(same)} not"
-    lonely = _lonely_count(found)
-    out.print(text + (f", {lonely} on one side only" if lonely else ""), style="bold")
+    text += f": {len(changed)} of {total} changed, {len(same)} unchanged"
+    unpaired = _unpaired_count(found)
+    out.print(text + (f", {unpaired} on one side only" if unpaired else ""), style="bold")
 
 
-def _changes(changed: Sequence[WeightChange], *, is_wide: bool) -> Any:
+def _changes(changed: Sequence[WeightDifference], *, is_wide: bool) -> Any:
     broken = any(each.non_finite_a or each.non_finite_b for each in changed)
     titles = ["~weight", "shape", ">change", ">max abs", ">cosine", ">equal"]
     titles += [">mean abs"] if is_wide else []
@@ -74,13 +74,13 @@ def _changes(changed: Sequence[WeightChange], *, is_wide: bool) -> Any:
     return shown
 
 
-def _by_change(change: WeightChange) -> tuple[bool, float]:
-    """Broken ones first, then by how much they changed."""
+def _by_change(change: WeightDifference) -> tuple[bool, float]:
+    """Sort key: weights with NaN or Inf first, then by how much they changed."""
     relative = change.relative
     return change.non_finite_b == 0, -relative if relative == relative else float("-inf")
 
 
-def _print_lonely(out: Console, found: CheckpointDiff) -> None:
+def _print_unpaired(out: Console, found: CheckpointDiff) -> None:
     pairing = found.pairing
     for each in pairing.misshaped:
         text = (
@@ -91,20 +91,20 @@ def _print_lonely(out: Console, found: CheckpointDiff) -> None:
     for label, names in (
         ("only in a", pairing.only_a),
         ("only in b", pairing.only_b),
-        ("of the optimizer, only in a", pairing.state_a),
-        ("of the optimizer, only in b", pairing.state_b),
-        ("counted on one side only", pairing.counters),
+        ("optimizer state, only in a", pairing.state_a),
+        ("optimizer state, only in b", pairing.state_b),
+        ("counters, on one side only", pairing.counters),
     ):
         if names:
             out.print(f"{label}: {_listed(names)}", soft_wrap=True)
     for flat in pairing.flat:
         out.print(
-            f"{safe(flat.flat)} is flat, its parts are {_listed(flat.parts)}: not compared here",
+            f"{safe(flat.flat)} is the flat form of {_listed(flat.parts)}: not compared here",
             soft_wrap=True,
         )
 
 
-def _lonely_count(found: CheckpointDiff) -> int:
+def _unpaired_count(found: CheckpointDiff) -> int:
     pairing = found.pairing
     sides = (pairing.only_a, pairing.only_b, pairing.state_a, pairing.state_b, pairing.counters)
     return sum(len(names) for names in sides)
@@ -163,7 +163,7 @@ def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding
     bare = sum(weight.load is None for weight in checkpoint.weights.values())
     if bare:
         out.print(
-            f"of {bare} weights only statistics are known: looked for NaN and Inf, nothing else",
+            f"{bare} weights have only statistics: they were checked for NaN and Inf only",
             style="yellow",
             soft_wrap=True,
         )
@@ -202,10 +202,10 @@ def print_conversion(out: Console, a: Path, b: Path, done: Conversion) -> None:
             shown.add_row(cell(old), cell(new))
         out.print(shown)
     if done.dropped:
-        out.print(f"left out, no counterpart there: {_listed(done.dropped)}", soft_wrap=True)
+        out.print(f"omitted, without a counterpart: {_listed(done.dropped)}", soft_wrap=True)
     out.print(
         f"{safe(str(b))}: {done.count} weights of {safe(str(a))}, {len(done.renamed)} renamed; "
-        "read back and found equal bit for bit",
+        "read back and verified bit for bit",
         style="bold",
         soft_wrap=True,
     )

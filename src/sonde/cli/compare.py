@@ -1,4 +1,4 @@
-"""``sonde compare``: two runs, op by op, and where they first part."""
+"""``sonde compare``: compares two runs op by op and finds where they first diverge."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
 from sonde.cli.compare_text import print_comparison
-from sonde.compare.comparing import compare as compare_dumps
-from sonde.compare.map_file import read_map, write_map
 from sonde.compare.options import CompareError, CompareOptions
-from sonde.compare.report_data import csv_text, incomparable_text, json_text
-from sonde.compare.result import Comparison
-from sonde.compare.verdict import damaged
+from sonde.compare.runs.compare import compare as compare_dumps
+from sonde.compare.runs.pairing.map_file import read_map, write_map
+from sonde.compare.runs.report_data import csv_text, incomparable_text, json_text
+from sonde.compare.runs.result import RunComparison
+from sonde.compare.runs.verdict import damaged
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
@@ -33,10 +33,10 @@ EXIT_CODES = {"aligned": 0, "diverged": 1, "incomparable": 2}
 
 EPILOG = """\b
 Examples:
-  sonde compare dump_a dump_b                     two dumps, by Sonde or by MindSpore
-  sonde compare dump_a dump_b --html report.html  with a page to look at
+  sonde compare dump_a dump_b                     two dumps, written by Sonde or by MindSpore
+  sonde compare dump_a dump_b --html report.html  with an HTML report
   sonde compare --run 'train.py --fp32' --run 'train.py --bf16'
-  sonde compare dump_a dump_b --write-map map.yaml   then edit it, and give it back with --map
+  sonde compare dump_a dump_b --write-map map.yaml   edit the file, then use it with --map
 
 \b
 Exit codes: 0 aligned, 1 diverged, 2 could not be compared.
@@ -85,18 +85,18 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
     "runs",
     multiple=True,
     metavar="'SCRIPT ARGS'",
-    help="Run this script under Sonde and compare what it computes; runs come before dumps. It is "
-    f"stopped after the last step that is compared (default: steps {DEFAULT_STEPS}).",
+    help="Run this script under Sonde and compare the dump of the run; runs come before dumps. "
+    f"The script is stopped after the last step to compare (default: steps {DEFAULT_STEPS}).",
 )
 @click.option("--steps", metavar="STEPS", help="Only these steps, such as '0|5-8'. Default: all.")
-@click.option("--rank", type=int, metavar="N", help="Only this rank. Default: all both have.")
+@click.option("--rank", type=int, metavar="N", help="Only this rank. Default: all common ranks.")
 @click.option("--rtol", type=click.FloatRange(min=0), help="Relative tolerance for every op.")
 @click.option("--atol", type=click.FloatRange(min=0), help="Absolute tolerance for every op.")
-@_file("--map", "map_file", "Pair these ops (YAML), whatever else speaks for.")
-@_file("--write-map", "written_map", "Write the pairs that were used.")
-@_file("--json", "json_file", "Write everything as JSON; - for the terminal.")
-@_file("--html", "html_file", "Write a page with plots and a table.")
-@_file("--csv", "csv_file", "Write a row for each pair of tensors; - for the terminal.")
+@_file("--map", "map_file", "Pair the ops as in this YAML file, before all other rules.")
+@_file("--write-map", "written_map", "Write the pairs of ops to this YAML file.")
+@_file("--json", "json_file", "Write all results as JSON; - is standard output.")
+@_file("--html", "html_file", "Write an HTML report with plots and a table.")
+@_file("--csv", "csv_file", "Write one row per pair of tensors; - is standard output.")
 @click.option(
     "--keep", type=click.Path(path_type=Path), metavar="DIR", help="Keep the dumps of --run here."
 )
@@ -104,7 +104,7 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Threads. Default: one for each core.",
+    help="The number of threads. Default: the number of cores.",
 )
 @click.option(
     "--limit",
@@ -116,9 +116,9 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
 def compare(**given: Any) -> int:
     """Compare two runs, op by op, and name the first op at fault.
 
-    A and B are dumps, made by Sonde or by MindSpore; instead of one or both, --run runs a script.
-    Ops are paired by name, or, where the two differ in structure or framework, by what they
-    compute from what. B is the reference.
+    A and B are dumps, written by Sonde or by MindSpore; instead of one or both, --run runs a
+    script. Ops are paired by name or, where structure or framework differ, by their computation
+    and their inputs. B is the reference.
     """
     arguments = CompareArguments(**given)
     _check(arguments)
@@ -142,30 +142,25 @@ def _check(arguments: CompareArguments) -> None:
     count = len(arguments.sides) + len(arguments.runs)
     if count != 2:
         raise UsageError(
-            f"compare needs two sides, dumps or --run 'SCRIPT ARGS'; there {_are(count)} {count}",
-            slug="usage",
+            f"compare needs two sides, dumps or --run 'SCRIPT ARGS' (got {count})", slug="usage"
         )
     if arguments.keep is not None and not arguments.runs:
-        raise UsageError("--keep goes with --run", slug="usage")
+        raise UsageError("--keep needs --run", slug="usage")
     for path in arguments.written:
         if str(path) != "-" and not path.absolute().parent.is_dir():
-            raise UsageError(f"{path}: there is no directory {path.parent}", slug="usage")
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
+            raise UsageError(f"{path}: directory {path.parent} does not exist", slug="usage")
 
 
 @contextmanager
 def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
-    """Both sides, runs first; what they left is removed unless it is to be kept."""
+    """Both sides, runs first. The dumps of runs are removed afterwards, unless --keep is given."""
     paths = list(arguments.sides)
     if not arguments.runs:
         yield Dump(paths[0]), Dump(paths[1])
         return
     steps = parse_steps(DEFAULT_STEPS if arguments.steps is None else arguments.steps)
     for path in paths:
-        Dump(path)  # What is wrong with it is said before anything runs.
+        Dump(path)  # Report a dump that cannot be read before running scripts.
     place = arguments.keep or Path(tempfile.mkdtemp(prefix="sonde-compare-"))
     try:
         for number, command in enumerate(arguments.runs):
@@ -177,7 +172,7 @@ def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> Comparison:
+def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> RunComparison:
     steps: StepSet | None = None if arguments.steps is None else parse_steps(arguments.steps)
     names = {} if arguments.map_file is None else read_map(arguments.map_file, a, b)
     with _progress() as progress:
@@ -198,7 +193,7 @@ def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> Comparison:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal, nothing elsewhere."""
+    """Show a progress bar if standard error is a terminal."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("comparing {task.description}"),
@@ -218,13 +213,13 @@ def _progress() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-def _write(comparison: Comparison, arguments: CompareArguments) -> None:
+def _write(comparison: RunComparison, arguments: CompareArguments) -> None:
     if arguments.json_file is not None:
         _save(arguments.json_file, json_text(comparison))
     if arguments.csv_file is not None:
         _save(arguments.csv_file, csv_text(comparison))
     if arguments.html_file is not None:
-        from sonde.compare.report_page import page_text
+        from sonde.compare.runs.report_page import page_text
 
         _save(arguments.html_file, page_text(comparison))
     if arguments.written_map is not None:

@@ -1,4 +1,4 @@
-"""Running the scripts of ``sonde compare --run``: each under ``sonde run``, into a dump."""
+"""Runs the scripts of ``sonde compare --run``, each under ``sonde run``, into a dump."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _GRACE_SECONDS = 20.0
 
 
 def run_into(command: str, directory: Path, steps: StepSet) -> Path:
-    """Run a script, dump its steps, and stop it when it has gone beyond the last of them.
+    """Run a script, dump its steps, and stop it after the last of them.
 
-    CompareError if it ends badly before it has left a step; what it printed is in the message.
+    CompareError if it fails before it finished a step; the end of its output is printed.
     """
     words = _words(command)
-    shutil.rmtree(directory, ignore_errors=True)  # What an earlier comparison left.
+    shutil.rmtree(directory, ignore_errors=True)  # From an earlier comparison.
     directory.mkdir(parents=True)
     log = directory / "output.txt"
     dump = directory / "dump"
@@ -44,7 +44,7 @@ def run_into(command: str, directory: Path, steps: StepSet) -> Path:
         str(steps),
     )
     with log.open("wb") as output:
-        # A group of its own: what the script starts is stopped with it.
+        # In its own process group, so that child processes of the script are stopped with it.
         process = subprocess.Popen(
             [*ours, "--net-name", "run", *words],
             stdout=output,
@@ -58,7 +58,7 @@ def run_into(command: str, directory: Path, steps: StepSet) -> Path:
             if process.poll() is None:
                 _stop(process)
     if not _steps_in(dump):
-        _complain(command, process.returncode, log)
+        _raise_failure(command, process.returncode, log)
     if process.returncode and not was_stopped:
         ended = f"sonde: {command!r} ended with code {process.returncode}"
         print(f"{ended}; its finished steps are compared", file=sys.stderr)
@@ -66,7 +66,7 @@ def run_into(command: str, directory: Path, steps: StepSet) -> Path:
 
 
 def _words(command: str) -> Sequence[str]:
-    """The script and its arguments; a ``python`` before them is ours already."""
+    """The script and its arguments, without a leading ``python``."""
     try:
         words = shlex.split(command)
     except ValueError as error:
@@ -76,12 +76,12 @@ def _words(command: str) -> Sequence[str]:
     if not words:
         raise UsageError("--run needs a script and its arguments, in quotes", slug="usage")
     if not words[0].startswith("-") and not Path(words[0]).exists():
-        raise UsageError(f"--run {command!r}: there is no file {words[0]}", slug="usage")
+        raise UsageError(f"--run {command!r}: file {words[0]} does not exist", slug="usage")
     return words
 
 
 def _wait(process: subprocess.Popen[bytes], dump: Path, steps: StepSet) -> bool:
-    """Until the script ends, or begins a step after the last one wanted; whether it was stopped."""
+    """Wait for the end of the script, or stop it after the last step; whether it was stopped."""
     last = steps.last
     while process.poll() is None:
         if last is not None and last in _steps_in(dump):
@@ -92,7 +92,7 @@ def _wait(process: subprocess.Popen[bytes], dump: Path, steps: StepSet) -> bool:
 
 
 def _steps_in(dump: Path) -> tuple[int, ...]:
-    """The steps that are finished: their directories have their final names, their graphs too."""
+    """The finished steps: those whose directories and graphs have their final names."""
     try:
         found = Dump(dump)
     except DumpError:
@@ -114,7 +114,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _complain(command: str, code: int, log: Path) -> None:
+def _raise_failure(command: str, code: int, log: Path) -> None:
     for line in log.read_text("utf-8", "replace").splitlines()[-_SHOWN_LINES:]:
         print(line, file=sys.stderr)
     raise CompareError(

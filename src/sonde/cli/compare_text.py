@@ -1,44 +1,45 @@
-"""What ``sonde compare`` says in the terminal: the first divergence on top."""
+"""Prints the result of ``sonde compare``, the first divergence at the top."""
 
 from __future__ import annotations
 
 from collections import Counter
-from math import isfinite, isnan
+from math import isnan
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sonde.compare.result import Comparison, Divergence, OpPair, TensorPair
+from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair
 from sonde.core.graph import Source
+from sonde.core.number_text import scientific
 
 _COLOURS = {"aligned": "green", "diverged": "red", "incomparable": "yellow"}
 _MOST = 8
 
 
-def print_comparison(comparison: Comparison, console: Console, *, limit: int = _MOST) -> None:
-    """Verdict, first divergence, reasons, the worst pairs, what has no counterpart."""
+def print_comparison(comparison: RunComparison, console: Console, *, limit: int = _MOST) -> None:
+    """Print verdict, first divergence, reasons, the worst pairs and the unpaired ops."""
     colour = _COLOURS[comparison.verdict]
-    _say(console, (comparison.verdict, f"bold {colour}"), f"  {_headline(comparison)}")
+    _print_line(console, (comparison.verdict, f"bold {colour}"), f"  {_headline(comparison)}")
     if comparison.first_divergence is not None:
         _print_divergence(comparison.first_divergence, console)
     if comparison.reasons:
         console.print()
         for reason in comparison.reasons:
-            _say(console, f"  {reason}")
+            _print_line(console, f"  {reason}")
     for note in comparison.notes:
-        _say(console, "  ", ("note:", "yellow"), f" {note}")
+        _print_line(console, "  ", ("note:", "yellow"), f" {note}")
     _print_losses(comparison, console)
     _print_pairs(comparison, console, limit)
     _print_unpaired(comparison, console, limit)
 
 
-def _say(console: Console, *parts: str | tuple[str, str]) -> None:
-    """A line, however long; a part may have a style. Names are never read as markup."""
+def _print_line(console: Console, *parts: str | tuple[str, str]) -> None:
+    """Print one line without wrapping; a part may have a style. Names are not parsed as markup."""
     console.print(Text.assemble(*parts), soft_wrap=True)
 
 
-def _headline(comparison: Comparison) -> str:
+def _headline(comparison: RunComparison) -> str:
     steps = len(comparison.steps)
     pairs = sum(bool(pair.tensors) for pair in comparison.pairs)
     by = {"statistics": ", by statistics", "both": ", partly by statistics"}
@@ -48,26 +49,26 @@ def _headline(comparison: Comparison) -> str:
     )
 
 
-def _print_divergence(found: Divergence, console: Console) -> None:
+def _print_divergence(found: DivergenceStart, console: Console) -> None:
     pair, tensor = found.pair, found.tensor
     certain = "" if found.confidence == "high" else " (low confidence)"
     place = f"{certain}: step {pair.step}, {pair.phase}"
-    _say(console, "\n", ("First divergence", "bold"), place)
+    _print_line(console, "\n", ("First divergence", "bold"), place)
     for label, name, source, its in (
         ("a", pair.a, pair.source_a, tensor.a),
         ("b", pair.b, pair.source_b, tensor.b),
     ):
-        _say(console, f"  {label} ", (name, "bold"))
+        _print_line(console, f"  {label} ", (name, "bold"))
         if str(its) != name and its.parameter is not None:
-            _say(console, f"    tensor {its}")
+            _print_line(console, f"    tensor {its}")
         if source is not None:
-            _say(console, "    ", (_place(source), "cyan"))
-    _say(console, "  ", (found.cause, "bold"))
-    _say(console, f"  {describe_tensor(tensor)}")
-    _say(
+            _print_line(console, "    ", (_place(source), "cyan"))
+    _print_line(console, "  ", (found.cause, "bold"))
+    _print_line(console, f"  {describe_tensor(tensor)}")
+    _print_line(
         console,
-        f"  relative error {number(tensor.error)}; its inputs' {number(pair.input_error)}; "
-        f"allowed {number(pair.allowed)}",
+        f"  relative error {scientific(tensor.error)}; of its inputs "
+        f"{scientific(pair.input_error)}; tolerance {scientific(pair.allowed)}",
     )
     if found.inheritors:
         console.print(f"  {found.inheritors} later pairs inherit it")
@@ -83,12 +84,12 @@ def describe_tensor(tensor: TensorPair) -> str:
     if tensor.problem is not None:
         return tensor.problem
     if found is None:
-        return f"by statistics: relative difference {number(tensor.error)}"
+        return f"by statistics: relative difference {scientific(tensor.error)}"
     share = found.within_1 / found.finite_count if found.finite_count else float("nan")
     parts = [
-        f"max abs {number(found.max_abs_error)}",
-        f"max rel {number(found.max_relative_error)}",
-        f"mean rel {number(found.mean_relative_error)}",
+        f"max abs {scientific(found.max_abs_error)}",
+        f"max rel {scientific(found.max_relative_error)}",
+        f"mean rel {scientific(found.mean_relative_error)}",
         f"cosine {found.cosine:.6f}",
         f"{100 * share:.3g}% within 1/1000",
     ]
@@ -101,13 +102,7 @@ def describe_tensor(tensor: TensorPair) -> str:
     return ", ".join(parts)
 
 
-def number(value: float) -> str:
-    if value == 0 or not isfinite(value):
-        return "0" if value == 0 else str(value)
-    return f"{value:.2e}"
-
-
-def _print_losses(comparison: Comparison, console: Console) -> None:
+def _print_losses(comparison: RunComparison, console: Console) -> None:
     known = [loss for loss in comparison.losses if loss.a is not None and loss.b is not None]
     if not known:
         return
@@ -121,16 +116,18 @@ def _print_losses(comparison: Comparison, console: Console) -> None:
         size = max(abs(loss.a), abs(loss.b))
         difference = abs(loss.a - loss.b) / size if size else 0.0
         verdict = Text("" if loss.agrees else "differ", "red")
-        table.add_row(str(loss.step), f"{loss.a:.7g}", f"{loss.b:.7g}", number(difference), verdict)
+        table.add_row(
+            str(loss.step), f"{loss.a:.7g}", f"{loss.b:.7g}", scientific(difference), verdict
+        )
     console.print(table)
     if len(known) > _MOST:
         console.print(f"  and {len(known) - _MOST} more steps")
 
 
-def _print_pairs(comparison: Comparison, console: Console, limit: int) -> None:
+def _print_pairs(comparison: RunComparison, console: Console, limit: int) -> None:
     counts = Counter(pair.status for pair in comparison.pairs)
     text = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    _say(console, f"\nPairs: {text}")
+    _print_line(console, f"\nPairs: {text}")
     shown = [pair for pair in comparison.pairs if pair.status in ("diverged", "incomparable")]
     if not shown:
         shown = sorted(
@@ -139,18 +136,18 @@ def _print_pairs(comparison: Comparison, console: Console, limit: int) -> None:
         if shown:
             console.print("  the largest errors, all explained by rounding:")
     for pair in shown[:limit]:
-        _say(console, f"  {_pair_line(pair)}")
+        _print_line(console, f"  {_pair_line(pair)}")
     if len(shown) > limit:
-        console.print(f"  and {len(shown) - limit} more; --html and --csv have all")
+        console.print(f"  and {len(shown) - limit} more; see --html or --csv")
 
 
 def _pair_line(pair: OpPair) -> str:
     name = pair.a if pair.a == pair.b else f"{pair.a} ~ {pair.b}"
-    return f"step {pair.step} {pair.status} {number(pair.error)} {name}"
+    return f"step {pair.step} {pair.status} {scientific(pair.error)} {name}"
 
 
-def _print_unpaired(comparison: Comparison, console: Console, limit: int) -> None:
-    """Each op once, those that compute something first."""
+def _print_unpaired(comparison: RunComparison, console: Console, limit: int) -> None:
+    """Print each unpaired op once, ops that compute something first."""
     once = {(each.side, each.name): each for each in reversed(comparison.unpaired)}
     if not once:
         return
@@ -160,8 +157,8 @@ def _print_unpaired(comparison: Comparison, console: Console, limit: int) -> Non
     rest = len(once) - len(real)
     sides = Counter(each.side for each in once.values())
     of_them = f" ({rest} of them only hand values on or reserve memory)" if rest else ""
-    _say(console, f"\nUnpaired ops: {sides['a']} of a, {sides['b']} of b{of_them}")
+    _print_line(console, f"\nUnpaired ops: {sides['a']} of a, {sides['b']} of b{of_them}")
     for each in real[:limit]:
-        _say(console, f"  {each.side} {each.name}")
+        _print_line(console, f"  {each.side} {each.name}")
     if len(real) > limit:
-        console.print(f"  and {len(real) - limit} more; --json has all")
+        console.print(f"  and {len(real) - limit} more; see --json")

@@ -1,4 +1,4 @@
-"""``sonde compile-check``: does the compiled code of a program compute what it should?"""
+"""``sonde compile-check``: checks the results of compiled code against float64."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ AGREES, DEVIATES, FAILED = 0, 1, 2
 EPILOG = """\b
 Examples:
   sonde compile-check train.py --epochs 1      the first step
-  sonde compile-check --step 100 train.py      a later one
-  sonde compile-check --json train.py          for a program to read
+  sonde compile-check --step 100 train.py      a later step
+  sonde compile-check --json train.py          the result as JSON
 
 \b
-Exit codes: 0 compiled code agrees; 1 it deviates; 2 the check could not be made.
+Exit codes: 0 compiled code agrees; 1 it deviates; 2 the check could not run.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """The command line as click read it."""
+    """The command line as parsed by click."""
 
     step: int = 0
     as_json: bool = False
@@ -63,37 +63,36 @@ class CheckOptions:
     "--json",
     "as_json",
     is_flag=True,
-    help="Print the verdict as JSON; what the script prints goes to stderr.",
+    help="Print the verdict as JSON; the output of the script goes to standard error.",
 )
 @click.option(
     "--continue",
     "continues",
     is_flag=True,
-    help="Let the program run to its end afterwards, compiled as it asks for.",
+    help="After the check, run the program to its end, with its own compilation.",
 )
 @click.option(
     "--memory",
     metavar="SIZE",
     default="2G",
     show_default=True,
-    help="Memory for the values of ops, such as 512M. Less means that large graphs are compiled "
-    "in several parts.",
+    help="The memory limit for values of ops, such as 512M. Graphs that need more are compiled in "
+    "several parts.",
 )
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def compile_check(**given: Any) -> Callable[[], BaseException | None]:
-    """Check one training step of a script, not changed by a letter, against float64.
+    """Check one training step of an unmodified script against float64.
 
-    The step is run four ways from the same state and batch: eager, the compiler's graph op by op,
+    The step runs in four ways from the same state and batch: eager, the compiler's graph op by op,
     compiled, and in float64. Outputs, gradients and updated weights are compared, and the first op
-    that is further off than its dtype explains is named. A script that does not call torch.compile
-    is checked as if it compiled its model.
+    whose error is larger than its dtype explains is reported. If the script does not call
+    torch.compile, its model is compiled for the check.
     """
     options = CheckOptions(**given)
     if options.module is None and not options.program:
         raise UsageError(
-            "compile-check needs a program: sonde compile-check [OPTIONS] SCRIPT [ARGS]..., or -m "
-            "MODULE",
+            "no program given: sonde compile-check [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
             slug="usage",
         )
     return _CheckRun(options, parse_size(options.memory)).execute
@@ -106,7 +105,7 @@ class _CheckRun:
     check: CompileCheck | None = None
 
     def execute(self) -> BaseException | None:
-        """Run the program up to the step's end; what ends this process."""
+        """Run the program to the end of the step; returns the exception that ends this process."""
         if self.options.module is not None:
             outcome = run_module(self.options.module, self.options.program, self._attach)
         else:
@@ -129,7 +128,7 @@ class _CheckRun:
         self.check = CompileCheck(
             self.options.step, continues=self.options.continues, say=_say, budget=self.budget
         )
-        # What the program prints must not stand between the lines of the JSON.
+        # Output of the program must not appear between the lines of the JSON.
         output: AbstractContextManager[object] = (
             redirect_stdout(sys.stderr) if self.options.as_json else nullcontext()
         )
@@ -146,8 +145,8 @@ class _CheckRun:
             raise CaptureError(
                 f"the program ended after {check.steps_seen} "
                 f"{'step' if check.steps_seen == 1 else 'steps'}, without a backward through "
-                f"compiled code in step {self.options.step}; choose an earlier --step, or see why "
-                "it ended",
+                f"compiled code in step {self.options.step}; choose an earlier --step, or find out "
+                "why it ended",
                 slug="compile-check-no-step",
             )
         if self.options.as_json:

@@ -1,4 +1,4 @@
-"""The verdict of compile-check, for people and for programs."""
+"""Formats the verdict of ``sonde compile-check`` as text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from math import isfinite, isnan
 from typing import Any
 
 from sonde.core.agreement import (
-    Comparison,
     CompileVerdict,
     GraphVerdict,
+    ResultComparison,
     Total,
     WrongGroup,
     WrongOp,
@@ -72,7 +72,7 @@ def _graph_lines(graph: GraphVerdict) -> Iterator[str]:
         yield f"  note: {problem}"
 
 
-def _comparison_text(each: Comparison) -> str:
+def _comparison_text(each: ResultComparison) -> str:
     broken = f", {each.broken} elements not finite" if each.broken else ""
     interpreted = "" if each.interpreted_agrees else ", also when interpreted"
     return (
@@ -137,7 +137,7 @@ def _wrong_lines(wrong: WrongOp) -> Iterator[str]:
 
 
 def as_document(verdict: CompileVerdict) -> dict[str, Any]:
-    """The verdict as JSON can hold it: numbers that are not finite are texts, unknown ones null."""
+    """The verdict as JSON: numbers that are not finite are text, unknown ones null."""
     return {
         "step": verdict.step,
         "agrees": verdict.agrees,
@@ -192,7 +192,7 @@ def _place(source: Source | None) -> dict[str, Any]:
     }
 
 
-def _comparison_document(each: Comparison) -> dict[str, Any]:
+def _comparison_document(each: ResultComparison) -> dict[str, Any]:
     return {
         "kind": each.kind,
         "name": each.name,

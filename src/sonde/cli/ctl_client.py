@@ -1,4 +1,4 @@
-"""The HTTP side of ``sonde ctl``: the standard library and nothing else."""
+"""The HTTP client of ``sonde ctl``; needs only the standard library."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ ANSWER_SECONDS: Final = 150.0
 
 
 class Client:
-    """One server. Every method gives the JSON of the answer; UsageError for any other."""
+    """A client of one server. Its methods return the decoded JSON of the answer, or raise
+    UsageError."""
 
     def __init__(self, url: str, token: str = "") -> None:
         self.url = url.rstrip("/")
         self._token = token
-        # The server is near; a proxy for the web is none for it.
+        # Without proxies: the server is on this machine or near it.
         self._opener = build_opener(ProxyHandler({}))
 
     def get(self, path: str, **query: object) -> Any:
@@ -54,22 +55,22 @@ def run_path(run: str) -> str:
 
 
 def find_server(url: str | None, token: str | None) -> Client:
-    """The server at ``url``, or the newest this user has started here."""
-    from sonde.debugger.server_state import running_servers
+    """The server at ``url``; None: the newest server of this user on this machine."""
+    from sonde.debugger.launch.server_registry import running_servers
 
     token = token or os.environ.get("SONDE_DEBUGGER_TOKEN", "")
     servers = running_servers()
     if url is None:
         if not servers:
             raise UsageError(
-                "no server of yours runs here; start one with 'sonde debug train.py' or "
-                "'sonde serve', or say where it is with --server",
+                "you have no running server on this machine; start one with 'sonde debug train.py' "
+                "or 'sonde serve', or name one with --server",
                 slug="no-server",
             )
         if len(servers) > 1:  # A command for one training must not reach another unnoticed.
             print(
-                f"sonde: {len(servers)} servers of yours run here, this is the newest, at "
-                f"{servers[0].url}; --server names another",
+                f"sonde: you have {len(servers)} running servers on this machine; using the "
+                f"newest, {servers[0].url}; choose another with --server",
                 file=sys.stderr,
             )
         return Client(servers[0].url, servers[0].token or token)
@@ -77,12 +78,12 @@ def find_server(url: str | None, token: str | None) -> Client:
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-        parts.port  # noqa: B018  It is read, and judged, when it is asked for.
+        parts.port  # noqa: B018  Reading the property validates the port.
     except ValueError:
         is_address = False
     if not is_address:
-        raise no_server(repr(asked), "that is not an address such as http://127.0.0.1:8080")
-    # What a server prints, and a browser shows, has more than the address in it.
+        raise no_server(repr(asked), "not an address such as http://127.0.0.1:8080")
+    # The address that a server prints contains the token, and a browser adds a path and a query.
     url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
     in_address = dict(parse_qsl(parts.query)).get("token", "")
     ours = next((server.token for server in servers if server.url == url), "")
@@ -90,7 +91,7 @@ def find_server(url: str | None, token: str | None) -> Client:
 
 
 def no_server(url: str, reason: str) -> UsageError:
-    return UsageError(f"no server of Sonde answers at {url}: {reason}", slug="no-server")
+    return UsageError(f"no Sonde server at {url}: {reason}", slug="no-server")
 
 
 def _refused(error: HTTPError) -> UsageError:
@@ -105,4 +106,4 @@ def _json(url: str, data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError:
-        raise no_server(url, "what answers there is something else") from None
+        raise no_server(url, "another program answers there") from None

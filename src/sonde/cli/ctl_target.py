@@ -1,4 +1,4 @@
-"""What every ``sonde ctl`` command has in common: the server, the run, how answers are shown."""
+"""Shared by the ``sonde ctl`` commands: finds the server and the run, and prints answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Target:
-    """The server, and the run that is meant. Both are waited for up to ``patience_seconds``."""
+class RunTarget:
+    """The server and the run of a command. Waits up to ``patience_seconds`` for both to appear."""
 
     def __init__(
         self, server: str | None, token: str | None, run: str | None, patience_seconds: float
     ) -> None:
         self._find = partial(find_server, server, token)
-        self.asked = run
+        self._given = run
         self._end = time.monotonic() + patience_seconds
         self._client: Client | None = None
         self._run: str | None = None
@@ -42,17 +42,17 @@ class Target:
         return run_path(self.run()) + rest
 
     def run(self) -> str:
-        """The run asked for, the only one connected, or the newest."""
+        """The run given by the user, the only one connected, or the newest."""
         if self._run is None:
             self._run = self._in_time(self._chosen)
         return self._run
 
     def runs(self) -> Any:
-        """Those there are; none if time is up."""
+        """All runs, or the one given by the user; empty if none appeared in time."""
         try:
             return self._in_time(self._some)
         except UsageError as error:
-            if error.slug != "no-such-run" or self.asked is not None:
+            if error.slug != "no-such-run" or self._given is not None:
                 raise
         return []
 
@@ -66,12 +66,12 @@ class Target:
             time.sleep(_POLL_SECONDS)
 
     def _some(self) -> Any:
-        if self.asked is not None:
-            return [self.client.get(run_path(self.asked))]
+        if self._given is not None:
+            return [self.client.get(run_path(self._given))]
         runs = self.client.get("/runs")["runs"]
         if not runs:
             raise UsageError(
-                f"no training has connected to {self.client.url} yet", slug="no-such-run"
+                f"no training is connected to {self.client.url} yet", slug="no-such-run"
             )
         return runs
 
@@ -81,7 +81,7 @@ class Target:
         if len(connected) > 1:
             names = ", ".join(run["id"] for run in connected)
             raise UsageError(
-                f"several runs are connected: {names}; choose with --run", slug="usage"
+                f"several runs are connected: {names}; choose one with --run", slug="usage"
             )
         return str((connected or runs)[-1]["id"])
 
@@ -93,20 +93,21 @@ def json_option(command: F) -> F:
 
 
 def rank_option(command: F) -> F:
-    return click.option("--rank", type=int, help="Of several; the lowest if not given.")(command)
+    return click.option("--rank", type=int, help="Only this rank.")(command)
 
 
 def timeout_option(command: F) -> F:
     return click.option(
-        "--timeout", default=3600.0, callback=checked_seconds, help="Seconds to wait at most."
+        "--timeout",
+        default=3600.0,
+        callback=checked_seconds,
+        help="Seconds to wait at most.",
     )(command)
 
 
 def checked_seconds(_: click.Context, option: click.Parameter, given: float) -> float:
     if not given >= 0:
-        raise UsageError(
-            f"--{option.name} is {given:g}; it must be seconds, 0 or more", slug="usage"
-        )
+        raise UsageError(f"--{option.name} must be 0 or more seconds (got {given:g})", slug="usage")
     return min(given, _MOST_SECONDS)
 
 

@@ -1,9 +1,11 @@
-"""What ``sonde ctl`` prints for people."""
+"""Formats the answers of the server as lines of text, for ``sonde ctl``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
+from sonde.core.number_text import number_text
 
 Json = Any
 
@@ -49,7 +51,7 @@ def _condition(condition: Json) -> str:
 
 
 def hits_lines(page: Json) -> Iterator[str]:
-    """A page of hits, and what is not on it."""
+    """The lines of a page of hits, and a count of hits that are not on it."""
     for hit in page["hits"]:
         yield from hit_lines(hit)
     rest = page["total"] - len(page["hits"])
@@ -62,11 +64,11 @@ def hits_lines(page: Json) -> Iterator[str]:
 
 
 def dropped_line(page: Json) -> str:
-    return f"{page['dropped']} others, neither the first nor the newest, were not kept"
+    return f"{page['dropped']} other hits, neither the first nor the newest, were not kept"
 
 
 def hit_lines(hit: Json) -> Iterator[str]:
-    """A hit, where it happened, and what was found."""
+    """The lines of a hit: where it is, and what was found."""
     mark = {"producer": "  <- makes it", "carrier": "  (passed on)"}.get(hit["part"], "")
     undecided = "" if hit["verdict"] == "hit" else "undecided: "
     yield (
@@ -85,15 +87,9 @@ def hit_lines(hit: Json) -> Iterator[str]:
 
 
 def _value(value: Json) -> str:
-    preset = "" if value["preset"] is None else f" (set: {number(value['preset'])})"
-    found = "" if value["actual"] is None else f" = {number(value['actual'])}"
+    preset = "" if value["preset"] is None else f" (set: {number_text(value['preset'], 6)})"
+    found = "" if value["actual"] is None else f" = {number_text(value['actual'], 6)}"
     return f"{value['name']}{found}{preset}"
-
-
-def number(value: Json) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def counted(count: int, what: str) -> str:
@@ -118,7 +114,7 @@ def summary_lines(summary: Json) -> Iterator[str]:
     yield f"{tensor['op']} {tensor['io']}.{tensor['slot']} ({step})"
     yield f"{kind['dtype']} {kind['shape']}"
     for name, value in (summary["statistics"] or {}).items():
-        yield f"  {name.replace('_', ' '):<20} {number(value)}"
+        yield f"  {name.replace('_', ' '):<20} {number_text(value, 6, missing='-')}"
 
 
 def table_lines(table: Json) -> Iterator[str]:
@@ -126,4 +122,4 @@ def table_lines(table: Json) -> Iterator[str]:
     columns = table["columns"]
     for row in range(table["rows"]):
         values = table["values"][row * columns : (row + 1) * columns]
-        yield "  " + "  ".join(f"{number(value):>12}" for value in values)
+        yield "  " + "  ".join(f"{number_text(value, 6, missing='-'):>12}" for value in values)

@@ -1,4 +1,4 @@
-"""``sonde ctl watch``: watchpoints."""
+"""``sonde ctl watch``: lists, adds, removes, saves and loads watchpoints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sonde.cli import ctl_text as text
-from sonde.cli.ctl_target import Target, json_option, show
+from sonde.cli.ctl_target import RunTarget, json_option, show
 from sonde.core.errors import UsageError
 
 _ID = re.compile(r"[a-z_]+")
@@ -23,14 +23,14 @@ _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
 
 @click.group()
 def watch() -> None:
-    """Watchpoints: what to look at, and when to stop."""
+    """List, add, remove, save and load watchpoints."""
 
 
 @watch.command("list")
 @json_option
 @click.pass_obj
-def watch_list(obj: Target, as_json: bool) -> int:
-    """The watchpoints there are."""
+def watch_list(obj: RunTarget, as_json: bool) -> int:
+    """List the watchpoints."""
     answer = obj.client.get(obj.path("/watchpoints"))
     lines = list(map(text.watchpoint_line, answer["watchpoints"]))
     show(answer, as_json, lines or ["no watchpoints"])
@@ -44,15 +44,15 @@ def watch_list(obj: Target, as_json: bool) -> int:
     "--ops",
     multiple=True,
     metavar="PATTERN",
-    help="Of these ops only; may be repeated, '!PATTERN' leaves out.",
+    help="Only these ops; '!PATTERN' excludes ops. May be repeated.",
 )
-@click.option("--name", default="", help="What to call it.")
-@click.option("--force", is_flag=True, help="Also if no op seen so far matches --ops.")
-@click.option("--break-after", default=1, metavar="N", help="Stop at every N-th hit; 0: never.")
+@click.option("--name", default="", help="The name of the watchpoint.")
+@click.option("--force", is_flag=True, help="Add it even if no op observed so far matches --ops.")
+@click.option("--break-after", default=1, metavar="N", help="Pause at every N-th hit; 0: never.")
 @json_option
 @click.pass_obj
 def watch_add(
-    obj: Target,
+    obj: RunTarget,
     condition: str,
     parameters: tuple[str, ...],
     ops: tuple[str, ...],
@@ -61,18 +61,18 @@ def watch_add(
     break_after: int,
     as_json: bool,
 ) -> int:
-    """Add one: a condition with its parameters, or an expression in quotes: 'abs_max > 10'."""
-    from sonde.conditions import EXPRESSION_NAMES
+    """Add a watchpoint: a condition with parameters, or a quoted expression: 'abs_max > 10'."""
+    from sonde.watch.conditions import EXPRESSION_NAMES
 
     if condition in EXPRESSION_NAMES:
         raise UsageError(
-            f"{condition!r} is no condition; compare it, in quotes: "
+            f"{condition!r} is not a condition; compare it with a number, in quotes: "
             f"sonde ctl watch add '{condition} > 0'",
             slug="condition-unknown",
         )
     if condition == "expression":
         raise UsageError(
-            "an expression is written in place of the condition, in quotes: "
+            "write the expression in place of the condition, in quotes: "
             f"sonde ctl watch add {quote(_expression_in(parameters))}",
             slug="condition-parameter",
         )
@@ -87,7 +87,7 @@ def watch_add(
 
 
 def condition_of(condition: str, parameters: Sequence[str]) -> dict[str, Any]:
-    """A condition by its id with its parameters, or an expression, as the wire has it."""
+    """A condition with its parameters, or an expression, in the form of the wire."""
     is_id = _ID.fullmatch(condition) is not None
     return {
         "id": condition if is_id else "expression",
@@ -97,7 +97,7 @@ def condition_of(condition: str, parameters: Sequence[str]) -> dict[str, Any]:
 
 
 def _expression_in(words: Sequence[str]) -> str:
-    """What was written after the word ``expression``, or an example."""
+    """The text after the word ``expression``, or an example."""
     return " ".join(words).removeprefix("expression=") or "nan_count > 0 or abs_max > 10"
 
 
@@ -111,7 +111,7 @@ def _assignment(word: str) -> tuple[str, float]:
         raise UsageError(f"{word!r} is not a parameter such as max_gt=10", slug="usage")
     if not isfinite(value):
         raise UsageError(
-            f"the parameter {match[1]} is {match[2]}; it must be a finite number",
+            f"parameter {match[1]} must be a finite number (got {match[2]})",
             slug="condition-parameter",
         )
     return match[1], value
@@ -121,8 +121,8 @@ def _assignment(word: str) -> tuple[str, float]:
 @click.argument("number", type=int)
 @json_option
 @click.pass_obj
-def watch_remove(obj: Target, number: int, as_json: bool) -> int:
-    """Remove the one with this number."""
+def watch_remove(obj: RunTarget, number: int, as_json: bool) -> int:
+    """Remove the watchpoint with this number."""
     obj.client.send("DELETE", obj.path(f"/watchpoints/{number}"))
     show({"removed": number}, as_json, [f"removed {number}"])
     return 0
@@ -131,8 +131,8 @@ def watch_remove(obj: Target, number: int, as_json: bool) -> int:
 @watch.command("recommended")
 @json_option
 @click.pass_obj
-def watch_recommended(obj: Target, as_json: bool) -> int:
-    """Add the recommended ones."""
+def watch_recommended(obj: RunTarget, as_json: bool) -> int:
+    """Add the recommended watchpoints."""
     answer = obj.client.send("POST", obj.path("/watchpoints/recommended"))
     show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
     return 0
@@ -142,8 +142,8 @@ def watch_recommended(obj: Target, as_json: bool) -> int:
 @click.argument("file")
 @json_option
 @click.pass_obj
-def watch_save(obj: Target, file: str, as_json: bool) -> int:
-    """Write them to a file; - is the terminal."""
+def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
+    """Save the watchpoints to a file; - is standard output."""
     saved = obj.client.get(obj.path("/watchpoints/file"))
     if file == "-":
         show(saved, True, ())
@@ -160,20 +160,21 @@ def watch_save(obj: Target, file: str, as_json: bool) -> int:
 @click.argument("file")
 @json_option
 @click.pass_obj
-def watch_load(obj: Target, file: str, as_json: bool) -> int:
-    """Have those of a file instead of what is there; - is standard input."""
+def watch_load(obj: RunTarget, file: str, as_json: bool) -> int:
+    """Replace all watchpoints by those of a file; - is standard input."""
     try:
         body = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", slug="usage") from None
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{file} is not a file of watchpoints: {error}", slug="usage") from None
+        raise UsageError(f"{file} is not a watchpoint file: {error}", slug="usage") from None
     try:
         answer = obj.client.send("PUT", obj.path("/watchpoints/file"), body)
     except UsageError as error:
         if error.slug != "bad-request":
             raise
-        why = error.message.removeprefix("the body: ")
-        raise UsageError(f"{file} is not a file of watchpoints: {why}", slug="usage") from None
+        raise UsageError(
+            f"{file} is not a watchpoint file: {error.message}", slug="usage"
+        ) from None
     show(answer, as_json, map(text.watchpoint_line, answer["watchpoints"]))
     return 0

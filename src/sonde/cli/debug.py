@@ -1,4 +1,4 @@
-"""``sonde debug``: a program, unchanged, under the debugger, with the page to drive it."""
+"""``sonde debug``: runs an unmodified program under the debugger, and serves the page."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.run import RunCommand
 from sonde.core.errors import UsageError
-from sonde.debugger.server_process import ServerProcess
+from sonde.debugger.initial_watchpoints import starting_set
+from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.settings import run_id
-from sonde.debugger.starting_set import starting_set
 
 EPILOG = """\b
 Examples:
-  sonde debug train.py                          waits before the first step; open the page
-  sonde debug --no-pause --recommended train.py runs until something looks wrong
+  sonde debug train.py                          pauses before the first step; open the page
+  sonde debug --no-pause --recommended train.py runs until a watchpoint is hit
   sonde debug --watch points.json train.py --epochs 3
   sonde debug torchrun --nproc-per-node 2 train.py
 """
@@ -33,53 +33,60 @@ _LAUNCHER = "torch.distributed.run"
 
 
 @click.command(cls=RunCommand, short_help="Run a script under the debugger.", epilog=EPILOG)
-@click.option("--port", type=int, help="Of the page. Default: 8080, or a free one; 0: a free one.")
+@click.option(
+    "--port",
+    type=int,
+    help="The port of the page; 0: any free port. Default: 8080, or any free port if it is taken.",
+)
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen at. Any but this machine's own asks everybody for a token.",
+    help="The address to listen on. Any address but this machine's own requires a token.",
 )
 @click.option(
     "--token",
     default="",
     envvar="SONDE_DEBUGGER_TOKEN",
-    help="What browsers must know, 16 letters or more; made up if others can connect.",
+    help="The token that browsers must send, at least 16 characters. Default: generated if other "
+    "machines can connect, else none.",
 )
 @click.option(
-    "--debugger-port", type=int, help="Where the training connects. Default: 50051, or a free one."
+    "--debugger-port",
+    type=int,
+    help="The port to which the training connects. Default: 50051, or any free port.",
 )
 @click.option(
     "--pause/--no-pause",
     default=True,
     show_default=True,
-    help="Wait before the first step, for somebody at the page.",
+    help="Pause before the first step.",
 )
 @click.option(
     "--open/--no-open",
     "opens",
     default=None,
-    help="Open the page in a browser. Default: on a desktop.",
+    help="Open the page in a browser. Default: only on a desktop.",
 )
 @click.option(
     "--watch",
     "watch_files",
     metavar="FILE",
     multiple=True,
-    help="Begin with the watchpoints of this file, as the page saves them. May be repeated.",
+    help="Start with the watchpoints of this file, as saved by the page. May be repeated.",
 )
-@click.option("--recommended", is_flag=True, help="Begin with the recommended watchpoints.")
+@click.option("--recommended", is_flag=True, help="Start with the recommended watchpoints.")
 @click.option(
     "--exit",
     "exits",
     is_flag=True,
-    help="End the server with the training. Default: the page stays until Ctrl-C.",
+    help="Stop the server when the training ends. Default: the page stays until Ctrl-C.",
 )
 @click.option(
     "--step-by",
     type=click.Choice(["optimizer", "manual"]),
     default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
+    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
 )
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
@@ -97,25 +104,15 @@ def debug(
     module: str | None,
     program: tuple[str, ...],
 ) -> Callable[[], BaseException | None]:
-    """Run a Python script, not changed by a letter, under the debugger.
+    """Run an unmodified Python script under the debugger.
 
-    Starts the server, says where the page is, and runs the script, paused before its first step.
-    The exit code is the script's; 130 if it was ended from the page. In place of a script,
-    torchrun and what belongs to it: every rank is debugged.
+    Starts the server, prints the address of the page, and runs the script, paused before its first
+    step. The exit code is that of the script; 130 if it was ended from the page. Instead of a
+    script, a torchrun command line can be given: every rank is debugged.
     """
-    if module is None and not program:
-        raise UsageError(
-            "debug needs a program: sonde debug [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
-            slug="usage",
-        )
-    if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
-        raise UsageError(
-            "sonde debug starts the ranks, no rank starts it: sonde debug torchrun "
-            "--nproc-per-node 2 SCRIPT [ARGS]...",
-            slug="usage",
-        )
-    words = _command(module, program, step_by)
-    starting_set(watch_files, recommended=False)  # What is wrong with them is said before all.
+    _check_program(module, program)
+    command = _command(module, program, step_by)
+    starting_set(watch_files, recommended=False)  # Report errors in the files before all else.
 
     def execute() -> BaseException | None:
         server = ServerProcess(
@@ -124,9 +121,9 @@ def debug(
         try:
             _announce(server, opens=is_desktop() if opens is None else opens)
             environ = _environment(server, host, watch_files, recommended=recommended)
-            code, is_told_to_end = _train(words, environ)
-            if not exits and not is_told_to_end:
-                _stay(server, code)
+            code, was_terminated = _train(command, environ)
+            if not exits and not was_terminated:
+                _keep_page(server, code)
         finally:
             server.end()
             forget_page()
@@ -135,28 +132,41 @@ def debug(
     return execute
 
 
+def _check_program(module: str | None, program: Sequence[str]) -> None:
+    if module is None and not program:
+        raise UsageError(
+            "no program given: sonde debug [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
+        )
+    if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
+        raise UsageError(
+            "sonde debug cannot run inside a rank; let it start the ranks: sonde debug torchrun "
+            "--nproc-per-node 2 SCRIPT [ARGS]...",
+            slug="usage",
+        )
+
+
 def _command(module: str | None, program: Sequence[str], step_by: str) -> list[str]:
-    """What starts the training."""
+    """The command line that starts the training."""
     is_launcher = module == _LAUNCHER
     if module is None and os.path.basename(program[0]) == "torchrun":
         is_launcher, program = True, program[1:]
     if is_launcher:
-        return [sys.executable, "-m", "sonde.adapters.torch.launching", step_by, *program]
+        return [sys.executable, "-m", "sonde.adapters.torch.debugging.launching", step_by, *program]
     if module is None and not os.path.exists(program[0]):
-        raise UsageError(f"there is no script {program[0]!r}", slug="program-not-found")
-    words = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
-    return [*words, *(["-m", module] if module is not None else []), *program]
+        raise UsageError(f"script {program[0]!r} does not exist", slug="program-not-found")
+    command = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
+    return [*command, *(["-m", module] if module is not None else []), *program]
 
 
 def _announce(server: ServerProcess, *, opens: bool) -> None:
-    _say(f"the page is at {server.page}")
+    _print(f"the page is at {server.page}")
     if server.elsewhere:
-        _say(f"from other machines it is at {server.elsewhere}")
+        _print(f"from other machines it is at {server.elsewhere}")
     if opens:
         open_page(server.page)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"sonde: {text}", file=sys.stderr, flush=True)
 
 
@@ -178,35 +188,35 @@ def _environment(
     return {**os.environ, **more}
 
 
-def _train(words: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bool]:
-    """Run the training to its end; its exit code as a shell has it, and whether SIGTERM told all
-    of us to end.
+def _train(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bool]:
+    """Run the training to its end. Returns its exit code, in the form of a shell, and whether this
+    process got a SIGTERM, which is passed on to the training.
 
-    It is in our process group: Ctrl-C at the terminal reaches it by itself, and is its business.
+    The training is in the same process group, so Ctrl-C at the terminal reaches it directly.
     """
-    told: list[int] = []
+    received: list[int] = []
     started: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _: FrameType | None) -> None:
         if number == signal.SIGTERM:
-            told.append(number)
+            received.append(number)
             for process in started:
                 process.send_signal(number)
 
-    # A function, not SIG_IGN: what is ignored is so in the training, too.
+    # A function, not SIG_IGN, which the training would inherit.
     before: list[tuple[int, Any]] = [
         (number, signal.signal(number, pass_on)) for number in (signal.SIGINT, signal.SIGTERM)
     ]
     try:
-        process = subprocess.Popen(words, env=environ)
+        process = subprocess.Popen(command, env=environ)
         started.append(process)
-        if told:
+        if received:
             process.terminate()
         code = process.wait()
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-    return (code if code >= 0 else 128 - code), bool(told)
+    return (code if code >= 0 else 128 - code), bool(received)
 
 
 def _has_runs(server: ServerProcess) -> bool:
@@ -216,20 +226,20 @@ def _has_runs(server: ServerProcess) -> bool:
         return False
 
 
-def _stay(server: ServerProcess, code: int) -> None:
-    """The page stays, with what it knew, until somebody ends it."""
+def _keep_page(server: ServerProcess, code: int) -> None:
+    """Keep serving the page, with what it knows of the training, until Ctrl-C or SIGTERM."""
     how = "ended" if code in (0, 130) else f"ended with exit code {code}"
     if not server.is_running:
-        return _say(f"the training has {how}; the page is gone, because its server has ended")
+        return _print(f"the training has {how}; the page is closed, because its server has ended")
     if not _has_runs(server):
-        return None  # The program was not found, or not even begun: there is nothing to see.
+        return None  # The program did not start: the page has nothing to show.
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        _say(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
+        _print(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
         server.wait()
     except KeyboardInterrupt:
         pass

@@ -1,4 +1,4 @@
-"""The page in the user's browser, where there is one."""
+"""Opens the page in the user's browser, if there is one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
-from sonde.debugger.server_state import state_directory
+from sonde.debugger.launch.server_registry import state_directory
 
 
 def is_desktop() -> bool:
-    """Whether somebody sits in front of this machine's screen, as far as that can be known."""
+    """Whether this process runs on a desktop, and not over SSH or in a CI job."""
     if not sys.stderr.isatty() or os.environ.get("SSH_CONNECTION") or os.environ.get("CI"):
         return False
     return sys.platform == "darwin" or bool(
@@ -22,8 +22,8 @@ def is_desktop() -> bool:
 
 
 def open_page(address: str) -> None:
-    """Open ``address``. One with a token is opened by way of a file that only this user can read,
-    because everybody on this machine can read what a browser is started with."""
+    """Open ``address``. If it contains a token, open a file that redirects to it and that only this
+    user can read, because other users can read the command line of the browser."""
     if "token=" not in address:
         webbrowser.open(address)
         return
@@ -36,7 +36,7 @@ def open_page(address: str) -> None:
 
 
 def forget_page() -> None:
-    """Remove what ``open_page`` left, once nobody needs it any more."""
+    """Remove the file that ``open_page`` wrote."""
     directory = state_directory()
     if directory is not None:
         (directory / f"{os.getpid()}.html").unlink(missing_ok=True)

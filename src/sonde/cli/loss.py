@@ -1,9 +1,8 @@
-"""``sonde loss``: two loss curves, where they part, and what that says."""
+"""``sonde loss``: compares two loss curves and reports where and why they diverge."""
 
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,18 @@ from rich.console import Console
 
 from sonde.cli.ckpt_files import console, number, safe, table, write_json
 from sonde.cli.loss_plot import plot
-from sonde.compare.loss_advice import headline, reasoning
-from sonde.compare.loss_pages import to_html, to_png
-from sonde.compare.loss_picture import draw
-from sonde.compare.loss_sources import read_losses
-from sonde.compare.losses import DEFAULT_ATOL, DEFAULT_RTOL, By, LossComparison, compare_losses
+from sonde.compare.losses.advice import headline, reasoning
+from sonde.compare.losses.compare import (
+    DEFAULT_ATOL,
+    DEFAULT_RTOL,
+    By,
+    LossComparison,
+    compare_losses,
+)
+from sonde.compare.losses.picture import to_png
+from sonde.compare.losses.report_page import comparison_json, loss_page
+from sonde.compare.losses.sources import read_losses
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
 
 _SHOWN_BEFORE, _SHOWN_AFTER = 2, 5
@@ -30,7 +36,7 @@ Examples:
   sonde loss sonde_dump mindspore_dump              the losses in two dumps
 
 \b
-Exit codes: 0 within tolerance, 1 out of it, 2 a mistake.
+Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
 """
 
 
@@ -45,38 +51,40 @@ Exit codes: 0 within tolerance, 1 out of it, 2 a mistake.
     type=click.FloatRange(min=0),
     default=DEFAULT_RTOL,
     show_default=True,
-    help="The relative error that is allowed, of the larger of two losses.",
+    help="The relative tolerance, of the larger of two losses.",
 )
 @click.option(
     "--atol",
     type=click.FloatRange(min=0),
     default=DEFAULT_ATOL,
     show_default=True,
-    help="The absolute error that is allowed besides.",
+    help="The absolute tolerance, in addition.",
 )
 @click.option(
     "--tag",
     metavar="NAME",
     multiple=True,
-    help="The scalar, column or key that is the loss; given twice, the second is for B.",
+    help="The scalar, column or key of the loss; given twice, the second is for B.",
 )
 @click.option(
     "--regex",
     metavar="PATTERN",
     multiple=True,
-    help="Read logs: the loss is the group 'loss', or the first; 'step' may be a group, too. "
-    "Given twice, the second is for B.",
+    help="Read logs with this pattern: the loss is the group 'loss', or the first group; 'step' "
+    "may be a group, too. Given twice, the second is for B.",
 )
 @click.option(
     "--by",
     type=click.Choice(["auto", "step", "order"]),
     default="auto",
     show_default=True,
-    help="Compare equal step numbers, or the n-th points of both.",
+    help="Compare points with equal step numbers, or the n-th points of both.",
 )
-@click.option("--png", "png_file", metavar="FILE", help="Draw both curves and their error.")
-@click.option("--html", "html_file", metavar="FILE", help="Write a page with all of it.")
-@click.option("--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here.")
+@click.option("--png", "png_file", metavar="FILE", help="Plot both curves and their error.")
+@click.option("--html", "html_file", metavar="FILE", help="Write an HTML report.")
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
+)
 def loss(
     a: Path,
     b: Path,
@@ -92,21 +100,21 @@ def loss(
     """Compare the loss curves A and B: the first step out of tolerance, drift, and the reason.
 
     A and B: a directory of summaries or TensorBoard events, a dump, CSV, JSON, JSON lines, an event
-    file, or a log. A NaN equals a NaN; a NaN against a number is out of tolerance.
+    file, or a log. Two NaN are equal; a NaN and a number are out of tolerance.
     """
     if len(tag) > 2 or len(regex) > 2:
-        raise UsageError("--tag and --regex are given once, or once for each side", slug="usage")
+        raise UsageError("--tag and --regex can be given at most twice", slug="usage")
     if math.isnan(rtol) or math.isnan(atol):
-        raise UsageError("--rtol and --atol are numbers, not nan", slug="usage")
+        raise UsageError("--rtol and --atol must not be NaN", slug="usage")
     curves = [
         read_losses(path, tag=_of(tag, side), pattern=_of(regex, side))
         for side, path in enumerate((a, b))
     ]
     found = compare_losses(*curves, rtol=rtol, atol=atol, by=by)
     if png_file is not None:
-        _write(png_file, "--png", to_png(draw(found, "loss of a and b")))
+        _write(png_file, "--png", to_png(found, "loss of a and b"))
     if html_file is not None:
-        _write(html_file, "--html", to_html(found).encode())
+        _write(html_file, "--html", loss_page(found).encode())
     if json_file is not None:
         write_json(json_file, comparison_json(found))
     if json_file != "-":
@@ -119,10 +127,8 @@ def _of(given: tuple[str, ...], side: int) -> str | None:
 
 
 def _write(file: str, option: str, data: bytes) -> None:
-    partial = Path(f"{file}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(data)
-        os.replace(partial, file)
+        write_whole(Path(file), data)
     except OSError as error:
         raise UsageError(
             f"{option} {file} cannot be written: {error.strerror}", slug="usage"
@@ -144,7 +150,7 @@ def _print(out: Console, found: LossComparison) -> None:
 
 
 def _rows(found: LossComparison) -> Any:
-    """The steps round the first that is out of tolerance, or the first ones."""
+    """The steps around the first one out of tolerance, or the first steps."""
     middle = found.first_out or 0
     shown = table(">step", ">a", ">b", ">relative error", "")
     stop = min(len(found.steps), middle + _SHOWN_AFTER)
@@ -158,47 +164,3 @@ def _rows(found: LossComparison) -> Any:
             style="red" if found.out[k] else "",
         )
     return shown
-
-
-def comparison_json(found: LossComparison) -> dict[str, Any]:
-    """All that was found; numbers that are not finite are texts."""
-    first = found.first_out
-    return {
-        "a": found.a.origin,
-        "b": found.b.origin,
-        "verdict": found.verdict,
-        "aligned": found.is_aligned,
-        "rtol": found.rtol,
-        "atol": found.atol,
-        "by": found.by,
-        "headline": headline(found),
-        "reasoning": list(reasoning(found)),
-        "notes": list(found.notes),
-        "first_out_of_tolerance": None
-        if first is None
-        else {
-            "step": found.steps[first],
-            "a": float(found.values_a[first]),
-            "b": float(found.values_b[first]),
-            "relative_error": float(found.errors[first]),
-        },
-        "out_of_tolerance": int(found.out.sum()),
-        "max_relative_error": float(found.errors.max()),
-        "drift": {
-            "early": found.drift.early,
-            "late": found.drift.late,
-            "per_100_steps": found.drift.per_100_steps,
-            "bias": found.drift.bias,
-        },
-        "first_not_finite": {"a": found.first_bad_a, "b": found.first_bad_b},
-        "steps": [
-            {
-                "step": step,
-                "a": float(found.values_a[k]),
-                "b": float(found.values_b[k]),
-                "relative_error": float(found.errors[k]),
-                "out": bool(found.out[k]),
-            }
-            for k, step in enumerate(found.steps)
-        ],
-    }

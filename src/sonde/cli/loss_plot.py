@@ -1,4 +1,4 @@
-"""Two curves in the terminal, drawn with braille dots."""
+"""Plots two curves in the terminal with braille characters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.text import Text
 
-from sonde.compare.loss_picture import polylines
-from sonde.compare.losses import LossComparison
+from sonde.compare.losses.compare import LossComparison
+from sonde.compare.losses.picture import polylines
 
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -18,11 +18,11 @@ _STYLE_A, _STYLE_B, _STYLE_BOTH = "cyan", "yellow", "white"
 
 
 def plot(found: LossComparison, width: int, height: int = 12) -> Text:
-    """Both curves over the steps: a in cyan, b in yellow, white where they are the same."""
+    """Both curves over the steps: a in cyan, b in yellow, white where they coincide."""
     both = np.concatenate([found.values_a, found.values_b])
     finite = both[np.isfinite(both)]
     if not finite.size:
-        return Text("nothing finite to draw", "dim")
+        return Text("no finite values to plot", "dim")
     low, high = float(finite.min()), float(finite.max())
     if low == high:
         low, high = low - 0.5, high + 0.5

@@ -1,8 +1,7 @@
-"""``sonde``: the group of commands, and what becomes of errors."""
+"""``sonde``: the group of commands, and how errors are reported."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
@@ -13,42 +12,44 @@ import sonde
 from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.settings import nearest
 
 COMMANDS = {
-    "run": "Run a script, unchanged, and dump what its operators compute.",
-    "show": "Show what is in a dump.",
+    "run": "Run an unmodified script and dump what its operators compute.",
+    "show": "Show the contents of a dump.",
     "compare": "Compare two runs, op by op, and name the first op at fault.",
-    "params": "List the parameters of a network, or pair those of two.",
+    "params": "List the parameters of a network, or match those of two networks.",
     "ckpt": "Compare, check and convert checkpoints.",
-    "loss": "Compare two loss curves and say where and why they part.",
-    "repeat": "Run a script twice and say from which op on the runs differ.",
-    "compile-check": "Check that the compiled code of a script computes what it should.",
-    "profile": "Say where the time of a script goes, and what would make it faster.",
-    "debug": "Run a script, unchanged, under the debugger, and drive it from a browser.",
-    "serve": "Serve the debugger's page, for trainings that connect to it.",
-    "view": "Look at dumps in the debugger's page, or check them.",
-    "ctl": "Drive the debugger from a terminal or a script.",
+    "loss": "Compare two loss curves and report where and why they diverge.",
+    "repeat": "Run a script twice and report the first op at which the runs differ.",
+    "compile-check": "Check that the compiled code of a script computes the right values.",
+    "profile": "Report where the time of a script goes, and what would make it faster.",
+    "debug": "Run an unmodified script under the debugger and control it from a browser.",
+    "serve": "Run the debugger server, to which trainings connect.",
+    "view": "View dumps in the debugger's page, or check them for bad values.",
+    "ctl": "Control the debugger from a terminal or a script.",
     "tune": "Search for the best hyper-parameters of a training command.",
 }
-"""Each is the click command of that name in the module ``sonde.cli.<name>``, with ``_`` for ``-``.
+"""The commands. Each is the click command of that name in the module ``sonde.cli.<name>``, with
+``_`` for ``-``.
 
-A command that returns a function wants it called outside click; the function returns what a
-user's program raised (see ``cli.script``).
+If a command returns a function, that function is called outside click; it returns the exception
+that the user's program raised (see ``cli.script``).
 """
 
 EPILOG = """\b
 Examples:
-  sonde debug train.py              look at it live, in a browser
+  sonde debug train.py              debug a training live, in a browser
   sonde run --overflow train.py     find the op where NaN or Inf first appear
-  sonde run --stats train.py        statistics of every operator, every step
-  sonde show sonde_dump             what was found
+  sonde run --stats train.py        record statistics of every operator, every step
+  sonde show sonde_dump             show what was recorded
 
-Every message ends with a word in brackets that is a heading of docs/messages.md.
+Every message ends with a name in brackets; docs/messages.md explains it under that heading.
 """
 
 
 class CommandGroup(click.Group):
-    """Commands are imported when they are asked for, so that none pays for another."""
+    """Imports a command when it is used, so that ``sonde --help`` starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,9 +60,8 @@ class CommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            close = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
-            raise UsageError(f"{cmd_name!r} is not a command; {hint}", slug="usage")
+            hint = nearest(cmd_name, COMMANDS, "the commands are")
+            raise UsageError(f"{cmd_name!r} is not a command{hint}", slug="usage")
         name = cmd_name.replace("-", "_")
         command: click.Command = getattr(importlib.import_module(f"sonde.cli.{name}"), name)
         return command
@@ -75,7 +75,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 
 def _torch_version() -> str:
-    from importlib import metadata  # slow to import, and wanted only here
+    from importlib import metadata  # slow to import, and used only here
 
     try:
         return metadata.version("torch")
@@ -99,13 +99,13 @@ def _torch_version() -> str:
 def group() -> None:
     """See what a training run computes, and where the numbers first go wrong.
 
-    Sonde runs a PyTorch script as it is and records what every operator computes, in forward,
-    backward and optimizer. The results stay the same, bit for bit.
+    Sonde runs an unmodified PyTorch script and records what every operator computes, in forward,
+    backward and optimizer. The results of the script stay the same, bit for bit.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 2 for every mistake of the user's, said in a line each."""
+    """Run a command and return its exit code; 2 for an error, reported in one line each."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     outcome = None
     logs.configure()
@@ -114,24 +114,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if callable(result):
             outcome = result()
     except SondeError as error:
-        return _complain(str(error))
+        return _report_error(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
         command = " ".join(["sonde", *(word for word in words[:1] if word in COMMANDS)])
         message = error.format_message().rstrip(".")
-        return _complain(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
+        return _report_error(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
     except click.ClickException as error:
-        return _complain(f"{error.format_message()} [usage]")
-    except (click.Abort, KeyboardInterrupt):  # A program's own is in what was returned.
-        return _complain("interrupted", exit_code=130)
+        return _report_error(f"{error.format_message()} [usage]")
+    except (click.Abort, KeyboardInterrupt):  # Ctrl-C in the user's program is in ``outcome``.
+        return _report_error("interrupted", exit_code=130)
     if outcome is not None:
         end_as_python_would(outcome)
     return result if isinstance(result, int) else 0
 
 
-def _complain(text: str, *, exit_code: int = 2) -> int:
+def _report_error(text: str, *, exit_code: int = 2) -> int:
     for line in text.splitlines():
         print(f"sonde: {line}", file=sys.stderr)
     return exit_code

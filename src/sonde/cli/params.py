@@ -1,4 +1,4 @@
-"""``sonde params``: the parameters of one network, or of two side by side."""
+"""``sonde params``: lists the parameters of a network, or matches those of two networks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sonde.cli.ckpt_files import (
     table,
     write_json,
 )
-from sonde.compare.checkpoint import Checkpoint
-from sonde.compare.parameter_table import (
+from sonde.compare.weights.checkpoint import Checkpoint
+from sonde.compare.weights.table import (
     PairRow,
     ParameterComparison,
     ParameterRow,
@@ -35,13 +35,13 @@ _TRAINED = {True: "yes", False: "no", None: "?"}
 EPILOG = """\b
 Examples:
   sonde params model.safetensors              every parameter, its shape and statistics
-  sonde params mindspore.ckpt torch.pt        which belong together, which are missing
+  sonde params mindspore.ckpt torch.pt        which match, which are missing
   sonde params sonde_dump mindspore_dump      the same, from dumps
   sonde params a.pt b.ckpt --json - | jq .only_a
 
 \b
 A and B: .ckpt of MindSpore, .safetensors, .pt/.pth/.bin of PyTorch, .npz, or a dump.
-Exit codes: 0 all paired, 1 some are missing, extra or of another shape, 2 a mistake.
+Exit codes: 0 all are matched, 1 some are missing, extra or have another shape, 2 error.
 """
 
 
@@ -51,22 +51,24 @@ Exit codes: 0 all paired, 1 some are missing, extra or of another shape, 2 a mis
 )
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path), required=False)
-@click.option("--step", type=int, metavar="N", help="The step of dumps to look at; the first.")
-@click.option("--state", is_flag=True, help="Also show what belongs to the optimizer.")
-@click.option("--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here.")
+@click.option("--step", type=int, metavar="N", help="The step of a dump. Default: the first.")
+@click.option("--state", is_flag=True, help="Also show the state of the optimizer.")
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
+)
 def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: str | None) -> int:
-    """Show all parameters of A: trainable or not, shape, count, statistics; or pair A with B.
+    """Show all parameters of A (trainable or not, shape, count, statistics), or match A with B.
 
-    Names of MindSpore and PyTorch for the same thing (gamma and weight, moving_mean and
-    running_mean, embedding_table and weight, ...) are paired, and by shape and order what has
-    names of its own. Missing, extra and mis-shaped parameters are listed.
+    Names that MindSpore and PyTorch use for the same parameter (gamma and weight, moving_mean and
+    running_mean, embedding_table and weight, ...) are matched; other parameters are matched by
+    shape and order. Missing and extra parameters and those with another shape are listed.
     """
     first = load(a, step=step)
     second = None if b is None else load(b, step=step)
     if step is not None and "dump" not in (first.format, second.format if second else ""):
-        what = "is no dump" if second is None else f"and {b} are no dumps"
+        what = "is not a dump" if second is None else f"and {b} are not dumps"
         raise UsageError(
-            f"--step is for dumps; {a} {what}, and a checkpoint is of one step", slug="usage"
+            f"--step is for dumps; {a} {what}, and a checkpoint has one step", slug="usage"
         )
     if second is None:
         show_checkpoint(first, json_file, with_state=state)
@@ -179,7 +181,7 @@ def _print_comparison(
 
 
 def _without_values(compared: ParameterComparison) -> str:
-    """What is to be said of pairs that could only be compared by statistics, or not at all."""
+    """The part of the summary about pairs without values, compared by statistics or not at all."""
     rows = [row for row in compared.rows if row.distances is None]
     same = sum(row.is_same is True for row in rows)
     return f", {len(rows)} without values, {same} of these with equal statistics" if rows else ""

@@ -1,4 +1,4 @@
-"""``sonde profile``: where the time of a program goes, and what would make it faster."""
+"""``sonde profile``: finds where the time of a program goes, and what would make it faster."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  sonde profile train.py --epochs 1             steps 5 to 14 of the program, as it is
-  sonde profile --steps 20:40 --stop train.py   later steps, and no further
-  sonde profile --try compile,amp train.py      what would these really bring?
-  sonde profile --ranks 2 train.py              two processes, as torchrun starts them
+  sonde profile train.py --epochs 1             steps 5 to 14 of the program
+  sonde profile --steps 20:40 --stop train.py   later steps, then stop
+  sonde profile --try compile,amp train.py      measure the gain of these changes
+  sonde profile --ranks 2 train.py              two processes, as with torchrun
   torchrun --nproc-per-node 2 -m sonde profile train.py
   sonde profile --fail-if 'step_time > 1.2 * baseline.json' train.py
-  sonde profile diff before after               two profiles compared
+  sonde profile diff before after               compare two profiles
 
 \b
-Exit codes: that of the program; 2 for a mistake in the command; 3 when --fail-if holds.
+Exit codes: that of the program; 2 for an error in the command; 3 if --fail-if is true.
 """
 
 
@@ -50,7 +50,7 @@ Exit codes: that of the program; 2 for a mistake in the command; 3 when --fail-i
     default="5:15",
     show_default=True,
     help="The steps to profile, as a slice: 5:15 is steps 5 to 14. A step ends with an "
-    "optimizer's step(); the first of them is run to learn names and not timed.",
+    "optimizer's step(); the first of them is run to learn the names of ops and is not timed.",
 )
 @click.option(
     "--to",
@@ -58,19 +58,19 @@ Exit codes: that of the program; 2 for a mistake in the command; 3 when --fail-i
     metavar="DIR",
     default=DEFAULT_DIRECTORY,
     show_default=True,
-    help="Where report.html, trace.json and profile.json go.",
+    help="The directory for report.html, trace.json and profile.json.",
 )
-@click.option("--stop", is_flag=True, help="End the program after these steps.")
+@click.option("--stop", is_flag=True, help="Stop the program after these steps.")
 @click.option(
     "--memory",
     is_flag=True,
-    help="Record memory also where that makes steps slower, in programs with many short ops.",
+    help="Record memory even where that slows steps down, in programs with many short ops.",
 )
 @click.option(
     "--try",
     "variants",
     metavar="LIST",
-    help="Run short variants of the program and say what each brought: compile, amp, "
+    help="Run short variants of the program and report the gain of each: compile, amp, "
     "channels_last, workers, fused, threads, buckets, or all.",
 )
 @click.option(
@@ -78,30 +78,30 @@ Exit codes: that of the program; 2 for a mistake in the command; 3 when --fail-i
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="How often each variant of --try has its turn.",
+    help="How often each variant of --try is run.",
 )
 @click.option(
     "--ranks",
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Run the program in so many processes, as torchrun would on one machine.",
+    help="Run the program in N processes, as torchrun does on one machine.",
 )
 @click.option(
     "--fail-if",
     metavar="CONDITION",
-    help="End with exit code 3 if this holds, such as 'step_time > 1.2 * baseline.json'.",
+    help="Exit with code 3 if this is true, such as 'step_time > 1.2 * baseline.json'.",
 )
 @click.option("--as-trial", metavar="ORDER", hidden=True)
 @click.option("--quiet", is_flag=True, hidden=True)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def profile(**given: Any) -> Callable[[], BaseException | None] | None:
-    """Run a Python script, not changed by a letter, and say where the time of its steps goes.
+    """Run an unmodified Python script and report where the time of its steps goes.
 
-    Each step is split into waiting for data, forward, backward, optimizer, collectives and the
-    rest; ops, modules and lines of your code are timed; what would make a step shorter is said
-    with the gain that was measured. Outside the chosen steps the program runs at full speed.
+    Each step is divided into waiting for data, forward, backward, optimizer, collectives and the
+    rest; ops, modules and lines of your code are timed; changes that would make a step shorter are
+    suggested, with the measured gain. Outside the chosen steps the program runs at full speed.
     `sonde profile diff A B` compares two profiles.
     """
     options = ProfileOptions(**given)
@@ -111,7 +111,7 @@ def profile(**given: Any) -> Callable[[], BaseException | None] | None:
     _require_torch()
     if not options.words:
         raise UsageError(
-            "profile needs a program: sonde profile [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+            "no program given: sonde profile [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
             slug="usage",
         )
     return _prepare(options, os.environ)
@@ -120,10 +120,10 @@ def profile(**given: Any) -> Callable[[], BaseException | None] | None:
 def _prepare(
     options: ProfileOptions, environ: Mapping[str, str]
 ) -> Callable[[], BaseException | None]:
-    """What to do, with everything that can be wrong with the options found out before."""
+    """The function to execute, after all options are checked."""
     from sonde.profile.condition import parse_condition
+    from sonde.profile.record.window import parse_window
     from sonde.profile.report.files import make_directory
-    from sonde.profile.window import parse_window
 
     if options.as_trial is not None:
         return TrialRun(options, _order(options.as_trial)).execute
@@ -132,7 +132,7 @@ def _prepare(
     rank, ranks = _rank(environ)
     if ranks > 1 and (options.ranks > 1 or options.variants is not None):
         raise UsageError(
-            "--ranks and --try start the ranks themselves: do without torchrun", slug="usage"
+            "--ranks and --try start the ranks themselves: run without torchrun", slug="usage"
         )
     if options.variants is not None:
         from sonde.profile.trial.runs import parse_names
@@ -147,7 +147,7 @@ def _prepare(
 
 
 def _show_difference(paths: Sequence[str]) -> None:
-    from sonde.profile.difference import compare_profiles
+    from sonde.profile.analyse.difference import compare_profiles
     from sonde.profile.document import load_profile
     from sonde.profile.report.terminal import show_difference
 
@@ -172,7 +172,7 @@ def _exit(code: int) -> BaseException | None:
 
 
 def _rank(environ: Mapping[str, str]) -> tuple[int, int]:
-    """This process's rank and how many there are, as launchers tell."""
+    """The rank of this process and the number of ranks, as set by the launcher."""
     rank, ranks = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
     if rank.isdigit() and ranks.isdigit() and int(rank) < int(ranks):
         return int(rank), int(ranks)

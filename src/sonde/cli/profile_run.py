@@ -1,4 +1,4 @@
-"""A program under ``sonde profile``: in this process, in several, or in variants of itself."""
+"""Runs a program under ``sonde profile``: in this process, in several, or in variants."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall, StepEnd
 
 if TYPE_CHECKING:
-    from sonde.profile.condition import Condition
+    from sonde.profile.condition import ProfileCondition
     from sonde.profile.document import Profile
-    from sonde.profile.recorder import Recorder
+    from sonde.profile.record.recorder import ProfileRecorder
+    from sonde.profile.record.window import StepWindow
     from sonde.profile.trial.clock import TrialOrder
-    from sonde.profile.window import Window
 
 DEFAULT_DIRECTORY = "sonde_profile"
 FAILED_CONDITION = 3
@@ -27,7 +27,7 @@ FAILED_CONDITION = 3
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions:
-    """The command line as click read it."""
+    """The command line as parsed by click."""
 
     steps: str = "5:15"
     directory: str = DEFAULT_DIRECTORY
@@ -44,7 +44,7 @@ class ProfileOptions:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The program as the end of a command line."""
+        """The words of the program at the end of a command line."""
         if self.module is not None:
             return ("-m", self.module, *self.program)
         return self.program
@@ -55,15 +55,16 @@ class ProfileRun:
     """The program in this process, under the recorder."""
 
     options: ProfileOptions
-    window: Window
-    condition: Condition | None
+    window: StepWindow
+    condition: ProfileCondition | None
     rank: int
     ranks: int
-    recorder: Recorder | None = field(default=None, init=False)
+    recorder: ProfileRecorder | None = field(default=None, init=False)
 
     def execute(self) -> BaseException | None:
-        """Run the program to its end, then report; what it raised, or why it is to fail."""
-        from sonde.profile.recorder import WindowDone
+        """Run the program to its end, then report; returns the exception that it raised, or the
+        one by which --fail-if fails."""
+        from sonde.profile.record.recorder import WindowDone
         from sonde.profile.report.files import make_directory, rank_directory
 
         directory = rank_directory(Path(self.options.directory), self.rank, self.ranks)
@@ -85,22 +86,22 @@ class ProfileRun:
     @contextmanager
     def _attach(self) -> Iterator[None]:
         from sonde.profile.places import Places
-        from sonde.profile.recorder import Recorder
-        from sonde.profile.sampler import Sampler
-        from sonde.profile.witness import Witness
+        from sonde.profile.record.object_tracking import ObjectTracker
+        from sonde.profile.record.recorder import ProfileRecorder
+        from sonde.profile.record.sampler import Sampler
 
         places = Places(_user_files())
-        witness = Witness(places)
-        self.recorder = Recorder(
+        tracker = ObjectTracker(places)
+        self.recorder = ProfileRecorder(
             self.window,
-            witness=witness,
+            tracker=tracker,
             sampler=Sampler(places),
             stops=self.options.stop,
             wants_memory=self.options.memory,
             say=_say if self.rank == 0 else _keep_quiet,
         )
         with ExitStack() as undo:
-            undo.enter_context(witness.attached())
+            undo.enter_context(tracker.attached())
             undo.enter_context(naming(self.recorder))
             install_hooks(self.recorder, undo)
             self.recorder.start()
@@ -109,7 +110,7 @@ class ProfileRun:
             finally:
                 self.recorder.close()
 
-    def _report(self, recorder: Recorder, directory: Path) -> Profile:
+    def _report(self, recorder: ProfileRecorder, directory: Path) -> Profile:
         from sonde.profile.analysis import Subject, analyse
         from sonde.profile.places import Places
         from sonde.profile.report.files import write_all
@@ -125,20 +126,20 @@ class ProfileRun:
 
 @dataclass(frozen=True, slots=True)
 class TrialRun:
-    """A short run of the program with one thing changed; its times go to a file."""
+    """A short run of the program with one change; its times are written to a file."""
 
     options: ProfileOptions
     order: TrialOrder
 
     def execute(self) -> BaseException | None:
-        from sonde.profile.recorder import WindowDone
+        from sonde.profile.record.recorder import WindowDone
 
         outcome = _run_program(self.options, self._attach)
         return None if isinstance(outcome, WindowDone) else outcome
 
     @contextmanager
     def _attach(self) -> Iterator[None]:
-        from sonde.adapters.torch.steps import StepHooks
+        from sonde.adapters.torch.eager.step_end import StepHooks
         from sonde.profile.places import Places
         from sonde.profile.trial.clock import TrialClock
 
@@ -150,9 +151,9 @@ class TrialRun:
 
 
 class _GraphKeeper:
-    """A sink that wants no tensor, only what ran in the step that is observed to learn names."""
+    """A sink that takes no tensors, only the graph of the step that is observed to learn names."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: ProfileRecorder) -> None:
         self._recorder = recorder
 
     @property
@@ -177,9 +178,11 @@ class _GraphKeeper:
 
     def close(self) -> None: ...
 
+    def fast_path(self) -> None: ...
 
-def naming(recorder: Recorder) -> AbstractContextManager[object]:
-    """The torch adapter, on for the one step whose ops are learned.
+
+def naming(recorder: ProfileRecorder) -> AbstractContextManager[object]:
+    """Attach the torch adapter for the one step whose ops are learned.
 
     Attached before `install_hooks`.
     """
@@ -191,9 +194,9 @@ def naming(recorder: Recorder) -> AbstractContextManager[object]:
     return TorchAdapter(session, name="profile", starts_at_once=False).attach()
 
 
-def install_hooks(recorder: Recorder, undo: ExitStack) -> None:
-    """Tell the recorder of steps; after `naming`, so that it knows then what was learned."""
-    from sonde.adapters.torch.steps import StepHooks
+def install_hooks(recorder: ProfileRecorder, undo: ExitStack) -> None:
+    """Report the ends of steps to the recorder; installed after `naming`, whose hooks run first."""
+    from sonde.adapters.torch.eager.step_end import StepHooks
 
     StepHooks(
         recorder.optimizer_begins, recorder.optimizer_left, recorder.step_ended, _keep_quiet
@@ -201,7 +204,7 @@ def install_hooks(recorder: Recorder, undo: ExitStack) -> None:
 
 
 def _user_files() -> Callable[[str], bool]:
-    from sonde.adapters.torch.sources import is_user_file
+    from sonde.adapters.torch.eager.source_lines import is_user_file
 
     return is_user_file
 
@@ -215,9 +218,12 @@ def _run_program(
 
 
 def try_variants(
-    options: ProfileOptions, window: Window, names: Sequence[str], condition: Condition | None
+    options: ProfileOptions,
+    window: StepWindow,
+    names: Sequence[str],
+    condition: ProfileCondition | None,
 ) -> BaseException | None:
-    """Profile once, in processes of its own, then run the variants and report both."""
+    """Profile once in separate processes, then run the variants, and report both."""
     import msgspec
 
     from sonde.profile.document import load_profile
@@ -259,7 +265,7 @@ def try_variants(
 
 
 def launched(options: ProfileOptions, ranks: int, *more: str) -> int:
-    from sonde.profile.launch import launch
+    from sonde.profile.record.launch import launch
 
     stop = ["--stop"] if options.stop and "--stop" not in more else []
     memory = ["--memory"] if options.memory else []
@@ -268,7 +274,7 @@ def launched(options: ProfileOptions, ranks: int, *more: str) -> int:
     return launch([*given, *options.words], ranks=ranks)
 
 
-def _judged(result: Profile, condition: Condition | None) -> BaseException | None:
+def _judged(result: Profile, condition: ProfileCondition | None) -> BaseException | None:
     if condition is not None and result.rank == 0 and condition.holds(result):
         _say(f"sonde: --fail-if holds: {condition.describe(result)}")
         return SystemExit(FAILED_CONDITION)
@@ -280,8 +286,8 @@ def _say(text: str) -> None:
 
 
 def _keep_quiet(text: str) -> None:
-    """Another rank says it."""
+    """Print nothing: another rank prints it."""
 
 
 def _ignore(_: object) -> None:
-    """Nothing depends on where in a step the optimizer is."""
+    """Do nothing: the profile does not depend on where in a step the optimizer is."""

@@ -1,4 +1,4 @@
-"""``sonde repeat``: a program run twice, and whether and from which op on the runs differ."""
+"""``sonde repeat``: runs a program twice and finds the first op at which the runs differ."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEFT = "sonde: not removed: "
 EPILOG = """\b
 Examples:
   sonde repeat train.py --epochs 1                 are two runs the same, bit for bit?
-  sonde repeat --steps 0-9 train.py                look at ten steps only
+  sonde repeat --steps 0-9 train.py                compare ten steps only
   sonde repeat --deterministic train.py            with randomness removed
   sonde repeat --json - -m package.train | jq .first
 
@@ -60,11 +60,13 @@ class _Run:
     "--step-by",
     type=click.Choice(["optimizer", "manual"]),
     default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
+    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
 )
 @click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
 @determinism_options
-@click.option("--json", "json_file", metavar="FILE", help="Write JSON to FILE, or - for here.")
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
+)
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def repeat(
@@ -79,11 +81,11 @@ def repeat(
     module: str | None,
     program: tuple[str, ...],
 ) -> int:
-    """Run a script twice, unchanged, and say whether, and from which op on, the runs differ.
+    """Run an unmodified script twice and report the first op at which the runs differ.
 
-    Of every input and output of every op a hash is kept, so a difference of one bit is found, and
-    named: the weights, the data, an op that draws random numbers, or one whose algorithm is not
-    deterministic, with its line in your code.
+    A hash of every input and output of every op is recorded, so a difference of one bit is found
+    and classified: the weights, the data, an op that draws random numbers, or an op whose algorithm
+    is not deterministic, with its line in your code.
     """
     words = _words(module, program)
     determinism = requested(deterministic, seed, no_shuffle, no_dropout)
@@ -97,7 +99,7 @@ def repeat(
             dumps.append(_dump(runs[-1]))
         found = compare_repetition(*dumps, is_seeded=determinism is not None)
         document = _document(words, found, runs)
-    if json_file != "-":  # first: a file that cannot be written takes nothing away
+    if json_file != "-":  # printed first, in case the file cannot be written
         _print(found, runs)
         for what in _left(runs):
             print(f"not removed: {what}")
@@ -111,7 +113,7 @@ def _words(module: str | None, program: tuple[str, ...]) -> list[str]:
         return ["-m", module, *program]
     if not program:
         raise UsageError(
-            "repeat needs a program: sonde repeat [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+            "no program given: sonde repeat [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
             slug="usage",
         )
     if not os.path.exists(program[0]):
@@ -121,7 +123,7 @@ def _words(module: str | None, program: tuple[str, ...]) -> list[str]:
 
 @contextmanager
 def _workplace(directory: str | None) -> Iterator[Path]:
-    """A directory for both runs: the one asked for, or a temporary one."""
+    """A directory for both runs: that of --keep, or a temporary one."""
     if directory is None:
         with tempfile.TemporaryDirectory(prefix="sonde-repeat-") as temporary:
             yield Path(temporary)
@@ -142,7 +144,7 @@ def _options(determinism: Determinism | None) -> tuple[str, ...]:
 
 
 def _run(place: Path, steps: str, options: list[str], words: list[str]) -> _Run:
-    """Run the program under Sonde, in a process of its own; its output is kept."""
+    """Run the program under Sonde in a separate process, and capture its output."""
     place.mkdir(parents=True)
     settings = place / "dump.json"
     settings.write_text(json.dumps(_settings(place / "dump", steps)))
@@ -173,7 +175,7 @@ def _settings(path: Path, steps: str) -> dict[str, Any]:
 
 
 def _dump(run: _Run) -> Dump:
-    """What a run left; an error where that is nothing."""
+    """The dump of a run; raises an error if there is none."""
     try:
         dump = Dump(run.dump)
     except DumpError:
@@ -184,10 +186,10 @@ def _dump(run: _Run) -> Dump:
 
 
 def _nothing(run: _Run) -> DumpError:
-    """Why there is nothing to compare, as far as the run tells."""
+    """The error for a run without a finished step."""
     if not run.code:
         return DumpError(
-            "there is no step to compare: is there an optimizer, and do the steps of --steps come?",
+            "no step to compare: the program has no optimizer, or ends before the steps of --steps",
             slug="repeat-nothing",
         )
     last = "\n".join(run.output.splitlines()[-_SHOWN_LINES:])
@@ -198,7 +200,7 @@ def _nothing(run: _Run) -> DumpError:
 
 
 def _left(runs: list[_Run]) -> list[str]:
-    """What ``--deterministic`` could not remove, as the runs said it, each once."""
+    """The randomness that ``--deterministic`` could not remove, as reported by the runs."""
     lines = (line for run in runs for line in run.output.splitlines() if line.startswith(_LEFT))
     return list(dict.fromkeys(line.removeprefix(_LEFT) for line in lines))
 
@@ -238,8 +240,8 @@ def _print(found: Repetition, runs: list[_Run]) -> None:
     first = found.first
     if first is None:
         print(
-            f"equal: {found.tensors:,} tensors in {len(found.steps)} steps are the same in both "
-            "runs, bit for bit"
+            f"equal: {found.tensors:,} tensors in {len(found.steps)} steps are equal in both runs, "
+            "bit for bit"
         )
         return
     where = f" of {first.op}" if first.op else ""

@@ -1,4 +1,4 @@
-"""``sonde run``: a program, unchanged, under Sonde."""
+"""``sonde run``: runs an unmodified program under Sonde."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """A program to run and what to capture of it; ``note`` is said when it begins."""
+    """A program to run and what to capture of it; ``note`` is printed when it starts."""
 
     program: str
     is_module: bool
@@ -50,7 +50,7 @@ class ScriptRun:
     compiled: Compiled = "observe"
 
     def execute(self) -> BaseException | None:
-        """Run the program to its end; what it raised, if anything (see `cli.script`)."""
+        """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
         run = run_module if self.is_module else run_file
         outcome = run(
             self.program, self.arguments, without_randomness(self.determinism, self._attach)
@@ -61,7 +61,7 @@ class ScriptRun:
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
-        if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank says it
+        if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
             print(f"sonde: {self.note}", file=sys.stderr, flush=True)
         try:
             from sonde.adapters.torch.attach import attach
@@ -85,7 +85,7 @@ class ScriptRun:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """The command line as click read it."""
+    """The command line as parsed by click."""
 
     dump_file: str | None = None
     directory: str | None = None
@@ -105,7 +105,7 @@ class RunOptions:
     program: tuple[str, ...] = ()
 
     def given_without_a_file(self) -> tuple[str, ...]:
-        """The options that say what a file would say, as far as they were given."""
+        """The given options that cannot be combined with a configuration file."""
         given = {
             "--dump-to": self.directory is not None,
             "--dump-steps": self.dump_steps is not None,
@@ -118,7 +118,7 @@ class RunOptions:
 
 
 class RunCommand(click.Command):
-    """Everything after the script, or after ``-m MODULE``, belongs to the program."""
+    """Passes everything after the script, or after ``-m MODULE``, to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours, theirs = self._split(args)
@@ -153,7 +153,7 @@ Examples:
   torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
 
 \b
-Then look at it:
+Then show the dump:
   sonde show out
 """
 
@@ -167,11 +167,14 @@ Then look at it:
     "--dump",
     "dump_file",
     metavar="FILE",
-    help="Dump as this JSON file says (docs/config.md). Default: $SONDE_DUMP_CONFIG, or "
+    help="Dump as configured in this JSON file (docs/config.md). Default: $SONDE_DUMP_CONFIG, or "
     "$MINDSPORE_DUMP_CONFIG, if set.",
 )
 @click.option(
-    "--dump-to", "directory", metavar="DIR", help="Dump to this directory, without a file."
+    "--dump-to",
+    "directory",
+    metavar="DIR",
+    help="Dump to this directory, without a configuration file.",
 )
 @click.option(
     "--dump-steps",
@@ -183,68 +186,68 @@ Then look at it:
     "--dump-ops",
     metavar="PATTERN",
     multiple=True,
-    help="Only these ops: a full name, a part of the op's type (conv), or 'name-regex(.*fc1.*)', "
-    "which must match the whole name. May be repeated.",
+    help="Only these ops: a full name, part of an op type (conv), or 'name-regex(.*fc1.*)', which "
+    "must match the whole name. May be repeated.",
 )
 @click.option(
     "--stats",
     is_flag=True,
-    help="Dump statistics (max, min, avg, l2norm, counts of NaN and Inf) instead of tensors; to "
-    f"./{DEFAULT_DIRECTORY} unless --dump-to says otherwise.",
+    help="Dump statistics (max, min, avg, l2norm, counts of NaN and Inf) instead of tensors. "
+    f"Default directory: ./{DEFAULT_DIRECTORY}.",
 )
 @click.option(
     "--overflow",
     is_flag=True,
-    help="Dump only ops with NaN or Inf in their outputs, and name the first; to "
-    f"./{DEFAULT_DIRECTORY} unless --dump-to says otherwise.",
+    help="Dump only ops with NaN or Inf in their outputs, and report the first. Default "
+    f"directory: ./{DEFAULT_DIRECTORY}.",
 )
 @click.option(
     "--dump-memory",
     metavar="SIZE",
-    help="Memory that tensors waiting to be written may take, such as 512M or 4G. When it is full "
-    "the training waits; nothing is dropped.",
+    help="The memory limit for tensors that wait to be written, such as 512M or 4G. At the limit "
+    "the training waits; no tensor is dropped.",
 )
 @click.option(
     "--net-name",
     metavar="NAME",
-    help="The network's name, a folder of the dump. Default: the name of the script.",
+    help="The name of the network, a folder of the dump. Default: the name of the script.",
 )
 @click.option(
     "--step-by",
     type=click.Choice(["optimizer", "manual"]),
     default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or sonde.step() alone.",
+    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
 )
 @determinism_options
 @click.option(
     "--compiled",
     type=click.Choice(["observe", "interpret", "eager"]),
     default="observe",
-    help="How code of torch.compile is observed (docs/compiled.md): its own kernels, with "
-    "observers where something is wanted (default); its graphs, op by op; or wanted steps run "
-    "without being compiled.",
+    help="How code compiled by torch.compile is observed (docs/compiled.md): its own kernels, with "
+    "observers at the selected ops (default); its graphs, op by op; or by running the selected "
+    "steps uncompiled.",
 )
 @click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
 def run(**given: Any) -> Callable[[], BaseException | None]:
-    """Run a Python script, not changed by a letter, and dump what its operators compute.
+    """Run an unmodified Python script and dump what its operators compute.
 
-    The script sees its own arguments, and ends with the exit code and the traceback it would have
-    without Sonde. Everything after SCRIPT (or after -m MODULE) belongs to it.
+    The script gets its own arguments, and ends with the exit code and the traceback that it would
+    have without Sonde. Everything after SCRIPT (or after -m MODULE) is passed to the script.
     """
-    # The program runs outside click, which has its own ideas of KeyboardInterrupt and broken pipes.
+    # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
     return prepare(RunOptions(**given), os.environ).execute
 
 
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
-    """What the options ask for; a `SondeError` says what is wrong with them."""
+    """The run that the options describe; SondeError if they are invalid."""
     if options.module is not None:
         name, arguments = options.module, options.program
     elif options.program:
         name, arguments = options.program[0], options.program[1:]
     else:
         raise UsageError(
-            "run needs a program: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
+            "no program given: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
         )
     config, note = _config(options, environ, _net_name(name, options.module is not None))
     determinism = requested(
@@ -272,13 +275,13 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
 def _config(
     options: RunOptions, environ: Mapping[str, str], net_name: str
 ) -> tuple[CaptureConfig | None, str | None]:
-    """What to capture, and a note about where that comes from if the command line does not say.
+    """The configuration to capture with, and a note about its source to print.
 
-    A file, options, or the environment's file, in this order; else nothing.
+    It comes from a file, from options, or from the file that the environment names, in this order.
     """
     memory = _memory_budget(options.dump_memory)
     if options.dump_file is not None:
-        _refuse(options.given_without_a_file(), "goes with --dump-to, not with --dump FILE")
+        _refuse(options.given_without_a_file(), "cannot be used with --dump FILE")
         return load_config(options.dump_file, environ, memory_budget=memory), None
     if options.directory is not None or options.stats or options.overflow:
         config = config_from_options(
@@ -300,12 +303,12 @@ def _config(
                 config = load_config(file, environ, memory_budget=memory)
             except ConfigError as error:
                 origin = SondeError(
-                    f"{file}: is read because {variable} names it", slug="config-file"
+                    f"{file}: this file was read because {variable} names it", slug="config-file"
                 )
                 raise ConfigError([*error.problems, origin]) from None
-            return config, f"dumping as {file} says (from {variable})"
+            return config, f"dumping as configured in {file} (from {variable})"
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
-    return None, "nothing is dumped; ask with --stats, --overflow, --dump-to DIR or --dump FILE"
+    return None, "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
 
 
 def _refuse(options: Sequence[str], reason: str) -> None:

@@ -1,4 +1,4 @@
-"""``--deterministic`` of ``sonde run`` and ``sonde repeat``: a program without its randomness."""
+"""``--deterministic`` of ``sonde run`` and ``sonde repeat``: removes randomness of a program."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _OUR_PROGRAMS = ("sonde", "__main__.py")
 
 @dataclass(frozen=True, slots=True)
 class Determinism:
-    """What is to be removed: see ``adapters.torch.determinism``."""
+    """Which randomness to remove; see ``adapters.torch.determinism``."""
 
     seed: int = 0
     no_shuffle: bool = False
     no_dropout: bool = False
 
     def words(self) -> tuple[str, ...]:
-        """The options that ask for this."""
+        """The command-line options for these settings."""
         words = ["--deterministic", "--seed", str(self.seed)]
         words += ["--no-shuffle"] if self.no_shuffle else []
         words += ["--no-dropout"] if self.no_dropout else []
@@ -38,14 +38,14 @@ class Determinism:
 
 
 def determinism_options(command: T) -> T:
-    """The four options, in this order in the help."""
+    """Add the four options to a command, in the order of the help."""
     for option in reversed(
         (
             click.option(
                 "--deterministic",
                 is_flag=True,
-                help="Remove randomness: seeds, deterministic algorithms, unseeded generators; and "
-                "say at the end what could not be removed.",
+                help="Remove randomness (seeds, deterministic algorithms, unseeded generators) and "
+                "report at the end which randomness is left.",
             ),
             click.option(
                 "--seed",
@@ -68,7 +68,7 @@ def determinism_options(command: T) -> T:
 def requested(
     deterministic: bool, seed: int | None, no_shuffle: bool, no_dropout: bool
 ) -> Determinism | None:
-    """What the options ask for; a UsageError for those that need ``--deterministic``."""
+    """The settings of the options; UsageError for an option that needs ``--deterministic``."""
     given = {"--seed": seed is not None, "--no-shuffle": no_shuffle, "--no-dropout": no_dropout}
     if not deterministic:
         for name, is_given in given.items():
@@ -88,7 +88,7 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
     @contextmanager
     def both() -> Iterator[object]:
         try:
-            from sonde.adapters.torch.determinism import Wanted, deterministic
+            from sonde.adapters.torch.determinism.switch import Wanted, deterministic
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
@@ -97,21 +97,21 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
                 slug="torch-missing",
             ) from None
         request = Wanted(wanted.seed, wanted.no_shuffle, wanted.no_dropout)
-        with deterministic(request, _say), start() as inner:
+        with deterministic(request, _print), start() as inner:
             yield inner
 
     return both
 
 
-def _say(line: str) -> None:
-    if os.environ.get("RANK", "0") == "0":  # one rank says it
+def _print(line: str) -> None:
+    if os.environ.get("RANK", "0") == "0":  # one rank prints it
         print(f"sonde: {line}", file=sys.stderr, flush=True)
 
 
 def _restart_with_fixed_hashes() -> None:
-    """Begin this process again with a fixed order of hashes, which only a new start can have.
+    """Restart this process with a fixed hash seed, which can be set only when Python starts.
 
-    Not where Sonde is a guest in another program: that one is not ours to begin again.
+    Not if Sonde was imported by another program, which must not be restarted.
     """
     ours = sys.orig_argv[-len(sys.argv[1:]) :] == sys.argv[1:]
     if os.environ.get(_HASH_SEED, "random") != "random" or not ours:

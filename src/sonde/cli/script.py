@@ -1,8 +1,8 @@
-"""Running a user's program as ``python`` itself would, from inside a process that is Sonde's.
+"""Runs a user's program inside Sonde's process as ``python`` would run it.
 
-The program is ``__main__``; it sees its own ``sys.argv`` and ``sys.path``; how it ends is how the
-process ends. Nothing is put back afterwards, so that functions registered with ``atexit`` find
-the world the program left.
+The program is ``__main__`` and has its own ``sys.argv`` and ``sys.path``; the process ends as the
+program ends. Nothing is restored afterwards, so that functions registered with ``atexit`` find the
+interpreter as the program left it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from typing import Any, NoReturn, cast
 
 from sonde.core.errors import SondeError, UsageError
 
-# Whose frames are not the program's: those that start it, those that observe its ops, and the one
-# through which the latter call torch.
+# Modules whose frames are removed from tracebacks: those that start the program, those that observe
+# its ops, and the one through which the latter call torch.
 _LAUNCHING = ("sonde.cli.", "runpy", "importlib.", "_frozen_importlib", "pkgutil")
 _CAPTURING = ("sonde.adapters.", "sonde.capture.", "sonde.debugger.")
 _CALLING_OPS = ("torch._ops",)
 
 
 class ProgramNotFoundError(UsageError):
-    """There is nothing to run under that name.
+    """The program to run does not exist.
 
-    ``runpy`` raises it too, with a message alone, which may quote an earlier one.
+    ``runpy`` raises it, too, with only a message, which may quote the message of an earlier one.
     """
 
     def __init__(self, message: str) -> None:
@@ -44,7 +44,7 @@ class ProgramNotFoundError(UsageError):
 class Program:
     """Code ready to run as ``__main__``; ``spec`` is None for a plain file, as in python.
 
-    ``path0`` takes the place that the folder of Sonde's own program has in ``sys.path``.
+    ``path0`` replaces the folder of Sonde's own program in ``sys.path``.
     """
 
     code: CodeType
@@ -59,8 +59,8 @@ def run_file(
 ) -> BaseException | None:
     """Run a script, a directory or a zip file with a ``__main__.py``.
 
-    ``start`` makes the context that stands round the program. The result is what the program
-    raised, `SystemExit` included, with the frames of the program alone; None if it ran to its end.
+    ``start`` makes the context in which the program runs. Returns the exception that the program
+    raised, `SystemExit` included, with only the frames of the program; None if it ran to its end.
     """
     return _run(lambda: _locate_file(path), arguments, start)
 
@@ -76,10 +76,10 @@ def run_module(
 
 
 def end_as_python_would(error: BaseException) -> NoReturn:
-    """Raise what a program raised; if nothing stops it, it is shown without frames of ours.
+    """Raise the exception of a program; an uncaught one is shown without frames of Sonde.
 
-    Must be called outside any ``except``. Exit codes, texts given to ``sys.exit``, death by
-    SIGINT and the program's own ``sys.excepthook`` are the interpreter's business from here on.
+    Must be called outside any ``except``. From here on the interpreter handles exit codes, text
+    given to ``sys.exit``, SIGINT and the program's own ``sys.excepthook``.
     """
     clean = error.__traceback__
     hook = sys.excepthook
@@ -117,9 +117,9 @@ def _run(
     except BaseException as error:
         trace = error.__traceback__
         outcome = _without_our_frames(error)
-        outcome.__traceback__ = outcome.__traceback__ or trace  # a failure of ours is shown whole
+        outcome.__traceback__ = outcome.__traceback__ or trace  # all frames for a failure of Sonde
     if os.getpid() != process:
-        return outcome  # a forked child at its end: the capture is its parent's
+        return outcome  # the end of a forked child: the capture belongs to the parent
     return _leave(context, outcome)
 
 
@@ -147,7 +147,7 @@ def _become_main(program: Program, arguments: Sequence[str]) -> None:
 def _leave(
     context: AbstractContextManager[object], outcome: BaseException | None
 ) -> BaseException | None:
-    """Leave the context; its own failure is said but does not change how the program ended."""
+    """Leave the context. Its failure is printed, and does not change how the program ended."""
     clean = None if outcome is None else outcome.__traceback__
     try:
         context.__exit__(None if outcome is None else type(outcome), outcome, clean)
@@ -208,7 +208,7 @@ def _safe_path() -> bool:
 
 
 def _without_our_frames(error: BaseException) -> BaseException:
-    """The error, its traceback begun at the program's first frame and rid of the capture's."""
+    """Remove the frames before the program's first one, and those of the capture."""
     trace = error.__traceback__
     while trace is not None and _belongs_to(trace, _LAUNCHING):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""``sonde serve``: the debugger's server, for trainings that connect to it."""
+"""``sonde serve``: runs the debugger server, to which trainings connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from sonde.debugger.server_state import ServerState
+    from sonde.debugger.launch.server_registry import ServerState
 
 EPILOG = """\b
 Examples:
@@ -23,49 +23,52 @@ Then, in the shell of the training:
 """
 
 
-@click.command(short_help="Serve the debugger's page.", epilog=EPILOG)
-@click.option("--port", default=8080, show_default=True, help="Of the page; 0 takes a free one.")
+@click.command(short_help="Run the debugger server.", epilog=EPILOG)
+@click.option(
+    "--port", default=8080, show_default=True, help="The port of the page; 0: any free port."
+)
 @click.option(
     "--debugger-port",
     default=50051,
     show_default=True,
-    help="Where trainings connect; 0 takes a free one.",
+    help="The port to which trainings connect; 0: any free port.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen at. Any but this machine's own asks everybody for the token.",
+    help="The address to listen on. Any address but this machine's own requires a token.",
 )
 @click.option(
     "--token",
     default="",
     envvar="SONDE_DEBUGGER_TOKEN",
-    help="What browsers and trainings must know, 16 letters or more; made up for other hosts.",
+    help="The token that browsers and trainings must send, at least 16 characters. Default: "
+    "generated if other machines can connect, else none.",
 )
 @click.option(
     "--pause/--no-pause",
     default=True,
     show_default=True,
-    help="Let a training wait before its first step.",
+    help="Pause trainings before their first step.",
 )
 def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> int:
-    """Wait for trainings, and show them in a browser.
+    """Wait for trainings to connect, and show them in a browser.
 
-    Trainings connect to the debugger port. Drive them from a terminal with sonde ctl, too. Ctrl-C
-    ends the server; trainings go on.
+    Trainings connect to the debugger port. They can be controlled from the page, or from a
+    terminal with sonde ctl. Ctrl-C ends the server; the trainings continue.
     """
     need_server()
     from sonde.server.serving import ServerOptions
-    from sonde.server.serving import serve as serve_until_told
+    from sonde.server.serving import serve as serve_until_signalled
 
     options = ServerOptions(host, port, debugger_port, token, pause)
-    serve_until_told(options, _say)
+    serve_until_signalled(options, _print_addresses)
     return 0
 
 
 def need_server() -> None:
-    """UsageError unless the packages of the server are installed."""
+    """Raise UsageError unless the packages that the server needs are installed."""
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
@@ -77,11 +80,11 @@ def need_server() -> None:
         ) from None
 
 
-def _say(state: ServerState) -> None:
+def _print_addresses(state: ServerState) -> None:
     click.echo(f"sonde: the page is at {state.address}")
     host = state.host
     if host in ("0.0.0.0", "::"):
-        host = socket.gethostname()  # No training on another machine finds the server at 0.0.0.0.
+        host = socket.gethostname()  # 0.0.0.0 is not an address that a client can connect to.
         address = state.address.replace(state.url, f"http://{host}:{state.port}")
         click.echo(f"sonde: from other machines it is at {address}")
     token = f" SONDE_DEBUGGER_TOKEN={shlex.quote(state.token)}" if state.token else ""

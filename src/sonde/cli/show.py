@@ -1,11 +1,10 @@
-"""``sonde show``: what is in a dump, in the terminal or as JSON."""
+"""``sonde show``: shows the contents of a dump, as text or as JSON."""
 
 from __future__ import annotations
 
 import difflib
 import itertools
 import json
-import math
 import os
 import re
 import sys
@@ -22,14 +21,15 @@ from sonde.cli.show_text import Listed, Page
 from sonde.core.errors import UsageError
 from sonde.core.graph import LEAF_TYPES, Source
 from sonde.core.keys import Io
+from sonde.core.number_text import json_value
 from sonde.core.selection import OpPattern, StepSet, parse_steps
 from sonde.dump.reader import Dump
-from sonde.dump.record import TensorRecord
-from sonde.dump.side_files import OverflowEntry
+from sonde.dump.reading.directories import StepDir
+from sonde.dump.reading.side_files import OverflowEntry
 from sonde.dump.summary import StepSummary, summarize, summarize_step
-from sonde.dump.tree import StepDir
+from sonde.dump.tensor_record import TensorRecord
 from sonde.summary.listing import is_summary
-from sonde.tune.listing import is_study
+from sonde.tune.store.listing import is_study
 
 _DEFAULT_LIMIT = 100
 _LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
@@ -47,16 +47,15 @@ Examples:
 
 @click.command(
     epilog=EPILOG,
-    short_help="Show what is in a dump: graphs, steps, tensors and their statistics.",
+    short_help="Show the contents of a dump: graphs, steps, tensors and their statistics.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--op",
     metavar="PATTERN",
-    help="Tensors of these ops: a full name, a part of the op's type (conv), or "
-    "'name-regex(.*fc1.*)', which must match the whole name. What is none of these is taken as a "
-    "part of the name.",
+    help="Tensors of these ops: a full name, part of an op type (conv), 'name-regex(.*fc1.*)', "
+    "which must match the whole name, or else any part of the name.",
 )
 @click.option("--step", metavar="STEPS", help="Tensors of these steps, such as 5 or '0|5-8'.")
 @click.option("--rank", type=int, metavar="N", help="Only this rank.")
@@ -79,12 +78,12 @@ def show(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show what is in the dump in DIR, made by Sonde or by MindSpore.
+    """Show the contents of the dump in DIR, written by Sonde or by MindSpore.
 
-    Without options: its graphs, steps, ops and sizes, and where NaN or Inf first appeared if that
-    was watched for. With --op, --step or --io: tensors with shape, dtype and statistics, in the
-    order the ops ran, each op with its line in your code. DIR may also be a directory of a
-    SummaryCollector or of a search by sonde tune, or a checkpoint file (see sonde params).
+    Without options: its graphs, steps, ops and sizes, and, for an overflow dump, where NaN or Inf
+    first appeared. With --op, --step or --io: tensors with shape, dtype and statistics, in
+    execution order, each op with its line in your code. DIR may also be a directory of a
+    SummaryCollector or of sonde tune, or a checkpoint file (see sonde params).
     """
     if directory.is_file():
         _show_checkpoint(directory, as_json=as_json)
@@ -145,7 +144,7 @@ def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | 
     steps = parse_steps(text)
     if not any(step in steps for step in dumped):
         there = steps_text(dumped)
-        raise UsageError(f"step {text} is not in the dump; there are: {there}", slug="usage")
+        raise UsageError(f"step {text} is not in the dump; its steps are {there}", slug="usage")
     return steps
 
 
@@ -252,15 +251,4 @@ def _source_json(source: Source | None) -> dict[str, Any] | None:
 def _print_json(content: dict[str, Any], dump: Dump) -> None:
     problems = [{"path": str(each.path), "message": each.message} for each in dump.problems]
     document = {"path": str(dump.path), **content, "problems": problems}
-    sys.stdout.write(json.dumps(_finite(document), indent=1, allow_nan=False) + os.linesep)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: what is not finite becomes text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return value
+    sys.stdout.write(json.dumps(json_value(document), indent=1, allow_nan=False) + os.linesep)

@@ -1,4 +1,4 @@
-"""Numbers and tensors as text, for ``sonde show``."""
+"""Formats numbers and tensors as text, for ``sonde show``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from rich.text import Text
 
 from sonde.core.errors import DumpError
+from sonde.core.number_text import count_text, number_text
 from sonde.core.selection import parse_steps
-from sonde.dump.record import TensorRecord
-from sonde.dump.rows import Number
+from sonde.dump.reading.statistic_rows import Number
+from sonde.dump.tensor_record import TensorRecord
 
 _COLUMNS = {"min": "min", "max": "max", "avg": "mean", "std": "std", "l2norm": "l2norm"}
 _NON_FINITE = ("NaN", "Infinity", "-Infinity")
@@ -80,7 +81,7 @@ def spec_text(dtype: str, shape: Iterable[object]) -> str:
 
 
 def overflow_spec(tensor: dict[str, Any]) -> str:
-    """Dtype and shape in ``overflow.json``, whatever stands there."""
+    """Dtype and shape of an entry of ``overflow.json``, which may contain anything."""
     shape = tensor.get("shape")
     return spec_text(str(tensor.get("dtype", "")), shape if isinstance(shape, list) else ())
 
@@ -101,24 +102,6 @@ def values_text(record: TensorRecord) -> str:
         return error.message
 
 
-def number_text(number: Number, digits: int = 4) -> str:
-    return f"{number:.{digits}g}" if isinstance(number, float) else str(number)
-
-
-def size_text(nbytes: int) -> str:
-    """``12.4 MB``: powers of 1000, three figures."""
-    size, unit = float(nbytes), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if size < 999.5 or unit == "TB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
-
-
 def steps_text(steps: Sequence[int]) -> str:
     """``0|5-8``"""
     return str(parse_steps("|".join(map(str, steps)))) if steps else "none"
-
-
-def count_text(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,4 +1,4 @@
-"""``sonde show`` on the directory of a search."""
+"""``sonde show`` for the directory of a search by ``sonde tune``."""
 
 from __future__ import annotations
 
@@ -10,28 +10,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sonde.cli.tune_text import (
-    STYLES,
-    add_trial_columns,
-    cell_text,
-    number_text,
-    print_best,
-    print_culprits,
-    seconds_text,
-)
-from sonde.tune.listing import ListedTrial, StudyListing, read_study
+from sonde.cli.tune_text import STYLES, add_trial_columns, cell_text, print_best, print_culprits
+from sonde.core.number_text import long_duration, number_text
+from sonde.tune.store.listing import ListedTrial, StudyListing, read_study
 
 DEFAULT_LIMIT = 20
 _LEAST_REASON_WIDTH = 24
 
 
 def study_json(directory: Path) -> dict[str, Any]:
-    """The listing as JSON can hold it."""
+    """The listing as JSON."""
     return read_study(directory).as_dict()
 
 
 def print_study(directory: Path, console: Console, limit: int | None) -> None:
-    """The best trial, what mattered, why trials diverged, and the best trials (0: all)."""
+    """Print the best trial, importances, why trials diverged, and the best trials (0: all)."""
     listing = read_study(directory)
     console.print(Text(_headline(directory, listing), "bold"), soft_wrap=True)
     print_culprits(listing, console)
@@ -53,7 +46,7 @@ def _headline(directory: Path, listing: StudyListing) -> str:
 
 
 def _ranked(listing: StudyListing) -> list[ListedTrial]:
-    """The best first; those without a value last, in the order they ran."""
+    """Sort trials: the best first; those without a value last, in the order they ran."""
     sign = -1.0 if listing.goal == "maximize" else 1.0
     return sorted(
         listing.trials,
@@ -74,9 +67,9 @@ def _table(listing: StudyListing, trials: Sequence[ListedTrial], width: int) -> 
         table.add_row(
             str(one.number),
             Text(one.state, STYLES.get(one.state, "")),
-            number_text(one.value),
+            number_text(one.value, 6),
             *(cell_text(values, name) for name in names),
-            "" if one.seconds is None else seconds_text(one.seconds),
+            "" if one.seconds is None else long_duration(one.seconds),
             *([Text(one.reason, "dim")] if has_reasons else []),
         )
     return table

@@ -1,36 +1,26 @@
-"""``sonde show`` on a directory of a SummaryCollector."""
+"""``sonde show`` for a directory of a SummaryCollector."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from sonde.core.number_text import json_value
 from sonde.summary.listing import SummaryListing, read_summary
 
 
 def summary_json(directory: Path) -> dict[str, Any]:
-    """The listing as JSON can hold it: numbers that are not finite are texts."""
-    plain = _plain(read_summary(directory).as_dict())
+    """The listing as JSON: numbers that are not finite are text."""
+    plain = json_value(read_summary(directory).as_dict())
     assert isinstance(plain, dict)
     return plain
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def print_summary(directory: Path, console: Console) -> None:
-    """Scalars with their last value, then what else there is and how large it is."""
+    """Print scalars with their last value, then the other entries and their sizes."""
     listing = read_summary(directory)
     console.print(
         f"{directory}: a summary, {listing.status}, step {listing.step}",
@@ -50,7 +40,7 @@ def print_summary(directory: Path, console: Console) -> None:
         console.print(f"graph: {listing.graph}", highlight=False, soft_wrap=True)
     console.print(
         f"{len(listing.files)} event files, {listing.size / 1e6:.2f} MB; "
-        f"tensorboard --logdir {directory} draws them",
+        f"view them with tensorboard --logdir {directory}",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""How ``sonde show`` looks in a terminal. Nothing is cut: what is too long goes on below."""
+"""Prints a dump in the terminal, for ``sonde show``. Long lines are folded, never cut."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from rich.text import Text
 
 from sonde.cli.show_format import (
     aligned,
-    count_text,
     joined,
     notes_text,
     overflow_spec,
     overflow_values,
     shown_statistics,
-    size_text,
     spec_text,
     statistic_column,
     steps_text,
     values_text,
 )
 from sonde.core.graph import Graph, Source
+from sonde.core.number_text import count_text, size_text
 from sonde.dump.reader import Dump
-from sonde.dump.record import TensorRecord
-from sonde.dump.rows import Number
-from sonde.dump.side_files import OverflowEntry
+from sonde.dump.reading.directories import DumpProblem, StepDir
+from sonde.dump.reading.side_files import OverflowEntry
+from sonde.dump.reading.statistic_rows import Number
 from sonde.dump.summary import StepSummary, TensorSummary
-from sonde.dump.tree import Problem, StepDir
+from sonde.dump.tensor_record import TensorRecord
 
 _MANY = 12
 _UNLIMITED_WIDTH = 100_000
@@ -42,7 +41,7 @@ _WRITERS = {"sonde": "Sonde", "mindspore": "MindSpore", None: "an unknown progra
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A tensor and its statistics, ready to be shown."""
+    """A tensor and its statistics."""
 
     record: TensorRecord
     summary: TensorSummary
@@ -56,7 +55,7 @@ class Page:
 
     @classmethod
     def on(cls, stream: TextIO) -> Page:
-        """Folds lines at the terminal's width; in a pipe, where nobody looks, it does not."""
+        """A page that folds lines at the width of the terminal; in a pipe it does not fold."""
         is_free = not stream.isatty() and "COLUMNS" not in os.environ
         width = _UNLIMITED_WIDTH if is_free else None
         return cls(Console(file=stream, width=width, highlight=False, markup=False, emoji=False))
@@ -136,8 +135,8 @@ class Page:
             self.console.print()
             self.line(
                 Text(f"NaN or Inf in step {step.step}, rank {step.rank}", "bold red"),
-                f": {count_text(len(producers), 'op')} made it, {count_text(len(carriers), 'op')} "
-                "passed it on",
+                f": {count_text(len(producers), 'op')} produced it, "
+                f"{count_text(len(carriers), 'op')} propagated it",
             )
             for entry in producers[:_MANY]:
                 self._producer(entry)
@@ -171,7 +170,7 @@ class Page:
             self.line(Text(f"and {total - _MANY:,} more {what}", "dim"), indent=2)
 
     def tensors(self, listed: Iterable[Listed], *, with_values: bool) -> None:
-        """The tensors of each op under its name and source line."""
+        """Print the tensors of each op under its name and source line."""
         previous: object = None
         group: list[Listed] = []
         for each in listed:
@@ -215,7 +214,7 @@ class Page:
     def _rows(
         self, rows: Sequence[tuple[str, str, dict[str, Number]]], values: dict[int, str]
     ) -> None:
-        """Rows in columns; where a row is too wide its numbers go on the next line."""
+        """Print rows in columns; the numbers of a row that is too wide go on the next line."""
         places = aligned([place for place, _, _ in rows])
         specs = aligned([spec for _, spec, _ in rows])
         numbers = _numbers([found for _, _, found in rows], 4)
@@ -239,12 +238,12 @@ class Page:
             self.line(head.rstrip(), indent=4)
             self.line(joined(numbers, notes), indent=6)
 
-    def more(self, more: int, problems: Sequence[Problem]) -> None:
+    def more(self, more: int, problems: Sequence[DumpProblem]) -> None:
         if more:
             self.line(f"and {more:,} more tensors; --limit 0 shows all")
         self._problems(problems)
 
-    def _problems(self, problems: Sequence[Problem]) -> None:
+    def _problems(self, problems: Sequence[DumpProblem]) -> None:
         if problems:
             self.console.print()
             self.line(Text(f"{count_text(len(problems), 'problem')}:", "yellow"))

@@ -1,4 +1,4 @@
-"""``sonde tune``: run a training command again and again, and find the best values for it."""
+"""``sonde tune``: searches for the best hyper-parameters of a training command."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import click
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from sonde.tune.config import TuneConfig
-    from sonde.tune.session import Session
+    from sonde.tune.config.search_config import TuneConfig
+    from sonde.tune.trials.search import SearchSession
 
 EPILOG = """\b
 Examples:
   sonde tune config.yaml --iter 50                  fifty trials, one after the other
   sonde tune config.yaml --iter 50 --parallel 4     four at a time
   sonde tune config.yaml --time 2h                  as many as fit into two hours
-  sonde tune config.yaml --check                    what would be run, and how values reach it
+  sonde tune config.yaml --check                    the command of a trial, without running it
   sonde tune config.yaml --iter 500 --storage postgresql://user@host/db
-                                                    the same on many machines: one study
+                                                    run on many machines: one study
 
-A search that was killed continues with the same command: the limit on trials is the study's.
+To continue a search that was killed, run the same command: the limits count for the study.
 docs/tune.md describes the configuration.
 """
 
@@ -42,33 +42,33 @@ docs/tune.md describes the configuration.
     "trials",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Bring the study to N trials. Default: the configuration's limits, else one more.",
+    help="Run until the study has N trials. Default: the limits of CONFIG, else one more trial.",
 )
 @click.option(
     "--parallel",
     type=click.IntRange(min=1),
     metavar="K",
-    help="Run K trials at a time. Default: the configuration's, else 1.",
+    help="Run K trials at a time. Default: as in CONFIG, else 1.",
 )
 @click.option("--time", metavar="TIME", help="Stop after this time, such as 90, 10m or 1h30m.")
 @click.option(
     "--storage",
     metavar="URL",
-    help="Where the study is kept: sqlite:///file, postgresql://user@host/name, mysql://..., "
+    help="Where the study is stored: sqlite:///file, postgresql://user@host/name, mysql://..., "
     "journal:///file, grpc://host:port. Default: study.db in summary_base_dir.",
 )
 @click.option(
     "--watch",
     is_flag=True,
-    help="Run every trial under the overflow watch, so that one that diverges need not be run a "
-    "second time to say why. Slows the trials down.",
+    help="Watch every trial for overflow, so that a trial that diverges need not be run a second "
+    "time to find the cause. Slows the trials down.",
 )
 @click.option(
     "--no-explain",
     is_flag=True,
-    help="Stop trials that diverge, but do not find out which op is to blame.",
+    help="Stop trials that diverge, but do not search for the op that caused it.",
 )
-@click.option("--check", is_flag=True, help="Run nothing: show how values reach the command.")
+@click.option("--check", is_flag=True, help="Run nothing; show how values reach the command.")
 def tune(
     config: Path,
     trials: int | None,
@@ -81,10 +81,11 @@ def tune(
 ) -> int:
     """Search for the best hyper-parameters of a training command.
 
-    CONFIG is MindOptimizer's YAML or what goes beyond it. Each trial runs the command with other
-    values; the study, a page (report.html) and best.yaml are left in summary_base_dir.
+    CONFIG is a YAML file as for MindOptimizer, with extensions (docs/tune.md). Each trial runs the
+    command with different values; the study, report.html and best.yaml are written to
+    summary_base_dir.
     """
-    from sonde.tune.config_file import load_config
+    from sonde.tune.config.file import load_config
 
     settings = _with_options(load_config(config), trials, parallel, time, storage, no_explain)
     if check:
@@ -100,8 +101,8 @@ def _with_options(
     storage: str | None,
     no_explain: bool,
 ) -> TuneConfig:
-    """The configuration with what the command line says instead."""
-    from sonde.tune.section import parse_duration
+    """The configuration with the options of the command line applied."""
+    from sonde.tune.config.section import parse_duration
 
     limits = config.limits
     if trials is not None:
@@ -124,7 +125,7 @@ def _with_options(
 
 def _check(config: TuneConfig) -> int:
     from sonde.cli.tune_text import show_check
-    from sonde.tune.command import CommandTemplate, check_program
+    from sonde.tune.trials.command import CommandTemplate, check_program
 
     check_program(config.command)
     show_check(config, CommandTemplate(config))
@@ -132,10 +133,10 @@ def _check(config: TuneConfig) -> int:
 
 
 def _search(config: TuneConfig, *, is_watched: bool) -> int:
-    from sonde.cli.tune_text import Screen, warn_unused
-    from sonde.tune.progress import Progress
-    from sonde.tune.runner import Runner
-    from sonde.tune.session import open_session, with_default_limit
+    from sonde.cli.tune_text import SearchProgress, warn_unused
+    from sonde.tune.trials.progress import Progress
+    from sonde.tune.trials.runner import Runner
+    from sonde.tune.trials.search import open_session, with_default_limit
 
     session = open_session(config)
     warn_unused(session.template)
@@ -144,8 +145,8 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
     asked: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        """The search looks at it several times a second. An exception here could come in the
-        middle of an import, whose lock then stays locked for ever; who asks twice takes that."""
+        """Note the signal; the search checks for it several times a second. Raising here could
+        interrupt an import and leave its lock held, so only a second signal raises."""
         asked.append(number)
         if len(asked) > 1:
             raise KeyboardInterrupt
@@ -153,7 +154,7 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, interrupt)
-    with Screen(config, session) as screen:
+    with SearchProgress(config, session) as screen:
         runner = Runner(
             config,
             session.study,
@@ -170,8 +171,8 @@ def _search(config: TuneConfig, *, is_watched: bool) -> int:
     return _close(session, screen, reason, is_limited=is_limited)
 
 
-def _close(session: Session, screen: Any, reason: str, *, is_limited: bool) -> int:
-    """Write and say the results; 0 if there is a best trial, 1 if not, 130 if interrupted."""
+def _close(session: SearchSession, screen: Any, reason: str, *, is_limited: bool) -> int:
+    """Write and print the results; 0 if there is a best trial, 1 if not, 130 if interrupted."""
     listing = session.write()
     screen.results(listing, reason)
     if not reason:
@@ -183,7 +184,7 @@ def _close(session: Session, screen: Any, reason: str, *, is_limited: bool) -> i
 
 
 def read_scalars(directory: Path) -> Mapping[str, tuple[int, float]]:
-    """The newest numbers of a summary directory; none if it is none, or is being written."""
+    """The newest scalars of a summary directory; none if it is not one, or is being written."""
     from sonde.summary.errors import SummaryError
     from sonde.summary.listing import is_summary, read_summary
 

@@ -1,4 +1,4 @@
-"""What ``sonde tune`` shows: a table that lives in a terminal, a line a trial elsewhere."""
+"""Shows the progress of ``sonde tune``: a live table in a terminal, else one line per trial."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sonde.core.number_text import long_duration, number_text
+
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-    from sonde.tune.command import CommandTemplate
-    from sonde.tune.config import TuneConfig
-    from sonde.tune.listing import StudyListing
-    from sonde.tune.running import Result, RunningTrial
-    from sonde.tune.session import Session
+    from sonde.tune.config.search_config import TuneConfig
+    from sonde.tune.store.listing import StudyListing
+    from sonde.tune.trials.command import CommandTemplate
+    from sonde.tune.trials.search import SearchSession
+    from sonde.tune.trials.trial import Result, RunningTrial
 
 MOST_ROWS = 12
 _LEAST_NAME = 6
@@ -36,10 +38,10 @@ STYLES = {
 }
 
 
-class Screen:
-    """Follows a search on stdout; see `sonde.tune.runner.Listener`."""
+class SearchProgress:
+    """Follows a search on stdout; see `sonde.tune.trials.runner.Listener`."""
 
-    def __init__(self, config: TuneConfig, session: Session) -> None:
+    def __init__(self, config: TuneConfig, session: SearchSession) -> None:
         self._config = config
         self._session = session
         self._console = Console(highlight=False, soft_wrap=True)
@@ -52,7 +54,7 @@ class Screen:
         best = listing.best_trial
         self._best = None if best is None else (best.number, best.value)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> SearchProgress:
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=False)
             self._live.__enter__()
@@ -121,21 +123,23 @@ class Screen:
             table.add_row(
                 str(number),
                 Text(ending, STYLES.get(ending, "")),
-                Text(number_text(value) + (" *" if is_best else "  "), "bold" if is_best else ""),
+                Text(
+                    number_text(value, 6) + (" *" if is_best else "  "), "bold" if is_best else ""
+                ),
                 *(cell_text(values, name) for name in names),
-                seconds_text(seconds),
+                long_duration(seconds),
                 Text(reason if room > _LEAST_NAME else "", "dim"),
             )
         for one in running:
             latest = one.series.latest
-            now = "" if latest is None else f"{number_text(latest[1])}  "
+            now = "" if latest is None else f"{number_text(latest[1], 6)}  "
             note = "" if latest is None else f"step {latest[0]}"
             table.add_row(
                 str(one.number),
                 Text(one.doing, "cyan"),
                 Text(now, "cyan"),
                 *(cell_text(one.values, name) for name in names),
-                seconds_text(one.seconds),
+                long_duration(one.seconds),
                 Text(note if room > _LEAST_NAME else "", "dim"),
             )
         return Group(self._headline(), table)
@@ -146,13 +150,14 @@ class Screen:
         best = ""
         if self._best is not None:
             number, value = self._best
-            best = f", best {self._config.target.name} {number_text(value)} (trial {number})"
+            best = f", best {self._config.target.name} {number_text(value, 6)} (trial {number})"
         return Text(
-            f"{done} trials done{best}, {seconds_text(time.monotonic() - self._began)}", "bold"
+            f"{done} trials done{best}, {long_duration(time.monotonic() - self._began)}",
+            "bold",
         )
 
     def results(self, listing: StudyListing, reason: str) -> None:
-        """The end of a search: why, the best, what mattered, where things are."""
+        """Print the end of a search: the reason, the best trial, importances, files."""
         write = self._console.print
         write()
         if reason:
@@ -171,7 +176,7 @@ def add_trial_columns(
     rows: Mapping[str, Sequence[str]],
     width: int,
 ) -> int:
-    """Columns for number, state, value, parameters and time; gives the width they take.
+    """Add columns for number, state, value, parameters and time; returns their total width.
 
     ``rows`` has the cells of each parameter. Where there is not enough ``width`` for all, the names
     of parameters fold, not their values.
@@ -192,7 +197,7 @@ def add_trial_columns(
 
 
 def print_best(listing: StudyListing, console: Console) -> None:
-    """The best trial with its values, what each matters, and the command that repeats it."""
+    """Print the best trial: its values, their importance, and the command that repeats it."""
     best = listing.best_trial
     if best is None:
         return
@@ -208,7 +213,7 @@ def print_best(listing: StudyListing, console: Console) -> None:
 
 
 def print_culprits(listing: StudyListing, console: Console) -> None:
-    """The ops that made trials diverge, each said once."""
+    """Print the ops that made trials diverge, each once."""
     found: dict[str, list[int]] = {}
     for one in listing.trials:
         if one.origin is not None:
@@ -226,16 +231,16 @@ def _line(
     is_best: bool,
 ) -> Text:
     number, ending, value, values, seconds, reason = row
-    said = "" if value is None else f"  {target} {number_text(value)}{' *' if is_best else ''}"
-    settings = " ".join(f"{name}={_value(one)}" for name, one in values.items())
+    said = "" if value is None else f"  {target} {number_text(value, 6)}{' *' if is_best else ''}"
+    settings = " ".join(f"{name}={cell_text(values, name)}" for name in values)
     text = Text(f"trial {number}  ")
     text.append(ending, STYLES.get(ending, ""))
-    text.append(f"{said}  {settings}  {seconds_text(seconds)}")
+    text.append(f"{said}  {settings}  {long_duration(seconds)}")
     return text.append(f"  {reason}", "dim") if reason else text
 
 
 def show_check(config: TuneConfig, template: CommandTemplate) -> None:
-    """How each parameter reaches the command, and the command of an example trial."""
+    """Print how each parameter is passed to the command, and the command of an example trial."""
     console = Console(highlight=False, soft_wrap=True)
     for delivery in template.deliveries:
         console.print(Text(f"{delivery.parameter.name}: {delivery.described()}"))
@@ -250,27 +255,11 @@ def show_check(config: TuneConfig, template: CommandTemplate) -> None:
 def warn_unused(template: CommandTemplate) -> None:
     for name in template.unused:
         print(
-            f"sonde: nothing in the command or its script takes {name}; write {{{name}}} in the "
+            f"sonde: neither the command nor its script uses {name}; write {{{name}}} in the "
             f"command, or call sonde.tune.suggest({name!r}, default) in the script [tune-unused]",
             file=sys.stderr,
         )
 
 
 def cell_text(values: Mapping[str, Any], name: str) -> str:
-    return _value(values[name]) if name in values else ""
-
-
-def _value(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def number_text(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
-
-
-def seconds_text(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+    return number_text(values[name], missing="None") if name in values else ""

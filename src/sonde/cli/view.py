@@ -1,4 +1,4 @@
-"""``sonde view``: the debugger's page on dumps."""
+"""``sonde view``: shows dumps in the debugger's page, or checks them."""
 
 from __future__ import annotations
 
@@ -18,47 +18,56 @@ from sonde.cli.ctl_watch import condition_of
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.serve import need_server
 from sonde.core.errors import UsageError
-from sonde.debugger.server_process import free_port
+from sonde.debugger.launch.server_process import free_port
 
 if TYPE_CHECKING:
-    from sonde.debugger.server_state import ServerState
-    from sonde.dump.tree import Problem
+    from sonde.debugger.launch.server_registry import ServerState
+    from sonde.dump.reading.directories import DumpProblem
     from sonde.wire.api import WatchpointDraft
 
 HIT = 1
 DAMAGED = 2
 _PORT = 8080
 _SHOWN = 50
-_RUBBISH = 200_000
+_GC_THRESHOLD = 200_000
 
 EPILOG = """\b
 Examples:
-  sonde view sonde_dump                      the page: graph, tensors, statistics over the steps
+  sonde view sonde_dump                      the page: graph, tensors, statistics over steps
   sonde view run_a run_b                     two dumps, side by side
   sonde view --check sonde_dump              print where NaN and Inf first appear; no browser
   sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
 
 \b
-Exit codes of --check: 0 no hits; 1 hits; 2 a mistake, no dump, or no hits but a damaged file.
+Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a damaged file.
 """
 
 
-@click.command(short_help="Look at dumps in the debugger's page.", epilog=EPILOG)
+@click.command(short_help="View dumps in the debugger's page.", epilog=EPILOG)
 @click.argument("directories", nargs=-1, required=True, metavar="DIR [DIR2]")
-@click.option("--watch", multiple=True, metavar="CONDITION", help="Check it over all steps.")
-@click.option("--load", multiple=True, metavar="FILE", help="Check the watchpoints of a file.")
+@click.option(
+    "--watch", multiple=True, metavar="CONDITION", help="Check this condition in all steps."
+)
+@click.option("--load", multiple=True, metavar="FILE", help="Check the watchpoints of this file.")
 @click.option("--recommended", is_flag=True, help="Check the recommended watchpoints.")
 @click.option("--check", is_flag=True, help="Print the hits instead of serving the page.")
-@click.option("--json", "as_json", is_flag=True, help="With --check: print them as JSON.")
-@click.option("--port", type=int, help=f"Of the page. Default: {_PORT}, or a free one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--json", "as_json", is_flag=True, help="With --check: print the hits as JSON.")
+@click.option(
+    "--port",
+    type=int,
+    help=f"The port of the page. Default: {_PORT}, or any free port if it is taken.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
     "--token",
     default="",
     envvar="SONDE_DEBUGGER_TOKEN",
-    help="What browsers must know; made up if others can connect.",
+    help="The token that browsers must send, at least 16 characters. Default: generated if other "
+    "machines can connect, else none.",
 )
-@click.option("--browser/--no-browser", default=True, help="Open the page on a desktop.")
+@click.option(
+    "--browser/--no-browser", default=True, help="Open the page in a browser, if this is a desktop."
+)
 def view(
     directories: tuple[str, ...],
     watch: tuple[str, ...],
@@ -71,28 +80,31 @@ def view(
     token: str,
     browser: bool,
 ) -> int:
-    """Look at one dump, or two side by side, by Sonde or by MindSpore.
+    """View one dump, or compare two, written by Sonde or by MindSpore.
 
-    No training and no MindSpore is needed. Dumps of statistics alone are shown without values.
+    Needs neither the training nor MindSpore. A dump that contains only statistics is shown without
+    values.
     """
     if len(directories) > 2:
-        raise UsageError("sonde view shows one dump or two side by side", slug="usage")
+        raise UsageError(
+            f"sonde view takes at most two dumps (got {len(directories)})", slug="usage"
+        )
     drafts = _drafts(watch, load, recommended)
-    # A graph is a hundred thousand objects that stay: looking through them again and again for
-    # rubbish takes longer than reading them.
-    gc.set_threshold(_RUBBISH, *gc.get_threshold()[1:])
+    # A graph is some hundred thousand objects that stay alive. With the default threshold the
+    # garbage collector scans them so often that it takes longer than reading them.
+    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     if check:
         return _check([Path(each) for each in directories], drafts, as_json)
     if as_json:
-        raise UsageError("--json goes with --check", slug="usage")
+        raise UsageError("--json needs --check", slug="usage")
     need_server()
     _serve([Path(each) for each in directories], drafts, host, port, token, browser)
     return 0
 
 
 def _drafts(watch: Sequence[str], load: Sequence[str], recommended: bool) -> list[WatchpointDraft]:
-    from sonde.conditions import RECOMMENDED
-    from sonde.debugger.starting_set import read_drafts, recommended_draft
+    from sonde.debugger.initial_watchpoints import read_drafts, recommended_draft
+    from sonde.watch.conditions import RECOMMENDED
     from sonde.wire.api import WatchpointDraft
 
     found = [WatchpointDraft("", (_condition(words),)) for words in watch]
@@ -103,8 +115,8 @@ def _drafts(watch: Sequence[str], load: Sequence[str], recommended: bool) -> lis
 
 
 def _condition(words: str) -> Any:
-    """``tensor_too_large max_gt=10``, or an expression."""
-    from sonde.conditions import parse_condition
+    """Parse ``tensor_too_large max_gt=10``, or an expression."""
+    from sonde.watch.conditions import parse_condition
     from sonde.wire.shapes import ConditionSpec
 
     try:
@@ -123,9 +135,9 @@ def _is_id(first: str, rest: Sequence[str]) -> bool:
 def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
     import msgspec
 
-    from sonde.server.dump_check import check_dump, is_damage
-    from sonde.server.hit_book import HitFilter
-    from sonde.server.listing import Window
+    from sonde.server.dumps.check import check_dump, is_damage
+    from sonde.server.graph.search import PageWindow
+    from sonde.server.hit_store import HitFilter
     from sonde.wire.api import WatchpointDraft
     from sonde.wire.shapes import ConditionSpec
 
@@ -133,7 +145,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
     answers: list[dict[str, Any]] = []
     is_hit = is_damaged = False
     for path in paths:
-        problems: list[Problem] = []
+        problems: list[DumpProblem] = []
         progress = None if as_json else _progress
         book = check_dump(path, drafts or default, progress, problems.append)
         hits = msgspec.to_builtins(list(book.in_order()))
@@ -150,7 +162,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 "damaged": damaged,
             }
         )
-        page = book.page(HitFilter(), Window(0, _SHOWN))
+        page = book.page(HitFilter(), PageWindow(0, _SHOWN))
         if not as_json:
             _print(path, msgspec.to_builtins(page), len(paths) > 1)
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
@@ -189,12 +201,12 @@ def _serve(
     token: str,
     browser: bool,
 ) -> None:
-    from sonde.server.dump_run import DumpRun, open_dumps, start_comparison
-    from sonde.server.events import EventBoard
+    from sonde.server.dumps.run import DumpRun, open_dumps, start_comparison
+    from sonde.server.http.events import EventBroker
     from sonde.server.serving import ServerOptions, serve
 
-    def sources(board: EventBoard) -> list[DumpRun]:
-        runs = open_dumps(paths, board)
+    def sources(broker: EventBroker) -> list[DumpRun]:
+        runs = open_dumps(paths, broker)
         for run in runs:
             run.prepare()
             for draft in drafts:
@@ -203,7 +215,7 @@ def _serve(
                 run.start_check()
         if len(runs) == 2:
             start_comparison(*runs)
-        return runs[::-1]  # The page begins with the newest, which is the last.
+        return runs[::-1]  # The page opens the last one first.
 
     def ready(state: ServerState) -> None:
         mark = "&" if "?" in state.address else "?"

@@ -14,7 +14,7 @@ class CompareError(SondeError):
 
 
 def _ignore(_message: str, _done: int, _total: int) -> None:
-    """A progress nobody watches."""
+    """Ignore progress reports."""
 
 
 @dataclass(frozen=True, slots=True)

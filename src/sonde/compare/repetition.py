@@ -16,7 +16,7 @@ from typing import Literal
 from sonde.core.errors import DumpError
 from sonde.core.graph import LEAF_TYPES, OpNode, Source
 from sonde.dump.reader import Dump
-from sonde.dump.record import TensorRecord
+from sonde.dump.tensor_record import TensorRecord
 
 HASH = "xxh3"
 Kind = Literal["weights", "data", "random", "algorithm", "structure", "steps"]

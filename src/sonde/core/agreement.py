@@ -36,12 +36,13 @@ _SMALL_PART = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResultComparison:
     """One result of a graph, the three ways; errors are absolute, ``norm`` is the reference's.
 
     ``shift`` is how far eager moves when the last bits of its inputs change, ``epsilon`` the
     spacing of the coarsest dtype the graph computes in, ``group_norm`` the norm of all results of
-    this kind: a result tiny among its kind is allowed the rounding of a thousandth of it.
+    this kind: a result that is tiny among its kind may have the rounding error of a thousandth of
+    that norm.
     ``interpreted`` is NaN where that way could not be run. ``broken`` counts elements that are not
     finite in compiled code alone.
     """
@@ -85,7 +86,7 @@ class Total:
 
     @property
     def closer(self) -> Closer:
-        """Who is nearer to float64; within a quarter both are alike."""
+        """The one with the smaller error; "both alike" if they differ by less than a quarter."""
         if self.compiled * _ALIKE < self.eager:
             return "compiled"
         if self.eager * _ALIKE < self.compiled:
@@ -93,7 +94,7 @@ class Total:
         return "both alike"
 
 
-def totals(comparisons: Sequence[Comparison]) -> tuple[Total, ...]:
+def totals(comparisons: Sequence[ResultComparison]) -> tuple[Total, ...]:
     """The comparisons summed up by kind."""
     found = []
     for kind in KINDS:
@@ -179,7 +180,7 @@ class WrongOp:
     """The first op of compiled code that is further off than its dtype explains.
 
     ``fault`` says whether the compiler's decomposition of the op is wrong when it is run op by op,
-    or only the code made of it. Errors are relative to the float64 result.
+    or only the generated code. Errors are relative to the float64 result.
     """
 
     op: str
@@ -228,7 +229,7 @@ class GraphVerdict:
     backend: str
     op_count: int
     judged_ops: int
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[ResultComparison, ...]
     wrong: WrongOp | None
     random_ops: int = 0
     is_random_matched: bool = True
@@ -236,7 +237,7 @@ class GraphVerdict:
     together: WrongGroup | None = None
 
     @property
-    def disagreeing(self) -> tuple[Comparison, ...]:
+    def disagreeing(self) -> tuple[ResultComparison, ...]:
         return tuple(each for each in self.comparisons if not each.agrees)
 
     @property
@@ -258,7 +259,7 @@ class CompileVerdict:
 
     step: int
     graphs: tuple[GraphVerdict, ...]
-    weights: tuple[Comparison, ...] = ()
+    weights: tuple[ResultComparison, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property

@@ -7,10 +7,11 @@ Nothing here knows a framework: tensors and modules pass through untouched.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+from sonde.core.settings import nearest
 
 
 class RunArguments(dict[str, Any]):
@@ -37,9 +38,7 @@ class RunArguments(dict[str, Any]):
         del self[name]
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(self))}"
-        return f"cb_params has no {name!r}; {hint}"
+        return f"cb_params has no {name!r}{nearest(name, sorted(self), 'it has')}"
 
 
 class RunContext:

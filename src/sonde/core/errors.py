@@ -1,4 +1,4 @@
-"""Every error a user can meet.
+"""The errors that users see.
 
 An error says what is wrong, where, and what to do, and ends with a slug in brackets that is a
 heading of ``docs/messages.md``.
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 class SondeError(Exception):
-    """A mistake or a failure a person can act on; ``str()`` is the one line to show them."""
+    """A mistake or a failure that the user can act on; ``str()`` is the line to show."""
 
     def __init__(self, message: str, *, slug: str) -> None:
         super().__init__(f"{message} [{slug}]")
@@ -19,7 +19,7 @@ class SondeError(Exception):
 
 
 class ConfigError(SondeError):
-    """One or more problems of one configuration, all found in one go."""
+    """All problems of one configuration."""
 
     def __init__(self, problems: Sequence[SondeError]) -> None:
         if not problems:
@@ -39,4 +39,18 @@ class DumpError(SondeError):
 
 
 class CaptureError(SondeError):
-    """Observation that cannot start, or had to stop."""
+    """Capture that cannot start, or had to stop."""
+
+
+TESTED_TORCH = "2.13"
+"""The version of torch that Sonde's tests run with."""
+
+
+class TorchVersionError(CaptureError):
+    """The installed version of torch lacks something that Sonde needs."""
+
+    def __init__(self, version: str, lacking: str) -> None:
+        super().__init__(
+            f"torch {version} lacks {lacking}; Sonde is tested with torch {TESTED_TORCH}",
+            slug="torch-version",
+        )

@@ -11,7 +11,7 @@ Phase = Literal["forward", "backward", "optimizer"]
 Kind = Literal["op", "parameter", "input", "constant"]
 
 GRADIENTS: Final = "Gradients/"
-"""What the names of backward scopes begin with; the rest is the name of the forward one."""
+"""The prefix of the names of backward scopes; the rest is the name of the forward scope."""
 
 LEAF_TYPES: dict[Kind, str] = {
     "parameter": "Parameter",
@@ -22,7 +22,7 @@ LEAF_TYPES: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What is known of a tensor without its values: dtype name (see ``core.dtypes``) and shape."""
+    """Dtype name (see ``core.dtypes``) and shape of a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -33,7 +33,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One frame of the user's code; ``code`` is the text of the line, or empty if not at hand."""
+    """One frame of the user's code; ``code`` is the text of the line, or empty if unknown."""
 
     file: str
     line: int
@@ -48,7 +48,7 @@ class Source:
 class Edge:
     """Where one input of an op comes from: slot ``slot`` of the outputs of node ``producer``.
 
-    ``producer`` is a full node name, or None where the origin is not known (a dump without graph).
+    ``producer`` is a full node name, or None where the producer is unknown (a dump without graph).
     """
 
     producer: str | None
@@ -83,10 +83,10 @@ class OpNode:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in execution order; a leaf stands just before its first use.
+    """Nodes in execution order; a leaf comes just before its first use.
 
-    Two graphs with the same nodes in the same order, wired alike, are the same structure whatever
-    their shapes: ``structure`` is that identity. ``id`` and ``name`` are labels of one run.
+    Two graphs with the same nodes in the same order and the same edges have the same structure,
+    whatever their shapes: ``structure`` is that identity. ``id`` and ``name`` label it in one run.
     """
 
     id: int
@@ -107,7 +107,7 @@ class Graph:
         return name in self._by_name
 
     def node(self, name: str) -> OpNode:
-        """The node with this full name; KeyError if there is none."""
+        """The node with this full name; KeyError if the graph has no such node."""
         return self._by_name[name]
 
     @property
@@ -133,8 +133,10 @@ class Graph:
 
 
 def but_gradients(names: Iterable[str]) -> list[str]:
-    """Each once, without the backward copies of those that are there as well: who writes the end of
-    a name means the op rather than its gradient."""
+    """The distinct names, without the gradients of ops that are among them.
+
+    A user who gives the end of a name means the op rather than its gradient.
+    """
     known = dict.fromkeys(names)
     return [
         name

@@ -1,8 +1,8 @@
-"""What the environment says about logging, parsed once into values.
+"""The logging settings in the environment, parsed once into values.
 
 Every setting has a name of Sonde's own and, where the reference has one, the reference's name;
-Sonde's own wins. A variable that is empty counts as not set. A value that cannot be used is told as
-one problem and the default stands.
+Sonde's own wins. An empty variable counts as not set. An unusable value is one problem, and the
+default is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SUBMODULES = (
     "CORE",
     "KERNELS",
     "DUMP",
-    "CONDITIONS",
+    "WATCH",
     "WIRE",
     "CAPTURE",
     "DEBUGGER",
@@ -38,6 +38,7 @@ SUBMODULES = (
     "TUNE",
     "PROFILE",
     "SUMMARY",
+    "REPORT",
     "SERVER",
     "INTEGRATIONS",
     "CLI",
@@ -69,8 +70,8 @@ VARIABLES = {
 class LogSettings:
     """How Sonde logs. Levels are those of Python's logging.
 
-    ``level`` is None when no variable says it. ``stderr_threshold`` is from which level on messages
-    go to the screen too when they go to a file. ``max_bytes`` 0 never begins a new file.
+    ``level`` is None when no variable sets it. When messages go to a file, those from
+    ``stderr_threshold`` on go to the screen too. ``max_bytes`` 0 never begins a new file.
     """
 
     level: int | None = None
@@ -83,7 +84,7 @@ class LogSettings:
 
 
 def log_settings(environ: Mapping[str, str]) -> tuple[LogSettings, tuple[str, ...]]:
-    """The settings in these variables, and what is wrong with them, one sentence per problem."""
+    """The settings in these variables, and their problems, one sentence each."""
     reader = _Reader(environ)
     default = LogSettings()
     directory = reader.text("directory")
@@ -115,14 +116,14 @@ def log_settings(environ: Mapping[str, str]) -> tuple[LogSettings, tuple[str, ..
 
 
 class _Reader:
-    """Reads the variables and gathers what is wrong with them."""
+    """Reads the variables and collects their problems."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self.problems: list[str] = []
 
     def name(self, setting: str) -> str:
-        """The variable that says this setting, or Sonde's own name for it when none does."""
+        """The variable that has this setting, or Sonde's own name for it when none has."""
         own, reference = VARIABLES[setting]
         return own if self._environ.get(own) or not self._environ.get(reference) else reference
 
@@ -140,7 +141,7 @@ class _Reader:
             return default
 
     def submodules(self) -> dict[str, int]:
-        """``{CAPTURE:1,DUMP:0}``; entries that cannot be used are left out and told."""
+        """``{CAPTURE:1,DUMP:0}``; unusable entries are left out and reported as problems."""
         name, text = self.name("submodules"), self.text("submodules")
         if text is None:
             return {}

@@ -7,8 +7,8 @@ over 512 MB is split over several values with one tag. Text is UTF-32 with the t
 ``crc`` 17 bytes follow: ``crc_num`` and the CRC-32 of all before, ten bytes, big-endian.
 
 ``decode`` and ``scan`` trust nothing: every length is checked against the bytes that are there,
-memory use is bounded by the size of the file, and whatever does not fit raises ``CheckpointError``
-with the byte of the value it stands in.
+memory use is bounded by the size of the file, and damaged bytes raise ``CheckpointError`` with the
+byte at which the damaged value begins.
 """
 
 from __future__ import annotations
@@ -24,11 +24,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError
+from sonde.core.protobuf_wire import (
+    BYTES,
+    VARINT,
+    Field,
+    Message,
+    WireError,
+    encode_bytes_head,
+    encode_uint,
+    read_varint,
+)
+from sonde.core.protobuf_wire import encode_bytes as encode_bytes_field
 
 SLICE_BYTES = 512 * 1024 * 1024
 MAX_VALUES = 1_000_000
 """A file with more values than any network has is refused before it fills the memory."""
 _MAX_DIMENSIONS = 32
+_MAX_PACKED_BYTES = 10 * _MAX_DIMENSIONS
+_VALUE = 1  # of Checkpoint
+_TAG, _TENSOR, _MAP_TENSOR = 1, 2, 3  # of Value
+_DIMS, _TENSOR_TYPE, _CONTENT = 1, 2, 3  # of the tensor
 _CRC_MARK = b"crc_num"
 _CRC_TRAILER_BYTES = 17
 _ENCRYPTED_STARTS = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f")
@@ -116,7 +131,7 @@ def decode(stream: BinaryIO, *, name: str = "checkpoint") -> dict[str, Checkpoin
 
 
 def scan(data: memoryview, *, name: str = "checkpoint") -> dict[str, StoredValue]:
-    """What is in ``data``, in file order, nothing copied: for files mapped into memory.
+    """The values in ``data``, in file order, not copied: for files mapped into memory.
 
     A checksum is verified, so that a file with one is read once.
     """
@@ -131,9 +146,9 @@ def decode_bytes(data: bytes, *, name: str = "checkpoint") -> dict[str, Checkpoi
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """One value as it stands in the file; ``parts`` are pieces of the caller's memory.
+    """One value as it is in the file; ``parts`` are pieces of the caller's memory.
 
-    ``label`` is the element type as MindSpore spells it; it may be one that is not known here.
+    ``label`` is the element type as MindSpore spells it; it may be unknown to Sonde.
     """
 
     tag: str
@@ -164,10 +179,6 @@ class _Piece:
     label: str
     dims: tuple[int, ...]
     content: memoryview
-
-
-class _FaultError(ValueError):
-    """What is wrong with the bytes of one value."""
 
 
 def _entries(pieces: Iterable[_Piece], name: str) -> Iterator[StoredValue]:
@@ -222,22 +233,12 @@ def _content_of(tag: str, value: CheckpointValue) -> tuple[str, tuple[int, ...],
 
 def _value_head(tag: str, label: str, dims: tuple[int, ...], content_bytes: int) -> bytes:
     """All bytes of one value up to its content."""
-    name = tag.encode()
-    kind = label.encode()
-    tensor = b"".join(b"\x08" + _varint(dim) for dim in dims)
-    tensor += b"\x12" + _varint(len(kind)) + kind + b"\x1a" + _varint(content_bytes)
-    value = b"\x0a" + _varint(len(name)) + name
-    value += b"\x12" + _varint(len(tensor) + content_bytes) + tensor
-    return b"\x0a" + _varint(len(value) + content_bytes) + value
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    tensor = b"".join(encode_uint(_DIMS, dim) for dim in dims)
+    tensor += encode_bytes_field(_TENSOR_TYPE, label.encode())
+    tensor += encode_bytes_head(_CONTENT, content_bytes)
+    value = encode_bytes_field(_TAG, tag.encode())
+    value += encode_bytes_head(_TENSOR, len(tensor) + content_bytes) + tensor
+    return encode_bytes_head(_VALUE, len(value) + content_bytes) + value
 
 
 def _pieces(read: Callable[[int, int], memoryview], size: int, name: str) -> Iterator[_Piece]:
@@ -259,97 +260,54 @@ def _pieces(read: Callable[[int, int], memoryview], size: int, name: str) -> Ite
         if head[0] != 0x0A:
             raise _damaged(name, f"no value begins at byte {position}")
         try:
-            length, start = _read_varint(head, 1)
+            length, start = read_varint(head, 1, len(head))
             if length > size - position - start:
                 raise _damaged(name, f"it ends inside the value at byte {position}")
             whole = read(position, position + start + length)
             checksum = binascii.crc32(whole, checksum)
             piece = _parse_value(whole[start:], name)
-        except _FaultError as fault:
-            raise _damaged(name, f"the value at byte {position}: {fault}") from None
+        except WireError as fault:
+            raise _damaged(name, f"the value at byte {position}: {fault.reason}") from None
         yield piece
         position += start + length
 
 
 def _parse_value(data: memoryview, name: str) -> _Piece:
     tag: str | None = None
-    tensor: memoryview | None = None
-    for field, value in _fields(data):
-        if field == 1 and isinstance(value, memoryview):
-            tag = _text(value)
-        elif field == 2 and isinstance(value, memoryview):
-            tensor = value
-        elif field == 3:
+    tensor: Message | None = None
+    for field in Message(data, 0, len(data)).fields():
+        if field.number == _TAG and field.wire == BYTES:
+            tag = _text(field)
+        elif field.number == _TENSOR and field.wire == BYTES:
+            tensor = field.as_message()
+        elif field.number == _MAP_TENSOR:
             raise CheckpointError(
                 f"{name}: {tag or 'a value'} is a MapTensor (a hash table), which is not supported",
                 slug="checkpoint-map-tensor",
             )
     if tag is None or tensor is None:
-        raise _FaultError("a value has no name or no tensor")
+        raise WireError("a value has no name or no tensor", 0)
     dims: list[int] = []
     label, content = "", memoryview(b"")
-    for field, value in _fields(tensor):
-        if field == 1:
-            dims.extend([value] if isinstance(value, int) else _packed(value))
+    for field in tensor.fields():
+        if field.number == _DIMS and field.wire in (VARINT, BYTES):
+            if field.wire == BYTES and field.stop - field.value > _MAX_PACKED_BYTES:
+                raise WireError(f"{tag!r} has more than {_MAX_DIMENSIONS} dimensions", field.stop)
+            dims.extend(field.as_uints())
             if len(dims) > _MAX_DIMENSIONS:
-                raise _FaultError(f"{tag!r} has more than {_MAX_DIMENSIONS} dimensions")
-        elif field == 2 and isinstance(value, memoryview):
-            label = _text(value)
-        elif field == 3 and isinstance(value, memoryview):
-            content = value
+                raise WireError(f"{tag!r} has more than {_MAX_DIMENSIONS} dimensions", field.stop)
+        elif field.number == _TENSOR_TYPE and field.wire == BYTES:
+            label = _text(field)
+        elif field.number == _CONTENT and field.wire == BYTES:
+            content = data[field.value : field.stop]
     return _Piece(tag, label, tuple(dims), content)
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of one message; fixed-size fields, which the format has not, are skipped."""
-    position = 0
-    while position < len(data):
-        key, position = _read_varint(data, position)
-        field, wire = key >> 3, key & 7
-        if wire == 0:
-            number, position = _read_varint(data, position)
-            yield field, number
-            continue
-        if wire == 2:
-            length, position = _read_varint(data, position)
-        elif wire in (1, 5):
-            length = 8 if wire == 1 else 4
-        else:
-            raise _FaultError(f"a field has the unknown wire type {wire}")
-        if length > len(data) - position:
-            raise _FaultError("a field is longer than the message around it")
-        if wire == 2:
-            yield field, data[position : position + length]
-        position += length
-
-
-def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    number = 0
-    for shift in range(0, 70, 7):
-        if position >= len(data):
-            raise _FaultError("it ends inside a number")
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-    raise _FaultError("a number has more than ten bytes")
-
-
-def _packed(data: memoryview) -> Iterator[int]:
-    """Numbers one behind the other; stops a little after there are too many to be dimensions."""
-    position = count = 0
-    while position < len(data) and count <= _MAX_DIMENSIONS:
-        number, position = _read_varint(data, position)
-        count += 1
-        yield number
-
-
-def _text(data: memoryview) -> str:
+def _text(field: Field) -> str:
     try:
-        return bytes(data).decode()
+        return field.as_bytes().decode()
     except UnicodeDecodeError:
-        raise _FaultError("a name is not UTF-8") from None
+        raise WireError("a name is not UTF-8", field.value) from None
 
 
 def _code_of(label: str) -> str | None:

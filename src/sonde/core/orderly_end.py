@@ -1,9 +1,8 @@
-"""How a training is ended in order, from outside, with all its callbacks called.
+"""Ending a training from outside after a whole step, with all its callbacks called.
 
-A training loop registers a function that is told to stop after the step that is being finished,
-with the exception to be raised when everything is done. Whoever wants to end a training (a
-debugger) asks for that when weights have just been changed, and raises the exception itself if
-nobody can, or in the middle of a step, which is then left undone.
+A training loop registers a function that makes it stop after the running step and then raise a
+given exception. The debugger calls ``end_in_order`` when weights have just been changed. Where no
+loop is registered, or in the middle of a step, the debugger raises the exception itself.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable
 
 
 class OrderlyEnd(KeyboardInterrupt):
-    """The training is to end here; weights are as the last whole step left them."""
+    """Ends the training; weights are those after the last whole step."""
 
 
 Ender = Callable[[OrderlyEnd], None]
@@ -21,7 +20,7 @@ _enders: list[Ender] = []
 
 
 def register_ender(ender: Ender) -> Callable[[], None]:
-    """Add ``ender``; the returned function takes it away again (calling it twice is harmless)."""
+    """Add ``ender``; the returned function removes it, and may be called twice."""
     _enders.append(ender)
 
     def unregister() -> None:
@@ -32,8 +31,10 @@ def register_ender(ender: Ender) -> Callable[[], None]:
 
 
 def end_in_order(with_what: OrderlyEnd) -> bool:
-    """Ask the loops that run now to stop; the outermost one raises ``with_what`` at its end. False
-    if there is none."""
+    """Ask the running loops to stop; the outermost one raises ``with_what`` at its end.
+
+    False if no loop is running.
+    """
     for ender in _enders:
         ender(with_what)
     return bool(_enders)

@@ -1,8 +1,8 @@
-"""Who can say where a bad number came from.
+"""The first op of the current step that produced NaN or Inf, for messages about a bad loss.
 
-Whatever observes a run (a capture session, a debugger) registers a function that names the first
-op that produced NaN or Inf in the current step, or returns None. Whoever reports a bad loss asks
-``first_bad_op()`` and adds the answer to its message. With nobody observing the answer is None.
+A capture session or a debugger registers a function that names that op, or returns None. Code that
+reports a bad loss adds the answer of ``first_bad_op()`` to its message; without a registered
+function the answer is None.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _origins: list[Origin] = []
 
 
 def register_origin(origin: Origin) -> Callable[[], None]:
-    """Add ``origin``; the returned function takes it away again (calling it twice is harmless)."""
+    """Add ``origin``; the returned function removes it, and may be called twice."""
     _origins.append(origin)
 
     def unregister() -> None:
@@ -31,7 +31,7 @@ def first_bad_op() -> str | None:
     for origin in reversed(_origins):
         try:
             answer = origin()
-        except Exception:  # a shield: naming the op must not hide the bad loss itself
+        except Exception:  # Naming the op must not hide the bad loss itself.
             logging.getLogger("sonde.core").exception(
                 "asking for the origin of a bad number failed"
             )

@@ -1,10 +1,10 @@
-"""What a consumer of op calls is, and what it is handed."""
+"""The interface of consumers of op calls, and of the objects that they receive."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from numpy.typing import NDArray
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 class Hold(Protocol):
-    """The bytes of a tensor, to go into an ``.npy`` file, that stay as they are.
+    """The bytes of a tensor for an ``.npy`` file; they do not change while the file is pending.
 
-    ``strides`` (in elements) is None where they lie as the file has them. Either a copy, or the
-    tensor's own memory: then ``on_change`` is called with ``job`` just before anything writes to
-    it, or before nobody watches for that any more, and must not return before the bytes are safe.
-    Keep the object alive as long as the bytes are needed, and no longer: it keeps the memory.
+    ``strides`` (in elements) is None if the bytes have the order of the file. The bytes are a copy,
+    or the tensor's own memory: then ``on_change`` is called with ``job`` just before an op writes
+    to that memory, or before writes are no longer observed, and must not return before the bytes
+    are written or copied. Keep the object alive only as long as the bytes are needed, because it
+    keeps the memory alive.
     """
 
     address: int
@@ -35,7 +36,7 @@ class Hold(Protocol):
     on_change: Callable[[int], None] | None
 
     def is_shared(self) -> bool:
-        """Whether anybody else could still write to these bytes."""
+        """Whether other code could still write to these bytes."""
         ...
 
 
@@ -45,10 +46,11 @@ class TensorView(Protocol):
     ``token`` identifies contents: two views of one step with the same token have the same shape
     and, bit for bit, the same values (an input that is an earlier output, unchanged since).
     Two views with the same ``values_token`` and the same number of elements have the same elements,
-    in whatever order and shape. ``problem`` says why the values cannot be had (a sparse tensor,
-    say), else it is None. ``is_filled`` is False for memory that was asked for and not filled yet:
-    what it holds means nothing. ``memory`` is the same object for all outputs over one piece of
-    memory, in all steps, and dies with it: refer to it weakly. None where there is no such object.
+    in whatever order and shape. ``problem`` says why the values are not available (a sparse
+    tensor, for example), else it is None. ``is_filled`` is False for memory that was allocated and
+    not filled yet: its values are arbitrary. ``memory`` is the same object for all outputs that
+    share memory, in all steps, and is freed with that memory: use a weak reference. It is None if
+    there is no such object.
     """
 
     @property
@@ -81,9 +83,9 @@ class TensorView(Protocol):
     def hold(self, *, memory_order: bool = False, sample: int = 0) -> Hold:
         """The bytes to be written later.
 
-        With ``memory_order`` channels-last stays as it lies. With ``sample`` at most so many
-        elements, evenly spaced over the flattened tensor, first and last among them, in one
-        dimension.
+        With ``memory_order``, channels-last tensors keep the order of memory. With ``sample``, at
+        most that many elements, evenly spaced over the flattened tensor, including the first and
+        the last, in one dimension.
         """
         ...
 
@@ -92,9 +94,9 @@ class TensorView(Protocol):
         ...
 
     def summarize_into(self, row_address: int, *, outline: bool = False) -> bool:
-        """Write the raw statistics row (``sonde.kernels``) there; False where there are none.
+        """Write the raw statistics row (``sonde.kernels``) to this address; False if it has none.
 
-        ``outline`` leaves out what takes longest, see ``kernels.outline_into``.
+        ``outline`` leaves out the slowest statistics, see ``kernels.outline_into``.
         """
         ...
 
@@ -104,11 +106,15 @@ class TensorView(Protocol):
         ...
 
     def non_finite(self) -> int:
-        """How many elements are NaN or infinite; 0 where the question makes no sense."""
+        """How many elements are NaN or infinite; 0 for types that have no such values."""
+        ...
+
+    def has_nan(self) -> bool:
+        """Whether an element is NaN; of complex values in either part."""
         ...
 
     def stored(self) -> TensorView | None:
-        """Of a tensor with a ``problem``: a plain one with all it stores, if there is such."""
+        """For a tensor with a ``problem``: a plain tensor of all stored values, if possible."""
         ...
 
     def digest(self, name: str) -> str:
@@ -136,7 +142,7 @@ class OpCall(Protocol):
     def outputs(self) -> Sequence[TensorView]: ...
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        """The arguments of this very run that are not tensors, by name, as text."""
+        """The arguments of this run that are not tensors, by name, as text."""
         ...
 
 
@@ -157,7 +163,7 @@ class StepEnd:
 class Sink(Protocol):
     """A consumer of op calls. All methods are called from the training thread, in order.
 
-    ``write`` may block (that is how a debugger pauses). An exception switches the sink off and is
+    ``write`` may block (that is how a debugger pauses). An exception disables the sink and is
     reported once; it never reaches the training.
     """
 
@@ -165,50 +171,103 @@ class Sink(Protocol):
     def has(self, view: TensorView) -> bool:
         """Whether ``write`` will need nothing but the view's tokens, shape and dtype.
 
-        Asked of an input just before an op writes over it: with True its old values are not kept.
+        Called for an input just before an op overwrites it: if True, its old values are not kept.
         """
         ...
 
     def write(self, call: OpCall) -> None: ...
     def end_step(self, end: StepEnd) -> None: ...
     def drop_step(self) -> None:
-        """The running step is not worth keeping: undo what ``write`` did since ``begin_step``."""
+        """Discard the running step: undo what ``write`` did since ``begin_step``."""
         ...
 
     def close(self) -> None: ...
+    def fast_path(self) -> FastPath | None:
+        """How native code may serve this sink without a call of ``write`` for every op.
+
+        Called once, before the first step. An op takes the fast path if only this sink wants it
+        and the adapter has native code; any other op is passed to ``write``, with the same
+        result. None: all ops are passed to ``write``.
+        """
+        ...
+
+
+# ------------------------------------------------------------------------- fast paths
+
+
+class RowBuffer(Protocol):
+    """The statistics of the running step's tensors, in order of execution.
+
+    It owns the rows until ``take`` hands them over. Rows and entries are separate, because tensors
+    with the same values share a row. Native code adds to it by itself; the sink adds tensors that
+    come through ``write``.
+    """
+
+    def begin_step(self) -> None:
+        """Forget everything."""
+        ...
+
+    def reserve(self) -> int:
+        """The address of the next row: memory for ``statistics.ROW_COLUMNS`` float64."""
+        ...
+
+    def keep(self) -> int:
+        """Add the reserved row to the rows and return its number."""
+        ...
+
+    def add(self, label: Any, timestamp: int, row: int, /) -> None:
+        """Add the entry of one tensor: what the sink calls it, and the number of its row."""
+        ...
+
+    def take(self) -> tuple[list[Any], bytes, bytes]:
+        """Hand over the entries: labels, timestamps (int64), and the row of each (float64).
+
+        The buffer is empty afterwards.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowPath:
+    """The fast path of a sink that wants a row of statistics of every tensor.
+
+    Native code collects the rows in a buffer of its own, which is passed to ``use`` once.
+    ``label`` returns the sink's name for a tensor; it is reused for the same tensor of the same op
+    while its shape and dtype stay the same. ``unusual`` is called, with a timestamp, for a tensor
+    that is not plain memory on the host. ``outline``: the sink needs only the statistics that
+    ``kernels.outline_into`` computes.
+    """
+
+    takes_inputs: bool
+    takes_outputs: bool
+    outline: bool
+    label: Callable[[OpNode, TensorView], Any]
+    unusual: Callable[[OpNode, TensorView, int], None]
+    use: Callable[[RowBuffer], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Which ops a watching sink wants of its shortcut: those with values that are not finite, if
-    ``takes_inputs``; and those with outputs that do not pass ``tests`` (``conditions.screen``),
-    unless that is empty. ``outline``: they need no more than ``kernels.outline_into`` computes."""
+    """Which runs of an op are wanted: those with values that are not finite, if ``takes_inputs``;
+    and those with outputs that do not pass ``tests`` (``watch.conditions.screen``), unless that is
+    empty. ``outline``: the tests need no more than ``kernels.outline_into`` computes."""
 
     tests: bytes
     takes_inputs: bool
     outline: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LaneParts:
-    """What a sink that wants only numbers of tensors gives to an adapter's shortcut.
+NON_FINITE: Final = Screen(b"", takes_inputs=True)
 
-    For each tensor the shortcut appends to ``heads``, ``tails``, ``stamps`` and ``index`` (the
-    number of its row), or, if ``is_watch``, only finds out whether it is finite. ``whole`` and
-    ``strided`` are the kernels that do it; ``describe`` gives head and tail; ``other`` takes what
-    is not plain memory on the host, and answers for a watch whether it is bad; ``grow`` makes room
-    for rows and gives address and capacity.
+
+@dataclass(frozen=True, slots=True)
+class ScreenPath:
+    """The fast path of a sink that wants only some runs of an op.
+
+    ``screen`` says which runs of a node, with the leaves that are emitted before it; None for all.
     """
 
-    heads: list[bytes]
-    tails: list[bytes]
-    stamps: list[int]
-    index: list[int]
-    whole: Callable[..., Any]
-    strided: Callable[..., Any]
-    describe: Callable[[OpNode, TensorView], tuple[bytes, bytes]]
-    other: Callable[[OpNode, TensorView, int], bool]
-    grow: Callable[[], tuple[int, int]]
-    takes_inputs: bool
-    takes_outputs: bool
-    is_watch: bool
+    screen: Callable[[OpNode, Sequence[OpNode]], Screen | None]
+
+
+FastPath = RowPath | ScreenPath

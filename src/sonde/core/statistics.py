@@ -1,4 +1,4 @@
-"""The summary numbers of one tensor: what they are called, what they mean, how they read.
+"""The summary numbers of one tensor: their names, their meaning, their text.
 
 ``docs/statistics.md`` states the policy of each number (NaN, Inf, empty, low precision).
 """
@@ -91,10 +91,10 @@ class Statistics:
     - ``negative_count`` and ``positive_count``: elements < 0 and > 0, infinities included.
     - ``max``, ``min``: as IEEE orders them, NaN if any element is NaN; ``finite_max`` and
       ``finite_min`` leave non-finite elements out. Exact ``int`` for bool and integers.
-    - ``avg``, ``abs_mean``, ``l2norm``: over all elements, so NaN and Inf go through.
+    - ``avg``, ``abs_mean``, ``l2norm``: over all elements, so that NaN and Inf propagate.
     - ``std``: of the population (divided by count); NaN unless all elements are finite.
-    - What does not exist (the maximum of nothing, the finite maximum of NaNs) is NaN; the
-      ``l2norm`` of nothing is 0.
+    - An undefined number (the maximum of an empty tensor, the finite maximum of NaNs) is NaN; the
+      ``l2norm`` of an empty tensor is 0.
     """
 
     count: int
@@ -119,12 +119,12 @@ class Statistics:
 
     @property
     def abs_max(self) -> float | int:
-        """The largest magnitude: NaN if any element is NaN, or there is none."""
+        """The largest magnitude; NaN if any element is NaN or the tensor is empty."""
         high, low = abs(self.max), abs(self.min)
         return high if high >= low or isnan(high) else low
 
     def with_zeros(self, zeros: int) -> Statistics:
-        """Of the same elements and ``zeros``, at least one, besides; NaN and Inf as ever."""
+        """The statistics of the same elements and ``zeros`` (at least one) additional zeros."""
         if not self.count:
             nothing = dict.fromkeys((each.name for each in fields(self)), 0)
             return Statistics(**{**nothing, "count": zeros, "zero_count": zeros})
@@ -144,8 +144,7 @@ class Statistics:
         )
 
     def _std_with_zeros(self, share: float) -> float:
-        """``share``: how many of all elements are not those zeros. Not by squares, which a float
-        may be too small for."""
+        """``share`` is the share of the old elements. Without squares, which could overflow."""
         if isnan(self.std):
             return self.std
         return hypot(self.std * sqrt(share), self.avg * sqrt(share * (1 - share)))
@@ -203,7 +202,7 @@ def _truth(statistics: Statistics) -> str:
 
 
 def _share(part: int, whole: int) -> str:
-    """A percentage that says 0 and 100 only when it means it."""
+    """A percentage that is 0 or 100 only if that is exact."""
     percent = 100 * part / whole
     if part and percent < 0.1:
         return "<0.1%"

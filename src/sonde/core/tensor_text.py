@@ -44,8 +44,8 @@ def tensor_text(dtype: str, shape: Sequence[int], values: NDArray[Any]) -> str:
     """The text of a tensor of this dtype (the lower-case name) and shape.
 
     ``values`` are all its elements, or where ``is_elided(shape)`` those at ``shown_indices`` of
-    every axis. NaN and infinities are ``nan``, ``inf``, ``-inf``; at most eight digits stand
-    behind the point; low precision is written as the nearest float32.
+    every axis. NaN and infinities are ``nan``, ``inf``, ``-inf``; at most eight digits
+    follow the decimal point; low precision is written as the nearest float32.
     """
     elements = np.array2string(
         values,

@@ -1,34 +1,41 @@
-"""What the person at the page wants the training to do next."""
+"""Whether the training may run, and how far, by the last command of the user."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
 from sonde.core.graph import OpNode
-from sonde.wire.rank import Control as ControlMessage
+from sonde.wire.rank import ControlMessage
 from sonde.wire.shapes import PauseReason
 
 
-class Control:
-    """Whether the training may run, and how far. Used from the training thread only.
+class PauseControl:
+    """Decides where the training pauses. Used from the training thread only.
 
-    ``generation`` is that of the last message that was obeyed. ``is_ending``: the training is to
-    be ended at the next occasion.
+    ``generation`` is the number of the last command that was executed.
     """
 
     def __init__(self) -> None:
-        self.generation = 0
-        self.is_paused = False
-        self.is_ending = False
+        self._generation = 0
+        self._is_paused = False
+        self._is_end_due = False
         self._is_pause_due = False
         self._steps_left: int | None = None
         self._is_next = False
         self._until: str | None = None
 
-    def obey(self, message: ControlMessage) -> None:
-        self.generation = message.generation
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    def execute(self, message: ControlMessage) -> None:
+        self._generation = message.generation
         if message.command == "pause":
-            self._is_pause_due = not self.is_paused
+            self._is_pause_due = not self._is_paused
             return
         self.run_freely()
         match message.command:
@@ -41,28 +48,37 @@ class Control:
             case "to":
                 self._until = message.op
             case "terminate":
-                self.is_ending = True
+                self._is_end_due = True
             case _:
                 assert_never(message.command)
 
     def run_freely(self) -> None:
-        """Go on, with nothing to stop at."""
-        self.is_paused = False
+        """Continue, with nothing to stop at."""
+        self._is_paused = False
         self._is_pause_due = False
         self._steps_left = None
         self._is_next = False
         self._until = None
 
     def pause(self) -> None:
-        """The training stands still from now on; what it was told to run to is over."""
+        """The training is paused from now on; the last command is completed."""
         self.run_freely()
-        self.is_paused = True
+        self._is_paused = True
 
-    # ------------------------------------------------------------ occasions
+    def end(self) -> None:
+        """End the training at the next occasion."""
+        self._is_end_due = True
+
+    def take_end(self) -> bool:
+        """Whether the training is to be ended now; True once for each request."""
+        is_due, self._is_end_due = self._is_end_due, False
+        return is_due
+
+    # ---------------------------------------------------------- where to stop
 
     @property
     def needs_ops(self) -> bool:
-        """Whether the op to stop at can be found only by looking at ops."""
+        """Whether the place to stop at can be found only by observing ops."""
         return self._is_next or self._until is not None
 
     @property
@@ -71,11 +87,11 @@ class Control:
 
     @property
     def is_stop_due(self) -> bool:
-        """Whether the very next occasion will do, whichever it is."""
-        return self._is_pause_due or self.is_ending
+        """Whether to stop at the very next occasion, whichever that is."""
+        return self._is_pause_due or self._is_end_due
 
     def wants_op(self, node: OpNode) -> bool:
-        """Whether it must be asked at ``node`` if to stop there."""
+        """Whether the training may have to stop at ``node``."""
         if node.kind != "op":
             return False
         if self._is_next or self.is_stop_due:
@@ -83,7 +99,7 @@ class Control:
         return self._is_target(node)
 
     def reason_at_op(self, node: OpNode) -> PauseReason | None:
-        """Why to stop after ``node``, or None."""
+        """Why to pause after ``node``, or None."""
         if node.kind != "op":
             return None
         if self._is_pause_due:
@@ -98,7 +114,7 @@ class Control:
         return node.name.startswith(until) if until.endswith("/") else node.name == until
 
     def reason_at_step_end(self) -> PauseReason | None:
-        """A step is over: why to stop here, or None. Counts the steps that were asked for."""
+        """Why to pause at the end of this step, or None. Counts the steps of a "step" command."""
         if self._is_pause_due:
             return "pause"
         if self._steps_left is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from sonde.watch.origins import Origin
 from sonde.wire.shapes import Hit
 
 MOST_PER_STEP: Final = 1000
@@ -23,7 +24,7 @@ Key = tuple[int, str, str]
 """Watchpoint, condition, reason."""
 
 
-class HitBook:
+class HitCollector:
     """Collects hits until they are sent. Used from the training thread only."""
 
     def __init__(self) -> None:
@@ -34,11 +35,16 @@ class HitBook:
         self._undecided: dict[Key, Hit] = {}
         self._told: dict[Key, int] = {}
         self._told_before: set[tuple[object, ...]] = set()
+        # Hits of this step that are none should their origin turn out to be no fault.
+        self._provisional: list[tuple[Origin, Hit]] = []
+        self._provisional_surplus: list[tuple[Origin, Key]] = []
         self.remembered: list[Hit] = []
         self.totals: dict[int, int] = {}
 
-    def add(self, hit: Hit) -> int:
+    def add(self, hit: Hit, origin: Origin | None = None) -> int:
         """Take ``hit``, whose number is given here; how many its watchpoint has had so far.
+
+        ``origin``: where its values come from; ``settle`` takes the hit back unless it is a fault.
 
         What cannot be decided is told once for each reason, with a count, and again when it still
         cannot after many steps.
@@ -51,10 +57,49 @@ class HitBook:
         if _place(hit) in self._told_before:
             return total  # Somebody asked about it before the step came there.
         if here > MOST_PER_STEP:
-            self._count(self._surplus, (hit.watchpoint, hit.condition, ""), hit)
+            key = (hit.watchpoint, hit.condition, "")
+            self._count(self._surplus, key, hit)
+            if origin is not None and not origin.is_fault:
+                self._provisional_surplus.append((origin, key))
         else:
-            self._waiting.append(self._numbered(hit))
+            numbered = self._numbered(hit)
+            self._waiting.append(numbered)
+            if origin is not None and not origin.is_fault:
+                self._provisional.append((origin, numbered))
         return total
+
+    def add_undecided(self, hit: Hit, why: str) -> None:
+        self.add(msgspec.structs.replace(hit, verdict="undecided", why=why))
+
+    def settle(self, excuse: Callable[[Origin], str]) -> None:
+        """Take back the hits of origins that are no fault. One that was sent already is sent
+        again as undecided, under the same number."""
+        waiting = {hit.number for hit in self._waiting}
+        dropped: set[int] = set()
+        for origin, hit in self._provisional:
+            if origin.is_fault:
+                continue
+            self.totals[hit.watchpoint] -= 1
+            if hit.number in waiting:
+                dropped.add(hit.number)
+                self.add_undecided(hit, excuse(origin))
+            else:
+                why = excuse(origin)
+                self._waiting.append(msgspec.structs.replace(hit, verdict="undecided", why=why))
+        self._waiting = [hit for hit in self._waiting if hit.number not in dropped]
+        self._provisional.clear()
+        self._settle_surplus()
+
+    def _settle_surplus(self) -> None:
+        """Take back hits that were only counted, of origins that are no fault."""
+        for origin, key in self._provisional_surplus:
+            if origin.is_fault:
+                continue
+            self.totals[key[0]] -= 1
+            counted = self._surplus.pop(key)
+            if counted.count > 1:
+                self._surplus[key] = msgspec.structs.replace(counted, count=counted.count - 1)
+        self._provisional_surplus.clear()
 
     def tell(self, hits: Iterable[Hit]) -> int:
         """Have those told at once that are not listed yet, undecided ones, too; how many hits are
@@ -73,10 +118,6 @@ class HitBook:
             else:
                 self._waiting.append(self._numbered(hit))
         return new
-
-    def withdraw(self, watchpoint: int, condition: str, why: str) -> None:
-        """It is decided after all, in the same step."""
-        self._undecided.pop((watchpoint, condition, _reason(why)), None)
 
     def take(self) -> Sequence[Hit]:
         """Those that were not taken yet, in order."""

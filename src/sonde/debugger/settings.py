@@ -1,4 +1,4 @@
-"""How a rank finds the server, and what it does when it does not."""
+"""The debugger settings of a training process, and how they are read from the environment."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ DEFAULT_LOST: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class DebuggerOptions:
-    """What a rank is told of the debugger; can be pickled, so that children get it too.
+    """The debugger settings of one rank; can be pickled and passed to child processes.
 
-    - ``pause``: wait before the first step; None leaves it to the server;
-    - ``wait_seconds``: how long to wait for a server that is not there when the program begins;
-    - ``lost_seconds``: how long a paused training stays paused without a server;
+    - ``pause``: pause before the first step; None: as the server says;
+    - ``wait_seconds``: how long to wait for the server when the program starts;
+    - ``lost_seconds``: how long a paused training stays paused after the server is lost;
     - ``budget_bytes``: memory for values that are kept;
-    - ``run``: the same for all ranks of one training;
-    - ``script``, ``arguments``: of the program, where ``sys.argv`` does not tell yet;
-    - ``world_size``: how many ranks there are, 0: as the framework or the launcher says;
-    - ``watchpoints``: those a run begins with.
+    - ``run``: the id of the run, the same for all ranks of one training;
+    - ``script``, ``arguments``: of the program, where ``sys.argv`` does not have them yet;
+    - ``world_size``: the number of ranks; 0: as the framework or the launcher says;
+    - ``watchpoints``: the watchpoints that a run starts with.
     """
 
     host: str = DEFAULT_HOST
@@ -58,9 +58,9 @@ class DebuggerOptions:
 
 
 def options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions | None:
-    """What ``SONDE_DEBUGGER_*`` (or ``MS_DEBUGGER_*`` with ``ENABLE_MS_DEBUGGER=1``) ask for.
+    """Read ``SONDE_DEBUGGER_*`` (or ``MS_DEBUGGER_*`` with ``ENABLE_MS_DEBUGGER=1``).
 
-    None if they ask for no debugger. UsageError names the variable that cannot be read.
+    None if they do not enable the debugger. UsageError names a variable that cannot be parsed.
     """
     is_asked = bool(environ.get("SONDE_DEBUGGER_HOST") or environ.get("SONDE_DEBUGGER_PORT"))
     if not is_asked and environ.get("ENABLE_MS_DEBUGGER", "").strip().lower() not in ("1", "true"):
@@ -69,11 +69,11 @@ def options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions | No
 
 
 def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
-    """The same, with the defaults where the environment says nothing."""
+    """Read the same variables, with defaults for those that are not set."""
     host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
     port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
-    # Here, because it needs numpy: a run without a debugger starts without.
-    from sonde.debugger.starting_set import starting_set
+    # Imported here because it imports numpy, which a run without the debugger does not need.
+    from sonde.debugger.initial_watchpoints import starting_set
 
     return DebuggerOptions(
         host=host,
@@ -92,9 +92,9 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
 
 
 def run_id(environ: Mapping[str, str]) -> str:
-    """The same in all ranks of a training that a launcher starts, else one of its own."""
+    """The id of the run: the same in all ranks that a launcher started, else a new one."""
     given = environ.get("SONDE_RUN_ID") or environ.get("TORCHELASTIC_RUN_ID")
-    if given == "none" and environ.get("MASTER_PORT"):  # torchrun's default, the same for everybody
+    if given == "none" and environ.get("MASTER_PORT"):  # torchrun's default is not unique
         given = f"{environ.get('MASTER_ADDR', 'localhost')}-{environ['MASTER_PORT']}"
     elif not given or given == "none":
         given = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
@@ -103,7 +103,9 @@ def run_id(environ: Mapping[str, str]) -> str:
 
 def _port(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 65536):
-        raise UsageError(f"{name} is {text!r}; it must be a port, 1 to 65535", slug="debugger-port")
+        raise UsageError(
+            f"{name} must be a port from 1 to 65535 (got {text!r})", slug="debugger-port"
+        )
     return int(text)
 
 
@@ -111,7 +113,7 @@ def _flag(name: str, text: str) -> bool | None:
     if not text:
         return None
     if text.lower() not in ("0", "1", "false", "true"):
-        raise UsageError(f"{name} is {text!r}; write 0 or 1", slug="debugger-setting")
+        raise UsageError(f"{name} must be 0 or 1 (got {text!r})", slug="debugger-setting")
     return text.lower() in ("1", "true")
 
 
@@ -135,6 +137,7 @@ def _seconds(name: str, environ: Mapping[str, str], default: float) -> float:
         seconds = -1.0
     if not seconds >= 0:
         raise UsageError(
-            f"{name} is {text!r}; write a number of seconds, or 'forever'", slug="debugger-setting"
+            f"{name} must be a number of seconds or 'forever' (got {text!r})",
+            slug="debugger-setting",
         )
     return seconds

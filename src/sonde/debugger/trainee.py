@@ -1,4 +1,4 @@
-"""What a debugger needs of the framework it debugs."""
+"""The protocols by which the debugger uses a framework; an adapter implements them."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from sonde.conditions import Memory
 from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
+from sonde.watch.conditions import Memory
 
 
 class Held(Protocol):
-    """A parameter or buffer of the model, called as the leaf of the graph that it is.
+    """A parameter or buffer of the model; ``name`` is that of its leaf in the graph.
 
-    ``is_weight``: it is trained. ``gradient_maker`` is the op and slot that made its gradient, as
-    far as that has been seen.
+    ``is_weight``: it is trained. ``gradient_maker`` is the op and slot that computed its gradient,
+    or None if that was not observed.
     """
 
     @property
@@ -31,14 +31,14 @@ class Held(Protocol):
 
 
 class Snapshot(Protocol):
-    """A copy of a tensor that can be made again, of the same tensor, in the same memory."""
+    """A copy of a tensor that can be renewed in place."""
 
     @property
     def nbytes(self) -> int: ...
     @property
     def view(self) -> TensorView: ...
     def renew(self, view: TensorView) -> bool:
-        """Copy ``view`` over the old values; False if it has another shape or type now."""
+        """Copy ``view`` over the old values; False if its shape or type has changed."""
         ...
 
 
@@ -46,7 +46,7 @@ class Trainee(Protocol):
     """The training as the adapter sees it. Used from the training thread, but for ``refresh``."""
 
     def refresh(self) -> None:
-        """What is wanted of ops has changed."""
+        """The ops that the debugger wants have changed."""
         ...
 
     def held(self) -> Sequence[Held]:
@@ -54,15 +54,16 @@ class Trainee(Protocol):
         ...
 
     def unchanged_yet(self) -> Sequence[Held]:
-        """Those of ``held`` that no optimizer has ever changed; costs nothing when asked again."""
+        """Those of ``held`` that no optimizer has changed yet; the same object as in the last call
+        if nothing changed."""
         ...
 
     def left_alone(self) -> Collection[str]:
-        """The names of weights whose optimizers did not step in the step that is over."""
+        """The names of weights whose optimizers did not step in the last step."""
         ...
 
     def nodes_so_far(self) -> tuple[OpNode, ...]:
-        """The graph of the running step, as far as it ran; empty if ops are not observed."""
+        """The ops of the running step that ran so far; empty if ops are not observed."""
         ...
 
     def place(self) -> int | None:
@@ -73,25 +74,20 @@ class Trainee(Protocol):
         """Whether the ops of the running step are observed."""
         ...
 
-    def own_seconds(self) -> float:
-        """How long observing and debugging took so far, with what goes on now; as well as it is
-        known."""
-        ...
-
     def unobserved(self) -> AbstractContextManager[None]:
-        """What is computed in this block is no part of the training."""
+        """Ops that run in this block are not observed: they are not part of the training."""
         ...
 
     def memory(self, view: TensorView) -> Memory | str:
-        """Where the values of ``view`` lie, or why they cannot be measured."""
+        """The memory of ``view``, or the reason why it cannot be measured."""
         ...
 
     def non_finite(self, view: TensorView) -> int | None:
-        """How many elements are NaN or infinite; None if nobody can see them."""
+        """How many elements are NaN or infinite; None if that cannot be counted."""
         ...
 
     def snapshot(self, view: TensorView) -> Snapshot: ...
 
     def end(self) -> None:
-        """It is being ended, with all other ranks."""
+        """The training is being ended, with all other ranks."""
         ...

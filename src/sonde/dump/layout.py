@@ -47,7 +47,7 @@ STATISTIC_COLUMNS = (
 STATISTIC_TITLES: dict[str, str] = {name: each.heading for name, each in CATEGORIES.items()}
 """Column title of each category of ``statistic.csv``."""
 
-# What no file name may hold on one of the systems people copy dumps to.
+# Characters that file names cannot have on some systems to which dumps are copied.
 _UNSAFE = dict.fromkeys((*range(32), 127, *map(ord, '/\\:*?"<>|')), "_")
 _UNSAFE_AND_DOT = {**_UNSAFE, ord("."): "_"}
 _LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
@@ -60,7 +60,7 @@ _TENSOR_FILE = re.compile(
 )
 _SHORT_NAME = re.compile(r"[0-9]{1,18}\.(?:npy|json)")
 _RANK = re.compile(r"rank_([0-9]{1,9})")
-_GRAPH_FILE = re.compile(r"ms_output_trace_code_graph_([0-9]{1,9})(?:_[0-9]+)?\.(ir|pb)")
+_GRAPH_FILE = re.compile(r"ms_output_trace_code_graph_([0-9]{1,9})(?:_[0-9]+)?\.(ir|pb|columns)")
 _ORDER_FILE = re.compile(r"ms_(global_)?execution_order_graph_([0-9]{1,9})\.csv")
 
 
@@ -100,7 +100,7 @@ def tensor_file_name(
 ) -> str:
     """The full name of one tensor's file, of any length; without dtype part if the label is empty.
 
-    ``name_book.NameBook`` makes of it a name the file system takes.
+    ``name_book.NameBook`` shortens it where the file system needs that.
     """
     return (
         f"{escape_op(op_type, op_name)}.{task}.{stream}.{timestamp}"
@@ -110,7 +110,7 @@ def tensor_file_name(
 
 @dataclass(frozen=True, slots=True)
 class TensorFile:
-    """What the name of a tensor's file says; ``op_name`` is still escaped.
+    """The parts of a tensor's file name; ``op_name`` is still escaped.
 
     ``dtype_label`` is None in the naming of older MindSpore versions.
     """
@@ -127,7 +127,7 @@ class TensorFile:
 
     @property
     def op(self) -> str:
-        """The part of the name that stands for the op, as ``escape_op`` writes it."""
+        """The part of the name for the op, as ``escape_op`` writes it."""
         return f"{self.op_type}.{self.op_name}"
 
 
@@ -166,7 +166,7 @@ def kernel_args_file_name(op_type: str, op_name: str) -> str:
 def partial_name(name: str) -> str:
     """The name a file has while it is written; hidden, and no reader takes it for a whole file.
 
-    It keeps the end of a long name (time, io and slot), which tells one file from another.
+    It keeps the end of a long name (time, io and slot), which distinguishes files.
     """
     return f".{name.encode()[-200:].decode('utf-8', 'ignore')}.partial"
 
@@ -176,7 +176,7 @@ def is_partial(name: str) -> bool:
 
 
 def is_short_name(name: str) -> bool:
-    """True of ``<number>.npy`` and ``<number>.json``, whose real names stand in ``mapping.csv``."""
+    """True of ``<number>.npy`` and ``<number>.json``, whose full names are in ``mapping.csv``."""
     return _SHORT_NAME.fullmatch(name) is not None
 
 
@@ -223,7 +223,7 @@ class RankLayout:
 
     @property
     def metadata_config(self) -> Path:
-        """What made the dump: device, versions."""
+        """The program that made the dump: device, versions."""
         return self.metadata / "config.json"
 
     @property
@@ -245,6 +245,10 @@ class RankLayout:
     def graph_pb(self, graph_id: int) -> Path:
         return self.graphs / f"ms_output_trace_code_graph_{graph_id}.pb"
 
+    def graph_columns(self, graph_id: int) -> Path:
+        """The side file of a large ``graph_pb``, see ``dump.graph_files.columns``."""
+        return columns_file(self.graph_pb(graph_id))
+
     def order_csv(self, graph_id: int) -> Path:
         """The ops of a graph in execution order."""
         return self.execution_order / f"ms_execution_order_graph_{graph_id}.csv"
@@ -260,7 +264,7 @@ class RankLayout:
         return self.graph_dir(net, graph_id) / str(step)
 
     def unfinished_step_dir(self, net: str, step: int) -> Path:
-        """Where a step may grow until its graph is known; renaming it to ``step_dir`` ends it."""
+        """The directory of a step until its graph is known; it is then renamed to ``step_dir``."""
         return self.root / escape(net) / UNFINISHED / str(step)
 
     def constants_dir(self, net: str, graph_id: int) -> Path:
@@ -277,10 +281,18 @@ def parse_rank(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-def parse_graph_file(name: str) -> tuple[int, Literal["ir", "pb"]] | None:
+def columns_file(graph_pb: Path) -> Path:
+    """The path of the side file of a ``.pb``."""
+    return graph_pb.with_suffix(".columns")
+
+
+GraphFileKind = Literal["ir", "pb", "columns"]
+
+
+def parse_graph_file(name: str) -> tuple[int, GraphFileKind] | None:
     """Graph id and kind of a file in ``graphs/``."""
     match = _GRAPH_FILE.fullmatch(name)
-    return None if match is None else (int(match[1]), cast(Literal["ir", "pb"], match[2]))
+    return None if match is None else (int(match[1]), cast(GraphFileKind, match[2]))
 
 
 def parse_order_file(name: str) -> tuple[int, Literal["nodes", "steps"]] | None:

@@ -1,4 +1,4 @@
-"""File names of one directory, and ``mapping.csv``, which explains those that are numbers."""
+"""File names of one directory, and ``mapping.csv``, which has the full names of short ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sonde.dump.layout import NAME_LIMIT_BYTES, is_short_name
 def mapping_line(short: str, full: str) -> str:
     """One line of ``mapping.csv``, with its line end."""
     out = text_io.StringIO()
-    # Python does not quote a lone carriage return by itself, and reads it as a line end.
+    # csv does not quote a lone carriage return, and reads it as a line end.
     if "\r" in full:
         csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL).writerow((short, full))
     else:
@@ -36,7 +36,7 @@ def read_mapping(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class FileName:
-    """A name a directory takes; ``mapping`` is the line ``mapping.csv`` needs *before* the file."""
+    """The name of a file; ``mapping`` is the line that ``mapping.csv`` needs *before* the file."""
 
     name: str
     mapping: str | None = None
@@ -44,13 +44,13 @@ class FileName:
 
 @dataclass(slots=True)
 class NameBook:
-    """Hands out the file names of one directory, so that no two ops are confused in it.
+    """Assigns the file names of one directory, so that no two ops share a name.
 
     A name over 255 bytes becomes ``<number>.npy``; so does the file of an op whose name escapes to
     the text of another op. The mapping line has the op's name in full, slashes kept. ``taken`` are
-    the names already in the directory. ``owners`` says which op has which text; the books of
-    several directories may share it, then an op has the same claim in all of them. One book has
-    one owner: it is not for two threads.
+    the names already in the directory. ``owners`` maps each text to its op; the books of
+    several directories may share it, so that an op keeps its text in all of them. A book is for
+    one thread.
     """
 
     taken: Iterable[str] = ()
@@ -71,7 +71,7 @@ class NameBook:
         return self._number(f"{op_type}.{op_name}.0.0.{timestamp}{tail}")
 
     def shorten(self, full: str) -> FileName:
-        """``full`` itself, or a number for it if the file system would refuse it."""
+        """``full`` itself, or a number if the name is too long for the file system."""
         return FileName(full) if len(full.encode()) <= NAME_LIMIT_BYTES else self._number(full)
 
     def _number(self, full: str) -> FileName:

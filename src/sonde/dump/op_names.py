@@ -1,7 +1,7 @@
-"""From the text a file name or row has for an op back to the op of the graph.
+"""Finds the op of the graph for the text that a file name or row has for it.
 
 File names lose slashes, and MindSpore numbers some ops (Conv2DBackprop*, Cast, AddN) differently
-in file names than in its graph, so the way back is a search.
+in file names than in its graph, so a search is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"-op([0-9]{1,9})$")
 
 
 class OpText(NamedTuple):
-    """An op as files name it; ``is_full`` where the name may be in full, slashes kept."""
+    """The text for an op; with ``is_full`` the name may be in full, with slashes."""
 
     op_type: str
     op_name: str
@@ -32,7 +32,7 @@ class OpText(NamedTuple):
 
 @dataclass(slots=True)
 class OpNames:
-    """The ops of one graph by the texts that stand for them."""
+    """The ops of one graph by the texts that file names and rows have for them."""
 
     graph: Graph
     _by_text: dict[str, list[OpNode]] = field(init=False)
@@ -45,19 +45,19 @@ class OpNames:
             text = escape_op(node.type, node.name)
             by_text[text].append(node)
             if node.kind == "input":
-                # MindSpore dumps what a batch brings as a parameter.
+                # MindSpore dumps the tensors of a batch as parameters.
                 by_text[escape_op("Parameter", node.name)].append(node)
             elif node.kind == "op":
                 by_stem[_NUMBER.sub("", text)].append(node)
         self._by_text, self._by_stem = by_text, by_stem
 
     def resolve(self, texts: Iterable[OpText]) -> dict[OpText, OpNode]:
-        """The node of each text of one directory; a text no node, or more than one, fits is left.
+        """The node of each text of one directory; texts that fit no node or several are left out.
 
         - A name in full is exact.
-        - An escaped name belongs to the one node that escapes to it. Where several do, those that
-          other texts name in full are not meant (``NameBook`` names all but one in full).
-        - MindSpore's numbers: what is left of one scope and type is paired by number, if the
+        - An escaped name belongs to the one node that escapes to it. Where several do, nodes
+          that other texts name in full are excluded (``NameBook`` names all but one in full).
+        - MindSpore's numbers: the remaining texts of a scope and type are paired by number, if the
           graph has as many nodes left there.
         """
         found: dict[OpText, OpNode] = {}
@@ -80,7 +80,7 @@ class OpNames:
         return found
 
     def candidates(self, text: OpText) -> list[OpNode]:
-        """Every node an escaped text may stand for."""
+        """Every node that an escaped text may mean."""
         as_it_is = self._by_text.get(f"{text.op_type}.{text.op_name}")  # Most are escaped already.
         return self._by_text.get(text.escaped, []) if as_it_is is None else as_it_is
 

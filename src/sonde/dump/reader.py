@@ -6,25 +6,23 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from sonde.core.errors import DumpError
-from sonde.core.graph import LEAF_TYPES, Graph, OpNode
+from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
 from sonde.core.selection import OpPattern, StepSet
 from sonde.dump import layout
-from sonde.dump.execution_order import read_node_order, read_steps
-from sonde.dump.graph_columns import GraphColumns
-from sonde.dump.graph_ir import IrFile, read_ir_file
-from sonde.dump.graph_pb import GraphFile, read_columns, read_graph_file
-from sonde.dump.record import TensorRecord
-from sonde.dump.rows import StatisticRow
-from sonde.dump.side_files import Metadata, OverflowEntry, read_json, read_overflow
-from sonde.dump.step_index import KnownGraph, StepIndex, index_step
-from sonde.dump.step_listing import Item
-from sonde.dump.tree import Problem, RankTree, StepDir, find_ranks, scan_rank
+from sonde.dump.graph_files.columns import GraphColumns
+from sonde.dump.graph_files.execution_order import read_node_order, read_steps
+from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir, find_ranks, scan_rank
+from sonde.dump.reading.graph_store import GraphStore
+from sonde.dump.reading.side_files import DumpMetadata, OverflowEntry, read_json, read_overflow
+from sonde.dump.reading.statistic_rows import StatisticRow
+from sonde.dump.reading.step_index import KnownGraph, StepIndex, index_step
+from sonde.dump.reading.step_listing import Item
+from sonde.dump.tensor_record import TensorRecord
 
 _KEPT_STEPS = 4
 
@@ -33,9 +31,9 @@ class Dump:
     """A dump on disk.
 
     ``path`` is its directory, one of its ``rank_N``, or a directory above one dump. Opening lists
-    directories only; graphs, steps and values are read when asked for. What cannot be read is
-    listed in ``problems``; only what was asked for by name and is damaged raises DumpError. With
-    ``rank=None`` a method speaks of all ranks, or of the first that has what is asked for.
+    directories only; graphs, steps and values are read when asked for. Files that cannot be
+    read are listed in ``problems``; only one that was requested by name raises DumpError. With
+    ``rank=None`` a method covers all ranks, or the first one that has the requested part.
 
     May be used from several threads.
     """
@@ -44,10 +42,9 @@ class Dump:
         self._ranks = {rank: scan_rank(rank, root) for rank, root in find_ranks(Path(path)).items()}
         self.path = next(iter(self._ranks.values())).layout.root.parent
         self._lock = threading.RLock()
-        self._graphs: dict[tuple[int, int], KnownGraph | None] = {}
-        self._columns: dict[tuple[int, int], GraphColumns] = {}
+        self._graphs = GraphStore(self._add_problem)
         self._indices: OrderedDict[StepDir, StepIndex] = OrderedDict()
-        self._problems: dict[Problem, None] = dict.fromkeys(
+        self._problems: dict[DumpProblem, None] = dict.fromkeys(
             problem for tree in self._ranks.values() for problem in tree.problems
         )
 
@@ -59,11 +56,11 @@ class Dump:
         return tuple(self._ranks)
 
     @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What was found damaged or foreign so far; ``check`` looks at everything."""
+    def problems(self) -> tuple[DumpProblem, ...]:
+        """Damaged or foreign files found so far; ``check`` reads everything."""
         return tuple(self._problems)
 
-    def check(self) -> tuple[Problem, ...]:
+    def check(self) -> tuple[DumpProblem, ...]:
         """Read every graph and the header of every tensor; all problems."""
         self.graphs()
         for record in self.tensors():
@@ -85,36 +82,30 @@ class Dump:
         found: dict[int, Graph] = {}
         for tree in self._trees(rank):
             for graph_id in tree.graph_ids:
-                known = self._known(tree, graph_id)
+                known = self._graphs.known(tree, graph_id)
                 if known is not None:
                     found.setdefault(graph_id, known.file.graph)
         return tuple(graph for _, graph in sorted(found.items()))
 
     def graph(self, graph_id: int, rank: int | None = None) -> Graph:
-        """The graph with this id; DumpError if there is none or it is damaged."""
+        """The graph with this id; DumpError if it is missing or damaged."""
         for tree in self._trees(rank):
             if graph_id in tree.graph_ids:
-                known = self._known(tree, graph_id)
-                return (known.file if known else self._load(tree, graph_id)).graph
+                known = self._graphs.known(tree, graph_id)
+                return (known.file if known else self._graphs.load(tree, graph_id)).graph
         raise DumpError(
             f"{self.path}: there is no graph {graph_id}; there are {list(self.graph_ids(rank))}",
             slug="no-such-graph",
         )
 
     def columns(self, graph_id: int, rank: int | None = None) -> GraphColumns:
-        """What ``graph`` gives, as columns; for large graphs by Sonde much faster."""
-        for tree in self._trees(rank):
-            key = (tree.rank, graph_id)
-            if graph_id in tree.graph_ids and key not in self._graphs:
-                found = read_columns(tree.layout.graph_pb(graph_id))
-                if found is not None:
-                    self._columns[key] = found
-                    return found
-                break
-        return GraphColumns.of(self.graph(graph_id, rank))
+        """The contents of ``graph`` as columns; much faster for large graphs by Sonde."""
+        tree = next((tree for tree in self._trees(rank) if graph_id in tree.graph_ids), None)
+        found = None if tree is None else self._graphs.columns(tree, graph_id)
+        return found or GraphColumns.of(self.graph(graph_id, rank))
 
     def writer(self, rank: int | None = None) -> Literal["sonde", "mindspore"] | None:
-        """Who made the dump; None if neither its metadata nor a graph tells."""
+        """The program that made the dump; None if neither metadata nor graphs tell."""
         config = self.metadata(rank).config
         if "sonde_version" in config:
             return "sonde"
@@ -122,7 +113,7 @@ class Dump:
             return "mindspore"
         for tree in self._trees(rank):
             for graph_id in tree.graph_ids:
-                if (known := self._known(tree, graph_id)) is not None:
+                if (known := self._graphs.known(tree, graph_id)) is not None:
                     return known.file.writer
         return None
 
@@ -164,7 +155,7 @@ class Dump:
             yield from self._index(directory).records(pattern=pattern, io=io)
 
     def items(self, directory: StepDir) -> Sequence[Item]:
-        """What ``tensors`` makes records of, for one directory; many, and cheaper."""
+        """The items of one directory, from which ``tensors`` makes records; cheaper for many."""
         return self._index(directory).items
 
     def op_types(
@@ -237,10 +228,10 @@ class Dump:
                 return read_steps(text)
         return ()
 
-    def metadata(self, rank: int | None = None) -> Metadata:
-        """Who made the dump and how; empty where it is not told."""
+    def metadata(self, rank: int | None = None) -> DumpMetadata:
+        """The program and configuration that made the dump; empty where unknown."""
         tree = self._trees(rank)[0]
-        return Metadata(
+        return DumpMetadata(
             self._json(tree.layout.metadata_config), self._json(tree.layout.metadata_dump_config)
         )
 
@@ -257,12 +248,12 @@ class Dump:
     def _add_problem(self, path: Path, error: DumpError) -> None:
         message = error.message.removeprefix(f"{path}: ")
         with self._lock:
-            self._problems[Problem(path, message)] = None
+            self._problems[DumpProblem(path, message)] = None
 
     def _index(self, directory: StepDir) -> StepIndex:
         with self._lock:
             index = self._indices.pop(directory, None)
-        if index is None:  # Not under the lock: another step may be wanted sooner.
+        if index is None:  # Not under the lock, so that other threads can read other steps.
             index = index_step(directory, self._graphs_of(directory))
         with self._lock:
             self._problems.update(dict.fromkeys(index.problems))
@@ -275,33 +266,8 @@ class Dump:
     def _graphs_of(self, directory: StepDir) -> list[KnownGraph]:
         tree = self._ranks[directory.rank]
         ids = tree.graph_ids if directory.graph_id is None else (directory.graph_id,)
-        known = (self._known(tree, graph_id) for graph_id in ids)
+        known = (self._graphs.known(tree, graph_id) for graph_id in ids)
         return [graph for graph in known if graph is not None]
-
-    def _known(self, tree: RankTree, graph_id: int) -> KnownGraph | None:
-        key = (tree.rank, graph_id)
-        with self._lock:
-            if key not in self._graphs:
-                try:
-                    self._graphs[key] = KnownGraph.of(self._load(tree, graph_id))
-                except DumpError as error:
-                    self._add_problem(tree.layout.graph_pb(graph_id), error)
-                    self._graphs[key] = None
-            return self._graphs[key]
-
-    def _load(self, tree: RankTree, graph_id: int) -> GraphFile:
-        columns = self._columns.pop((tree.rank, graph_id), None)
-        if columns is not None:
-            return GraphFile(columns.graph(), "sonde")
-        file = read_graph_file(tree.layout.graph_pb(graph_id), graph_id)
-        path = tree.layout.graph_ir(graph_id)
-        if file.writer == "sonde" or not path.is_file():
-            return file
-        try:
-            return replace(file, graph=_with_ir(file.graph, read_ir_file(path)))
-        except DumpError as error:
-            self._add_problem(path, error)
-            return file
 
     def _text(self, path: Path) -> str | None:
         try:
@@ -319,18 +285,6 @@ class Dump:
             self._add_problem(path, error)
             return {}
         return found if isinstance(found, dict) else {}
-
-
-def _with_ir(graph: Graph, ir: IrFile) -> Graph:
-    """A graph by MindSpore with what only its ``.ir`` knows."""
-    nodes: list[OpNode] = []
-    for node in graph:
-        if node.kind == "parameter" and node.name in ir.inputs:
-            node = replace(node, kind="input", type=LEAF_TYPES["input"])
-        if sources := ir.sources.get(node.name):
-            node = replace(node, sources=sources)
-        nodes.append(node)
-    return Graph(graph.id, graph.name, tuple(nodes))
 
 
 def _is_in(step: int, wanted: int | StepSet | None) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers about the tensors of a dump, for whatever shows them."""
+"""Statistics of the tensors and sizes of the steps of a dump, for display."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sonde.core.errors import DumpError
 from sonde.dump import layout
-from sonde.dump.record import TensorRecord
-from sonde.dump.rows import Number
-from sonde.dump.tree import StepDir
+from sonde.dump.reading.directories import StepDir
+from sonde.dump.reading.statistic_rows import Number
+from sonde.dump.tensor_record import TensorRecord
 
 COMPUTED = (
     "count",
@@ -59,7 +59,7 @@ def summarize(record: TensorRecord) -> TensorSummary:
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """What a step's directory holds. ``nbytes`` counts a file with several names once."""
+    """Counts and sizes of a step directory; ``nbytes`` counts a file with several names once."""
 
     step: StepDir
     tensors: int

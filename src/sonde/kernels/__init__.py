@@ -1,8 +1,9 @@
-"""The Python face of the native kernels, and the choice between them and the slow twin.
+"""The Python functions of the native kernels, and the choice between them and numpy.
 
-``SONDE_KERNEL`` (avx512, avx2, neon, portable, twin) or ``use_path`` forces a path; otherwise it is
-the fastest this machine runs. Call the functions through the module (``kernels.summarize_into``):
-``use_path`` rebinds them. ``docs/statistics.md`` states what they compute.
+``SONDE_KERNEL`` (avx512, avx2, neon, portable, or twin for numpy) or ``use_path`` forces a path;
+the default is the fastest this machine runs. Call the functions through the module
+(``kernels.summarize_into``), because ``use_path`` rebinds them. ``docs/statistics.md`` states what
+they compute.
 
 The functions that take addresses read memory the caller keeps alive. All are safe to call from any
 thread; long calls release the GIL.
@@ -21,9 +22,9 @@ from numpy.typing import NDArray
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.statistics import ROW_COLUMNS, Statistics
 from sonde.kernels import digest as _digest
-from sonde.kernels import twin as _twin
-from sonde.kernels import twin_pairs as _twin_pairs
-from sonde.kernels import twin_watch as _twin_watch
+from sonde.kernels import numpy_pairs as _numpy_pairs
+from sonde.kernels import numpy_statistics as _numpy_statistics
+from sonde.kernels import numpy_watch as _numpy_watch
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.distances import PAIR_COLUMNS, Distances, distances_from_row
 from sonde.kernels.rows import statistics_from_row
@@ -91,16 +92,16 @@ compare_strided_into: Callable[
 """``(out_address, address_a, code_a, strides_a, address_b, code_b, strides_b, shape)``."""
 count_between: Callable[[int, int, Shape, Shape | None, float, float], int]
 """``(address, dtype_code, shape, strides, low, high)``: elements of low <= x <= high, compared
-exactly; a NaN is not between."""
+exactly; NaN is never counted."""
 tally_change: Callable[
     [int, int, Shape | None, int, int, Shape | None, Shape, float, float], tuple[float, int]
 ]
 """``(address_now, code, strides, address_before, code, strides, shape, rtol, atol)``: the sum of
-|now - before|, and how many elements moved by more than atol + rtol * |before|; one with a NaN
-moved, and so did unequal infinities and, their distance being NaN, equal ones."""
+|now - before|, and how many elements changed by more than atol + rtol * |before|. An element with a
+NaN or an infinity on either side counts as changed, also between equal infinities."""
 thread_limit: Callable[[int], int]
-"""At most so many threads per call (1 at first); gives the previous limit. More than one is used
-above a million elements only; results do not depend on it."""
+"""Set the most threads one call may use (1 at first) and return the previous limit. Only tensors of
+more than a million elements use several; results do not depend on it."""
 _format_rows: Callable[
     [Sequence[bytes | None], Sequence[bytes], int, int, int, Shape, Sequence[Sequence[bytes]]],
     bytes,
@@ -132,7 +133,7 @@ def use_path(name: str) -> None:
         )
     if name != "twin":
         _native.use_path(name)
-    source = _twin if name == "twin" else _native
+    source = _numpy_statistics if name == "twin" else _native
     summarize_into = source.summarize_into
     summarize_strided_into = source.summarize_strided_into
     outline_into = source.outline_into
@@ -140,10 +141,10 @@ def use_path(name: str) -> None:
     non_finite = source.non_finite
     non_finite_strided = source.non_finite_strided
     thread_limit = source.thread_limit
-    pairs = _twin_pairs if name == "twin" else _native
+    pairs = _numpy_pairs if name == "twin" else _native
     compare_into = pairs.compare_into
     compare_strided_into = pairs.compare_strided_into
-    watch = _twin_watch if name == "twin" else _native
+    watch = _numpy_watch if name == "twin" else _native
     count_between = watch.count_between
     tally_change = watch.tally_change
     _format_rows = source.format_rows
@@ -156,7 +157,7 @@ def summarize(address: int, dtype: str, shape: Shape, strides: Shape | None = No
     code = dtype_code(dtype)
     if _path == "twin":
         row = np.empty(ROW_COLUMNS)
-        _twin.summarize_strided_into(row.ctypes.data, address, code, shape, strides)
+        _numpy_statistics.summarize_strided_into(row.ctypes.data, address, code, shape, strides)
         return statistics_from_row(row, dtype)
     return Statistics(*_native.summarize_fields(address, code, shape, strides))
 
@@ -165,7 +166,8 @@ def summarize_array(array: NDArray[Any], dtype: str | None = None) -> Statistics
     """The statistics of ``array``.
 
     ``dtype`` names the type of the elements where numpy does not know it: an array of uint16 may
-    hold bfloat16, one of uint8 float8. Foreign byte order and odd strides cost a copy.
+    hold bfloat16, one of uint8 float8. Another byte order, or strides that are no multiple of
+    the element size, cost a copy.
     """
     array, name, strides = _readable(array, dtype)
     return summarize(array.ctypes.data, name, array.shape, strides)
@@ -261,8 +263,8 @@ def hash_xxh3(address: int, dtype: str, shape: Shape, strides: Shape | None = No
 def _choose_at_import() -> None:
     if not _has_native:
         logging.getLogger("sonde.kernels").warning(
-            "the native kernels are not built: statistics come from the slow twin; install Sonde "
-            "with a C++ compiler at hand to have them [slow-twin]"
+            "the native kernels are not built, so numpy computes statistics, which is slow; "
+            "install a C++ compiler and then Sonde again [slow-twin]"
         )
     use_path(os.environ.get("SONDE_KERNEL") or available_paths()[0])
 

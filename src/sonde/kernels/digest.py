@@ -1,8 +1,8 @@
 """Hashes of a tensor's logical contents: the same whatever its memory layout.
 
-Hashed are the bytes of the elements in the order of the logical shape, last dimension fastest,
-each element little-endian as in memory; dtype and shape are not part of it. For a numpy array that
-is the hash of ``array.tobytes()``.
+The hash is over the bytes of the elements in the order of the logical shape, last dimension
+fastest, each element little-endian; dtype and shape are not part of it. For a numpy array that is
+the hash of ``array.tobytes()``.
 """
 
 from __future__ import annotations

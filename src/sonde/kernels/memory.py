@@ -22,7 +22,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements follow each other; the stride of a dimension of size 1 is no matter."""
+    """Whether the tensor has no gaps; the stride of a dimension of size 1 does not matter."""
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size != 1 and stride != step:
@@ -62,5 +62,5 @@ def buffer(address: int, size: int) -> memoryview:
 
 
 def buffer_address(block: bytearray) -> int:
-    """Where the bytes of ``block`` lie, as long as it is neither resized nor dropped."""
+    """The address of the bytes of ``block``, valid until it is resized or freed."""
     return ctypes.addressof(ctypes.c_char.from_buffer(block))

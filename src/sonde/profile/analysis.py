@@ -14,34 +14,40 @@ import sonde
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.profile import cost, private
+from sonde.profile.analyse import cost
+from sonde.profile.analyse.event_matching import is_collective_type
+from sonde.profile.analyse.intervals import length, union
+from sonde.profile.analyse.memory import measure_memory
+from sonde.profile.analyse.overview import (
+    describe_recording,
+    step_items,
+    summarise,
+    without_outliers,
+)
+from sonde.profile.analyse.tables import line_items, module_tree, op_items, place_of, timeline
+from sonde.profile.analyse.timings import Timings, idle_rest, time_steps
+from sonde.profile.analyse.traces import is_collective_op, read_session
 from sonde.profile.document import (
     FORMAT,
+    CodePlace,
     CollectiveItem,
     CompilationItem,
     FoundItem,
     Gain,
     LoaderItem,
     Machine,
-    Place,
     Profile,
 )
-from sonde.profile.intervals import length, union
 from sonde.profile.machine import this_machine
-from sonde.profile.memory import measure_memory
-from sonde.profile.naming import is_collective_type
-from sonde.profile.overview import describe_recording, step_items, summarise, without_outliers
 from sonde.profile.places import Places
-from sonde.profile.recorder import Recorder
+from sonde.profile.record import private
+from sonde.profile.record.object_tracking import SeenLoader
+from sonde.profile.record.recorder import ProfileRecorder
+from sonde.profile.record.sampler import Doing, shares
 from sonde.profile.replay.collectives import replay_all_reduces
 from sonde.profile.rules import judge
-from sonde.profile.rules.evidence import Evidence
-from sonde.profile.sampler import Doing, shares
-from sonde.profile.suggestions import worth_trying
-from sonde.profile.tables import line_items, module_tree, op_items, place_of, timeline
-from sonde.profile.timings import Timings, idle_rest, time_steps
-from sonde.profile.traces import is_collective_op, read_session
-from sonde.profile.witness import SeenLoader
+from sonde.profile.rules.evidence import ProfileEvidence
+from sonde.profile.rules.suggestions import worth_trying
 
 _LOADER = "enumerate(DataLoader)"
 _QUICK_SECONDS = 5e-4
@@ -65,7 +71,7 @@ class Analysis:
 
 
 def analyse(
-    recorder: Recorder, subject: Subject, places: Places, say: Callable[[str], None]
+    recorder: ProfileRecorder, subject: Subject, places: Places, say: Callable[[str], None]
 ) -> Analysis:
     """Everything there is to know of a recording.
 
@@ -104,7 +110,9 @@ def analyse(
         collectives=_collectives(even, evidence),
         loaders=tuple(item for _, item in evidence.loaders),
         compilations=tuple(
-            CompilationItem(Place(each.file, each.line, each.function), each.seconds, each.reason)
+            CompilationItem(
+                CodePlace(each.file, each.line, each.function), each.seconds, each.reason
+            )
             for each in evidence.compilations
         ),
         findings=tuple(map(found_item, findings)),
@@ -135,8 +143,8 @@ def found_item(finding: Finding) -> FoundItem:
 
 
 def _evidence(
-    recorder: Recorder, timings: Timings, machine: Machine, places: Places, subject: Subject
-) -> Evidence:
+    recorder: ProfileRecorder, timings: Timings, machine: Machine, places: Places, subject: Subject
+) -> ProfileEvidence:
     sizes = _collective_sizes(recorder)
     begin, end = timings.steps[0].trace, timings.steps[-1].trace
     wall = recorder.wall_offset
@@ -144,16 +152,16 @@ def _evidence(
         wall + (begin.begin - begin.clock_offset) / 1e9,
         wall + (end.end - end.clock_offset) / 1e9,
     )
-    return Evidence(
+    return ProfileEvidence(
         timings=timings,
         machine=machine,
         places=places,
         graph=recorder.graph,
         data_lines=_lines(recorder, "data", timings.part_seconds("data")),
         rest_lines=_lines(recorder, "loop", _idle_seconds(timings)),
-        loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.witness.loaders],
-        optimizers=recorder.witness.optimizers,
-        call=recorder.witness.call,
+        loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.tracker.loaders],
+        optimizers=recorder.tracker.optimizers,
+        call=recorder.tracker.call,
         compilations=[
             each for each in private.compilations() if window[0] <= each.begin < window[1]
         ],
@@ -162,7 +170,7 @@ def _evidence(
     )
 
 
-def _lines(recorder: Recorder, doing: Doing, seconds: float) -> dict[Source, float]:
+def _lines(recorder: ProfileRecorder, doing: Doing, seconds: float) -> dict[Source, float]:
     """A step's seconds of one kind, dealt out to lines by how often the thread was seen there."""
     return {source: share * seconds for source, share in shares(recorder.samples, doing).items()}
 
@@ -172,7 +180,7 @@ def _idle_seconds(timings: Timings) -> float:
     return statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9
 
 
-def _lines_outside_ops(recorder: Recorder, timings: Timings) -> dict[Source, float]:
+def _lines_outside_ops(recorder: ProfileRecorder, timings: Timings) -> dict[Source, float]:
     """Seconds of the lines that load data or run in the loop, without the ops they run."""
     in_ops = timings.mean_seconds(
         own for times in timings.ops.values() if times.part == "data" for own in times.own
@@ -201,7 +209,7 @@ def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
     )
 
 
-def _collective_sizes(recorder: Recorder) -> list[int]:
+def _collective_sizes(recorder: ProfileRecorder) -> list[int]:
     """Bytes of each collective of the learned step."""
     return [
         sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
@@ -210,7 +218,7 @@ def _collective_sizes(recorder: Recorder) -> list[int]:
     ]
 
 
-def _collectives(timings: Timings, evidence: Evidence) -> CollectiveItem | None:
+def _collectives(timings: Timings, evidence: ProfileEvidence) -> CollectiveItem | None:
     under_way = timings.mean_seconds(
         length(union(step.trace.collectives)) for step in timings.steps
     )
@@ -228,7 +236,7 @@ def _collectives(timings: Timings, evidence: Evidence) -> CollectiveItem | None:
     )
 
 
-def _no_steps(recorder: Recorder) -> SondeError:
+def _no_steps(recorder: ProfileRecorder) -> SondeError:
     ran, window = len(recorder.ends), recorder.window
     if ran == 0:
         hint = "no optimizer's step() was called in the main thread"

@@ -16,7 +16,7 @@ FORMAT = 1
 FILE_NAME = "profile.json"
 
 
-class Place(msgspec.Struct, frozen=True):
+class CodePlace(msgspec.Struct, frozen=True):
     """A line of the user's code."""
 
     file: str
@@ -49,7 +49,7 @@ class FoundItem(msgspec.Struct, frozen=True):
     message: str
     advice: str
     gain: Gain
-    place: Place | None = None
+    place: CodePlace | None = None
     evidence: dict[str, Any] = {}
 
 
@@ -84,7 +84,7 @@ class OpItem(msgspec.Struct, frozen=True):
     op: str
     module: str
     phase: str
-    place: Place | None
+    place: CodePlace | None
     shapes: str
     calls: float
     seconds: float
@@ -108,7 +108,7 @@ class ModuleItem(msgspec.Struct, frozen=True):
 class LineItem(msgspec.Struct, frozen=True):
     """A line of the user's code and what a step spends on it, backward included."""
 
-    place: Place
+    place: CodePlace
     forward: float
     backward: float
     optimizer: float
@@ -148,7 +148,7 @@ class CollectiveItem(msgspec.Struct, frozen=True):
 class LoaderItem(msgspec.Struct, frozen=True):
     """A DataLoader; ``waits`` is the share of its batches that were not ready when asked for."""
 
-    place: Place | None
+    place: CodePlace | None
     workers: int
     batch_size: int | None
     pins_memory: bool
@@ -158,7 +158,7 @@ class LoaderItem(msgspec.Struct, frozen=True):
 class CompilationItem(msgspec.Struct, frozen=True):
     """One compilation by torch.compile in the profiled steps."""
 
-    place: Place
+    place: CodePlace
     seconds: float
     reason: str
 
@@ -176,7 +176,7 @@ class TriedItem(msgspec.Struct, frozen=True):
     after: float | None
     ratios: tuple[float, ...]
     loss_difference: float | None
-    place: Place | None = None
+    place: CodePlace | None = None
     note: str = ""
 
 
@@ -189,7 +189,7 @@ class Machine(msgspec.Struct, frozen=True):
     bytes_per_second: float
 
 
-class Summary(msgspec.Struct, frozen=True):
+class ProfileSummary(msgspec.Struct, frozen=True):
     """The numbers of the first screen.
 
     ``step_time`` is the median of steps that were not profiled, where there are three or more of
@@ -217,7 +217,7 @@ class Profile(msgspec.Struct, frozen=True):
     rank: int
     ranks: int
     machine: Machine
-    summary: Summary
+    summary: ProfileSummary
     steps: tuple[StepItem, ...]
     timeline: TimelineItem
     ops: tuple[OpItem, ...]

@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import torch
 
+from sonde.core.atomic_file import write_whole
 from sonde.profile.document import Machine
-from sonde.profile.stopwatch import best
+from sonde.profile.record.stopwatch import best
 
 _SIDE = 768
 _COPY_BYTES = 64 * 1024 * 1024
@@ -33,9 +34,7 @@ def this_machine(cache: Path | None = None) -> Machine:
         known[key] = measure()
         with contextlib.suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            part = file.with_suffix(f".{os.getpid()}")
-            part.write_bytes(msgspec.json.encode(known))
-            part.replace(file)
+            write_whole(file, msgspec.json.encode(known))
     return known[key]
 
 

@@ -11,23 +11,21 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.server import (
-    comparison_routes,
-    condition_routes,
-    graph_routes,
-    run_routes,
-    tensor_routes,
-)
-from sonde.server.body import read_body
-from sonde.server.endpoint import Call, Context, Endpoint
-from sonde.server.openapi import openapi, openapi_page
-from sonde.server.page import page
-from sonde.server.source import NpyFile
+from sonde.server.http.body import read_body
+from sonde.server.http.endpoint import Call, Context, Endpoint
+from sonde.server.http.openapi import openapi
+from sonde.server.http.page import page
+from sonde.server.routes import comparisons as comparison_routes
+from sonde.server.routes import graphs as graph_routes
+from sonde.server.routes import runs as run_routes
+from sonde.server.routes import tensors as tensor_routes
+from sonde.server.routes import watchpoints as condition_routes
+from sonde.server.run import NpyFile
 from sonde.wire.api import Problem
 from sonde.wire.shapes import Plain
 
@@ -66,14 +64,12 @@ _STATUS: Final = {
 
 
 def build_app(context: Context) -> Starlette:
-    """The app without its guard (``server.security``)."""
+    """The app without the access checks of ``server.http.security``."""
     routes: list[BaseRoute] = [_route(context, endpoint) for endpoint in ENDPOINTS]
     routes.append(WebSocketRoute(f"{PREFIX}/events", _events(context)))
     routes.append(Route(f"{PREFIX}/openapi.json", _openapi))
-    routes.append(Route(f"{PREFIX}/docs", _docs))
-    for path in ("/docs", "/api", "/api/", PREFIX, f"{PREFIX}/"):
-        routes.append(Route(path, _to_docs))
-    routes.append(Route("/openapi.json", _to_openapi))
+    for path in ("/docs", "/openapi.json", "/api", "/api/", PREFIX, f"{PREFIX}/", f"{PREFIX}/docs"):
+        routes.append(Route(path, _to_openapi))
     routes.append(Route("/api/{rest:path}", _unknown, methods=list(_METHODS)))
     routes.append(Route("/{path:path}", page, methods=["GET"]))
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
@@ -85,9 +81,9 @@ def _route(context: Context, endpoint: Endpoint) -> Route:
             answer = await endpoint.handler(await _call(context, endpoint, request))
         except SondeError as error:
             return problem(error)
-        except Exception as error:  # A fault of ours is told and logged; the server goes on.
+        except Exception as error:  # A bug of Sonde: reported and logged; the server continues.
             _log.exception("%s %s failed", endpoint.method, endpoint.path)
-            text = f"the server failed at this: {type(error).__name__}: {error}"
+            text = f"the server failed on this request: {type(error).__name__}: {error}"
             return problem(SondeError(text, slug="server-failed"))
         if isinstance(answer, NpyFile):
             return _download(answer, request)
@@ -100,7 +96,7 @@ def _route(context: Context, endpoint: Endpoint) -> Route:
 
 async def _call(context: Context, endpoint: Endpoint, request: Request) -> Call:
     given = {name: value for name, value in request.query_params.items() if value}
-    query = _parsed(given, endpoint.query, "the address")
+    query = _parsed(given, endpoint.query, "query parameters")
     run = request.path_params.get("run")
     number = request.path_params.get("number", "0")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
@@ -139,58 +135,49 @@ async def _openapi(request: Request) -> Response:
     return Response(body, media_type="application/json")
 
 
-async def _docs(request: Request) -> Response:
-    return HTMLResponse(openapi_page(openapi(ENDPOINTS, PREFIX)))
-
-
-async def _to_docs(request: Request) -> Response:
-    return RedirectResponse(f"{PREFIX}/docs")
-
-
 async def _to_openapi(request: Request) -> Response:
     return RedirectResponse(f"{PREFIX}/openapi.json")
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """What Starlette refuses by itself: a method that a route does not have."""
+    """Answer a request that Starlette refused: a method that the route does not have."""
     assert isinstance(error, HTTPException)
     body = msgspec.json.encode(Problem(f"{request.method}: {error.detail}", "bad-request"))
     return Response(body, error.status_code, error.headers, media_type="application/json")
 
 
 async def _unknown(request: Request) -> Response:
-    return problem(
-        UsageError(f"there is no such route; {PREFIX}/docs lists them", slug="no-such-file")
-    )
+    text = f"no route {request.url.path[:200]!r}; {PREFIX}/openapi.json describes the routes"
+    return problem(UsageError(text, slug="no-such-file"))
 
 
 def _events(context: Context) -> Callable[[WebSocket], Awaitable[None]]:
     async def serve(socket: WebSocket) -> None:
-        if context.board.is_full:
+        if context.broker.is_full:
             await socket.close(1013)
             return
         await socket.accept()
-        listener = context.board.join()
-        gone = asyncio.ensure_future(_until_gone(socket))
-        tell = asyncio.ensure_future(_tell(socket, listener.events()))
+        subscriber = context.broker.subscribe()
+        disconnected = asyncio.ensure_future(_until_disconnected(socket))
+        send = asyncio.ensure_future(_send(socket, subscriber.events()))
         try:
-            await asyncio.wait({gone, tell}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnected, send}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            context.board.leave(listener)
-            for task in (gone, tell):
+            context.broker.unsubscribe(subscriber)
+            for task in (disconnected, send):
                 task.cancel()
-            await asyncio.gather(gone, tell, return_exceptions=True)
+            await asyncio.gather(disconnected, send, return_exceptions=True)
 
     return serve
 
 
-async def _tell(socket: WebSocket, events: Any) -> None:
+async def _send(socket: WebSocket, events: Any) -> None:
     async for event in events:
         await socket.send_text(msgspec.json.encode(event).decode())
 
 
-async def _until_gone(socket: WebSocket) -> None:
-    """What a browser sends is not read, but it tells when the browser leaves."""
+async def _until_disconnected(socket: WebSocket) -> None:
+    """Wait until the browser disconnects; its messages are ignored."""
     try:
         while True:
             message = await socket.receive()

@@ -1,31 +1,31 @@
-"""Changes of one run: counted, announced, waited for."""
+"""Counts and announces the changes of one run, and lets callers wait for them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from sonde.server.events import EventBoard, Topic
+from sonde.server.http.events import EventBroker, Topic
 
 
 class Changes:
     """``revision`` grows with every change. Used in the event loop's thread only."""
 
-    def __init__(self, run: str, board: EventBoard) -> None:
+    def __init__(self, run: str, broker: EventBroker) -> None:
         self._run = run
-        self._board = board
+        self._broker = broker
         self._happened = asyncio.Event()
         self.revision = 0
 
     def touch(self, *topics: Topic) -> None:
-        """Something changed."""
+        """Note and announce a change of ``topics``."""
         self.revision += 1
-        self._board.announce(self._run, self.revision, *topics)
+        self._broker.announce(self._run, self.revision, *topics)
         self._happened.set()
         self._happened = asyncio.Event()
 
     async def until(self, is_so: Callable[[], bool], seconds: float) -> None:
-        """Wait for a change after which ``is_so``, or until time is up."""
+        """Wait for a change after which ``is_so`` is true, or for ``seconds``."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not is_so():
             rest = deadline - asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The server process: the port of the page and the port of the ranks."""
+"""Runs the server: the port of the page and the port of the ranks."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from typing import Any, Final
 import uvicorn
 
 from sonde.core.errors import UsageError
-from sonde.debugger.server_process import END_WHEN_UNUSED
-from sonde.debugger.server_state import ServerState, announce_server
+from sonde.debugger.launch.server_process import END_WHEN_UNUSED
+from sonde.debugger.launch.server_registry import ServerState, announce_server
 from sonde.server.app import build_app
-from sonde.server.door import Door, checked_token, new_token
-from sonde.server.endpoint import Context
-from sonde.server.events import EventBoard
-from sonde.server.hub import BACKLOG, Hub
-from sonde.server.security import Guard, is_loopback
-from sonde.server.source import Runs, RunSource
-from sonde.server.strangers import GuardedHttp, Strangers
+from sonde.server.http.auth import TokenCheck, checked_token, new_token
+from sonde.server.http.endpoint import Context
+from sonde.server.http.events import EventBroker
+from sonde.server.http.idle_connections import IdleConnections, IdleLimitedHttp
+from sonde.server.http.security import Guard, is_loopback
+from sonde.server.live.hub import BACKLOG, Hub
+from sonde.server.run import Run, Runs
 
 DEFAULT_PORT: Final = 8080
 DEFAULT_RANK_PORT: Final = 50051
 _LOOK_SECONDS: Final = 0.2
 _MOST_FILES: Final = 16_384
-_OTHER_HOST: Final = "say with --host an address of this machine"
+_OTHER_HOST: Final = "give an address of this machine with --host"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """``port`` and ``rank_port`` 0: any that is free; ``rank_port`` None: no ranks (a dump).
+    """``port`` and ``rank_port`` 0: any free port; ``rank_port`` None: ranks cannot connect.
 
-    ``token`` empty: none, or a new one where others than this machine can connect. UsageError for
-    one that could be guessed.
+    ``token`` empty: none, or a generated one if other machines can connect. A token that can be
+    guessed is a UsageError.
     """
 
     host: str = "127.0.0.1"
@@ -54,16 +54,19 @@ class ServerOptions:
 def serve(
     options: ServerOptions,
     ready: Callable[[ServerState], None],
-    sources: Callable[[EventBoard], Sequence[RunSource]] | None = None,
+    open_runs: Callable[[EventBroker], Sequence[Run]] | None = None,
 ) -> None:
-    """Serve until the process is told to end (SIGINT or SIGTERM). ``ready`` is called once both
-    ports are open; UsageError if one cannot be had."""
+    """Serve until SIGINT or SIGTERM.
+
+    ``ready`` is called when both ports are open; UsageError if one cannot be opened. ``open_runs``
+    makes the runs that exist from the start.
+    """
     token = "" if is_loopback(options.host) else new_token()
     if options.token:
         token = checked_token(options.token)
     _allow_more_files()
     with _bound(options.host, options.port, "--port") as sock:
-        asyncio.run(_serve(options, token, sock, ready, sources))
+        asyncio.run(_serve(options, token, sock, ready, open_runs))
 
 
 async def _serve(
@@ -71,18 +74,18 @@ async def _serve(
     token: str,
     sock: socket.socket,
     ready: Callable[[ServerState], None],
-    sources: Callable[[EventBoard], Sequence[RunSource]] | None,
+    open_runs: Callable[[EventBroker], Sequence[Run]] | None,
 ) -> None:
-    runs, board = Runs(), EventBoard()
-    for source in sources(board) if sources is not None else ():
-        runs.add(source)
+    runs, broker = Runs(), EventBroker()
+    for run in open_runs(broker) if open_runs is not None else ():
+        runs.add(run)
     port: int = sock.getsockname()[1]
-    door = Door(token)
-    hub = Hub(runs, board, door=door, paused=options.paused)
+    token_check = TokenCheck(token)
+    hub = Hub(runs, broker, token_check=token_check, paused=options.paused)
     rank_port = await _rank_port(hub, options)
     state = ServerState.of(options.host, port, rank_port, token)
-    context = Context(runs, board, rank_port, has_token=bool(token))
-    app = Guard(build_app(context), host=options.host, port=port, door=door)
+    context = Context(runs, broker, rank_port, has_token=bool(token))
+    app = Guard(build_app(context), host=options.host, port=port, token_check=token_check)
     server = _Server(http_config(app), hub, partial(ready, state))
     with announce_server(state):
         async with _closing(hub, runs):
@@ -90,8 +93,8 @@ async def _serve(
 
 
 class _Server(uvicorn.Server):
-    """Ends on a signal and returns, where uvicorn would raise the signal again and so end the
-    process before files are tidied up; on ``END_WHEN_UNUSED`` when no training is connected."""
+    """Returns after a signal, where uvicorn would raise the signal again and end the process before
+    files are removed; after ``END_WHEN_UNUSED`` as soon as no training is connected."""
 
     def __init__(self, config: uvicorn.Config, hub: Hub, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -135,9 +138,9 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def http_config(app: Guard) -> uvicorn.Config:
-    """How uvicorn serves ``app``: bounded in everything that others can ask for."""
-    http: Any = partial(GuardedHttp, Strangers())
+def http_config(app: Guard, idle: IdleConnections | None = None) -> uvicorn.Config:
+    """uvicorn's settings for ``app``: a bound on everything that a client can ask for."""
+    http: Any = partial(IdleLimitedHttp, IdleConnections() if idle is None else idle)
     return uvicorn.Config(
         app,
         http=http,
@@ -156,7 +159,7 @@ def http_config(app: Guard) -> uvicorn.Config:
 
 
 def _allow_more_files() -> None:
-    """Every connection is a file, and a process may often have 1,024 of them only."""
+    """Raise the limit on open files: every connection is one, and the limit is often 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -200,11 +203,13 @@ def _taken(host: str, port: int, option: str, error: Exception) -> UsageError:
     place, reason, advice = f"{host}:{port}", str(error), f"choose another port with {option}"
     if isinstance(error, OverflowError):
         reason = "a port is a number from 0 to 65535"
-    if isinstance(error, UnicodeError):  # The name of a machine is encoded by rules of its own.
-        place, reason, advice = host, "it is not a name of a machine", _OTHER_HOST
+    if isinstance(error, UnicodeError):  # Host names have an encoding of their own.
+        place, reason, advice = host, "it is not a host name", _OTHER_HOST
     if isinstance(error, OSError) and error.errno is not None:
-        is_name = isinstance(error, socket.gaierror)  # It counts its errors by itself.
+        is_name = isinstance(
+            error, socket.gaierror
+        )  # Its error numbers are not those of the system.
         reason = str(error.strerror) if is_name else os.strerror(error.errno)
         if is_name or error.errno == errno.EADDRNOTAVAIL:
             place, advice = host, _OTHER_HOST
-    return UsageError(f"cannot listen at {place}: {reason}; {advice}", slug="port")
+    return UsageError(f"cannot listen on {place}: {reason}; {advice}", slug="port")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from sonde.conditions import parse_condition
 from sonde.core.errors import UsageError
-from sonde.debugger.watches import Pattern
+from sonde.watch.conditions import parse_condition
+from sonde.watch.watchpoint import Pattern
 from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import WatchpointSpec
 

@@ -118,7 +118,7 @@ class EventFiles:
             file.unlink()
 
     def _head_size(self) -> int:
-        """The bytes of a new file before its first event of its own, and around that event."""
+        """Size in bytes of a new file's header and of the framing of its first event."""
         heads = (_version_event(), *self._kept.values())
         return sum(len(data) + RECORD_FRAME for data in heads) + RECORD_FRAME
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sonde.core.atomic_file import write_whole
 from sonde.summary.errors import SummaryError
 
 INDEX_FILE = "summary.json"
@@ -42,7 +42,7 @@ class ScalarTag:
 
 @dataclass(slots=True)
 class Tag:
-    """The course of one thing that is no number."""
+    """The course of one non-scalar series."""
 
     first_step: int
     last_step: int
@@ -85,9 +85,8 @@ class SummaryIndex:
     def write(self, directory: Path) -> None:
         """Replace the index of the directory."""
         document = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        partial = directory / f".{INDEX_FILE}.{os.getpid()}"
-        partial.write_text(json.dumps(_encoded(document), indent=1, allow_nan=False) + "\n")
-        partial.replace(directory / INDEX_FILE)
+        text = json.dumps(_encoded(document), indent=1, allow_nan=False)
+        write_whole(directory / INDEX_FILE, f"{text}\n")
 
 
 def read_index(directory: Path) -> SummaryIndex | None:

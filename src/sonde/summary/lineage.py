@@ -32,7 +32,7 @@ def train_lineage(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def eval_lineage(arguments: Mapping[str, Any], metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """What an evaluation gave (its numbers), and on which data."""
+    """Results of an evaluation, and the data it used."""
     found = {
         "metrics": dict(metrics),
         **_dataset_facts("valid_dataset", arguments["valid_dataset"]),

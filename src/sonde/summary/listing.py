@@ -65,7 +65,7 @@ def is_summary(path: str | os.PathLike[str]) -> bool:
 
 
 def read_summary(path: str | os.PathLike[str]) -> SummaryListing:
-    """What the directory holds; ``SummaryError`` when it is no summary or cannot be read."""
+    """List the directory; ``SummaryError`` if it is not a summary or cannot be read."""
     directory = Path(path)
     if not is_summary(directory):
         raise SummaryError(

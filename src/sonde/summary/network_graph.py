@@ -34,7 +34,7 @@ HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_back
 def network_graph(network: nn.Module, element: Any) -> tuple[Any, str]:
     """The graph, and what its nodes are: ``operators`` or ``modules``.
 
-    ``element`` is a batch; all of it but the label is what the network is called with.
+    ``element`` is a batch; the network is called with everything but the label.
     """
     network = _unwrapped(network)
     for arguments, keywords in _calls(element):

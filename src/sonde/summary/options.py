@@ -1,8 +1,7 @@
-"""What a collector is asked to collect, parsed once."""
+"""Options of a collector, parsed once."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from sonde.core.settings import nearest
 from sonde.summary.errors import SummaryOptionError
 
 DEFAULT_PARAMETERS = 5
@@ -57,9 +57,8 @@ def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) ->
     known = {one.name for one in fields(Collected)}
     for name, value in specified.items():
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-            raise _wrong(f"collect_specified_data has no {name!r}; {hint}", value)
+            hint = nearest(name, sorted(known), "known are")
+            raise _wrong(f"collect_specified_data has no {name!r}{hint}", value)
         _check(name, value)
     chosen = dict(specified)
     if "histogram_regular" in chosen:
@@ -108,7 +107,8 @@ def _check(name: str, value: Any) -> None:
         re.compile(value)
     except (re.error, TypeError) as error:
         raise _wrong(
-            f"collect_specified_data: histogram_regular is no regular expression ({error})", value
+            f"collect_specified_data: histogram_regular is not a regular expression ({error})",
+            value,
         ) from error
 
 

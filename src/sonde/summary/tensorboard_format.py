@@ -1,4 +1,4 @@
-"""All that is used of TensorBoard and of torch's face to it; neither has types of its own."""
+"""Imports from TensorBoard and torch.utils.tensorboard, which have no type annotations."""
 
 from __future__ import annotations
 

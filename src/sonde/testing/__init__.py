@@ -1,1 +1,1 @@
-"""Fakes and contract suites for those who write plug-ins for Sonde; used by its own tests."""
+"""A simulated rank and a sample graph, for tests of the debugger's server."""

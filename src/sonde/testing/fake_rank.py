@@ -1,7 +1,7 @@
-"""A training process that is none: it speaks the rank's side of the protocol, as it is told.
+"""A simulated training process: it implements the rank's side of the protocol without a training.
 
-``python -m sonde.testing.fake_rank --port 50051`` is one to look at in a browser: it obeys all
-controls, has a tensor for every op, and its ``log`` makes NaN from step 5 on.
+``python -m sonde.testing.fake_rank --port 50051`` starts one for use in a browser: it executes all
+controls, has a tensor for every op, and its ``log`` produces NaN from step 5 on.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError
-from sonde.debugger import answers
+from sonde.debugger.values import answers
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.convert import statistic_numbers
+from sonde.wire.framing import frame
 from sonde.wire.questions import (
     AskCheck,
     AskCompare,
@@ -39,7 +40,7 @@ from sonde.wire.rank import (
     PROTOCOL,
     Answer,
     Ask,
-    Control,
+    ControlMessage,
     FromRank,
     FromServer,
     Goodbye,
@@ -71,15 +72,14 @@ KEPT_STEPS = 3
 
 
 class RankSocket:
-    """The plain connection: frames out, frames in."""
+    """A connection to the server that sends and receives single messages."""
 
     def __init__(self, host: str, port: int, timeout_seconds: float = 30.0) -> None:
         self.raw = socket.create_connection((host, port), timeout_seconds)
         self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, message: FromRank) -> None:
-        data = encoder.encode(message)
-        self.raw.sendall(len(data).to_bytes(4, "big") + data)
+        self.raw.sendall(frame(message))
 
     def receive(self) -> FromServer | None:
         """The next message; None when the server closed the connection."""
@@ -124,10 +124,11 @@ def sample_metadata(rank: int = 0, world_size: int = 1) -> Metadata:
 
 
 class FakeRank:
-    """Obeys the server as a training would: one step is a walk over ``nodes``.
+    """Executes the server's commands as a training would: one step visits all ``nodes`` in order.
 
-    ``start`` connects and serves in a thread of its own until the server, ``terminate`` or
-    ``close`` ends it. ``steps`` is how many there are; ``step_seconds`` how long each takes.
+    ``start`` connects and serves in a thread of its own until all steps are done, the server
+    terminates it or closes the connection, or ``close`` is called. ``steps`` is the number of
+    steps, ``step_seconds`` the duration of each.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class FakeRank:
         self.socket: RankSocket | None = None
 
     def start(self) -> FakeRank:
-        """Connect, and return when the graph was sent and the rank waits."""
+        """Connect, send the graph and the first status, start the thread, and return the rank."""
         self.socket = RankSocket(*self._address)
         self.socket.send(self._hello)
         answer = self.socket.receive()
@@ -188,14 +189,14 @@ class FakeRank:
         self._thread.join(timeout_seconds)
 
     def close(self) -> None:
-        """Vanish without a goodbye, as a killed process does."""
+        """Close the connection without a ``goodbye``, as a killed process does."""
         if self.socket is not None:
             with contextlib.suppress(OSError):
                 self.socket.raw.shutdown(socket.SHUT_RDWR)  # The thread may be reading.
             self.socket.raw.close()
 
     def array(self, tensor: TensorName) -> NDArray[Any]:
-        """The values of a tensor: the same for the same name and step, some NaN in bad ones."""
+        """The values of a tensor, derived from its name and step; from step 5 on some are NaN."""
         node = self.nodes[self._places[tensor.op]]
         types = node.outputs if tensor.io == "output" else [edge.type for edge in node.inputs]
         step = self.step if tensor.step is None else tensor.step
@@ -230,7 +231,7 @@ class FakeRank:
         return self._state == "ended"
 
     def _next_message(self) -> FromServer | None:
-        """What the server said; while running only if it said something already."""
+        """The next message; None while running if the server has not sent one yet."""
         assert self.socket is not None
         if self._state == "running":
             self.socket.raw.settimeout(0.001)
@@ -246,19 +247,20 @@ class FakeRank:
 
     def _take(self, message: FromServer) -> None:
         match message:
-            case Control():
+            case ControlMessage():
                 self._obey(message)
             case SetWatchpoints():
                 self.watchpoints = message.watchpoints
             case Ask():
                 self._answer(message)
 
-    def _obey(self, control: Control) -> None:
+    def _obey(self, control: ControlMessage) -> None:
         self._generation = control.generation
         self._stop_at = None
         match control.command:
             case "terminate":
-                self._say(Goodbye(1, "sonde.Terminated: terminated from the debugger"))
+                error = "sonde.Terminated: terminated from the debugger"
+                self._say(Goodbye(1, error, is_terminated=True))
                 self._state = "ended"
                 return
             case "pause":
@@ -277,7 +279,7 @@ class FakeRank:
         self._tell("")
 
     def _run_on(self) -> None:
-        """The rest of the current step, or up to where it shall stop."""
+        """Run to the end of the current step, or to the op at which to stop."""
         if self._stop_at is not None and self._stop_at[0] == self.step and self._stop_at[1]:
             self._place = self._stop_at[1]
             self._pause(self._stop_at[2])
@@ -299,7 +301,7 @@ class FakeRank:
 
     def _end_step(self) -> None:
         loss = 2.0 / (1 + self.step) if self.step < NAN_FROM_STEP else "nan"
-        self._say(StepDone(LossPoint(self.step, loss, 0.01, 0.008, True), 0))
+        self._say(StepDone(LossPoint(self.step, loss, 0.01, None, True), 0))
         self.step += 1
         self._place = 0
 
@@ -408,7 +410,7 @@ class FakeRank:
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(description="A training process that is none.")
+    parser = argparse.ArgumentParser(description="A simulated training process.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=50051)
     parser.add_argument("--token", default="")

@@ -1,4 +1,4 @@
-"""Graphs as a training would send them, of any size."""
+"""Sample graphs of any size, as a training sends them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NETWORK = "Default/network-Net"
 
 
 class _Builder:
-    """Adds nodes in execution order; each returns its full name."""
+    """Adds nodes in execution order; each method returns the full name of its node."""
 
     def __init__(self, file: str) -> None:
         self.nodes: list[Node] = []
@@ -79,7 +79,7 @@ class _Builder:
 
 def sample_graph(blocks: int = 4, file: str = "/home/me/train.py") -> tuple[Node, ...]:
     """A residual network of ``blocks`` equal blocks: forward, a loss with a ``log``, backward,
-    optimizer. About 16 nodes a block."""
+    optimizer. 9 nodes per block."""
     build = _Builder(file)
     x = build.leaf("input", "data", "", _ROWS)
     weights: list[tuple[str, str, str]] = []

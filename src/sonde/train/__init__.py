@@ -22,7 +22,7 @@ from sonde.train.callback import (
     StopAtTime,
     TimeMonitor,
 )
-from sonde.train.checkpoint import (
+from sonde.train.checkpoint.checkpoint import (
     load_checkpoint,
     load_param_into_net,
     load_training_state,
@@ -31,9 +31,9 @@ from sonde.train.checkpoint import (
     save_checkpoint_async,
 )
 from sonde.train.checks import check_gradients, check_update, check_weights, compare_weights
-from sonde.train.loop import Loop, callbacks
-from sonde.train.model import Model
-from sonde.train.progress import ProgressBar
+from sonde.train.loop.loop import Loop, callbacks
+from sonde.train.loop.model import Model
+from sonde.train.loop.progress import ProgressBar
 
 __all__ = [
     "Callback",

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from sonde.core.errors import UsageError
-from sonde.core.finding import Finding, Severity
-from sonde.train.checkpoint import load_checkpoint
+from sonde.core.finding import EvidenceStatus, Finding, Severity
+from sonde.train.checkpoint.checkpoint import load_checkpoint
 from sonde.train.validator import check_value_type, wrong_type
 
 Weights = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
@@ -282,8 +282,10 @@ def _gradient_finding(state: GradientState) -> Finding:
     if state.verdict != "missing":
         message += f" (norm {state.norm:.6g}, mean {state.mean:.6g}, zeros {state.zeros:.1%})"
     rule = f"gradient-{state.verdict.replace(' ', '-')}"
-    return _finding(rule, severity, message, advice)
+    is_threshold = state.verdict in ("vanishing", "exploding")
+    status: EvidenceStatus = "supported" if is_threshold else "established"
+    return Finding(rule, severity, message, status=status, advice=advice)
 
 
 def _finding(rule: str, severity: Severity, message: str, advice: str) -> Finding:
-    return Finding(rule, severity, message, advice=advice)
+    return Finding(rule, severity, message, status="established", advice=advice)

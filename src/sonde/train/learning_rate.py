@@ -30,14 +30,14 @@ from sonde.train.validator import (
 
 
 class LearningRateError(SondeError, ValueError):
-    """A schedule that gave something no optimizer can use."""
+    """A schedule returned a rate that no optimizer can use."""
 
 
 class LearningRateSchedule(ABC):
     """The learning rate of each step; a subclass defines ``construct(global_step)``.
 
     ``construct`` is given the step as an int from 0 on and returns a number (a tensor of one
-    element will do). Calling the schedule checks what comes back: a rate that is NaN, infinite or
+    element is accepted). Calling the schedule checks the result: a rate that is NaN, infinite or
     negative is a ``LearningRateError`` that names the schedule and the step.
     """
 
@@ -70,7 +70,7 @@ class LearningRateSchedule(ABC):
 
 
 class _Decay(LearningRateSchedule):
-    """What the three decays by a rate share: their numbers, and how far the decay has come."""
+    """Parameters and progress that the three exponential-style decays share."""
 
     def __init__(
         self, learning_rate: float, decay_rate: float, decay_steps: int, is_stair: bool = False
@@ -81,21 +81,21 @@ class _Decay(LearningRateSchedule):
         self.is_stair = check_bool(is_stair, "is_stair", self.cls_name)
 
     def _progress(self, step: int) -> float:
-        """How many times the decay has happened, in whole numbers if a stair."""
+        """Number of decays so far; a whole number if ``is_stair``."""
         return step // self.decay_steps if self.is_stair else step / self.decay_steps
 
 
 class ExponentialDecayLR(_Decay):
-    """``learning_rate * decay_rate ** (step / decay_steps)``; the exponent whole if a stair."""
+    """``learning_rate * decay_rate ** (step / decay_steps)``; ``is_stair`` floors the exponent."""
 
     def construct(self, global_step: int) -> float:
         return self.learning_rate * math.pow(self.decay_rate, self._progress(global_step))
 
 
 class NaturalExpDecayLR(_Decay):
-    """``learning_rate * e ** (-decay_rate * step)``; the step down to a whole decay if a stair.
+    """``learning_rate * e ** (-decay_rate * step)``; ``is_stair`` floors the step.
 
-    As the reference computes it: without a stair, ``decay_steps`` has no effect.
+    As the reference computes it: without ``is_stair``, ``decay_steps`` has no effect.
     """
 
     def construct(self, global_step: int) -> float:
@@ -104,7 +104,7 @@ class NaturalExpDecayLR(_Decay):
 
 
 class InverseDecayLR(_Decay):
-    """``learning_rate / (1 + decay_rate * step / decay_steps)``; the quotient whole if a stair."""
+    """``learning_rate / (1 + decay_rate * step / decay_steps)``; ``is_stair`` floors it."""
 
     def construct(self, global_step: int) -> float:
         return self.learning_rate / (1 + self.decay_rate * self._progress(global_step))

@@ -36,7 +36,7 @@ class LossScaleError(SondeError, RuntimeError):
 
 @dataclass(slots=True)
 class _DynamicScale:
-    """The rule of a dynamic scale, and where it stands.
+    """The rule of a dynamic loss scale and its current state.
 
     An overflow divides the scale by ``factor``, not below 1. After ``window`` steps in a row
     without one it is multiplied by ``factor``, unless that left the range of float32.
@@ -82,11 +82,11 @@ class LossScaleManager(ABC):
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be saved to go on with the same scales."""
+        """State to save in order to continue with the same scales."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:  # noqa: B027 - optional
-        """Take back what ``state_dict`` gave."""
+        """Restore the state that ``state_dict`` returned."""
 
 
 class FixedLossScaleManager(LossScaleManager):
@@ -117,7 +117,7 @@ class DynamicLossScaleManager(LossScaleManager):
     """A scale that falls with each overflow and rises after ``scale_window`` steps without one.
 
     It never falls below 1. After more than 1000 overflows in a row a ``LossScaleError`` says that
-    the scale is not what is wrong.
+    the scale is not at fault.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class FixedLossScaleUpdateCell(FixedLossScaleManager):
         super().__init__(loss_scale_value)
 
     def __call__(self, loss_scale: Tensor, overflow: bool | Tensor) -> bool | Tensor:
-        """``overflow`` as it came; the scale stays."""
+        """Return ``overflow`` unchanged; the scale is fixed."""
         return overflow
 
 
@@ -182,14 +182,14 @@ class DynamicLossScaleUpdateCell(DynamicLossScaleManager):
         super().__init__(loss_scale_value, scale_factor, scale_window)
 
     def __call__(self, loss_scale: Tensor, overflow: bool | Tensor) -> bool | Tensor:
-        """Put the next scale into the tensor ``loss_scale``; ``overflow`` as it came."""
+        """Write the next scale into the tensor ``loss_scale``; return ``overflow`` unchanged."""
         self.update_loss_scale(bool(overflow))
         loss_scale.fill_(self.get_loss_scale())
         return overflow
 
 
 class LossScaler(ABC):
-    """Scaling for a loop of one's own: ``scale`` the loss, ``unscale`` the gradients, ``adjust``.
+    """Scaling for a hand-written loop: ``scale`` the loss, ``unscale`` the gradients, ``adjust``.
 
     Tensors, and tuples and lists of them, keep their type and element type.
     """

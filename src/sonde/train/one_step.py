@@ -29,7 +29,7 @@ class TrainOneStepWithLossScaleCell(nn.Module):
     """A whole training step as a module: a batch in; loss, overflow and scale out.
 
     ``network`` gives the loss. ``scale_sense`` is an update cell, a manager, a number, or a tensor
-    of one number. ``state_dict`` includes where a dynamic scale stands.
+    of one number. ``state_dict`` includes the state of a dynamic scale.
     """
 
     def __init__(self, network: nn.Module, optimizer: Optimizer, scale_sense: Any) -> None:
@@ -53,7 +53,7 @@ class TrainOneStepWithLossScaleCell(nn.Module):
         self._scaling.manager = _manager_of(sens)
 
     def get_extra_state(self) -> Tensor:
-        """The scale and where it stands, as a tensor: checkpoint files hold tensors."""
+        """The state of the scale as a tensor: checkpoint files hold tensors."""
         manager = self._scaling.manager
         numbers = [manager.get_loss_scale(), *manager.state_dict().values()]
         return torch.tensor(numbers, dtype=torch.float64)

@@ -16,7 +16,7 @@ _LOW = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
+class ComputePrecision:
     """``autocast``: low precision where torch holds it safe. ``whole``: weights and inputs too."""
 
     device: torch.device
@@ -42,7 +42,9 @@ class Precision:
         return value if self.whole is None else _cast(value, torch.float32)
 
 
-def precision_of(level: str, dtype: str | torch.dtype | None, device: torch.device) -> Precision:
+def precision_of(
+    level: str, dtype: str | torch.dtype | None, device: torch.device
+) -> ComputePrecision:
     """The precision for a level and an optional type.
 
     O0 computes as the network is (a ``dtype`` alone means O1). O1 and auto use autocast. O2 is O1
@@ -55,11 +57,11 @@ def precision_of(level: str, dtype: str | torch.dtype | None, device: torch.devi
         )
     low = _low_type(dtype, device)
     if (level == "O0" and dtype is None) or low == torch.float32:
-        return Precision(device)
+        return ComputePrecision(device)
     if level == "O3":
-        return Precision(device, whole=low)
+        return ComputePrecision(device, whole=low)
     scaled = level == "O2" and low == torch.float16
-    return Precision(device, autocast=low, dynamic_loss_scale=scaled)
+    return ComputePrecision(device, autocast=low, dynamic_loss_scale=scaled)
 
 
 def _low_type(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import distributed
 
-from sonde.train.checkpoint import can_resume, checkpoints_in
+from sonde.train.checkpoint.checkpoint import can_resume, checkpoints_in
 
 _SUFFIX = re.compile(r"_rank(\d+)(?=[-_])")
 
@@ -31,7 +31,7 @@ def rank_suffix(number: int) -> str:
 def any_rank(flag: bool) -> bool:
     """Whether the flag is set on some rank; every rank must ask at the same place.
 
-    A rank that stopped alone would leave the others waiting for its gradients for ever.
+    A rank that stopped alone would leave the others waiting for its gradients forever.
     """
     return any(_gather(flag)) if rank_count() > 1 else flag
 

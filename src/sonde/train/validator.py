@@ -66,7 +66,7 @@ def check_is_float(value: object, name: str, owner: str | None = None) -> float:
 
 
 def check_bool(value: object, name: str, owner: str | None = None) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """A bool, not a value that only compares equal to one."""
     if not isinstance(value, bool):
         raise wrong_type(name, owner, "must be True or False", value)
     return value

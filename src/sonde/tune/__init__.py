@@ -10,13 +10,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sonde.tune.current import report, suggest, summary_dir
 from sonde.tune.errors import TuneError
-from sonde.tune.hyper_config import HyperConfig, HyperParameters
+from sonde.tune.script_side.current import report, suggest, summary_dir
+from sonde.tune.script_side.hyper_config import HyperConfig, HyperParameters
 
 if TYPE_CHECKING:
-    from sonde.tune.function_search import TrialStopped, search
-    from sonde.tune.listing import StudyListing, read_study
+    from sonde.tune.store.listing import StudyListing, read_study
+    from sonde.tune.trials.function_search import TrialStopped, search
 
 __all__ = [
     "HyperConfig",
@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 _LATER = {
-    "StudyListing": "sonde.tune.listing",
-    "TrialStopped": "sonde.tune.function_search",
-    "read_study": "sonde.tune.listing",
-    "search": "sonde.tune.function_search",
+    "StudyListing": "sonde.tune.store.listing",
+    "TrialStopped": "sonde.tune.trials.function_search",
+    "read_study": "sonde.tune.store.listing",
+    "search": "sonde.tune.trials.function_search",
 }
 
 

@@ -11,6 +11,7 @@ from sonde.wire.shapes import (
     Category,
     ConditionSpec,
     Hit,
+    HitRef,
     Io,
     LossPoint,
     Metadata,
@@ -42,10 +43,11 @@ class GraphInfo(Plain, frozen=True):
 class RankView(Plain, frozen=True):
     """One rank of a run as the header of the page shows it.
 
-    ``seconds``: the median of recent steps as they run now; ``bare_seconds``: of steps as they
-    would be without Sonde, an estimate where all of them were observed op by op. Both without
-    pauses; None before a step is over. ``exit_code``: of the program, once it
-    has ended.
+    ``seconds``: the median of recent steps as they run now; None before a step is over.
+    ``bare_seconds``: the median of the latest steps that were not observed; None while every step
+    was observed. Both without pauses. ``hit``: the one at which the training is paused.
+    ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (ended from the
+    debugger) are of a program that has ended. ``message`` is for people.
     """
 
     rank: int
@@ -62,8 +64,10 @@ class RankView(Plain, frozen=True):
     metadata: Metadata | None
     seconds: float | None
     bare_seconds: float | None
-    is_bare_estimated: bool
     exit_code: int | None = None
+    error: str = ""
+    is_terminated: bool = False
+    hit: HitRef | None = None
 
 
 class RecheckView(Plain, frozen=True):

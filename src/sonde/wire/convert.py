@@ -1,4 +1,4 @@
-"""From the types of the core to those of the wire."""
+"""Converts types of the core to types of the wire."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
 
 
 def distance_numbers(found: Distances, *, max_ulp: float | None = None) -> DistanceNumbers:
-    """The distances of two tensors; ``max_ulp`` where it counts otherwise than the kernel did."""
+    """The distances of two tensors; ``max_ulp`` replaces that of the kernel."""
     return DistanceNumbers(
         max_abs_error=to_wire(found.max_abs_error),
         mean_abs_error=to_wire(found.mean_abs_error),

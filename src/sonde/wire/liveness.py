@@ -1,4 +1,4 @@
-"""A connection whose other end vanished: a cable, a machine that lost its power."""
+"""Detects a connection whose other machine disappeared, by power or network failure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ GONE_SECONDS: Final = 60
 
 
 def notice_absence(connection: socket.socket) -> None:
-    """Have ``connection`` break within about a minute after the other machine is gone without a
-    word; by itself it would stay open for hours, or, as long as nothing is sent, for ever."""
-    with contextlib.suppress(OSError, AttributeError):  # Not every system has all of them.
+    """Make ``connection`` fail within about a minute after the other machine disappeared.
+
+    By default it would stay open for hours, or forever if nothing is sent.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # Not every system has all of these options.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_SECONDS // 2)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, GONE_SECONDS // 6)

@@ -16,7 +16,7 @@ _EXACT: Final = 2**53
 
 
 def to_wire(value: float | int) -> Number:
-    """``value`` as it crosses the wire; integers that JavaScript would round go as text, too."""
+    """``value`` in its wire form; integers that JavaScript would round are text, too."""
     if isinstance(value, int):
         return value if abs(value) <= _EXACT else str(value)
     if math.isfinite(value):
@@ -27,7 +27,7 @@ def to_wire(value: float | int) -> Number:
 
 
 def from_wire(value: Number) -> float | int:
-    """The inverse of ``to_wire``; ValueError for a text that is no number."""
+    """The inverse of ``to_wire``; ValueError for text that is not a number."""
     if not isinstance(value, str):
         return value
     found = _TEXTS.get(value)

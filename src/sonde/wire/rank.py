@@ -2,7 +2,7 @@
 
 A frame is four bytes, the length in big-endian order, and one message. The rank speaks first:
 ``Hello``, answered by ``Welcome`` or ``Refused``. Everything the server sends after that may come
-at any time; everything with a ``request`` is answered by exactly one ``Answer``.
+at any time; a message with a ``request`` is answered by an ``Answer``, or by several for a file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from sonde.wire.shapes import (
     Hit,
+    HitRef,
     LossPoint,
     Metadata,
     Node,
@@ -32,16 +33,16 @@ Command = Literal["continue", "pause", "step", "next", "to", "terminate"]
 
 
 class Tagged(Plain, frozen=True, tag_field="kind"):
-    """The parent of the messages."""
+    """Base of the messages; ``kind`` is the tag."""
 
 
 # ------------------------------------------------------------------ from the rank
 
 
 class Hello(Tagged, frozen=True, tag="hello"):
-    """``run`` is the same for all ranks of one training. ``resumes``: connected before; then
-    ``watchpoints`` are those it has and ``generation`` is of the last control it obeyed, so that a
-    server that was started again learns them."""
+    """``run`` is the same for all ranks of one training. ``resumes``: it was connected before; then
+    ``watchpoints`` are its current ones and ``generation`` is that of the last command it
+    executed, for a server that was restarted."""
 
     protocol: int
     token: str
@@ -53,8 +54,8 @@ class Hello(Tagged, frozen=True, tag="hello"):
 
 
 class GraphPart(Tagged, frozen=True, tag="graph"):
-    """Nodes of graph ``graph`` from ``first`` on. ``total`` is None while the first step of a
-    structure still runs; the graph is whole when ``first + len(nodes) == total``."""
+    """Nodes of graph ``graph`` from ``first`` on. ``total`` is None while the first step with this
+    graph still runs; the graph is complete when ``first + len(nodes) == total``."""
 
     graph: int
     name: str
@@ -64,7 +65,8 @@ class GraphPart(Tagged, frozen=True, tag="graph"):
 
 
 class Status(Tagged, frozen=True, tag="status"):
-    """Where the training is. ``generation``: of the last control message that was obeyed."""
+    """The state of the training. ``generation``: of the last command that was executed. ``message``
+    is text to show; ``hit`` is set while the training is paused at a hit."""
 
     state: State
     step: int
@@ -74,6 +76,7 @@ class Status(Tagged, frozen=True, tag="status"):
     reason: PauseReason | None
     message: str
     generation: int
+    hit: HitRef | None = None
 
 
 class StepDone(Tagged, frozen=True, tag="step"):
@@ -86,15 +89,15 @@ class Hits(Tagged, frozen=True, tag="hits"):
 
 
 class Notice(Tagged, frozen=True, tag="notice"):
-    """A line for the person at the page (a budget that is exceeded, say)."""
+    """A line to show on the page (about an exceeded budget, for example)."""
 
     slug: str
     text: str
 
 
 class Answer(Tagged, frozen=True, tag="answer"):
-    """``body`` is MessagePack of what the question asks for (``wire.questions``), or ``error`` a
-    sentence. ``more``: further answers with the same ``request`` follow (a download)."""
+    """``body`` is the answer of ``wire.questions`` as MessagePack, or ``error`` a text. ``more``:
+    further answers with the same ``request`` follow (a download)."""
 
     request: int
     body: bytes = b""
@@ -104,19 +107,21 @@ class Answer(Tagged, frozen=True, tag="answer"):
 
 
 class Goodbye(Tagged, frozen=True, tag="goodbye"):
-    """The program ends: its exit code and, if an exception ended it, its last line."""
+    """The program ends: its exit code and, after an exception, the last line of the traceback.
+    ``is_terminated``: it was ended on request of the debugger."""
 
     exit_code: int
     error: str
+    is_terminated: bool = False
 
 
 # ------------------------------------------------------------------ from the server
 
 
 class Welcome(Tagged, frozen=True, tag="welcome"):
-    """``paused``: wait before the first step. ``generation``: of the server's last control.
-    ``step`` and ``hit``: the last ones the server has of this rank, -1 for none. A rank that was
-    connected before sends what came later, and its graphs: those it has already do no harm."""
+    """``paused``: pause before the first step. ``generation``: of the server's last command.
+    ``step`` and ``hit``: the last ones that the server has of this rank, -1 for none. After a
+    reconnect the rank sends later ones and all its graphs; the server ignores known graphs."""
 
     watchpoints: tuple[WatchpointSpec, ...]
     paused: bool
@@ -129,8 +134,8 @@ class Refused(Tagged, frozen=True, tag="refused"):
     reason: str
 
 
-class Control(Tagged, frozen=True, tag="control"):
-    """``steps`` for "step"; ``op`` for "to": a full name, or the start of one."""
+class ControlMessage(Tagged, frozen=True, tag="control"):
+    """A command. ``steps`` for "step"; ``op`` for "to": the full name of an op, or a scope."""
 
     generation: int
     command: Command
@@ -139,13 +144,13 @@ class Control(Tagged, frozen=True, tag="control"):
 
 
 class SetWatchpoints(Tagged, frozen=True, tag="watchpoints"):
-    """All of them; what is not listed is gone."""
+    """All watchpoints; they replace those that the rank has."""
 
     watchpoints: tuple[WatchpointSpec, ...]
 
 
 class Keep(Tagged, frozen=True, tag="keep"):
-    """Keep the values of these tensors for ``steps`` steps each, all ops matching the patterns."""
+    """Keep the values of the ops that match these patterns, of the last ``steps`` steps."""
 
     ops: tuple[str, ...]
     steps: int
@@ -160,7 +165,7 @@ class Ask(Tagged, frozen=True, tag="ask"):
 
 
 FromRank = Hello | GraphPart | Status | StepDone | Hits | Notice | Answer | Goodbye
-FromServer = Welcome | Refused | Control | SetWatchpoints | Keep | Ask
+FromServer = Welcome | Refused | ControlMessage | SetWatchpoints | Keep | Ask
 
 encoder: Final = msgspec.msgpack.Encoder()
 from_rank: Final = msgspec.msgpack.Decoder(FromRank)

@@ -159,6 +159,19 @@ class Hit(Plain, frozen=True):
     count: int = 1
 
 
+class HitRef(Plain, frozen=True):
+    """The hit at which a training stopped: its watchpoint (with its name at that time), the
+    condition that was met, and the tensor."""
+
+    watchpoint: int
+    name: str
+    condition: str
+    step: int
+    op: str
+    io: Io
+    slot: int
+
+
 class Metadata(Plain, frozen=True):
     """What is known of a training process. ``extra`` is shown as it is."""
 
@@ -179,14 +192,14 @@ class Metadata(Plain, frozen=True):
 
 
 class LossPoint(Plain, frozen=True):
-    """A step that is over. ``seconds`` it took, and ``bare_seconds`` it would have taken without
-    Sonde: what that did is taken off. ``observed``: its ops were, and what torch does to show an
-    op is only known about, so that the latter is an estimate. ``optimizer``: whose step it was,
-    such as ``Adam of Generator``; empty if it was none's."""
+    """A step that is over. ``seconds``: how long it took, pauses left out. ``bare_seconds``: how
+    long it took without what Sonde did after it, for a step whose ops and gradients were not
+    observed; None for any other step, of which that is not known. ``observed``: its ops were.
+    ``optimizer``: whose step it was, such as ``Adam of Generator``; empty if it was none's."""
 
     step: int
     loss: Number | None
     seconds: float
-    bare_seconds: float
+    bare_seconds: float | None
     observed: bool
     optimizer: str = ""

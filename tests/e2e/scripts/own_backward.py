@@ -19,9 +19,9 @@ class Magnitude(torch.autograd.Function):
 
 
 torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+net = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for step in range(2):
     optimizer.zero_grad()
-    Magnitude.apply(net(torch.randn(5, 4)) + (1 if step == 0 else 0)).sum().backward()
+    Magnitude.apply(net(torch.randn(5, 4)) * (1 if step == 0 else 0)).sum().backward()
     optimizer.step()

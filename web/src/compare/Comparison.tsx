@@ -1,23 +1,25 @@
 import type { JSX } from "preact";
 import type { ComparisonView, FirstDivergence, SourceLine } from "../wire";
-import { api } from "../state/api";
-import { fileName, runTitle } from "../state/names";
-import { brief, counted, grouped } from "../state/numbers";
-import { useResource } from "../state/resource";
-import { go, place, run, runs, tick } from "../state/store";
+import { api } from "../load/api";
+import { fileName, runTitle } from "../text/names";
+import { brief, counted, grouped } from "../text/numbers";
+import { useResource } from "../load/resource";
+import { go, place, run, runs, topicVersion } from "../state/store";
 import { Empty } from "../parts/Empty";
-import { openPair } from "./opening";
+import { openPair } from "./openPair";
 import { PairTable } from "./PairTable";
 import { Unpaired } from "./Unpaired";
 
 /** Two dumps compared: the verdict and the first divergence on top, then every pair. */
 export function Comparison(): JSX.Element {
   const current = run.value;
-  const subject = current === null || current.peer === null ? null : current.id;
-  const { data, error, loading } = useResource(subject, tick("status"), (signal) => api.comparison(subject ?? "", signal));
-  if (subject === null) return <Empty title="Nothing to compare with">Open two dumps: sonde view DIR DIR2</Empty>;
+  const subject = current?.peer == null ? null : current.id;
+  const { data, error, loading } = useResource(subject, topicVersion("status"), api.comparison);
+  if (subject === null)
+    return <Empty title="Nothing to compare with">Open two dumps: sonde view DIR DIR2</Empty>;
   if (data === null) return <Empty title={loading ? "Loading…" : "No comparison"}>{error}</Empty>;
-  if (data.problem !== "") return <Empty title="The dumps could not be compared">{data.problem}</Empty>;
+  if (data.problem !== "")
+    return <Empty title="The dumps could not be compared">{data.problem}</Empty>;
   if (data.verdict === null) return <Progress view={data} />;
   return <Found view={data} />;
 }
@@ -47,7 +49,13 @@ function Found({ view }: { view: ComparisonView }): JSX.Element {
       {view.first !== null && <First found={view.first} view={view} />}
       <div class="tabs" role="tablist" aria-label="Pairs and ops without a counterpart">
         {tabs.map(([value, text, count]) => (
-          <button key={value} type="button" role="tab" aria-selected={list === value} onClick={() => go({ pairList: value })}>
+          <button
+            key={value}
+            type="button"
+            role="tab"
+            aria-selected={list === value}
+            onClick={() => go({ pairList: value })}
+          >
             {text} <span class="count">{grouped(count)}</span>
           </button>
         ))}
@@ -63,8 +71,16 @@ function Verdict({ view }: { view: ComparisonView }): JSX.Element {
       <p>
         <span class={`pill verdict-${view.verdict ?? ""}`}>{view.verdict}</span>
         <span>
-          <b>a</b> {runTitle(runs.value, view.a)} <span class="quiet">against</span> <b>b</b> {runTitle(runs.value, view.b)}{" "}
-          <span class="quiet">(the reference), {view.by === "values" ? "by values" : view.by === "statistics" ? "by statistics only" : "by values and statistics"}</span>
+          <b>a</b> {runTitle(runs.value, view.a)} <span class="quiet">against</span> <b>b</b>{" "}
+          {runTitle(runs.value, view.b)}{" "}
+          <span class="quiet">
+            (the reference),{" "}
+            {view.by === "values"
+              ? "by values"
+              : view.by === "statistics"
+                ? "by statistics only"
+                : "by values and statistics"}
+          </span>
         </span>
       </p>
       {(view.reasons.length > 0 || view.notes.length > 0) && (
@@ -84,7 +100,10 @@ function First({ found, view }: { found: FirstDivergence; view: ComparisonView }
   return (
     <article class="first-divergence" aria-label="First divergence">
       <h3>
-        First divergence <span class="quiet">in step {pair.step}, op {pair.order} of the step</span>
+        First divergence{" "}
+        <span class="quiet">
+          in step {pair.step}, op {pair.order} of the step
+        </span>
         {found.confidence === "low" && <span class="tag">low confidence</span>}
       </h3>
       <dl>
@@ -102,8 +121,12 @@ function First({ found, view }: { found: FirstDivergence; view: ComparisonView }
         <Number name="relative L2" value={brief(tensor.error)} />
         <Number name="allowed" value={brief(pair.allowed)} />
         <Number name="error of its inputs" value={brief(pair.input_error)} />
-        {distances !== null && <Number name="largest absolute" value={brief(distances.max_abs_error)} />}
-        {distances !== null && <Number name="largest relative" value={brief(distances.max_relative_error)} />}
+        {distances !== null && (
+          <Number name="largest absolute" value={brief(distances.max_abs_error)} />
+        )}
+        {distances !== null && (
+          <Number name="largest relative" value={brief(distances.max_relative_error)} />
+        )}
         {distances !== null && <Number name="cosine" value={brief(distances.cosine)} />}
         {distances !== null && <Number name="ULP" value={brief(distances.max_ulp)} />}
         <Number name="inherit it" value={counted(found.inheritors, "pair")} />

@@ -1,26 +1,34 @@
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import type { ComparisonView, PairStatus, PairView } from "../wire";
-import { api } from "../state/api";
-import { shortName } from "../state/names";
-import { brief, grouped } from "../state/numbers";
+import { api } from "../load/api";
+import { shortName } from "../text/names";
+import { brief, grouped } from "../text/numbers";
 import { go, place, run } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
-import { openPair } from "./opening";
-import { useSparse } from "../state/sparse";
+import { openPair } from "./openPair";
+import { usePagedList } from "../load/pagedList";
 
 const ROW_HEIGHT = 26;
 const WAIT_MILLISECONDS = 150;
-export const STATUSES: readonly PairStatus[] = ["diverged", "inherited", "incomparable", "rounding", "within", "equal", "not dumped"];
+export const STATUSES: readonly PairStatus[] = [
+  "diverged",
+  "inherited",
+  "incomparable",
+  "rounding",
+  "within",
+  "equal",
+  "not dumped",
+];
 
 /** Every pair of ops, in execution order or the worst first. */
 export function PairTable({ view }: { view: ComparisonView }): JSX.Element {
   const { pairQuery, pairStatus, pairSort } = place.value;
   const id = run.value?.id ?? "";
   const filter = { query: pairQuery, status: pairStatus, sort: pairSort };
-  const found = useSparse<PairView>(JSON.stringify([id, filter]), view.pairs, async (offset, limit, signal) => {
-    const page = await api.pairs(id, filter, offset, limit, signal);
+  const found = usePagedList({ run: id, ...filter }, view.pairs, async (request, signal) => {
+    const page = await api.pairs(request, signal);
     return { total: page.total, items: page.pairs };
   });
   const first = view.first?.pair.number ?? -1;
@@ -50,7 +58,15 @@ export function PairTable({ view }: { view: ComparisonView }): JSX.Element {
   );
 }
 
-function Row({ view, pair, first }: { view: ComparisonView; pair: PairView | null; first: number }): JSX.Element {
+function Row({
+  view,
+  pair,
+  first,
+}: {
+  view: ComparisonView;
+  pair: PairView | null;
+  first: number;
+}): JSX.Element {
   if (pair === null) return <div class="pair-row quiet">…</div>;
   const tensors = pair.tensors[0];
   const distances = tensors?.distances ?? null;
@@ -65,9 +81,13 @@ function Row({ view, pair, first }: { view: ComparisonView; pair: PairView | nul
       <span>{pair.step}</span>
       <span>{pair.order}</span>
       <span>
-        <span class={`pair-status ${pair.status.replace(" ", "-")}`}>{isFirst ? "first divergence" : pair.status}</span>
+        <span class={`pair-status ${pair.status.replace(" ", "-")}`}>
+          {isFirst ? "first divergence" : pair.status}
+        </span>
       </span>
-      <span class="name">{pair.a === pair.b ? shortName(pair.a) : `${shortName(pair.a)} ↔ ${shortName(pair.b)}`}</span>
+      <span class="name">
+        {pair.a === pair.b ? shortName(pair.a) : `${shortName(pair.a)} ↔ ${shortName(pair.b)}`}
+      </span>
       <span>{pair.status === "not dumped" ? "" : brief(pair.error)}</span>
       <span>{distances === null ? "" : brief(distances.max_abs_error)}</span>
       <span>{distances === null ? "" : brief(distances.cosine)}</span>
@@ -76,7 +96,15 @@ function Row({ view, pair, first }: { view: ComparisonView; pair: PairView | nul
   );
 }
 
-function PairFilters({ view, total, loading }: { view: ComparisonView; total: number; loading: boolean }): JSX.Element {
+function PairFilters({
+  view,
+  total,
+  loading,
+}: {
+  view: ComparisonView;
+  total: number;
+  loading: boolean;
+}): JSX.Element {
   const waiting = useRef(0);
   const { pairQuery, pairStatus, pairSort } = place.value;
   const search = (text: string): void => {
@@ -93,7 +121,11 @@ function PairFilters({ view, total, loading }: { view: ComparisonView; total: nu
         spellcheck={false}
         onInput={(event) => search(event.currentTarget.value)}
       />
-      <select aria-label="Status" value={pairStatus} onChange={(event) => go({ pairStatus: event.currentTarget.value })}>
+      <select
+        aria-label="Status"
+        value={pairStatus}
+        onChange={(event) => go({ pairStatus: event.currentTarget.value })}
+      >
         <option value="">status</option>
         {STATUSES.filter((status) => (view.counts[status] ?? 0) > 0).map((status) => (
           <option key={status} value={status}>
@@ -102,10 +134,20 @@ function PairFilters({ view, total, loading }: { view: ComparisonView; total: nu
         ))}
       </select>
       <div class="segments" role="tablist" aria-label="Order of the pairs">
-        <button type="button" role="tab" aria-selected={pairSort === "order"} onClick={() => go({ pairSort: "order" })}>
+        <button
+          type="button"
+          role="tab"
+          aria-selected={pairSort === "order"}
+          onClick={() => go({ pairSort: "order" })}
+        >
           execution order
         </button>
-        <button type="button" role="tab" aria-selected={pairSort === "error"} onClick={() => go({ pairSort: "error" })}>
+        <button
+          type="button"
+          role="tab"
+          aria-selected={pairSort === "error"}
+          onClick={() => go({ pairSort: "error" })}
+        >
           largest distance
         </button>
       </div>

@@ -1,18 +1,18 @@
 import type { JSX } from "preact";
 import type { ComparisonView, UnpairedView } from "../wire";
-import { api } from "../state/api";
+import { api } from "../load/api";
 import { run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
-import { useSparse } from "../state/sparse";
+import { usePagedList } from "../load/pagedList";
 
 const ROW_HEIGHT = 26;
 
 /** The ops of one side that have no counterpart, and why. */
 export function Unpaired({ view, side }: { view: ComparisonView; side: "a" | "b" }): JSX.Element {
   const id = run.value?.id ?? "";
-  const found = useSparse<UnpairedView>(JSON.stringify([id, side]), view.pairs, async (offset, limit, signal) => {
-    const page = await api.unpaired(id, side, offset, limit, signal);
+  const found = usePagedList({ run: id, side }, view.pairs, async (request, signal) => {
+    const page = await api.unpaired(request, signal);
     return { total: page.total, items: page.unpaired };
   });
   if (found.error !== null) return <p class="error-line">{found.error}</p>;

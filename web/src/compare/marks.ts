@@ -1,16 +1,15 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { LevelMark } from "../wire";
-import { api } from "../state/api";
-import { groupScope } from "../state/names";
-import { place, run, tick } from "../state/store";
-import type { GraphKey } from "../graph/levels";
+import { api, type GraphAt } from "../load/api";
+import { groupScope } from "../text/names";
+import { place, run, topicVersion } from "../state/store";
 
 /** How the boxes of the graph compare with those of the other dump, by path. */
 export const pairMarks = signal<ReadonlyMap<string, LevelMark>>(new Map());
 
 /** Fetches the marks of the levels that are open, where there is a comparison. */
-export function usePairMarks(graph: GraphKey): void {
+export function usePairMarks(graph: GraphAt): void {
   const isCompared = run.value?.peer != null;
   const { open } = place.value;
   const subject = `${graph.run} ${graph.rank} ${graph.graph} ${open.join("\n")}`;
@@ -22,15 +21,17 @@ export function usePairMarks(graph: GraphKey): void {
     const abort = new AbortController();
     const load = async (path: string): Promise<readonly LevelMark[]> => {
       const scope = groupScope(path);
-      const found = await api.pairMarks(graph.run, graph.rank, graph.graph, scope ?? path, scope === null ? "" : path, abort.signal);
+      const level = { ...graph, scope: scope ?? path, group: scope === null ? "" : path };
+      const found = await api.pairMarks(level, abort.signal);
       return found.marks;
     };
     // Until the comparison is there every level has none; a level that is gone has none, too.
     void Promise.all(["", ...open].map((path) => load(path).catch(() => []))).then((levels) => {
-      if (!abort.signal.aborted) pairMarks.value = new Map(levels.flat().map((mark) => [mark.path, mark]));
+      if (!abort.signal.aborted)
+        pairMarks.value = new Map(levels.flat().map((mark) => [mark.path, mark]));
     });
     return () => abort.abort();
-  }, [isCompared, subject, tick("status")]);
+  }, [isCompared, subject, topicVersion("status")]);
 }
 
 /** The classes of a box for what the comparison says of it. */

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { markClasses, markText } from "../compare/marks";
-import { isAmong } from "../state/names";
+import { isAmong } from "../text/names";
 import { countText, type Box, type Line, type Scene } from "./scene";
 import { edgeText, lineMeets, meets, pathOf, type Rectangle } from "./view";
 
@@ -34,7 +34,7 @@ function holds(box: Box, op: string | null, scope = ""): boolean {
 export function Boxes({ scene, area, marks, onBox, onToggle }: BoxesProps): JSX.Element {
   const boxes = scene.boxes.filter((box) => meets(box, area));
   const lines = scene.lines.filter((line) => lineMeets(line, area));
-  if (boxes.length > MOST_DRAWN) return <FarAway boxes={boxes} lines={lines} marks={marks} />;
+  if (boxes.length > MOST_DRAWN) return <Overview boxes={boxes} lines={lines} marks={marks} />;
   const draw = (box: Box): JSX.Element => (
     <BoxShape key={box.path} box={box} marks={marks} onBox={onBox} onToggle={onToggle} />
   );
@@ -71,10 +71,20 @@ function isCrossing(line: Line): boolean {
   return line.source.includes("#") || line.target.includes("#");
 }
 
-function FarAway({ boxes, lines, marks }: { boxes: Box[]; lines: Line[]; marks: Marks }): JSX.Element {
+function Overview({
+  boxes,
+  lines,
+  marks,
+}: {
+  boxes: Box[];
+  lines: Line[];
+  marks: Marks;
+}): JSX.Element {
   const shape = (each: readonly Box[]): string =>
     each.map((box) => `M${box.x} ${box.y}h${box.width}v${box.height}h${-box.width}z`).join("");
-  const marked = boxes.filter((box) => !box.isOpen && (box.node.hits > 0 || markClasses(box.path).includes("pair-first")));
+  const marked = boxes.filter(
+    (box) => !box.isOpen && (box.node.hits > 0 || markClasses(box.path).includes("pair-first")),
+  );
   const here = boxes.filter((box) => !box.isOpen && holds(box, marks.current));
   return (
     <>
@@ -119,8 +129,12 @@ function classesOf(box: Box, marks: Marks): string {
 
 function describe(box: Box): string {
   const { node } = box;
-  if (node.what === "outside") return `outside this scope: ${node.members.length === 1 ? (node.members[0] ?? "") : node.label}`;
-  const parts = [node.what === "op" ? `${node.type} ${node.kind === "op" ? "op" : node.kind}` : node.what, box.path];
+  if (node.what === "outside")
+    return `outside this scope: ${node.members.length === 1 ? (node.members[0] ?? "") : node.label}`;
+  const parts = [
+    node.what === "op" ? `${node.type} ${node.kind === "op" ? "op" : node.kind}` : node.what,
+    box.path,
+  ];
   if (node.what !== "op") parts.push(`${node.ops} ops`);
   if (node.hits > 0) parts.push(`${node.hits} hits`);
   if (node.has_origin) parts.push("origin of non-finite values");
@@ -146,9 +160,13 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
   const { node, x, y, width, height } = box;
   const canOpen = node.what === "scope" || node.what === "group";
   const middle = box.isOpen ? HEAD_MIDDLE : height / 2;
-  const round = node.what === "outside" || (node.what === "op" && node.kind !== "op") ? height / 2 : 4;
-  const room = Math.floor((width - 14 - (canOpen ? 14 + countText(node).length * 6.5 : 0)) / (canOpen ? 7 : 6.3));
-  const label = node.label.length > room + 1 ? `${node.label.slice(0, Math.max(room - 1, 3))}…` : node.label;
+  const round =
+    node.what === "outside" || (node.what === "op" && node.kind !== "op") ? height / 2 : 4;
+  const room = Math.floor(
+    (width - 14 - (canOpen ? 14 + countText(node).length * 6.5 : 0)) / (canOpen ? 7 : 6.3),
+  );
+  const label =
+    node.label.length > room + 1 ? `${node.label.slice(0, Math.max(room - 1, 3))}…` : node.label;
   return (
     <g
       class={classesOf(box, marks)}
@@ -167,9 +185,13 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
       }}
     >
       <title>{describe(box)}</title>
-      {node.what === "group" && !box.isOpen && <rect class="shadow" x="3" y="3" width={width} height={height} rx="4" />}
+      {node.what === "group" && !box.isOpen && (
+        <rect class="shadow" x="3" y="3" width={width} height={height} rx="4" />
+      )}
       <rect class="body" width={width} height={height} rx={round} />
-      {node.what !== "outside" && <rect class="stripe" width="3" height={box.isOpen ? 26 : height} rx="1.5" />}
+      {node.what !== "outside" && (
+        <rect class="stripe" width="3" height={box.isOpen ? 26 : height} rx="1.5" />
+      )}
       {canOpen && (
         <g
           class="opener"
@@ -182,7 +204,12 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
           <path d={box.isOpen ? "M9 11l4 5 4-5z" : `M10 ${middle - 4}l5 4-5 4z`} />
         </g>
       )}
-      <text class="label" x={canOpen ? 22 : box.isOpen ? 12 : width / 2} y={middle} text-anchor={canOpen ? "start" : "middle"}>
+      <text
+        class="label"
+        x={canOpen ? 22 : box.isOpen ? 12 : width / 2}
+        y={middle}
+        text-anchor={canOpen ? "start" : "middle"}
+      >
         {label}
       </text>
       {canOpen && (
@@ -191,7 +218,9 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
         </text>
       )}
       {node.hits > 0 && node.what !== "outside" && <Badge hits={node.hits} x={width - 4} />}
-      {holds(box, marks.current) && !box.isOpen && <path class="here" d={`M-9 ${middle - 5}l7 5-7 5z`} />}
+      {holds(box, marks.current) && !box.isOpen && (
+        <path class="here" d={`M-9 ${middle - 5}l7 5-7 5z`} />
+      )}
     </g>
   );
 }

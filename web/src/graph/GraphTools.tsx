@@ -1,7 +1,6 @@
 import type { JSX } from "preact";
-import { graphText } from "../state/graphs";
-import { lastPart } from "../state/names";
-import { grouped } from "../state/numbers";
+import { graphText, lastPart } from "../text/names";
+import { grouped } from "../text/numbers";
 import { follow } from "../state/preferences";
 import { command, go, graph, place, rank, run, selectOp } from "../state/store";
 import { Empty } from "../parts/Empty";
@@ -11,7 +10,13 @@ import type { Camera } from "./camera";
 const ZOOM = 1.3;
 
 /** The line above the graph. */
-export function GraphTools({ camera, loading }: { readonly camera: Camera; readonly loading: boolean }): JSX.Element {
+export function GraphTools({
+  camera,
+  loading,
+}: {
+  readonly camera: Camera;
+  readonly loading: boolean;
+}): JSX.Element {
   const current = rank.value?.op ?? null;
   return (
     <div class="toolbar graph-tools">
@@ -33,8 +38,12 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
       )}
       {run.value?.kind === "live" && (
         <label class="check" title="Select the op at which training pauses">
-          <input type="checkbox" checked={follow.value} onChange={(event) => (follow.value = event.currentTarget.checked)} />
-          follow
+          <input
+            type="checkbox"
+            checked={follow.value}
+            onChange={(event) => follow.set(event.currentTarget.checked)}
+          />
+          follow training
         </label>
       )}
       <button
@@ -49,7 +58,12 @@ export function GraphTools({ camera, loading }: { readonly camera: Camera; reado
       >
         collapse
       </button>
-      <button type="button" class="icon" aria-label="Zoom out" onClick={() => camera.zoom(1 / ZOOM)}>
+      <button
+        type="button"
+        class="icon"
+        aria-label="Zoom out"
+        onClick={() => camera.zoom(1 / ZOOM)}
+      >
         −
       </button>
       <button type="button" class="icon" aria-label="Zoom in" onClick={() => camera.zoom(ZOOM)}>
@@ -96,7 +110,7 @@ export function Legend({ hidden }: { readonly hidden: number }): JSX.Element {
       <span class="swatch is-parameter" /> parameter
       <span class="swatch is-hit" /> hit
       <span class="swatch is-origin" /> origin
-      <span class="swatch is-current" /> here
+      <span class="swatch is-current" /> current op
       {run.value?.peer != null && (
         <>
           <span class="swatch is-same" /> same
@@ -105,7 +119,11 @@ export function Legend({ hidden }: { readonly hidden: number }): JSX.Element {
         </>
       )}
       <span class="spacer" />
-      {hidden > 0 && <span class="left-out" title="The list has all of them">{grouped(hidden)} boxes not drawn</span>}
+      {hidden > 0 && (
+        <span class="left-out" title="The list on the left has all nodes">
+          {grouped(hidden)} boxes not drawn
+        </span>
+      )}
     </div>
   );
 }

@@ -2,16 +2,26 @@ import { effect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { usePairMarks } from "../compare/marks";
-import { api } from "../state/api";
-import { isAmong } from "../state/names";
+import { api, type GraphAt } from "../load/api";
+import { isAmong } from "../text/names";
 import { stored } from "../state/preferences";
-import { calmTick, go, graph, opScope, place, rank, run, selectOp, tick } from "../state/store";
+import {
+  go,
+  graph,
+  opScope,
+  place,
+  rank,
+  run,
+  selectOp,
+  throttledVersion,
+  topicVersion,
+} from "../state/store";
 import { Boxes } from "./Boxes";
-import { Camera, isLooked, type Looked } from "./camera";
+import { Camera, isSavedView, type SavedView } from "./camera";
 import { dragged, pressed, wheeled } from "./gestures";
 import { GraphTools, Legend, NoGraph } from "./GraphTools";
 import { layoutScene, triedScene } from "./layout";
-import { useLevels, type GraphKey, type Levels } from "./levels";
+import { type Levels, useLevels } from "./levels";
 import type { Opening } from "../wire";
 import type { Box } from "./scene";
 
@@ -21,45 +31,57 @@ const FEW = 4;
 const GROUP_OPENS_ITSELF = 60;
 
 /** Kept in the tab, so that a reload shows the same part of the graph. */
-const lastLook = stored<Looked | null>(sessionStorage, "sonde.look", null, isLooked);
+const savedView = stored<SavedView | null>(sessionStorage, "sonde.look", null, isSavedView);
 
 /** The executed graph of the rank on the screen. */
 export function GraphView(): JSX.Element {
   const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
   if (currentRun === null || currentRank === null || currentGraph === null) return <NoGraph />;
   const key = { run: currentRun.id, rank: currentRank.rank, graph: currentGraph.id };
-  return <OneGraph graphKey={key} version={`${currentGraph.nodes} ${calmTick("hits")} ${tick("graph")}`} />;
+  return (
+    <OneGraph
+      graphAt={key}
+      version={`${currentGraph.nodes} ${throttledVersion("hits")} ${topicVersion("graph")}`}
+    />
+  );
 }
 
-function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }): JSX.Element {
-  const levels = useLevels(graphKey, place.value.open, version);
-  const camera = useMemo(() => new Camera(lastLook.peek()), []);
-  const subject = `${graphKey.run} ${graphKey.rank} ${graphKey.graph}`;
+function OneGraph({ graphAt, version }: { graphAt: GraphAt; version: string }): JSX.Element {
+  const levels = useLevels(graphAt, place.value.open, version);
+  const camera = useMemo(() => new Camera(savedView.peek()), []);
+  const subject = `${graphAt.run} ${graphAt.rank} ${graphAt.graph}`;
   const open = place.value.open.join("\n");
   useEffect(
     () =>
       effect(() => {
         const looked = camera.looked(place.value.op, place.value.open.join("\n"));
-        if (looked !== null) lastLook.value = looked;
+        if (looked !== null) savedView.set(looked);
       }),
     [camera],
   );
   useLayoutEffect(() => {
     let isCurrent = true;
     void layoutScene(levels.levels).then((made) => {
-      if (made !== null && isCurrent) camera.draw(made, subject, place.value.op, open, levels.levels.length > place.value.open.length);
+      if (made !== null && isCurrent)
+        camera.draw(
+          made,
+          subject,
+          place.value.op,
+          open,
+          levels.levels.length > place.value.open.length,
+        );
     });
     return () => {
       isCurrent = false;
     };
   }, [levels.levels]);
-  usePairMarks(graphKey);
-  useFirstLook(graphKey, levels, subject, camera);
-  useSelection(camera, levels.ahead);
+  usePairMarks(graphAt);
+  useInitialOpening(graphAt, levels, subject, camera);
+  useSelection(camera, levels.preload);
   return (
     <section class="graph" aria-label="Graph">
       <GraphTools camera={camera} loading={levels.loading} />
-      <Picture camera={camera} ahead={levels.ahead} />
+      <Picture camera={camera} preload={levels.preload} />
       {levels.error !== null && <p class="error-line">{levels.error}</p>}
       <Legend hidden={levels.levels.reduce((sum, each) => sum + each.level.hidden, 0)} />
     </section>
@@ -70,21 +92,23 @@ function OneGraph({ graphKey, version }: { graphKey: GraphKey; version: string }
  * At the first look as much is open as can be read on the screen. What the address names as open, or
  * selects, comes first.
  */
-function useFirstLook({ run, rank, graph }: GraphKey, levels: Levels, subject: string, camera: Camera): void {
+function useInitialOpening(at: GraphAt, levels: Levels, subject: string, camera: Camera): void {
   const begun = useRef("");
   const isThere = levels.levels.some((each) => each.path === "" && each.level.nodes.length > 0);
   useEffect(() => {
-    const isFresh = (): boolean => place.value.open.length === 0 && place.value.op === "" && !place.value.isClosed;
+    const isFresh = (): boolean =>
+      place.value.open.length === 0 && place.value.op === "" && !place.value.isClosed;
     if (!isThere || begun.current === subject) return;
     begun.current = subject;
     if (!isFresh()) return;
     // Without an answer the graph stays closed, and a click opens it.
     void api
-      .opening(run, rank, graph, MOST_FIRST)
-      .then(({ depths }) => readable(depths, levels.ahead, camera))
+      .opening({ ...at, boxes: MOST_FIRST })
+      .then(({ depths }) => readable(depths, levels.preload, camera))
       .then(
         (open) => {
-          if (begun.current === subject && isFresh() && open.length > 0) go({ open, tree: place.value.tree.length > 0 ? place.value.tree : open });
+          if (begun.current === subject && isFresh() && open.length > 0)
+            go({ open, tree: place.value.tree.length > 0 ? place.value.tree : open });
         },
         () => undefined,
       );
@@ -92,11 +116,15 @@ function useFirstLook({ run, rank, graph }: GraphKey, levels: Levels, subject: s
 }
 
 /** Of those depths as many as can be read together, laid out for this screen. */
-async function readable(depths: Opening["depths"], ahead: Levels["ahead"], camera: Camera): Promise<readonly string[]> {
+async function readable(
+  depths: Opening["depths"],
+  preload: Levels["preload"],
+  camera: Camera,
+): Promise<readonly string[]> {
   let open: readonly string[] = [];
   for (const depth of depths) {
     const tried = [...open, ...depth];
-    const levels = await ahead(tried);
+    const levels = await preload(tried);
     const isAll = levels.length === tried.length + 1;
     const scene = isAll ? await triedScene(levels) : null;
     const acting = levels[0]?.level.nodes.filter((node) => node.kind === "op") ?? [];
@@ -108,38 +136,40 @@ async function readable(depths: Opening["depths"], ahead: Levels["ahead"], camer
 }
 
 /** What is selected comes into view; a group it is in opens, once. */
-function useSelection(camera: Camera, ahead: Levels["ahead"]): void {
+function useSelection(camera: Camera, preload: Levels["preload"]): void {
   const openedFor = useRef("");
   const { op } = place.value;
   const [scope, scene] = [opScope.value, camera.scene.value];
   useEffect(() => {
     if (op === "") return;
-    const isInside = (box: Box): boolean => isAmong(box.node.members, op) || (scope !== "" && isAmong(box.node.members, scope));
+    const isInside = (box: Box): boolean =>
+      isAmong(box.node.members, op) || (scope !== "" && isAmong(box.node.members, scope));
     const group = scene.boxes.find((box) => box.node.what === "group" && isInside(box));
     if (group !== undefined && openedFor.current !== op) {
       openedFor.current = op;
       // What is open already may still be on its way to the screen.
       const isOpen = place.value.open.includes(group.path);
-      if (!isOpen && group.node.members.length <= GROUP_OPENS_ITSELF) void toggle(group, camera, ahead);
+      if (!isOpen && group.node.members.length <= GROUP_OPENS_ITSELF)
+        void toggle(group, camera, preload);
     }
     camera.reveal(op);
   }, [op, scope, scene]);
 }
 
-async function toggle(box: Box, camera: Camera, ahead: Levels["ahead"]): Promise<void> {
+async function toggle(box: Box, camera: Camera, preload: Levels["preload"]): Promise<void> {
   const closes = place.value.open.includes(box.path);
   camera.hold(box, !closes);
-  const opens = closes ? [] : await together(box.path, ahead);
+  const opens = closes ? [] : await together(box.path, preload);
   const isInside = (each: string): boolean => box.path.endsWith("/") && each.startsWith(box.path);
   const rest = place.value.open.filter((each) => each !== box.path && !isInside(each));
   go({ open: [...rest, ...opens], isClosed: rest.length + opens.length === 0 });
 }
 
 /** A scope and, as long as there is nothing else in it, the scope in it: one box in another says nothing. */
-async function together(path: string, ahead: Levels["ahead"]): Promise<readonly string[]> {
+async function together(path: string, preload: Levels["preload"]): Promise<readonly string[]> {
   const opens = [path];
   for (;;) {
-    const found = (await ahead(opens)).find((each) => each.path === opens.at(-1));
+    const found = (await preload(opens)).find((each) => each.path === opens.at(-1));
     const inside = found?.level.nodes.filter((node) => node.what !== "outside") ?? [];
     const [only] = inside;
     if (inside.length !== 1 || only?.what !== "scope") return opens;
@@ -147,7 +177,7 @@ async function together(path: string, ahead: Levels["ahead"]): Promise<readonly 
   }
 }
 
-function choose(box: Box, camera: Camera, ahead: Levels["ahead"]): void {
+function choose(box: Box, camera: Camera, preload: Levels["preload"]): void {
   switch (box.node.what) {
     case "op":
       camera.leave(box.path);
@@ -160,23 +190,36 @@ function choose(box: Box, camera: Camera, ahead: Levels["ahead"]): void {
     }
     case "scope":
     case "group":
-      void toggle(box, camera, ahead);
+      void toggle(box, camera, preload);
       return;
   }
 }
 
-function Picture({ camera, ahead }: { readonly camera: Camera; readonly ahead: Levels["ahead"] }): JSX.Element {
+function Picture({
+  camera,
+  preload,
+}: {
+  readonly camera: Camera;
+  readonly preload: Levels["preload"];
+}): JSX.Element {
   const frame = useRef<SVGSVGElement>(null);
   useLayoutEffect(() => {
     const element = frame.current;
     if (element === null) return undefined;
-    const observer = new ResizeObserver(() => camera.resize(element.clientWidth, element.clientHeight));
+    const observer = new ResizeObserver(() =>
+      camera.resize(element.clientWidth, element.clientHeight),
+    );
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  const latest = useRef(ahead);
-  latest.current = ahead;
-  const [scene, area, { op }, scope] = [camera.scene.value, camera.area.value, place.value, opScope.value];
+  const latest = useRef(preload);
+  latest.current = preload;
+  const [scene, area, { op }, scope] = [
+    camera.scene.value,
+    camera.area.value,
+    place.value,
+    opScope.value,
+  ];
   const [current, isPaused] = [rank.value?.op ?? null, rank.value?.state === "paused"];
   // Drawn again only if what is drawn has changed: much else of the page changes the address.
   const drawn = useMemo(
@@ -219,7 +262,16 @@ function Picture({ camera, ahead }: { readonly camera: Camera; readonly ahead: L
 
 function Tip({ id }: { id: string }): JSX.Element {
   return (
-    <marker id={id} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto" markerUnits="userSpaceOnUse">
+    <marker
+      id={id}
+      viewBox="0 0 8 8"
+      refX="7"
+      refY="4"
+      markerWidth="7"
+      markerHeight="7"
+      orient="auto"
+      markerUnits="userSpaceOnUse"
+    >
       <path d="M0 0L8 4L0 8z" class={id} />
     </marker>
   );

@@ -1,6 +1,17 @@
 import { computed, signal } from "@preact/signals";
 import type { Box, Point, Scene } from "./scene";
-import { begun, centredOn, contains, fitted, isReadable, showing, visible, zoomed, type Rectangle, type View } from "./view";
+import {
+  begun,
+  centredOn,
+  contains,
+  fitted,
+  isReadable,
+  showing,
+  visible,
+  zoomed,
+  type Rectangle,
+  type View,
+} from "./view";
 
 const EMPTY: Scene = { boxes: [], lines: [], width: 0, height: 0 };
 const NOWHERE: Rectangle = { left: 0, top: 0, right: 0, bottom: 0 };
@@ -19,7 +30,7 @@ interface Anchor {
 }
 
 /** What a reader looks at: of which graph, with what open and selected, in a picture of which size. */
-export interface Looked {
+export interface SavedView {
   readonly subject: string;
   readonly open: string;
   readonly op: string;
@@ -29,11 +40,29 @@ export interface Looked {
   readonly view: View;
 }
 
-export function isLooked(value: unknown): value is Looked | null {
+export function isSavedView(value: unknown): value is SavedView | null {
   if (value === null) return true;
-  if (typeof value !== "object" || !("subject" in value && "open" in value && "op" in value && "width" in value && "height" in value && "view" in value)) return false;
+  if (
+    typeof value !== "object" ||
+    !(
+      "subject" in value &&
+      "open" in value &&
+      "op" in value &&
+      "width" in value &&
+      "height" in value &&
+      "view" in value
+    )
+  )
+    return false;
   const { view } = value;
-  return typeof view === "object" && view !== null && "x" in view && "y" in view && "scale" in view && [view.x, view.y, view.scale].every(Number.isFinite);
+  return (
+    typeof view === "object" &&
+    view !== null &&
+    "x" in view &&
+    "y" in view &&
+    "scale" in view &&
+    [view.x, view.y, view.scale].every(Number.isFinite)
+  );
 }
 
 function boxOf(scene: Scene, op: string): Box | undefined {
@@ -51,7 +80,9 @@ export class Camera {
   readonly area = signal<Rectangle>(NOWHERE);
   /** From the last click to the screen. */
   readonly milliseconds = signal(0);
-  readonly transform = computed(() => `translate(${this.view.value.x} ${this.view.value.y}) scale(${this.view.value.scale})`);
+  readonly transform = computed(
+    () => `translate(${this.view.value.x} ${this.view.value.y}) scale(${this.view.value.scale})`,
+  );
   readonly distance = computed(() => {
     const { scale } = this.view.value;
     return scale < FAR_SCALE ? "far" : scale < MIDDLE_SCALE ? "middle" : "near-by";
@@ -63,10 +94,10 @@ export class Camera {
   private subject = "";
   private isTouched = false;
   private started = performance.now();
-  private before: Looked | null;
+  private before: SavedView | null;
 
   /** `before`: what was looked at before a reload, or before another tab. */
-  constructor(before: Looked | null) {
+  constructor(before: SavedView | null) {
     this.before = before;
   }
 
@@ -140,17 +171,24 @@ export class Camera {
   }
 
   /** What is looked at now; null before anything is. */
-  looked(op: string, open: string): Looked | null {
+  looked(op: string, open: string): SavedView | null {
     const { subject, width, height, isTouched } = this;
     const view = this.view.value;
-    return this.scene.value.boxes.length === 0 ? null : { subject, open, op, width, height, isTouched, view };
+    return this.scene.value.boxes.length === 0
+      ? null
+      : { subject, open, op, width, height, isTouched, view };
   }
 
   /** The view that was before, until all of its graph is drawn; null if that was of something else. */
   private again(subject: string, op: string, open: string, isWhole: boolean): View | null {
     const { before, width, height } = this;
     if (before === null) return null;
-    const isSame = before.subject === subject && before.op === op && before.open === open && before.width === width && before.height === height;
+    const isSame =
+      before.subject === subject &&
+      before.op === op &&
+      before.open === open &&
+      before.width === width &&
+      before.height === height;
     if (isWhole || !isSame) this.before = null;
     if (!isSame) return null;
     this.subject = subject;
@@ -197,7 +235,11 @@ export class Camera {
     const [from, to] = [boxOf(this.scene.peek(), op), boxOf(made, op)];
     const now = this.view.peek();
     if (from === undefined || to === undefined) return now;
-    return { ...now, x: now.x + (from.x - to.x) * now.scale, y: now.y + (from.y - to.y) * now.scale };
+    return {
+      ...now,
+      x: now.x + (from.x - to.x) * now.scale,
+      y: now.y + (from.y - to.y) * now.scale,
+    };
   }
 
   private withSelected(made: Scene, op: string, otherwise: View): View {

@@ -40,7 +40,10 @@ function keyView(key: string, camera: Camera): View | null {
 }
 
 /** The wheel zooms round the pointer; with shift it moves sideways. */
-export function wheeled(event: WheelEvent & { readonly currentTarget: SVGSVGElement }, camera: Camera): void {
+export function wheeled(
+  event: WheelEvent & { readonly currentTarget: SVGSVGElement },
+  camera: Camera,
+): void {
   event.preventDefault();
   const view = camera.view.peek();
   if (event.shiftKey) {
@@ -48,11 +51,17 @@ export function wheeled(event: WheelEvent & { readonly currentTarget: SVGSVGElem
     return;
   }
   const corner = event.currentTarget.getBoundingClientRect();
-  camera.zoom(Math.exp(-event.deltaY * WHEEL_ZOOM), { x: event.clientX - corner.left, y: event.clientY - corner.top });
+  camera.zoom(Math.exp(-event.deltaY * WHEEL_ZOOM), {
+    x: event.clientX - corner.left,
+    y: event.clientY - corner.top,
+  });
 }
 
 /** Drags the graph until the button is let go. */
-export function dragged(event: PointerEvent & { readonly currentTarget: SVGSVGElement }, camera: Camera): void {
+export function dragged(
+  event: PointerEvent & { readonly currentTarget: SVGSVGElement },
+  camera: Camera,
+): void {
   if (event.button !== 0) return;
   const frame = event.currentTarget;
   const from = camera.view.peek();
@@ -60,7 +69,8 @@ export function dragged(event: PointerEvent & { readonly currentTarget: SVGSVGEl
   const move = (moved: PointerEvent): void => {
     const [right, down] = [moved.clientX - x, moved.clientY - y];
     if (Math.abs(right) + Math.abs(down) > CLICK_PIXELS) frame.classList.add("dragging");
-    if (frame.classList.contains("dragging")) camera.move({ ...from, x: from.x + right, y: from.y + down });
+    if (frame.classList.contains("dragging"))
+      camera.move({ ...from, x: from.x + right, y: from.y + down });
   };
   const end = (): void => {
     frame.classList.remove("dragging");

@@ -12,7 +12,9 @@ let drawn = 0;
 const waiting = new Map<number, (answer: LayoutAnswer | null) => void>();
 let sent = new Set<string>();
 
-worker.addEventListener("message", (message: MessageEvent<LayoutAnswer>) => settle(message.data.id, message.data));
+worker.addEventListener("message", (message: MessageEvent<LayoutAnswer>) =>
+  settle(message.data.id, message.data),
+);
 
 function settle(id: number, answer: LayoutAnswer | null): void {
   const resolve = waiting.get(id);
@@ -38,7 +40,9 @@ async function ask(levels: readonly OpenLevel[]): Promise<Scene | null> {
   const id = last;
   const forgets = sent.size > MOST_REMEMBERED;
   if (forgets) sent = new Set();
-  const fresh = new Map(levels.filter((each) => !sent.has(each.key)).map((each) => [each.key, each.level]));
+  const fresh = new Map(
+    levels.filter((each) => !sent.has(each.key)).map((each) => [each.key, each.level]),
+  );
   for (const { key } of levels) sent.add(key);
   const open = levels.map(({ path, key }) => ({ path, key }));
   const request: LayoutRequest = { id, open, fresh, forgets };

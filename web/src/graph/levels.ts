@@ -1,15 +1,9 @@
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { Level } from "../wire";
-import { api } from "../state/api";
-import { groupScope } from "../state/names";
+import { api, type GraphAt } from "../load/api";
+import { groupScope } from "../text/names";
 import { isAborted, messageOf } from "../state/toasts";
 import type { OpenLevel } from "./scene";
-
-export interface GraphKey {
-  readonly run: string;
-  readonly rank: number;
-  readonly graph: number;
-}
 
 interface Shown {
   readonly levels: readonly OpenLevel[];
@@ -19,11 +13,11 @@ interface Shown {
 
 export interface Levels extends Shown {
   /** The root and the levels of `open`, as far as they can be had; opened later they are there at once. */
-  readonly ahead: (open: readonly string[]) => Promise<readonly OpenLevel[]>;
+  readonly preload: (open: readonly string[]) => Promise<readonly OpenLevel[]>;
 }
 
 /** What is known of one graph: levels that came, and those that were asked for, by version. */
-class Shelf {
+class LevelCache {
   readonly held = new Map<string, { readonly level: Level; readonly version: string }>();
   readonly asked = new Map<string, string>();
   readonly abort = new AbortController();
@@ -32,7 +26,7 @@ class Shelf {
   error: string | null = null;
 
   constructor(
-    readonly key: GraphKey,
+    readonly key: GraphAt,
     readonly name: string,
   ) {}
 
@@ -41,10 +35,10 @@ class Shelf {
     if (this.asked.get(path) === version) return false;
     this.asked.set(path, version);
     this.pending += 1;
-    const { run, rank, graph } = this.key;
     const scope = groupScope(path);
     try {
-      const level = await api.level(run, rank, graph, scope ?? path, scope === null ? "" : path, this.abort.signal);
+      const at = { ...this.key, scope: scope ?? path, group: scope === null ? "" : path };
+      const level = await api.level(at, this.abort.signal);
       if (this.asked.get(path) === version) this.held.set(path, { level, version });
       if (path === "") this.error = null;
     } catch (problem) {
@@ -60,14 +54,18 @@ class Shelf {
   have(open: readonly string[]): readonly OpenLevel[] {
     return ["", ...open].flatMap((path): OpenLevel[] => {
       const found = this.held.get(path);
-      return found === undefined ? [] : [{ path, key: `${this.name} ${path} ${found.version}`, level: found.level }];
+      return found === undefined
+        ? []
+        : [{ path, key: `${this.name} ${path} ${found.version}`, level: found.level }];
     });
   }
 
   /** What is here of that; the same array as before as long as nothing new is to be drawn. */
   show(open: readonly string[]): Shown {
     const levels = this.have(open);
-    const isSame = levels.length === this.shown.length && levels.every((each, place) => each.key === this.shown[place]?.key);
+    const isSame =
+      levels.length === this.shown.length &&
+      levels.every((each, place) => each.key === this.shown[place]?.key);
     if (!isSame) this.shown = levels;
     return { levels: this.shown, error: this.error, loading: this.pending > 0 };
   }
@@ -77,23 +75,23 @@ class Shelf {
  * What is open of a graph: the root and the levels of `open`. Loaded once each, again when `version`
  * changes (more of the graph is known, hits came); until then the old ones stay.
  */
-export function useLevels(graph: GraphKey, open: readonly string[], version: string): Levels {
+export function useLevels(graph: GraphAt, open: readonly string[], version: string): Levels {
   const [state, setState] = useState<Shown>({ levels: [], error: null, loading: true });
   const name = `${graph.run} ${graph.rank} ${graph.graph}`;
-  const shelf = useRef<Shelf | null>(null);
+  const cache = useRef<LevelCache | null>(null);
   const latest = useRef(open);
   latest.current = open;
   // Layout effects, because the others wait for the screen to be painted, and the reader for them.
   useLayoutEffect(() => {
-    const made = new Shelf(graph, name);
-    shelf.current = made;
+    const made = new LevelCache(graph, name);
+    cache.current = made;
     return () => made.abort.abort();
   }, [name]);
-  const publish = (current: Shelf): void => {
-    if (shelf.current === current) setState(current.show(latest.current));
+  const publish = (current: LevelCache): void => {
+    if (cache.current === current) setState(current.show(latest.current));
   };
   useLayoutEffect(() => {
-    const current = shelf.current;
+    const current = cache.current;
     if (current === null) return;
     for (const path of ["", ...open]) {
       void current.load(path, version).then((isAsked) => {
@@ -102,12 +100,12 @@ export function useLevels(graph: GraphKey, open: readonly string[], version: str
     }
     publish(current);
   }, [name, open.join("\n"), version]);
-  const ahead = async (wanted: readonly string[]): Promise<readonly OpenLevel[]> => {
-    const current = shelf.current;
+  const preload = async (wanted: readonly string[]): Promise<readonly OpenLevel[]> => {
+    const current = cache.current;
     if (current === null) return [];
     await Promise.all(wanted.map((path) => current.load(path, version)));
     publish(current); // It loads no longer.
     return current.have(wanted);
   };
-  return { ...state, ahead };
+  return { ...state, preload };
 }

@@ -44,10 +44,21 @@ export function pack(scene: Scene, levels: readonly OpenLevel[]): PackedScene {
     states[place] = 2 * box.depth + (box.isOpen ? 1 : 0);
     boxAt.set(box.path, place);
   });
-  return { nodes, others, frames, states, ...packedLines(scene.lines, boxAt), width: scene.width, height: scene.height };
+  return {
+    nodes,
+    others,
+    frames,
+    states,
+    ...packedLines(scene.lines, boxAt),
+    width: scene.width,
+    height: scene.height,
+  };
 }
 
-function packedLines(all: readonly Line[], boxAt: ReadonlyMap<string, number>): Pick<PackedScene, "lines" | "labels" | "points"> {
+function packedLines(
+  all: readonly Line[],
+  boxAt: ReadonlyMap<string, number>,
+): Pick<PackedScene, "lines" | "labels" | "points"> {
   const drawn = all.filter((line) => boxAt.has(line.source) && boxAt.has(line.target));
   const labelAt = new Map<string, number>();
   const lines = new Int32Array(drawn.length * LINE);
@@ -56,7 +67,16 @@ function packedLines(all: readonly Line[], boxAt: ReadonlyMap<string, number>): 
   drawn.forEach((line, place) => {
     const label = labelAt.get(line.label) ?? labelAt.size;
     labelAt.set(line.label, label);
-    lines.set([boxAt.get(line.source) ?? 0, boxAt.get(line.target) ?? 0, line.tensors, label, line.points.length], place * LINE);
+    lines.set(
+      [
+        boxAt.get(line.source) ?? 0,
+        boxAt.get(line.target) ?? 0,
+        line.tensors,
+        label,
+        line.points.length,
+      ],
+      place * LINE,
+    );
     for (const point of [line.at, ...line.points]) {
       points[end] = point.x;
       points[end + 1] = point.y;
@@ -73,24 +93,53 @@ export function unpack(packed: PackedScene, levels: readonly OpenLevel[]): Scene
   packed.nodes.forEach((number, place) => {
     const node = number < 0 ? packed.others[~number] : known[number];
     if (node === undefined) return;
-    const [x = 0, y = 0, width = 0, height = 0] = packed.frames.subarray(place * FRAME, (place + 1) * FRAME);
+    const [x = 0, y = 0, width = 0, height = 0] = packed.frames.subarray(
+      place * FRAME,
+      (place + 1) * FRAME,
+    );
     const state = packed.states[place] ?? 0;
-    boxes.push({ path: node.path, node, x, y, width, height, depth: state >> 1, isOpen: (state & 1) === 1 });
+    boxes.push({
+      path: node.path,
+      node,
+      x,
+      y,
+      width,
+      height,
+      depth: state >> 1,
+      isOpen: (state & 1) === 1,
+    });
   });
   const lines: Line[] = [];
   let at = 0;
   for (let place = 0; place < packed.lines.length; place += LINE) {
-    const [from = 0, to = 0, tensors = 0, label = 0, count = 0] = packed.lines.subarray(place, place + LINE);
+    const [from = 0, to = 0, tensors = 0, label = 0, count = 0] = packed.lines.subarray(
+      place,
+      place + LINE,
+    );
     const points: Point[] = [];
-    for (const end = at + 2 * (1 + count); at < end; at += 2) points.push({ x: packed.points[at] ?? 0, y: packed.points[at + 1] ?? 0 });
+    for (const end = at + 2 * (1 + count); at < end; at += 2)
+      points.push({ x: packed.points[at] ?? 0, y: packed.points[at + 1] ?? 0 });
     const [text = { x: 0, y: 0 }, ...way] = points;
     const [source, target] = [boxes[from]?.path ?? "", boxes[to]?.path ?? ""];
-    lines.push({ source, target, label: packed.labels[label] ?? "", tensors, points: way, at: text });
+    lines.push({
+      source,
+      target,
+      label: packed.labels[label] ?? "",
+      tensors,
+      points: way,
+      at: text,
+    });
   }
   return { boxes, lines, width: packed.width, height: packed.height };
 }
 
 /** What is handed over instead of being copied. */
 export function buffersOf(packed: PackedScene): Transferable[] {
-  return [packed.nodes.buffer, packed.frames.buffer, packed.states.buffer, packed.lines.buffer, packed.points.buffer] as ArrayBuffer[];
+  return [
+    packed.nodes.buffer,
+    packed.frames.buffer,
+    packed.states.buffer,
+    packed.lines.buffer,
+    packed.points.buffer,
+  ] as ArrayBuffer[];
 }

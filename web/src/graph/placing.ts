@@ -1,4 +1,4 @@
-import { Graph, layout } from "@dagrejs/dagre";
+import { Graph, layout, type EdgeLabel, type GraphLabel, type NodeLabel } from "@dagrejs/dagre";
 import type { Line, Placed, Plan, Point, Sized } from "./scene";
 import { edgeText, labelPlace } from "./view";
 
@@ -13,37 +13,54 @@ const GAP = 16;
 
 /** By the data flow, from top to bottom. */
 export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
-  const graph = new Graph({ multigraph: true, compound: false });
-  graph.setGraph({ rankdir: "TB", nodesep: GAP, ranksep: LAYER_GAP, edgesep: 8, marginx: MARGIN, marginy: MARGIN });
+  const graph = new Graph<GraphLabel, NodeLabel, EdgeLabel>({ multigraph: true, compound: false });
+  graph.setGraph({
+    rankdir: "TB",
+    nodesep: GAP,
+    ranksep: LAYER_GAP,
+    edgesep: 8,
+    marginx: MARGIN,
+    marginy: MARGIN,
+  });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { node, width, height } of sized) graph.setNode(node.path, { width, height });
   // What begins after another has ended stands below it, also if it writes into it: such an edge runs upwards.
   const nodes = new Map(sized.map(({ node }) => [node.path, node]));
   const isUpward = (edge: Plan["edges"][number]): boolean => {
     const [source, target] = [nodes.get(edge.source), nodes.get(edge.target)];
-    if (source === undefined || target === undefined || source.what === "outside" || target.what === "outside") return false;
+    if (
+      source === undefined ||
+      target === undefined ||
+      source.what === "outside" ||
+      target.what === "outside"
+    )
+      return false;
     return source.kind === "op" && source.first_order > target.last_order;
   };
   const ends = (edge: Plan["edges"][number]): readonly [string, string, string] =>
     isUpward(edge) ? [edge.target, edge.source, "up"] : [edge.source, edge.target, "down"];
   for (const edge of edges) {
     const [top, bottom, name] = ends(edge);
-    if (top !== bottom && nodes.has(top) && nodes.has(bottom)) graph.setEdge(top, bottom, labelRoom(edge, edges.length), name);
+    if (top !== bottom && nodes.has(top) && nodes.has(bottom))
+      graph.setEdge(top, bottom, labelRoom(edge, edges.length), name);
   }
-  for (const [top, bottom] of latecomers(sized, edges)) graph.setEdge(top, bottom, { weight: 0 }, "after");
+  for (const [top, bottom] of latecomers(sized, edges))
+    graph.setEdge(top, bottom, { weight: 0 }, "after");
   layout(graph);
   const at = new Map<string, Point>();
   for (const { node, width, height } of sized) {
     const found = graph.node(node.path);
-    at.set(node.path, { x: found.x - width / 2, y: found.y - height / 2 });
+    at.set(node.path, { x: (found.x ?? 0) - width / 2, y: (found.y ?? 0) - height / 2 });
   }
   const lines = edges.flatMap((edge): Line[] => {
     const [top, bottom, name] = ends(edge);
     if (!graph.hasEdge(top, bottom, name)) return [];
     const { points: found, x, y } = graph.edge(top, bottom, name);
-    const points = (found ?? []).map((point: Point) => ({ x: point.x, y: point.y }));
+    const points = (found ?? []).map((point) => ({ x: point.x, y: point.y }));
     if (name === "up") points.reverse();
-    return [{ ...edge, points, at: x === undefined || y === undefined ? labelPlace(points) : { x, y } }];
+    return [
+      { ...edge, points, at: x === undefined || y === undefined ? labelPlace(points) : { x, y } },
+    ];
   });
   const size = graph.graph();
   return { at, lines, width: size.width ?? 0, height: size.height ?? 0 };
@@ -53,22 +70,31 @@ export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
  * What comes from outside after ops of this level have run, and is used by others of the same phase (gradients that are
  * clipped, say), stands below the last that ran before: the pairs of these.
  */
-function latecomers(sized: readonly Sized[], edges: Plan["edges"]): readonly (readonly [string, string])[] {
+function latecomers(
+  sized: readonly Sized[],
+  edges: Plan["edges"],
+): readonly (readonly [string, string])[] {
   const nodes = new Map(sized.map(({ node }) => [node.path, node]));
-  const acting = sized.map(({ node }) => node).filter((node) => node.what !== "outside" && node.kind === "op" && node.phase === "forward");
+  const acting = sized
+    .map(({ node }) => node)
+    .filter((node) => node.what !== "outside" && node.kind === "op" && node.phase === "forward");
   const pairs = new Map<string, string>();
   for (const { source, target } of edges) {
     const late = nodes.get(source);
-    if (late?.what !== "outside" || nodes.get(target)?.phase !== "forward" || pairs.has(source)) continue;
+    if (late?.what !== "outside" || nodes.get(target)?.phase !== "forward" || pairs.has(source))
+      continue;
     const before = acting.filter((node) => node.last_order < late.first_order);
     if (before.length === 0) continue;
-    pairs.set(source, before.reduce((last, node) => (node.last_order > last.last_order ? node : last)).path);
+    pairs.set(
+      source,
+      before.reduce((last, node) => (node.last_order > last.last_order ? node : last)).path,
+    );
   }
   return [...pairs].map(([below, above]) => [above, below] as const);
 }
 
 /** Room for the shape beside an edge, where there are few enough to read them. */
-function labelRoom(edge: Plan["edges"][number], count: number): { width?: number; height?: number; labelpos?: string } {
+function labelRoom(edge: Plan["edges"][number], count: number): EdgeLabel {
   const text = edgeText(edge.label, edge.tensors);
   if (count > MOST_LABELLED || text === "") return {};
   return { width: Math.min(text.length * LABEL_LETTER, 110), height: LABEL_HEIGHT, labelpos: "c" };
@@ -92,7 +118,8 @@ export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed 
   const layer = new Map<string, number>();
   const layers: Sized[][] = [];
   for (const each of ordered) {
-    const depth = Math.max(-1, ...(sources.get(each.node.path) ?? []).map((name) => layer.get(name) ?? -1)) + 1;
+    const depth =
+      Math.max(-1, ...(sources.get(each.node.path) ?? []).map((name) => layer.get(name) ?? -1)) + 1;
     layer.set(each.node.path, depth);
     (layers[depth] ??= []).push(each);
   }
@@ -108,7 +135,12 @@ export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed 
     }
     y += Math.max(...row.boxes.map((each) => each.height)) + (row.endsLayer ? LAYER_GAP : GAP);
   }
-  return { at, lines: straight(edges, at, new Map(sized.map((each) => [each.node.path, each]))), width, height: y };
+  return {
+    at,
+    lines: straight(edges, at, new Map(sized.map((each) => [each.node.path, each]))),
+    width,
+    height: y,
+  };
 }
 
 interface Row {

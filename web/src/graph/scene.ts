@@ -1,5 +1,5 @@
 import type { Level, LevelNode } from "../wire";
-import { grouped } from "../state/numbers";
+import { grouped } from "../text/numbers";
 import { byDagre, byLayers, MARGIN } from "./placing";
 
 /**
@@ -61,7 +61,9 @@ export interface Plan {
 }
 
 export function boxSize(node: LevelNode): { readonly width: number; readonly height: number } {
-  const text = node.label.length * (node.what === "op" ? LETTER : BOLD_LETTER) + countText(node).length * LETTER;
+  const text =
+    node.label.length * (node.what === "op" ? LETTER : BOLD_LETTER) +
+    countText(node).length * LETTER;
   const width = Math.min(Math.max(text + 22, 62), 260);
   if (node.what === "outside") return { width: Math.min(width, 150), height: 18 };
   if (node.what === "op") return { width, height: node.kind === "op" ? 26 : 20 };
@@ -84,7 +86,11 @@ export class SceneMaker {
     return flat(this.scene(root, byPath, keys));
   }
 
-  private scene(path: string, levels: ReadonlyMap<string, OpenLevel>, keys: Map<string, string>): Arranged {
+  private scene(
+    path: string,
+    levels: ReadonlyMap<string, OpenLevel>,
+    keys: Map<string, string>,
+  ): Arranged {
     const open = levels.get(path);
     if (open === undefined) return NOTHING;
     const inner = new Map<string, Arranged>();
@@ -106,19 +112,30 @@ export class SceneMaker {
 
 /** The level as it is drawn: what lies outside stands at its rim, many of those as one. */
 export function plan(level: Level, path: string): Plan {
-  const outside = new Map(level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]));
+  const outside = new Map(
+    level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]),
+  );
   if (outside.size === 0) return level;
   const nodeOf = new Map(level.nodes.map((node) => [node.path, node]));
   const isEarlier = (one: string, other: string): boolean =>
     (nodeOf.get(one)?.first_order ?? 0) <= (nodeOf.get(other)?.last_order ?? 0);
   const phase = (path: string): number => PHASES.indexOf(nodeOf.get(path)?.phase ?? "forward");
   // What a later phase takes (saved values, gradients) or brings for the next step is drawn there, and round this scope.
-  const sources = level.edges.filter((edge) => outside.has(edge.source) && isEarlier(edge.source, edge.target));
-  const targets = level.edges.filter((edge) => outside.has(edge.target) && phase(edge.target) <= phase(edge.source));
-  const within = level.edges.filter((edge) => !outside.has(edge.source) && !outside.has(edge.target));
+  const sources = level.edges.filter(
+    (edge) => outside.has(edge.source) && isEarlier(edge.source, edge.target),
+  );
+  const targets = level.edges.filter(
+    (edge) => outside.has(edge.target) && phase(edge.target) <= phase(edge.source),
+  );
+  const within = level.edges.filter(
+    (edge) => !outside.has(edge.source) && !outside.has(edge.target),
+  );
   const nodes = level.nodes.filter((node) => node.what !== "outside");
   const edges = [...within];
-  for (const [side, crossing] of [["in", sources], ["out", targets]] as const) {
+  for (const [side, crossing] of [
+    ["in", sources],
+    ["out", targets],
+  ] as const) {
     const end = side === "in" ? "source" : "target";
     const names = [...new Set(crossing.map((edge) => edge[end]))];
     const many = names.length > MOST_PROXIES;
@@ -127,7 +144,9 @@ export function plan(level: Level, path: string): Plan {
       const node = outside.get(edge[end]);
       if (node === undefined) continue;
       const name = many ? `${path}#${side}` : `${path}#${side}#${node.path}`;
-      const label = many ? `${names.length} ${side === "in" ? "sources" : "users"} outside` : node.label;
+      const label = many
+        ? `${names.length} ${side === "in" ? "sources" : "users"} outside`
+        : node.label;
       proxies.set(name, { ...node, path: name, label, members: many ? names : [node.path] });
       edges.push({ ...edge, [end]: name });
     }
@@ -188,12 +207,30 @@ interface Arranged {
 
 const NOTHING: Arranged = { parts: [], lines: [], width: 0, height: 0 };
 
-function assemble(sized: readonly Sized[], placed: Placed, inside: ReadonlyMap<string, Arranged>): Arranged {
+function assemble(
+  sized: readonly Sized[],
+  placed: Placed,
+  inside: ReadonlyMap<string, Arranged>,
+): Arranged {
   const parts = sized.flatMap(({ node, width, height }): Arranged["parts"][number][] => {
     const at = placed.at.get(node.path);
     if (at === undefined) return [];
     const inner = inside.get(node.path) ?? null;
-    return [{ box: { path: node.path, node, x: at.x, y: at.y, width, height, depth: 0, isOpen: inner !== null }, inner }];
+    return [
+      {
+        box: {
+          path: node.path,
+          node,
+          x: at.x,
+          y: at.y,
+          width,
+          height,
+          depth: 0,
+          isOpen: inner !== null,
+        },
+        inner,
+      },
+    ];
   });
   return { parts, lines: placed.lines, width: placed.width, height: placed.height };
 }
@@ -205,7 +242,9 @@ function flat(root: Arranged): Scene {
   const move = (scene: Arranged, right: number, down: number, depth: number): void => {
     for (const line of scene.lines) {
       const moved = ({ x, y }: Point): Point => ({ x: x + right, y: y + down });
-      lines.push(depth === 0 ? line : { ...line, points: line.points.map(moved), at: moved(line.at) });
+      lines.push(
+        depth === 0 ? line : { ...line, points: line.points.map(moved), at: moved(line.at) },
+      );
     }
     for (const { box, inner } of scene.parts) {
       boxes.push(depth === 0 ? box : { ...box, x: box.x + right, y: box.y + down, depth });

@@ -1,4 +1,4 @@
-import { grouped } from "../state/numbers";
+import { grouped } from "../text/numbers";
 import type { Box, Line, Point, Scene } from "./scene";
 
 /** What part of a scene is on the screen: scene point times `scale`, plus the offset. Pure. */
@@ -41,7 +41,10 @@ export function begun(scene: Scene, width: number, height: number): View {
   const whole = fitted(scene, width, height);
   const first = scene.boxes
     .filter((box) => !box.isOpen && box.node.what !== "outside" && box.node.kind === "op")
-    .reduce<Box | null>((best, box) => (best === null || box.node.first_order < best.node.first_order ? box : best), null);
+    .reduce<Box | null>(
+      (best, box) => (best === null || box.node.first_order < best.node.first_order ? box : best),
+      null,
+    );
   if (whole.scale >= READABLE_SCALE || first === null) return whole;
   const scale = READABLE_SCALE;
   return {
@@ -60,12 +63,24 @@ function offset(point: number, size: number, all: number, at: number): number {
 export function zoomed(view: View, factor: number, around: Point): View {
   const scale = Math.min(Math.max(view.scale * factor, LEAST_SCALE), MOST_SCALE);
   const change = scale / view.scale;
-  return { scale, x: around.x - (around.x - view.x) * change, y: around.y - (around.y - view.y) * change };
+  return {
+    scale,
+    x: around.x - (around.x - view.x) * change,
+    y: around.y - (around.y - view.y) * change,
+  };
 }
 
 /** `box` in the middle, unless that leaves room beside the scene. */
-export function centredOn(scene: Scene, box: Box, width: number, height: number, scale: number): View {
-  const top = box.isOpen ? box.y + Math.min(box.height, height / scale) / 2 : box.y + box.height / 2;
+export function centredOn(
+  scene: Scene,
+  box: Box,
+  width: number,
+  height: number,
+  scale: number,
+): View {
+  const top = box.isOpen
+    ? box.y + Math.min(box.height, height / scale) / 2
+    : box.y + box.height / 2;
   return {
     scale,
     x: offset((box.x + box.width / 2) * scale, scene.width * scale, width, 1 / 2),
@@ -82,14 +97,18 @@ export function showing(view: View, box: Box, width: number, height: number): Vi
   const place = (start: number, size: number, offset: number, all: number): number => {
     const most = ROOM - start;
     const least = all - ROOM - start - size;
-    return least > most ? Math.min(Math.max(offset, most), least) : Math.min(Math.max(offset, least), most);
+    return least > most
+      ? Math.min(Math.max(offset, most), least)
+      : Math.min(Math.max(offset, least), most);
   };
   const fits = (size: number, all: number): boolean => size <= all - 2 * ROOM;
   const x = view.x + box.x * view.scale * (1 - change);
   const y = view.y + box.y * view.scale * (1 - change);
   return {
     scale,
-    x: fits(box.width * scale, width) ? place(left, box.width * scale, x, width) : width / 2 - left - (box.width * scale) / 2,
+    x: fits(box.width * scale, width)
+      ? place(left, box.width * scale, x, width)
+      : width / 2 - left - (box.width * scale) / 2,
     y: fits(box.height * scale, height) ? place(top, box.height * scale, y, height) : ROOM - top,
   };
 }
@@ -98,17 +117,30 @@ export function showing(view: View, box: Box, width: number, height: number): Vi
 export function visible(view: View, width: number, height: number, share: number): Rectangle {
   const [w, h] = [width / view.scale, height / view.scale];
   const [left, top] = [-view.x / view.scale, -view.y / view.scale];
-  return { left: left - w * share, top: top - h * share, right: left + w * (1 + share), bottom: top + h * (1 + share) };
+  return {
+    left: left - w * share,
+    top: top - h * share,
+    right: left + w * (1 + share),
+    bottom: top + h * (1 + share),
+  };
 }
 
 export function contains(outer: Rectangle, inner: Rectangle): boolean {
   return (
-    outer.left <= inner.left && outer.top <= inner.top && outer.right >= inner.right && outer.bottom >= inner.bottom
+    outer.left <= inner.left &&
+    outer.top <= inner.top &&
+    outer.right >= inner.right &&
+    outer.bottom >= inner.bottom
   );
 }
 
 export function meets(box: Box, area: Rectangle): boolean {
-  return box.x < area.right && box.x + box.width > area.left && box.y < area.bottom && box.y + box.height > area.top;
+  return (
+    box.x < area.right &&
+    box.x + box.width > area.left &&
+    box.y < area.bottom &&
+    box.y + box.height > area.top
+  );
 }
 
 export function lineMeets(line: Line, area: Rectangle): boolean {
@@ -159,8 +191,12 @@ function middleOf(points: readonly Point[]): Point {
 /** float32[8,128] as 8×128: the common type goes without saying, others are named. */
 export function edgeText(label: string, tensors: number): string {
   const found = /^(\w+) ?\[([\d, ]*)\]$/.exec(label);
-  if (found === null) return label !== "" ? label : tensors > 1 ? `${grouped(tensors)} tensors` : "";
-  const shape = (found[2] ?? "").split(",").map((size) => size.trim()).join("×");
+  if (found === null)
+    return label !== "" ? label : tensors > 1 ? `${grouped(tensors)} tensors` : "";
+  const shape = (found[2] ?? "")
+    .split(",")
+    .map((size) => size.trim())
+    .join("×");
   const type = found[1] === "float32" ? "" : `${found[1] ?? ""} `;
   const text = type + (shape === "" ? "scalar" : shape);
   return tensors > 1 ? `${grouped(tensors)} × ${text}` : text;

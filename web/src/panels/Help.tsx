@@ -1,14 +1,14 @@
 import type { JSX } from "preact";
 import { Dialog } from "../parts/Dialog";
-import { dialog } from "./dialogs";
+import { closeDialog } from "./dialogs";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["space, F8", "continue, or pause"],
-  ["s", "run steps, as many as the field says"],
+  ["s", "run as many steps as the field says"],
   ["n", "run the next op"],
   ["o", "run to the selected op"],
-  ["x", "end the training, after a question"],
-  ["/", "search ops; ↓ goes on to what was found"],
+  ["x", "terminate the training (asks first)"],
+  ["/", "search ops; ↓ moves to the results"],
   ["j, k", "next and previous op in the list"],
   ["↑, ↓, ←, →", "in the list: move, close and open; Enter selects"],
   ["v", "tick the selected op for a watchpoint"],
@@ -24,7 +24,7 @@ const KEYS: readonly (readonly [string, string])[] = [
 
 export function Help(): JSX.Element {
   return (
-    <Dialog title="Keyboard" onClose={() => (dialog.value = null)}>
+    <Dialog title="Keyboard" onClose={() => closeDialog()}>
       <table class="keys">
         <tbody>
           {KEYS.map(([key, meaning]) => (
@@ -40,7 +40,8 @@ export function Help(): JSX.Element {
         </tbody>
       </table>
       <p class="quiet">
-        The same from a terminal: <code>sonde ctl</code>. The server's interface: <a href="api/v1/docs">description</a>.
+        The same from a terminal: <code>sonde ctl</code>. The server's interface:{" "}
+        <a href="api/v1/docs">description</a>.
       </p>
     </Dialog>
   );

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
-import { api } from "../state/api";
-import { counted } from "../state/numbers";
+import { api } from "../load/api";
+import { counted } from "../text/numbers";
 import { stepsToKeep } from "../state/preferences";
 import { isOver } from "../state/store";
 import { attempt, toast } from "../state/toasts";
@@ -8,25 +8,42 @@ import { CountField } from "../parts/CountField";
 
 const MOST_STEPS = 1000;
 
-/** Has the values of an op, or of a weight or gradient, kept for so many steps; nothing where none will come. */
-export function KeepButton({ run, op }: { readonly run: string; readonly op: string }): JSX.Element | null {
+/** Starts to keep the values of an op, weight or gradient; hidden once the training has ended. */
+export function KeepButton({
+  run,
+  op,
+}: {
+  readonly run: string;
+  readonly op: string;
+}): JSX.Element | null {
   const steps = stepsToKeep.value;
   if (isOver.value) return null;
   return (
-    <span class="keep" title="Keep its values of the last steps, to look at and to compare later">
+    <span
+      class="keep"
+      title="Keep this op's values of the last steps, to view and compare them later"
+    >
       <button
         type="button"
         class="small"
         onClick={() =>
           void attempt(async () => {
             await api.keep(run, [op], steps);
-            toast(`Its values of the last ${counted(steps, "step")} are kept from now on`);
+            toast(`From now on the values of the last ${counted(steps, "step")} are kept`);
           })
         }
       >
         keep values
       </button>
-      <CountField label="Steps to keep" title="So many steps" class="small" value={steps} least={1} most={MOST_STEPS} onChange={(count) => (stepsToKeep.value = count)} />
+      <CountField
+        label="Steps to keep"
+        title="Number of steps"
+        class="small"
+        value={steps}
+        least={1}
+        most={MOST_STEPS}
+        onChange={(count) => stepsToKeep.set(count)}
+      />
     </span>
   );
 }

@@ -1,22 +1,31 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import type { LossPoint } from "../wire";
-import { lossLines, timeLines, type Line } from "../state/lines";
-import { useLoss } from "../state/loss";
-import { brief, counted } from "../state/numbers";
-import { peakFree } from "../state/peaks";
+import { lossLines, timeLines, type Line } from "../parts/chartLines";
+import { useLoss } from "../load/loss";
+import { brief, counted } from "../text/numbers";
+import { outlierLimit } from "../parts/outliers";
 import { logLoss } from "../state/preferences";
 import { run } from "../state/store";
 import { Chart, COLOURS, colourOf, type Series } from "../parts/Chart";
 import { Empty } from "../parts/Empty";
 
 function lossSeries({ optimizer, values, words }: Line, number: number): Series {
-  return { label: optimizer || "loss", colour: colourOf(number), values, words, isDashed: number >= COLOURS.length };
+  return {
+    label: optimizer || "loss",
+    colour: colourOf(number),
+    values,
+    words,
+    isDashed: number >= COLOURS.length,
+  };
 }
 
-/** One optimizer: with and without Sonde; several: each with, drawn through, and without, dashed. */
+/** Step times with and without Sonde; of several optimizers each has a solid and a dashed line. */
 function secondSeries(points: readonly LossPoint[]): readonly Series[] {
-  const [by, bare] = [timeLines(points, (point) => point.seconds), timeLines(points, (point) => point.bare_seconds)];
+  const [by, bare] = [
+    timeLines(points, (point) => point.seconds),
+    timeLines(points, (point) => point.bare_seconds),
+  ];
   if (by.length === 1) {
     return [
       { label: "without Sonde", colour: "two", values: bare[0]?.values ?? [] },
@@ -24,7 +33,12 @@ function secondSeries(points: readonly LossPoint[]): readonly Series[] {
     ];
   }
   return by.flatMap(({ optimizer, values }, number) => [
-    { label: `${optimizer || "no optimizer"}, without Sonde`, colour: colourOf(number), values: bare[number]?.values ?? [], isDashed: true },
+    {
+      label: `${optimizer || "no optimizer"}, without Sonde`,
+      colour: colourOf(number),
+      values: bare[number]?.values ?? [],
+      isDashed: true,
+    },
     { label: "with", colour: colourOf(number), values },
   ]);
 }
@@ -38,34 +52,72 @@ export function LossPanel(): JSX.Element {
       steps: points.map((point) => point.step),
       loss: lines.map(lossSeries),
       seconds: secondSeries(points),
-      bad: points.filter((_, at) => lines.some(({ values }) => values[at] === null)).map((point) => point.step),
-      most: peakFree(points.map((point) => point.seconds * 1e3)),
+      bad: points
+        .filter((_, at) => lines.some(({ values }) => values[at] === null))
+        .map((point) => point.step),
+      most: outlierLimit(points.map((point) => point.seconds * 1e3)),
       hasLoss: points.some((point) => point.loss !== null),
     };
   }, [points]);
   if (points.length === 0 && run.value?.kind === "dump") {
-    return <Empty title="No loss">A dump holds no loss. Statistics of a tensor over the steps: open it, then “over steps”.</Empty>;
+    return (
+      <Empty title="No loss">
+        Dumps do not record the loss. To see a tensor's statistics over the steps, open the tensor
+        and choose “over steps”.
+      </Empty>
+    );
   }
-  if (points.length === 0) return <Empty title="No step has ended yet">The curve grows with each step.</Empty>;
+  if (points.length === 0)
+    return <Empty title="No step has ended yet">The curve appears after the first step.</Empty>;
   return (
     <section class="scroll charts" aria-label="Loss">
       {hasLoss ? (
         <>
           <h4 class="with-choice">
             <span>
-              Loss{bad.length > 0 && <span class="bad-text"> · not finite in {counted(bad.length, "step")}, first in step {bad[0]}</span>}
+              Loss
+              {bad.length > 0 && (
+                <span class="bad-text">
+                  {" "}
+                  · not finite in {counted(bad.length, "step")}, first in step {bad[0]}
+                </span>
+              )}
             </span>
             <label class="check">
-              <input type="checkbox" checked={logLoss.value} onChange={(event) => (logLoss.value = event.currentTarget.checked)} /> log scale
+              <input
+                type="checkbox"
+                checked={logLoss.value}
+                onChange={(event) => logLoss.set(event.currentTarget.checked)}
+              />{" "}
+              log scale
             </label>
           </h4>
-          <Chart steps={steps} series={loss} bad={bad} height={300} label="Loss by step" isLog={logLoss.value} />
+          <Chart
+            steps={steps}
+            series={loss}
+            bad={bad}
+            height={300}
+            label="Loss by step"
+            isLog={logLoss.value}
+          />
         </>
       ) : (
-        <p class="quiet">No loss was seen: Sonde takes the scalar whose backward() is called.</p>
+        <p class="quiet">
+          No loss was recorded. Sonde records the scalar on which backward() is called.
+        </p>
       )}
-      <h4>Milliseconds of a step{most !== undefined && <span class="quiet"> · above {brief(most)} cut off</span>}</h4>
-      <Chart steps={steps} series={seconds} bad={[]} height={180} label="Milliseconds by step" most={most} />
+      <h4>
+        Milliseconds per step
+        {most !== undefined && <span class="quiet"> · values above {brief(most)} are cut off</span>}
+      </h4>
+      <Chart
+        steps={steps}
+        series={seconds}
+        bad={[]}
+        height={180}
+        label="Milliseconds by step"
+        most={most}
+      />
     </section>
   );
 }

@@ -2,21 +2,31 @@ import type { JSX } from "preact";
 import { connection, rank, run } from "../state/store";
 import { dismiss, toasts, type ToastAction } from "../state/toasts";
 import { Icon } from "../parts/Icon";
+import { endText } from "../text/states";
 
-/** What the reader has to know now: banners above everything, notes in a corner. */
+/** Banners at the top of the page, and short messages in a corner. */
 export function Messages(): JSX.Element {
   return (
     <>
       <Banner />
       <div class="toasts" aria-live="polite">
         {toasts.value.map((each) => (
-          <div key={each.id} class={`toast ${each.kind}`} role={each.kind === "error" ? "alert" : "status"}>
+          <div
+            key={each.id}
+            class={`toast ${each.kind}`}
+            role={each.kind === "error" ? "alert" : "status"}
+          >
             <span>
               {each.text}
               {each.slug !== "" && <span class="slug"> [{each.slug}]</span>}
             </span>
             {each.action !== null && <ActionButton id={each.id} action={each.action} />}
-            <button type="button" class="icon" aria-label="Dismiss" onClick={() => dismiss(each.id)}>
+            <button
+              type="button"
+              class="icon"
+              aria-label="Dismiss"
+              onClick={() => dismiss(each.id)}
+            >
               <Icon name="close" />
             </button>
           </div>
@@ -41,14 +51,14 @@ function ActionButton({ id, action }: { id: number; action: ToastAction }): JSX.
   );
 }
 
-/** Exit codes of a program that ended by itself, or was ended. */
+/** Exit codes of a program that ended normally, or by Ctrl-C. */
 const ORDERLY: readonly number[] = [0, 130];
 
 function Banner(): JSX.Element | null {
   if (connection.value === "lost") {
     return (
       <div class="banner warning" role="alert">
-        The connection to the server is lost; what you see may be old. Trying again…
+        The connection to the server is lost. The page may be out of date. Reconnecting…
       </div>
     );
   }
@@ -57,15 +67,17 @@ function Banner(): JSX.Element | null {
   if (current.state === "lost") {
     return (
       <div class="banner warning" role="alert">
-        The training process of rank {current.rank} is gone. What was known of it is still here; its tensors are not.
+        The process of rank {current.rank} is gone. Its graphs, hits and losses are still shown; its
+        tensors cannot be fetched.
       </div>
     );
   }
-  if (current.state === "ended" && current.message !== "") {
-    const hasFailed = !ORDERLY.includes(current.exit_code ?? 0);
+  if (current.state === "ended") {
+    const hasFailed = !current.is_terminated && !ORDERLY.includes(current.exit_code ?? 0);
     return (
       <div class={hasFailed ? "banner warning" : "banner"} role={hasFailed ? "alert" : "status"}>
-        The training {current.message.startsWith("ended") ? current.message : `ended: ${current.message}`}
+        The training {current.is_terminated && "was "}
+        {endText(current)}
       </div>
     );
   }

@@ -1,11 +1,10 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
-import { graphText } from "../state/graphs";
-import { fileName } from "../state/names";
-import { grouped } from "../state/numbers";
+import { graphText, fileName } from "../text/names";
+import { grouped } from "../text/numbers";
 import { nodeTicks } from "../state/preferences";
-import { go, graph, place, rank, tickedPatterns, toggleTick } from "../state/store";
+import { clearTicks, go, graph, place, rank, tickedPatterns, toggleTick } from "../state/store";
 import { coverage } from "../state/ticks";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -16,7 +15,7 @@ import { SourceLines } from "./SourceLines";
 
 export const SEARCH_ID = "node-search";
 const WAIT_MILLISECONDS = 150;
-const MOST_TOLD = 20;
+const MOST_IN_TITLE = 20;
 
 /** The left column: every node of the graph as a tree, or those that match a search or a filter. */
 export function NodeList(): JSX.Element {
@@ -32,9 +31,11 @@ export function NodeList(): JSX.Element {
 
 function Listed(): JSX.Element {
   const now = place.value;
-  if (graph.value === null) return <Empty title="No ops yet">They appear with the first step.</Empty>;
+  if (graph.value === null)
+    return <Empty title="No ops yet">Ops appear with the first step.</Empty>;
   if (now.listing === "lines") return <SourceLines />;
-  const isFiltered = now.query !== "" || now.category !== "" || now.phase !== "" || now.file !== "" || now.onlyHits;
+  const isFiltered =
+    now.query !== "" || now.category !== "" || now.phase !== "" || now.file !== "" || now.onlyHits;
   return isFiltered ? <NodeResults /> : <NodeTree />;
 }
 
@@ -64,12 +65,17 @@ function SearchField({ isByLine }: { isByLine: boolean }): JSX.Element {
         }}
         onKeyDown={(event) => {
           if (event.key !== "Escape" && event.key !== "ArrowDown" && event.key !== "Enter") return;
-          // The browser would empty the field on Escape, which only leaves it.
+          // Escape only leaves the field; the browser's default would also empty it.
           event.preventDefault();
-          if (event.key === "Escape") return event.currentTarget.blur();
+          if (event.key === "Escape") {
+            event.currentTarget.blur();
+            return;
+          }
           put(event.currentTarget.value);
-          // What was found takes the place of the tree first.
-          requestAnimationFrame(() => document.querySelector<HTMLElement>(".node-list .rows")?.focus());
+          // The results replace the tree in the next frame.
+          requestAnimationFrame(() =>
+            document.querySelector<HTMLElement>(".node-list .rows")?.focus(),
+          );
         }}
       />
     </div>
@@ -82,27 +88,55 @@ function Filters(): JSX.Element {
   return (
     <div class="filters">
       <GraphFilter />
-      <select aria-label="Kind" class={now.category === "" ? "" : "active"} value={now.category} onChange={(event) => go({ category: event.currentTarget.value, listing: "ops" })}>
+      <select
+        aria-label="Kind"
+        class={now.category === "" ? "" : "active"}
+        value={now.category}
+        onChange={(event) => go({ category: event.currentTarget.value, listing: "ops" })}
+      >
         <option value="">kind</option>
         <option value="weight">weight</option>
         <option value="gradient">gradient</option>
         <option value="activation">activation</option>
         <option value="tensor">tensor</option>
       </select>
-      <select aria-label="Phase" class={now.phase === "" ? "" : "active"} value={now.phase} onChange={(event) => go({ phase: event.currentTarget.value, listing: "ops" })}>
+      <select
+        aria-label="Phase"
+        class={now.phase === "" ? "" : "active"}
+        value={now.phase}
+        onChange={(event) => go({ phase: event.currentTarget.value, listing: "ops" })}
+      >
         <option value="">phase</option>
         <option value="forward">forward</option>
         <option value="backward">backward</option>
         <option value="optimizer">optimizer</option>
       </select>
-      <button type="button" class="small toggle" aria-pressed={now.onlyHits} title="Only ops with hits" onClick={() => go({ onlyHits: !now.onlyHits, listing: "ops" })}>
+      <button
+        type="button"
+        class="small toggle"
+        aria-pressed={now.onlyHits}
+        title="Only ops with hits"
+        onClick={() => go({ onlyHits: !now.onlyHits, listing: "ops" })}
+      >
         hits
       </button>
-      <button type="button" class="small toggle" aria-pressed={isByLine} title="Find ops by the line of code that made them" onClick={() => go({ listing: isByLine ? "ops" : "lines" })}>
-        lines
+      <button
+        type="button"
+        class="small toggle"
+        aria-pressed={isByLine}
+        title="List the lines of code and the ops they run"
+        onClick={() => go({ listing: isByLine ? "ops" : "lines" })}
+      >
+        {" "}
+        by code line{" "}
       </button>
       {now.file !== "" && (
-        <button type="button" class="chip" title={`Made by ${now.file}:${now.line ?? ""}; click to see all`} onClick={() => go({ file: "", line: null })}>
+        <button
+          type="button"
+          class="chip"
+          title={`Ops of ${now.file}:${now.line ?? ""}; click to show all ops`}
+          onClick={() => go({ file: "", line: null })}
+        >
           {fileName(now.file)}:{now.line} <Icon name="close" />
         </button>
       )}
@@ -110,7 +144,7 @@ function Filters(): JSX.Element {
   );
 }
 
-/** Which graph the list is of, where a training has several. */
+/** Chooses the graph whose nodes are listed, if a training has several. */
 function GraphFilter(): JSX.Element | null {
   const graphs = rank.value?.graphs ?? [];
   const current = graph.value;
@@ -118,10 +152,12 @@ function GraphFilter(): JSX.Element | null {
   return (
     <select
       aria-label="Graph of the list"
-      title="The graph: steps that run other ops have another one"
+      title="Steps that run different ops have different graphs"
       class="wide-filter"
       value={String(current.id)}
-      onChange={(event) => go({ graph: Number(event.currentTarget.value), open: [], isClosed: false, tree: [] })}
+      onChange={(event) =>
+        go({ graph: Number(event.currentTarget.value), open: [], isClosed: false, tree: [] })
+      }
     >
       {graphs.map((each) => (
         <option key={each.id} value={String(each.id)}>
@@ -132,14 +168,26 @@ function GraphFilter(): JSX.Element | null {
   );
 }
 
-/** A tick box of a node: what is ticked is what a new watchpoint looks at. */
-export function TickBox({ path, scope }: { readonly path: string; readonly scope: string }): JSX.Element {
+/** The tick box of a node; a new watchpoint covers the ticked nodes. */
+export function TickBox({
+  path,
+  scope,
+}: {
+  readonly path: string;
+  readonly scope: string;
+}): JSX.Element {
   const covered = coverage(nodeTicks.value, path, scope);
   return (
     <input
       type="checkbox"
       aria-label={`Watch ${path}`}
-      title={covered === "all" ? "A new watchpoint looks at it" : covered === "some" ? "A new watchpoint looks at a part of it" : "Tick for a watchpoint"}
+      title={
+        covered === "all"
+          ? "Included in the next watchpoint"
+          : covered === "some"
+            ? "Partly included in the next watchpoint"
+            : "Tick to include it in the next watchpoint"
+      }
       checked={covered === "all"}
       ref={(element) => {
         if (element !== null) element.indeterminate = covered === "some";
@@ -156,14 +204,18 @@ function Ticked(): JSX.Element | null {
   if (on === 0) return null;
   return (
     <div class="ticked">
-      <span title={tickedPatterns.value.slice(0, MOST_TOLD).join("\n")}>
-        {grouped(on)} ticked{out > 0 && `, ${grouped(out)} left out`}
+      <span title={tickedPatterns.value.slice(0, MOST_IN_TITLE).join("\n")}>
+        {grouped(on)} ticked{out > 0 && `, ${grouped(out)} excluded`}
       </span>
       <span class="spacer" />
-      <button type="button" class="small" onClick={() => (nodeTicks.value = [])}>
+      <button type="button" class="small" onClick={() => clearTicks()}>
         clear
       </button>
-      <button type="button" class="small primary" onClick={() => newWatchpoint(tickedPatterns.value)}>
+      <button
+        type="button"
+        class="small primary"
+        onClick={() => newWatchpoint(tickedPatterns.value)}
+      >
         watch these
       </button>
     </div>

@@ -2,14 +2,23 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { ListedNode } from "../wire";
-import { api } from "../state/api";
-import { asScope, fileName, lastPart } from "../state/names";
-import { grouped } from "../state/numbers";
-import { useSparse } from "../state/sparse";
-import { calmTick, go, graph, place, rank, run, selectOp, toggleTick } from "../state/store";
+import { api } from "../load/api";
+import { asScope, fileName, lastPart } from "../text/names";
+import { grouped } from "../text/numbers";
+import { usePagedList } from "../load/pagedList";
+import {
+  go,
+  graph,
+  graphAt,
+  place,
+  rank,
+  selectOp,
+  throttledVersion,
+  toggleTick,
+} from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
-import { handleListKey, nextPlace, useWalk } from "./listing";
+import { nextPlace, runListKey, useSelectNext } from "./listKeys";
 import { TickBox } from "./NodeList";
 
 const ROW_HEIGHT = 38;
@@ -18,43 +27,67 @@ const MOST_OTHERS = 4;
 /** The ops that match the search and the filters, in execution order. */
 export function NodeResults(): JSX.Element {
   const { query, category, phase, file, line, onlyHits, op } = place.value;
-  const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
+  const [shownGraph, currentRank, currentGraph] = [graphAt.value, rank.value, graph.value];
   const filter = { query, category, phase, file, line, hits: onlyHits };
-  const isReady = currentRun !== null && currentRank !== null && currentGraph !== null;
-  const subject = isReady
-    ? JSON.stringify([currentRun.id, currentRank.rank, currentGraph.id, filter])
-    : null;
-  const found = useSparse<ListedNode>(subject, `${currentGraph?.nodes ?? 0} ${calmTick("hits")}`, async (offset, limit, signal) => {
-    const page = await api.nodes(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, filter, offset, limit, signal);
-    return { total: page.total, items: page.nodes };
-  });
+  const request = shownGraph === null ? null : { ...shownGraph, ...filter };
+  const subject = JSON.stringify(request);
+  const found = usePagedList(
+    request,
+    `${currentGraph?.nodes ?? 0} ${throttledVersion("hits")}`,
+    async (wanted, signal) => {
+      const page = await api.nodes(wanted, signal);
+      return { total: page.total, items: page.nodes };
+    },
+  );
   const selected = found.find((node) => node.name === op);
   const cursor = useSignal(-1);
-  const hasKeys = useSignal(false);
-  // Keys that come into the list begin at its first row.
-  const begin = hasKeys.value && found.total > 0 ? 0 : -1;
+  const hasKeyboard = useSignal(false);
+  // With keyboard focus and nothing selected the cursor starts at the first row.
+  const begin = hasKeyboard.value && found.total > 0 ? 0 : -1;
   const at = [cursor.value, selected, begin].find((row) => row !== -1) ?? -1;
   useEffect(() => {
     cursor.value = -1;
   }, [subject, op]);
-  const choose = (at_: number): void => {
-    const node = found.at(at_);
+  const choose = (index: number): void => {
+    const node = found.at(index);
     if (node !== null) selectOp(node.name);
   };
-  // The place is ahead of the screen when keys come fast.
-  useWalk((by) => choose(nextPlace(found.total, found.find((node) => node.name === place.value.op), by, () => true)));
+  // The place is preload of the screen when keys come fast.
+  useSelectNext((by) =>
+    choose(
+      nextPlace(
+        found.total,
+        found.find((node) => node.name === place.value.op),
+        by,
+        () => true,
+      ),
+    ),
+  );
   if (found.error !== null) return <p class="error-line">{found.error}</p>;
   const others = (currentRank?.graphs ?? []).filter((each) => each.id !== currentGraph?.id);
   if (!found.loading && found.total === 0) {
     return (
-      <Empty title={others.length > 0 ? `No op of graph ${currentGraph?.id ?? 0} matches` : "No op matches"}>
+      <Empty
+        title={
+          others.length > 0 ? `No op of graph ${currentGraph?.id ?? 0} matches` : "No op matches"
+        }
+      >
         <p class="actions centred">
-          <button type="button" onClick={() => go({ query: "", category: "", phase: "", file: "", line: null, onlyHits: false })}>
+          <button
+            type="button"
+            onClick={() =>
+              go({ query: "", category: "", phase: "", file: "", line: null, onlyHits: false })
+            }
+          >
             clear search and filters
           </button>
           {others.slice(-MOST_OTHERS).map((each) => (
-            <button key={each.id} type="button" onClick={() => go({ graph: each.id, open: [], isClosed: false, tree: [] })}>
-              look in graph {each.id}
+            <button
+              key={each.id}
+              type="button"
+              onClick={() => go({ graph: each.id, open: [], isClosed: false, tree: [] })}
+            >
+              search in graph {each.id}
             </button>
           ))}
         </p>
@@ -64,19 +97,21 @@ export function NodeResults(): JSX.Element {
   return (
     <>
       <p class="result-count quiet" role="status">
-        {found.loading ? "searching…" : `${grouped(found.total)} ${found.total === 1 ? "match" : "matches"}`}
+        {found.loading
+          ? "searching…"
+          : `${grouped(found.total)} ${found.total === 1 ? "match" : "matches"}`}
       </p>
       <Rows
-        subject={`results ${subject ?? ""}`}
+        subject={`results ${subject}`}
         count={found.total}
         height={ROW_HEIGHT}
         label="Matching ops"
         role="listbox"
         show={at}
         active={at === -1 ? undefined : `node-${at}`}
-        onKeys={(isThere) => (hasKeys.value = isThere)}
+        onKeyboardFocus={(hasFocus) => (hasKeyboard.value = hasFocus)}
         onKeyDown={(event) =>
-          handleListKey(event, {
+          runListKey(event, {
             move: (by) => (cursor.value = moved(at, by, found.total)),
             jump: (to) => (cursor.value = to === "first" ? 0 : found.total - 1),
             choose: () => choose(at),
@@ -88,7 +123,11 @@ export function NodeResults(): JSX.Element {
         }
         row={(row) => {
           const node = found.at(row);
-          return node === null ? <div class="result quiet">…</div> : <Result id={`node-${row}`} node={node} isAt={row === at} />;
+          return node === null ? (
+            <div class="result quiet">…</div>
+          ) : (
+            <Result id={`node-${row}`} node={node} isAt={row === at} />
+          );
         }}
       />
     </>
@@ -102,7 +141,15 @@ function moved(at: number, by: 1 | -1, count: number): number {
 function Result({ id, node, isAt }: { id: string; node: ListedNode; isAt: boolean }): JSX.Element {
   const isSelected = node.name === place.value.op;
   return (
-    <div id={id} class={`result line ${isSelected ? "selected" : ""} ${isAt ? "cursor" : ""}`} role="option" data-path={node.name} aria-selected={isSelected} title={node.name} onClick={() => selectOp(node.name)}>
+    <div
+      id={id}
+      class={`result line ${isSelected ? "selected" : ""} ${isAt ? "cursor" : ""}`}
+      role="option"
+      data-path={node.name}
+      aria-selected={isSelected}
+      title={node.name}
+      onClick={() => selectOp(node.name)}
+    >
       <TickBox path={node.name} scope={asScope(node.scope)} />
       <div class="two-lines">
         <span class={`name kind-${node.kind}`}>{lastPart(node.name)}</span>
@@ -115,7 +162,9 @@ function Result({ id, node, isAt }: { id: string; node: ListedNode; isAt: boolea
           <span class={`phase ${node.phase}`}>{node.phase}</span>
           {node.hits > 0 && <span class="hit-count">{grouped(node.hits)}</span>}
         </span>
-        <span class="under">{node.source === null ? "" : `${fileName(node.source.file)}:${node.source.line}`}</span>
+        <span class="under">
+          {node.source === null ? "" : `${fileName(node.source.file)}:${node.source.line}`}
+        </span>
       </div>
     </div>
   );

@@ -2,14 +2,25 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { TreeEntry } from "../wire";
-import { api } from "../state/api";
-import { scopesOf } from "../state/names";
-import { grouped } from "../state/numbers";
-import { calmTick, go, graph, opScope, place, rank, run, selectOp, toggleTick } from "../state/store";
+import { api } from "../load/api";
+import { scopesOf } from "../text/names";
+import { grouped } from "../text/numbers";
+import {
+  go,
+  graph,
+  graphAt,
+  opScope,
+  place,
+  rank,
+  run,
+  selectOp,
+  throttledVersion,
+  toggleTick,
+} from "../state/store";
 import { isAborted, messageOf } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { Rows } from "../parts/Rows";
-import { handleListKey, nextPlace, useWalk, type ListKeys } from "./listing";
+import { type ListKeys, nextPlace, runListKey, useSelectNext } from "./listKeys";
 import { TickBox } from "./NodeList";
 
 const PAGE = 200;
@@ -28,7 +39,10 @@ interface TreeRow {
 }
 
 /** The lines on the screen: branches in place of the scopes that are open. */
-export function visibleRows(branches: ReadonlyMap<string, Branch>, open: ReadonlySet<string>): TreeRow[] {
+export function visibleRows(
+  branches: ReadonlyMap<string, Branch>,
+  open: ReadonlySet<string>,
+): TreeRow[] {
   const rows: TreeRow[] = [];
   const add = (scope: string, depth: number): void => {
     const branch = branches.get(scope);
@@ -50,19 +64,23 @@ export function NodeTree(): JSX.Element {
   const asked = useRef(new Set<string>());
   const open = new Set(place.value.tree);
   const subject = `${run.value?.id ?? ""} ${rank.value?.rank ?? ""} ${graph.value?.id ?? ""}`;
-  const version = `${subject} ${graph.value?.nodes ?? 0} ${calmTick("hits")}`;
+  const version = `${subject} ${graph.value?.nodes ?? 0} ${throttledVersion("hits")}`;
 
   const load = (scope: string, offset: number, signal: AbortSignal): void => {
-    const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
-    if (currentRun === null || currentRank === null || currentGraph === null) return;
+    const at = graphAt.value;
+    if (at === null) return;
     const key = `${version} ${scope} ${offset}`;
     if (asked.current.has(key)) return;
     asked.current.add(key);
     api
-      .tree(currentRun.id, currentRank.rank, currentGraph.id, scope, offset, PAGE, signal)
+      .tree({ ...at, scope, offset, limit: PAGE }, signal)
       .then((page) => {
-        const before = offset === 0 ? [] : (branches.value.get(scope)?.entries ?? []).slice(0, offset);
-        branches.value = new Map(branches.value).set(scope, { total: page.total, entries: [...before, ...page.entries] });
+        const before =
+          offset === 0 ? [] : (branches.value.get(scope)?.entries ?? []).slice(0, offset);
+        branches.value = new Map(branches.value).set(scope, {
+          total: page.total,
+          entries: [...before, ...page.entries],
+        });
         problem.value = null;
       })
       .catch((error: unknown) => {
@@ -82,7 +100,8 @@ export function NodeTree(): JSX.Element {
     return () => aborting.current.abort();
   }, [version]);
   useEffect(() => {
-    for (const scope of place.value.tree) if (!branches.value.has(scope)) load(scope, 0, aborting.current.signal);
+    for (const scope of place.value.tree)
+      if (!branches.value.has(scope)) load(scope, 0, aborting.current.signal);
   }, [place.value.tree.join("\n")]);
   useEffect(() => {
     if (place.value.op === "") return;
@@ -101,9 +120,13 @@ export function NodeTree(): JSX.Element {
     const entry = rows[to]?.entry;
     if (entry != null) cursor.value = entry.path;
   };
-  useWalk((by) => {
-    const selected = rows.findIndex((row) => row.entry?.path === place.value.op && place.value.op !== "");
-    const entry = rows[nextPlace(rows.length, selected, by, (to) => rows[to]?.entry?.is_scope === false)]?.entry;
+  useSelectNext((by) => {
+    const selected = rows.findIndex(
+      (row) => row.entry?.path === place.value.op && place.value.op !== "",
+    );
+    const entry =
+      rows[nextPlace(rows.length, selected, by, (to) => rows[to]?.entry?.is_scope === false)]
+        ?.entry;
     if (entry != null) selectOp(entry.path);
   });
   if (problem.value !== null) return <p class="error-line">{problem.value}</p>;
@@ -116,27 +139,57 @@ export function NodeTree(): JSX.Element {
       role="tree"
       show={at}
       active={at === -1 ? undefined : `node-${at}`}
-      onKeyDown={(event) => handleListKey(event, treeKeys(rows, at, open, moveTo))}
+      onKeyDown={(event) => runListKey(event, treeKeys(rows, at, open, moveTo))}
       row={(row_) => {
         const row = rows[row_];
         if (row === undefined) return <span />;
         if (row.entry === null) {
-          return <More row={row} onLoad={() => load(row.scope, branches.value.get(row.scope)?.entries.length ?? 0, aborting.current.signal)} />;
+          return (
+            <More
+              row={row}
+              onLoad={() =>
+                load(
+                  row.scope,
+                  branches.value.get(row.scope)?.entries.length ?? 0,
+                  aborting.current.signal,
+                )
+              }
+            />
+          );
         }
-        return <TreeLine id={`node-${row_}`} entry={row.entry} scope={row.scope} depth={row.depth} isOpen={open.has(row.entry.path)} isAt={row_ === at} />;
+        return (
+          <TreeLine
+            id={`node-${row_}`}
+            entry={row.entry}
+            scope={row.scope}
+            depth={row.depth}
+            isOpen={open.has(row.entry.path)}
+            isAt={row_ === at}
+          />
+        );
       }}
     />
   );
 }
 
 /** What the keys do in a tree whose cursor is at row `at`. */
-function treeKeys(rows: readonly TreeRow[], at: number, open: ReadonlySet<string>, onMove: (to: number) => void): ListKeys {
+function treeKeys(
+  rows: readonly TreeRow[],
+  at: number,
+  open: ReadonlySet<string>,
+  onMove: (to: number) => void,
+): ListKeys {
   const entry = rows[at]?.entry ?? null;
   const isEntry = (row_: number): boolean => rows[row_]?.entry != null;
   const isOpen = entry !== null && entry.is_scope && open.has(entry.path);
   return {
     move: (by) => onMove(nextPlace(rows.length, at, by, isEntry)),
-    jump: (to) => onMove(to === "first" ? nextPlace(rows.length, -1, 1, isEntry) : nextPlace(rows.length, -1, -1, isEntry)),
+    jump: (to) =>
+      onMove(
+        to === "first"
+          ? nextPlace(rows.length, -1, 1, isEntry)
+          : nextPlace(rows.length, -1, -1, isEntry),
+      ),
     choose: () => {
       if (entry === null) return;
       if (entry.is_scope) toggleTree(entry.path);
@@ -170,7 +223,9 @@ function More({ row, onLoad }: { row: TreeRow; onLoad: () => void }): JSX.Elemen
 export function toggleTree(path: string): void {
   const now = place.value.tree;
   const closes = now.includes(path);
-  go({ tree: closes ? now.filter((each) => each !== path && !each.startsWith(path)) : [...now, path] });
+  go({
+    tree: closes ? now.filter((each) => each !== path && !each.startsWith(path)) : [...now, path],
+  });
 }
 
 interface TreeLineProps {

@@ -2,12 +2,25 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { InputEdge, Node, OpTensor, OpTensors, OpView, TensorType } from "../wire";
-import { api } from "../state/api";
-import { useFreshness } from "../state/freshness";
-import { lastPart, shortName } from "../state/names";
-import { counted, grouped, typeText } from "../state/numbers";
-import { useResource } from "../state/resource";
-import { calmTick, command, go, graph, isOver, openTensor, opTensors, place, rank, revealScope, run, selectOp } from "../state/store";
+import { api } from "../load/api";
+import { useTensorVersion } from "../load/tensorVersion";
+import { lastPart, shortName } from "../text/names";
+import { counted, grouped, typeText } from "../text/numbers";
+import { useResource } from "../load/resource";
+import {
+  command,
+  go,
+  graph,
+  graphAt,
+  isOver,
+  openTensor,
+  place,
+  revealScope,
+  run,
+  selectOp,
+  setOpTensors,
+  throttledVersion,
+} from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -20,18 +33,15 @@ import { StatisticLine } from "./Statistics";
 /** Everything about the selected op. */
 export function OpDetails(): JSX.Element {
   const { op } = place.value;
-  const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
-  const isReady = op !== "" && currentRun !== null && currentRank !== null && currentGraph !== null;
-  const subject = isReady ? `${currentRun.id} ${currentRank.rank} ${currentGraph.id} ${op}` : null;
-  const freshness = useFreshness();
-  const view = useResource(subject, `${currentGraph?.nodes ?? 0} ${calmTick("hits")}`, (signal) =>
-    api.op(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, op, signal),
-  );
-  const tensors = useResource(subject, freshness, (signal) =>
-    api.opTensors(currentRun?.id ?? "", currentRank?.rank ?? 0, op, place.value.step, signal),
+  const request = op === "" || graphAt.value === null ? null : { ...graphAt.value, name: op };
+  const tensorVersion = useTensorVersion();
+  const version = `${graph.value?.nodes ?? 0} ${throttledVersion("hits")}`;
+  const view = useResource(request, version, api.op);
+  const tensors = useResource(request, tensorVersion, ({ run, rank, name }, signal) =>
+    api.opTensors({ run, rank, name, step: place.value.step }, signal),
   );
   useEffect(() => {
-    opTensors.value = tensors.data;
+    setOpTensors(tensors.data);
   }, [tensors.data]);
   const scope = view.data?.node.name === op ? view.data.node.scope : null;
   useEffect(() => {
@@ -40,7 +50,9 @@ export function OpDetails(): JSX.Element {
   if (op === "") {
     return (
       <section class="pane op-details" aria-label="Op">
-        <Empty title="No op selected">Click one in the graph or in the list, or press / to search.</Empty>
+        <Empty title="No op selected">
+          Click one in the graph or in the list, or press / to search.
+        </Empty>
       </section>
     );
   }
@@ -51,7 +63,9 @@ export function OpDetails(): JSX.Element {
           <p class="error-line">{view.error}</p>
         </Empty>
       )}
-      {view.data !== null && <Details view={view.data} tensors={tensors.data} problem={tensors.error} />}
+      {view.data !== null && (
+        <Details view={view.data} tensors={tensors.data} problem={tensors.error} />
+      )}
     </section>
   );
 }
@@ -66,18 +80,31 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
   const { node } = view;
   const find = (io: "input" | "output", slot: number): OpTensor | null =>
     tensors?.tensors.find((each) => each.io === io && each.slot === slot) ?? null;
-  const when = tensors === null || tensors.step === null ? "" : ` in step ${tensors.step}`;
+  const when = tensors?.step == null ? "" : ` in step ${tensors.step}`;
   const missing = commonReason(tensors);
   const scroller = useRef<HTMLDivElement>(null);
   useScrollMemory(scroller, `details ${node.name}`, tensors);
   return (
     <div ref={scroller} class="scroll">
       <Head node={node} hits={view.hits.filter((hit) => hit.verdict === "hit").length} />
-      {problem !== null && (isOver.value ? <p class="quiet missing">The training is over: values that are not told here cannot be fetched any more.</p> : <p class="error-line">{problem}</p>)}
+      {problem !== null &&
+        (isOver.value ? (
+          <p class="quiet missing">The training has ended. Only saved values can be shown.</p>
+        ) : (
+          <p class="error-line">{problem}</p>
+        ))}
       {missing !== null && <p class="quiet missing">{missing}</p>}
       {node.inputs.length > 0 && <h4>Inputs{when}</h4>}
       {node.inputs.map((edge, slot) => (
-        <TensorRow key={slot} op={node.name} io="input" slot={slot} type={edge.type} tensor={find("input", slot)} isTold={missing !== null}>
+        <TensorRow
+          key={slot}
+          op={node.name}
+          io="input"
+          slot={slot}
+          type={edge.type}
+          tensor={find("input", slot)}
+          hasCommonReason={missing !== null}
+        >
           <Producer edge={edge} />
         </TensorRow>
       ))}
@@ -88,7 +115,15 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
         </h4>
       )}
       {node.outputs.map((type, slot) => (
-        <TensorRow key={slot} op={node.name} io="output" slot={slot} type={type} tensor={find("output", slot)} isTold={missing !== null}>
+        <TensorRow
+          key={slot}
+          op={node.name}
+          io="output"
+          slot={slot}
+          type={type}
+          tensor={find("output", slot)}
+          hasCommonReason={missing !== null}
+        >
           <Consumers view={view} slot={slot} />
         </TensorRow>
       ))}
@@ -114,7 +149,8 @@ function Details({ view, tensors, problem }: DetailsProps): JSX.Element {
 function commonReason(tensors: OpTensors | null): string | null {
   const all = tensors?.tensors ?? [];
   const first = all[0];
-  const isCommon = first !== undefined && all.every((each) => each.statistics === null && each.why === first.why);
+  const isCommon =
+    first !== undefined && all.every((each) => each.statistics === null && each.why === first.why);
   return isCommon && first.why !== "" ? first.why : null;
 }
 
@@ -131,7 +167,11 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
           class="icon"
           aria-label="Copy the full name"
           title="Copy the full name"
-          onClick={() => void attempt(() => navigator.clipboard.writeText(node.name).then(() => toast("Name copied")))}
+          onClick={() =>
+            void attempt(() =>
+              navigator.clipboard.writeText(node.name).then(() => toast("Name copied")),
+            )
+          }
         >
           <Icon name="copy" />
         </button>
@@ -142,7 +182,9 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
       <p class="tags">
         <span class="tag">{node.type}</span>
         <span class={`phase ${node.phase}`}>{node.phase}</span>
-        {node.kind !== "op" && node.kind !== node.type.toLowerCase() && <span class="tag">{node.kind}</span>}
+        {node.kind !== "op" && node.kind !== node.type.toLowerCase() && (
+          <span class="tag">{node.kind}</span>
+        )}
         {node.categories
           .filter((each) => each !== "tensor")
           .map((each) => (
@@ -150,16 +192,25 @@ function Head({ node, hits }: { node: Node; hits: number }): JSX.Element {
               {each}
             </span>
           ))}
-        <span class="quiet">#{node.order} in the step</span>
+        <span class="quiet">op {node.order} of the step</span>
         {hits > 0 && (
-          <button type="button" class="hit-count" title="Show its hits" onClick={() => go({ side: "hits", hitOp: true, hitGraph: null })}>
+          <button
+            type="button"
+            class="hit-count"
+            title="Show its hits"
+            onClick={() => go({ side: "hits", hitOp: true, hitGraph: null })}
+          >
             {counted(hits, "hit")}
           </button>
         )}
       </p>
       <p class="actions">
         {canRunTo && (
-          <button type="button" class="small" onClick={() => command({ command: "to", op: node.name })}>
+          <button
+            type="button"
+            class="small"
+            onClick={() => command({ command: "to", op: node.name })}
+          >
             <Icon name="to" /> run to here
           </button>
         )}
@@ -180,24 +231,43 @@ interface TensorRowProps {
   readonly slot: number;
   readonly type: TensorType;
   readonly tensor: OpTensor | null;
-  /** Why there are no values was said for all tensors together. */
-  readonly isTold: boolean;
+  /** Whether the reason why there are no values is already shown above, for all tensors. */
+  readonly hasCommonReason: boolean;
   readonly children: JSX.Element | null;
 }
 
-function TensorRow({ op, io, slot, type, tensor, isTold, children }: TensorRowProps): JSX.Element {
+function TensorRow({
+  op,
+  io,
+  slot,
+  type,
+  tensor,
+  hasCommonReason,
+  children,
+}: TensorRowProps): JSX.Element {
   const now = place.value;
   const isOpen = now.tab === "tensor" && now.op === op && now.io === io && now.slot === slot;
   return (
     <div class={`tensor-row ${isOpen ? "selected" : ""}`}>
-      <button type="button" class="tensor-open" title={tensor?.kept === false ? tensor.why : `Open ${io} ${slot}`} onClick={() => openTensor(op, io, slot, now.step)}>
+      <button
+        type="button"
+        class="tensor-open"
+        title={tensor?.kept === false ? tensor.why : `Open ${io} ${slot}`}
+        onClick={() => openTensor({ op, io, slot, step: now.step })}
+      >
         <span class="slot">{slot}</span>
         <code>{typeText(tensor?.type ?? type)}</code>
         <Icon name="grid" />
       </button>
       {children}
-      {tensor !== null && (tensor.statistics !== null || tensor.why !== "") && !isTold && (
-        <div class="under">{tensor.statistics === null ? <span class="quiet">{tensor.why}</span> : <StatisticLine of={tensor.statistics} />}</div>
+      {tensor !== null && (tensor.statistics !== null || tensor.why !== "") && !hasCommonReason && (
+        <div class="under">
+          {tensor.statistics === null ? (
+            <span class="quiet">{tensor.why}</span>
+          ) : (
+            <StatisticLine of={tensor.statistics} />
+          )}
+        </div>
       )}
     </div>
   );
@@ -221,7 +291,9 @@ const MOST_CONSUMERS = 4;
 
 function Consumers({ view, slot }: { view: OpView; slot: number }): JSX.Element | null {
   const showsAll = useSignal(false);
-  const names = [...new Set(view.consumers.filter(([output]) => output === slot).map(([, name]) => name))];
+  const names = [
+    ...new Set(view.consumers.filter(([output]) => output === slot).map(([, name]) => name)),
+  ];
   if (names.length === 0) return null;
   return (
     <span class="from">

@@ -1,13 +1,14 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Metadata, RankView } from "../wire";
-import { api } from "../state/api";
-import { brief, counted, grouped, seconds } from "../state/numbers";
-import { chooseRun, run, runs } from "../state/store";
+import { api } from "../load/api";
+import { brief, counted, grouped, seconds } from "../text/numbers";
+import { chooseRun, removeRun, run } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
+import { stateText } from "../text/states";
 
-/** What is known of the run and its processes. */
+/** Facts about the run and its processes. */
 export function RunPanel(): JSX.Element {
   const current = run.value;
   if (current === null) return <Empty title="No run" />;
@@ -16,14 +17,15 @@ export function RunPanel(): JSX.Element {
     <section class="scroll run-panel" aria-label="Run">
       <h3>{current.title}</h3>
       <p class="quiet">
-        {current.kind === "dump" ? "A dump on disk" : "A live training"}, {counted(current.ranks.length, "rank")}
+        {current.kind === "dump" ? "A dump on disk" : "A live training"},{" "}
+        {counted(current.ranks.length, "rank")}
       </p>
-      {current.kind === "live" && isOver && (
-        <ForgetButton key={current.id} id={current.id} />
-      )}
+      {current.kind === "live" && isOver && <RemoveButton key={current.id} id={current.id} />}
       <Facts ranks={current.ranks} />
       <h4>Messages</h4>
-      {current.notices.length === 0 ? <p class="quiet">None.</p> : (
+      {current.notices.length === 0 ? (
+        <p class="quiet">None.</p>
+      ) : (
         <ul class="notices">
           {current.notices.map((notice, at) => (
             <li key={at}>{notice}</li>
@@ -34,24 +36,26 @@ export function RunPanel(): JSX.Element {
   );
 }
 
-/** Asks once more: what is forgotten does not come back. */
-function ForgetButton({ id }: { id: string }): JSX.Element {
-  const isAsking = useSignal(false);
-  if (!isAsking.value) {
+/** Removes the run from the server, after a confirmation. */
+function RemoveButton({ id }: { id: string }): JSX.Element {
+  const isConfirming = useSignal(false);
+  if (!isConfirming.value) {
     return (
-      <button type="button" onClick={() => (isAsking.value = true)}>
-        Forget this run
+      <button type="button" onClick={() => (isConfirming.value = true)}>
+        Remove this run
       </button>
     );
   }
   return (
     <p class="actions">
-      Its graphs, hits and losses will be gone.
+      Its graphs, hits and losses will be deleted.
       <button type="button" class="small danger" onClick={() => void attempt(() => forget(id))}>
-        Forget it
+        {" "}
+        Remove{" "}
       </button>
-      <button type="button" class="small" onClick={() => (isAsking.value = false)}>
-        Keep it
+      <button type="button" class="small" onClick={() => (isConfirming.value = false)}>
+        {" "}
+        Cancel{" "}
       </button>
     </p>
   );
@@ -59,29 +63,27 @@ function ForgetButton({ id }: { id: string }): JSX.Element {
 
 async function forget(id: string): Promise<void> {
   await api.forget(id);
-  runs.value = runs.value.filter((each) => each.id !== id);
+  removeRun(id);
   chooseRun("");
 }
 
-/** Seconds of a step, and what that is in steps. */
-function pace(value: number | null, otherwise: string): string {
-  return value === null || value <= 0 ? otherwise : `${seconds(value)}, ${brief(1 / value)} steps/s`;
+/** Seconds per step and steps per second. */
+function speedText(value: number | null, otherwise: string): string {
+  return value === null || value <= 0
+    ? otherwise
+    : `${seconds(value)}, ${brief(1 / value)} steps/s`;
 }
 
-function withoutSonde({ bare_seconds: bare, is_bare_estimated: isEstimated }: RankView): string {
-  return pace(bare, NO_STEP) + (isEstimated ? " (estimated)" : "");
+function withoutSonde({ bare_seconds: bare, seconds: took }: RankView): string {
+  return speedText(bare, took === null ? NO_STEP : ALL_OBSERVED);
 }
 
 function cost({ bare_seconds: bare, seconds: took }: RankView): string {
   return bare !== null && took !== null && bare > 0 ? `${(took / bare).toFixed(2)}×` : "–";
 }
 
-const NO_STEP = "not known: no step is over";
-
-function stateText(rank: RankView): string {
-  if (rank.message === "") return rank.state;
-  return rank.message.startsWith(rank.state) ? rank.message : `${rank.state}: ${rank.message}`;
-}
+const NO_STEP = "not known before the first step has ended";
+const ALL_OBSERVED = "not known: every step was observed";
 
 type Fact = readonly [name: string, of: (rank: RankView) => string, title?: string];
 
@@ -89,9 +91,17 @@ const FACTS: readonly Fact[] = [
   ["state", stateText],
   ["step", (rank) => String(rank.step)],
   ["hits", (rank) => grouped(rank.hits)],
-  ["speed with Sonde", (rank) => pace(rank.seconds, NO_STEP), "The median of recent steps that were looked at as the last one was, pauses left out"],
-  ["speed without Sonde", withoutSonde, "The same steps less what Sonde did in them: of steps whose ops were not observed, if there are any; else it is estimated"],
-  ["Sonde’s cost", cost, "The step with Sonde divided by the step without"],
+  [
+    "speed with Sonde",
+    (rank) => speedText(rank.seconds, NO_STEP),
+    "Median of recent steps that were observed like the last one, without pauses",
+  ],
+  [
+    "speed without Sonde",
+    withoutSonde,
+    "Median of the latest steps in which Sonde observed nothing, without pauses",
+  ],
+  ["Sonde’s cost", cost, "Step time with Sonde divided by step time without"],
 ];
 
 const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string])[] = [
@@ -106,12 +116,15 @@ const METADATA: readonly (readonly [name: string, of: (data: Metadata) => string
   ["started", (data) => (data.started > 0 ? new Date(data.started * 1000).toLocaleString() : "–")],
 ];
 
-/** What is known of every rank, a column each. */
+/** A table of facts with a column for each rank. */
 function Facts({ ranks }: { ranks: readonly RankView[] }): JSX.Element {
   const more = [...new Set(ranks.flatMap((each) => Object.keys(each.metadata?.extra ?? {})))];
   const rows: readonly Fact[] = [
     ...FACTS,
-    ...METADATA.map(([name, of]): Fact => [name, (rank) => (rank.metadata === null ? "–" : of(rank.metadata))]),
+    ...METADATA.map(([name, of]): Fact => [
+      name,
+      (rank) => (rank.metadata === null ? "–" : of(rank.metadata)),
+    ]),
     ...more.map((name): Fact => [name, (rank) => rank.metadata?.extra[name] ?? "–"]),
   ];
   return (

@@ -1,21 +1,23 @@
 import type { JSX } from "preact";
-import { api } from "../state/api";
-import { fileName } from "../state/names";
-import { grouped } from "../state/numbers";
-import { useResource } from "../state/resource";
-import { go, graph, place, rank, run } from "../state/store";
+import { api } from "../load/api";
+import { fileName } from "../text/names";
+import { grouped } from "../text/numbers";
+import { useResource } from "../load/resource";
+import { go, graph, graphAt, place } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { Rows } from "../parts/Rows";
 
 const ROW_HEIGHT = 38;
 
-/** Lines of the user's code with the number of ops they made; one of them becomes a filter. */
+/** Lines of the user's code with the number of ops they run; a click filters by the line. */
 export function SourceLines(): JSX.Element {
   const query = place.value.lineQuery;
-  const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
-  const subject = currentRun === null || currentRank === null || currentGraph === null ? null : `${currentRun.id} ${currentRank.rank} ${currentGraph.id}`;
-  const { data, error } = useResource(subject, `${query} ${currentGraph?.nodes ?? 0}`, (signal) =>
-    api.sources(currentRun?.id ?? "", currentRank?.rank ?? 0, currentGraph?.id ?? 0, query, signal),
+  const at = graphAt.value;
+  // The query is part of the version: the lines found before stay visible while the reader types.
+  const { data, error } = useResource(
+    at,
+    `${query} ${graph.value?.nodes ?? 0}`,
+    (request, signal) => api.sources({ ...request, query }, signal),
   );
   const lines = data?.lines ?? [];
   return (
@@ -23,7 +25,7 @@ export function SourceLines(): JSX.Element {
       {error !== null && <p class="error-line">{error}</p>}
       {data !== null && lines.length === 0 && <Empty title="No line matches" />}
       <Rows
-        subject={`lines ${subject ?? ""} ${query}`}
+        subject={`lines ${JSON.stringify(at)} ${query}`}
         count={lines.length}
         height={ROW_HEIGHT}
         label="Lines of code"

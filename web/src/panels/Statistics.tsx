@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import type { StatisticNumbers } from "../wire";
-import { brief, formatNumber, grouped, toNumber, type WireNumber } from "../state/numbers";
+import { brief, formatNumber, grouped, toNumber, type WireNumber } from "../text/numbers";
 
 /** One line: what a reader looks for first, and what is bad in colour. */
 export function StatisticLine({ of }: { readonly of: StatisticNumbers | null }): JSX.Element {
@@ -31,7 +31,9 @@ function Value({ of }: { of: WireNumber | null }): JSX.Element {
 }
 
 function share(part: number, whole: number): string {
-  return whole === 0 ? "" : ` ${formatNumber((100 * part) / whole, { notation: "short", digits: 3 })} %`;
+  return whole === 0
+    ? ""
+    : ` ${formatNumber((100 * part) / whole, { notation: "short", digits: 3 })} %`;
 }
 
 /** The names of the numbers, in the order they are listed. */
@@ -48,14 +50,15 @@ const VALUES: readonly (readonly [string, (of: StatisticNumbers) => WireNumber |
 
 type Bit = 0 | 1 | 2 | 4;
 
-const COUNTS: readonly (readonly [string, (of: StatisticNumbers) => number | null, string, Bit])[] = [
-  ["nan", (of) => of.nan_count, "mark-nan", 1],
-  ["+inf", (of) => of.positive_inf_count, "mark-inf", 2],
-  ["−inf", (of) => of.negative_inf_count, "mark-inf", 4],
-  ["zero", (of) => of.zero_count, "", 0],
-  ["negative", (of) => of.negative_count, "", 0],
-  ["positive", (of) => of.positive_count, "", 0],
-];
+const COUNTS: readonly (readonly [string, (of: StatisticNumbers) => number | null, string, Bit])[] =
+  [
+    ["nan", (of) => of.nan_count, "mark-nan", 1],
+    ["+inf", (of) => of.positive_inf_count, "mark-inf", 2],
+    ["−inf", (of) => of.negative_inf_count, "mark-inf", 4],
+    ["zero", (of) => of.zero_count, "", 0],
+    ["negative", (of) => of.negative_count, "", 0],
+    ["positive", (of) => of.positive_count, "", 0],
+  ];
 
 /** As counts of zeros and positive values are called where values are true or false. */
 const BOOLEAN_NAMES: Readonly<Record<string, string>> = { zero: "false", positive: "true" };
@@ -95,7 +98,12 @@ export function StatisticTable({ of, isBool = false, onFind }: StatisticTablePro
               <th scope="row">
                 {isBool ? (BOOLEAN_NAMES[name] ?? name) : name}
                 {mark !== 0 && (count ?? 0) > 0 && onFind !== undefined && (
-                  <button type="button" class="link find" title={`Go to the next ${name}, in this plane or in another`} onClick={() => onFind(mark)}>
+                  <button
+                    type="button"
+                    class="link find"
+                    title={`Go to the next ${name}, in this plane or in another`}
+                    onClick={() => onFind(mark)}
+                  >
                     find
                   </button>
                 )}
@@ -113,7 +121,13 @@ export function StatisticTable({ of, isBool = false, onFind }: StatisticTablePro
 }
 
 /** The numbers of two tensors that are compared, side by side. */
-export function StatisticPair({ one, other }: { readonly one: StatisticNumbers; readonly other: StatisticNumbers }): JSX.Element {
+export function StatisticPair({
+  one,
+  other,
+}: {
+  readonly one: StatisticNumbers;
+  readonly other: StatisticNumbers;
+}): JSX.Element {
   return (
     <table class="statistics">
       <thead>

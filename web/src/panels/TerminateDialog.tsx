@@ -1,19 +1,23 @@
 import type { JSX } from "preact";
 import { command } from "../state/store";
 import { Dialog } from "../parts/Dialog";
-import { dialog } from "./dialogs";
+import { closeDialog } from "./dialogs";
 
-/** Asks before a training is ended. */
+/** Confirms before a training is terminated. */
 export function TerminateDialog(): JSX.Element {
   const close = (): void => {
-    dialog.value = null;
+    closeDialog();
   };
   return (
     <Dialog title="End the training?" onClose={close}>
-      <p>The training ends through an exception, so that its own cleaning up and its checkpoint callbacks run. It cannot be continued.</p>
+      <p>
+        Sonde raises an exception in the training, so its cleanup code and checkpoint callbacks run.
+        The training cannot be continued.
+      </p>
       <footer>
         <button type="button" data-first onClick={close}>
-          Keep it
+          {" "}
+          Cancel{" "}
         </button>
         <button
           type="button"

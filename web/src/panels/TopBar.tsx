@@ -1,15 +1,25 @@
 import type { JSX } from "preact";
 import type { Command, RankView, RunView } from "../wire";
-import { lastPlace, lossLines } from "../state/lines";
-import { useLoss } from "../state/loss";
-import { lastPart, runTitle } from "../state/names";
-import { counted } from "../state/numbers";
-import { controlled, stepsToRun, theme, type Theme } from "../state/preferences";
-import { chooseRank, chooseRun, command, go, place, rank, run, runs, scopeOfControl } from "../state/store";
+import { lastPlace, lossLines } from "../parts/chartLines";
+import { useLoss } from "../load/loss";
+import { lastPart, runTitle } from "../text/names";
+import { counted } from "../text/numbers";
+import { controlledRank, stepsToRun, type Theme, theme } from "../state/preferences";
+import {
+  chooseRank,
+  chooseRun,
+  command,
+  go,
+  place,
+  rank,
+  rankToControl,
+  run,
+  runs,
+} from "../state/store";
 import { CountField } from "../parts/CountField";
 import { Icon, type IconName } from "../parts/Icon";
 import { Sparkline } from "../parts/Sparkline";
-import { dialog } from "./dialogs";
+import { openDialog } from "./dialogs";
 
 const MOST_TABS = 8;
 
@@ -23,12 +33,23 @@ export function TopBar(): JSX.Element {
       </a>
       {current !== null && <RunChoice current={current} />}
       {current !== null && <RankChoice current={current} />}
-      {rank.value !== null && (current?.kind === "dump" ? <DumpSteps rank={rank.value} /> : <StatePill rank={rank.value} />)}
+      {rank.value !== null &&
+        (current?.kind === "dump" ? (
+          <DumpSteps rank={rank.value} />
+        ) : (
+          <StatePill rank={rank.value} />
+        ))}
       {current !== null && current.kind === "live" && <Controls current={current} />}
       <span class="spacer" />
-      {current !== null && <LossHint />}
+      {current !== null && <LastLoss />}
       <ThemeButton />
-      <button type="button" class="icon" aria-label="Keyboard shortcuts (?)" title="Keyboard shortcuts (?)" onClick={() => (dialog.value = { kind: "help" })}>
+      <button
+        type="button"
+        class="icon"
+        aria-label="Keyboard shortcuts (?)"
+        title="Keyboard shortcuts (?)"
+        onClick={() => openDialog({ kind: "help" })}
+      >
         ?
       </button>
     </header>
@@ -37,11 +58,17 @@ export function TopBar(): JSX.Element {
 
 function RunChoice({ current }: { current: RunView }): JSX.Element {
   return (
-    <select class="run-choice" aria-label="Run" value={current.id} title={current.title} onChange={(event) => chooseRun(event.currentTarget.value)}>
+    <select
+      class="run-choice"
+      aria-label="Run"
+      value={current.id}
+      title={current.title}
+      onChange={(event) => chooseRun(event.currentTarget.value)}
+    >
       {runs.value.map((each) => (
         <option key={each.id} value={each.id}>
           {runTitle(runs.value, each.id)}
-          {isOver(each) && " (over)"}
+          {isOver(each) && " (ended)"}
         </option>
       ))}
     </select>
@@ -49,7 +76,9 @@ function RunChoice({ current }: { current: RunView }): JSX.Element {
 }
 
 function isOver(each: RunView): boolean {
-  return each.kind === "live" && each.ranks.every(({ state }) => state === "ended" || state === "lost");
+  return (
+    each.kind === "live" && each.ranks.every(({ state }) => state === "ended" || state === "lost")
+  );
 }
 
 function RankChoice({ current }: { current: RunView }): JSX.Element | null {
@@ -58,7 +87,11 @@ function RankChoice({ current }: { current: RunView }): JSX.Element | null {
   if (current.ranks.length < 2) return <span class="quiet">rank {chosen.rank}</span>;
   if (current.ranks.length > MOST_TABS) {
     return (
-      <select aria-label="Rank" value={String(chosen.rank)} onChange={(event) => chooseRank(Number(event.currentTarget.value))}>
+      <select
+        aria-label="Rank"
+        value={String(chosen.rank)}
+        onChange={(event) => chooseRank(Number(event.currentTarget.value))}
+      >
         {current.ranks.map((each) => (
           <option key={each.rank} value={String(each.rank)}>
             rank {each.rank}: {each.state}
@@ -98,29 +131,43 @@ function DumpSteps({ rank: one }: { rank: RankView }): JSX.Element {
   return (
     <div class="state" role="toolbar" aria-label="Steps of the dump">
       <span class="pill">dump</span>
-      <button type="button" class="icon" aria-label="Previous step" disabled={at <= 0} onClick={() => move(-1)}>
+      <button
+        type="button"
+        class="icon"
+        aria-label="Previous step"
+        disabled={at <= 0}
+        onClick={() => move(-1)}
+      >
         ‹
       </button>
-      <select aria-label="Step of the dump" value={chosen === null ? "" : String(chosen)} onChange={(event) => go({ step: Number(event.currentTarget.value) })}>
+      <select
+        aria-label="Step of the dump"
+        value={chosen === null ? "" : String(chosen)}
+        onChange={(event) => go({ step: Number(event.currentTarget.value) })}
+      >
         {steps.map((step) => (
           <option key={step} value={String(step)}>
             step {step}
           </option>
         ))}
       </select>
-      <button type="button" class="icon" aria-label="Next step" disabled={at === -1 || at + 1 >= steps.length} onClick={() => move(1)}>
+      <button
+        type="button"
+        class="icon"
+        aria-label="Next step"
+        disabled={at === -1 || at + 1 >= steps.length}
+        onClick={() => move(1)}
+      >
         ›
       </button>
-      <span class="quiet">
-        {counted(steps.length, "step")}
-      </span>
+      <span class="quiet">{counted(steps.length, "step")}</span>
     </div>
   );
 }
 
 const REASONS: Readonly<Record<NonNullable<RankView["reason"]>, string>> = {
   start: "before the first step",
-  pause: "as asked",
+  pause: "on request",
   step: "after a step",
   op: "at an op",
   hit: "at a hit",
@@ -137,9 +184,18 @@ function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
       </span>
       <span class="where">
         step <b>{one.step}</b>
-        {one.graph !== null ? <span class="quiet"> · graph {one.graph}</span> : one.op !== null && <span class="quiet"> · new graph</span>}
+        {one.graph !== null ? (
+          <span class="quiet"> · graph {one.graph}</span>
+        ) : (
+          one.op !== null && <span class="quiet"> · new graph</span>
+        )}
         {one.op !== null && (
-          <button type="button" class="link where-op" title={`The current op: ${one.op}`} onClick={() => goTo(one.op ?? "")}>
+          <button
+            type="button"
+            class="link where-op"
+            title={`The current op: ${one.op}`}
+            onClick={() => goTo(one.op ?? "")}
+          >
             {lastPart(one.op)}
           </button>
         )}
@@ -159,9 +215,24 @@ interface Button {
   readonly title: string;
 }
 
-const CONTINUE: Button = { command: "continue", icon: "play", label: "Continue", title: "Continue (space or F8)" };
-const PAUSE: Button = { command: "pause", icon: "pause", label: "Pause", title: "Pause (space or F8)" };
-const NEXT: Button = { command: "next", icon: "next", label: "Next op", title: "Run the next op (n)" };
+const CONTINUE: Button = {
+  command: "continue",
+  icon: "play",
+  label: "Continue",
+  title: "Continue (space or F8)",
+};
+const PAUSE: Button = {
+  command: "pause",
+  icon: "pause",
+  label: "Pause",
+  title: "Pause (space or F8)",
+};
+const NEXT: Button = {
+  command: "next",
+  icon: "next",
+  label: "Next op",
+  title: "Run the next op (n)",
+};
 
 function Controls({ current }: { current: RunView }): JSX.Element {
   const can = (name: Command): boolean => current.controls.includes(name);
@@ -173,13 +244,31 @@ function Controls({ current }: { current: RunView }): JSX.Element {
   };
   return (
     <div class="controls" role="toolbar" aria-label="Training control">
-      <ControlButton {...first} isPrimary enabled={can(first.command)} onClick={() => command({ command: first.command })} />
+      <ControlButton
+        {...first}
+        isPrimary
+        enabled={can(first.command)}
+        onClick={() => command({ command: first.command })}
+      />
       <span class="step-control">
-        <button type="button" title="Run so many steps (s)" aria-label="Run steps" disabled={!can("step")} onClick={runSteps}>
+        <button
+          type="button"
+          title="Run this many steps (s)"
+          aria-label="Run steps"
+          disabled={!can("step")}
+          onClick={runSteps}
+        >
           <Icon name="step" />
           <span class="on-wide">Step</span>
         </button>
-        <CountField label="Steps to run" title="Enter runs so many steps" value={stepsToRun.value} least={1} onChange={(count) => (stepsToRun.value = count)} onEnter={runSteps} />
+        <CountField
+          label="Steps to run"
+          title="Number of steps; Enter runs them"
+          value={stepsToRun.value}
+          least={1}
+          onChange={(count) => stepsToRun.set(count)}
+          onEnter={runSteps}
+        />
       </span>
       <ControlButton {...NEXT} enabled={can("next")} onClick={() => command({ command: "next" })} />
       <ControlButton
@@ -194,26 +283,26 @@ function Controls({ current }: { current: RunView }): JSX.Element {
         command="terminate"
         icon="stop"
         label="Terminate"
-        title="End the training through a clean exception (x)"
+        title="Terminate the training (x)"
         enabled={can("terminate")}
-        onClick={() => (dialog.value = { kind: "terminate" })}
+        onClick={() => openDialog({ kind: "terminate" })}
       />
-      {current.ranks.length > 1 && <WhichRanks />}
+      {current.ranks.length > 1 && <ControlledRanks />}
     </div>
   );
 }
 
-function WhichRanks(): JSX.Element {
+function ControlledRanks(): JSX.Element {
   const chosen = rank.value?.rank ?? 0;
   return (
     <select
       aria-label="Ranks the controls act on"
       title="Ranks the controls act on"
-      value={scopeOfControl.value === null ? "all" : "one"}
-      onChange={(event) => (controlled.value = event.currentTarget.value === "all" ? null : chosen)}
+      value={rankToControl.value === null ? "all" : "one"}
+      onChange={(event) => controlledRank.set(event.currentTarget.value === "all" ? null : chosen)}
     >
       <option value="all">all ranks</option>
-      <option value="one">rank {scopeOfControl.value ?? chosen}</option>
+      <option value="one">rank {rankToControl.value ?? chosen}</option>
     </select>
   );
 }
@@ -224,47 +313,89 @@ interface ControlButtonProps extends Button {
   readonly onClick: () => void;
 }
 
-function ControlButton({ icon, label, title, enabled, isPrimary = false, onClick }: ControlButtonProps): JSX.Element {
+function ControlButton({
+  icon,
+  label,
+  title,
+  enabled,
+  isPrimary = false,
+  onClick,
+}: ControlButtonProps): JSX.Element {
   return (
-    <button type="button" class={isPrimary ? "primary" : ""} aria-label={label} title={title} disabled={!enabled} onClick={onClick}>
+    <button
+      type="button"
+      class={isPrimary ? "primary" : ""}
+      aria-label={label}
+      title={title}
+      disabled={!enabled}
+      onClick={onClick}
+    >
       <Icon name={icon} />
       <span class={isPrimary ? "" : "on-wide"}>{label}</span>
     </button>
   );
 }
 
-/** So many losses are told in the header, of several optimizers. */
-const MOST_TOLD = 2;
+/** How many losses the header shows if there are several optimizers. */
+const MOST_LOSSES = 2;
 
-function LossHint(): JSX.Element | null {
+function LastLoss(): JSX.Element | null {
   const points = useLoss();
   const recent = points.filter((point) => point.loss !== null).slice(-400);
   if (recent.length === 0) return null;
   const lines = lossLines(recent);
   const lasts = lines.map(({ optimizer, values, words }) => {
     const place = lastPlace(values, values.length - 1);
-    return { optimizer, step: recent[place]?.step, text: words[place] ?? "", isFinite: values[place] !== null };
+    return {
+      optimizer,
+      step: recent[place]?.step,
+      text: words[place] ?? "",
+      isFinite: values[place] !== null,
+    };
   });
-  const title = lasts.map(({ optimizer, step, text }) => `${optimizer === "" ? "" : `${optimizer}: `}loss ${text} at step ${step}`).join("\n");
+  const title = lasts
+    .map(
+      ({ optimizer, step, text }) =>
+        `${optimizer === "" ? "" : `${optimizer}: `}loss ${text} at step ${step ?? "–"}`,
+    )
+    .join("\n");
   return (
-    <button type="button" class="loss-hint" title={`${title}; open the curve`} onClick={() => go({ tab: "loss" })}>
+    <button
+      type="button"
+      class="loss-hint"
+      title={`${title}; open the curve`}
+      onClick={() => go({ tab: "loss" })}
+    >
       <span class="quiet">loss</span>
-      {lasts.slice(0, MOST_TOLD).map(({ optimizer, text, isFinite }) => (
+      {lasts.slice(0, MOST_LOSSES).map(({ optimizer, text, isFinite }) => (
         <b key={optimizer} class={isFinite ? "" : "bad-text"}>
           {text}
         </b>
       ))}
-      <Sparkline lines={lines.map(({ values }) => values)} label={`Loss of the last ${recent.length} steps`} />
+      <Sparkline
+        lines={lines.map(({ values }) => values)}
+        label={`Loss of the last ${recent.length} steps`}
+      />
     </button>
   );
 }
 
-const NEXT_THEME: Readonly<Record<Theme, Theme>> = { system: "dark", dark: "light", light: "system" };
+const NEXT_THEME: Readonly<Record<Theme, Theme>> = {
+  system: "dark",
+  dark: "light",
+  light: "system",
+};
 
 function ThemeButton(): JSX.Element {
   const text = `Colours: ${theme.value}`;
   return (
-    <button type="button" class="icon" aria-label={text} title={text} onClick={() => (theme.value = NEXT_THEME[theme.value])}>
+    <button
+      type="button"
+      class="icon"
+      aria-label={text}
+      title={text}
+      onClick={() => theme.set(NEXT_THEME[theme.value])}
+    >
       <Icon name="sun" />
     </button>
   );

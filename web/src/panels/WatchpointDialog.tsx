@@ -1,17 +1,16 @@
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import type { Catalogue, ConditionInfo, ConditionSpec, ParameterInfo } from "../wire";
-import { api } from "../state/api";
-import { nodeTicks } from "../state/preferences";
-import { useCatalogue } from "../state/catalogue";
-import { grouped, ordinal } from "../state/numbers";
-import { go, rank, run, tickedPatterns } from "../state/store";
+import { api } from "../load/api";
+import { useConditions } from "../load/conditions";
+import { grouped, ordinal } from "../text/numbers";
+import { clearTicks, go, rank, run, tickedPatterns } from "../state/store";
 import { messageOf, toast } from "../state/toasts";
 import { CountField } from "../parts/CountField";
 import { Dialog } from "../parts/Dialog";
 import { Icon } from "../parts/Icon";
 import { TextField } from "../parts/TextField";
-import { dialog, type Draft } from "./dialogs";
+import { closeDialog, type Draft, openDialog } from "./dialogs";
 import { checkNow } from "./Watchpoints";
 
 export const EXPRESSION = "expression";
@@ -19,23 +18,23 @@ export const EXPRESSION = "expression";
 interface WatchpointDialogProps {
   readonly id: number | null;
   readonly draft: Draft;
-  /** Whether every tensor is watched that the condition aims at, whatever ops the draft names. */
+  /** Whether all tensors are watched that the condition applies to; the draft's ops are ignored then. */
   readonly isForAll: boolean;
 }
 
-/** Makes or changes a watchpoint; what the server finds wrong is said beside the button. */
+/** Creates or changes a watchpoint; the server's error message is shown beside the button. */
 export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps): JSX.Element {
-  const catalogue = useCatalogue();
+  const catalogue = useConditions();
   const problem = useSignal<string | null>(null);
   const close = (): void => {
-    dialog.value = null;
+    closeDialog();
   };
   const change = (part: Partial<Draft>): void => {
-    dialog.value = { kind: "watchpoint", id, draft: { ...draft, ...part }, isForAll };
+    openDialog({ kind: "watchpoint", id, draft: { ...draft, ...part }, isForAll });
     problem.value = null;
   };
   const choose = (forAll: boolean): void => {
-    dialog.value = { kind: "watchpoint", id, draft, isForAll: forAll };
+    openDialog({ kind: "watchpoint", id, draft, isForAll: forAll });
   };
   const save = async (): Promise<void> => {
     const current = run.value;
@@ -47,16 +46,22 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
       ops: isForAll ? [] : draft.ops,
     };
     try {
-      const made = id === null ? await api.addWatchpoint(current.id, whole) : await api.editWatchpoint(current.id, id, whole);
+      const made =
+        id === null
+          ? await api.addWatchpoint(current.id, whole)
+          : await api.editWatchpoint(current.id, id, whole);
       if (made.warning !== "") toast(`${made.name}: ${made.warning}`);
       else if (made.enabled && current.kind === "live" && rank.value?.state === "paused") {
-        toast(`${made.name} is asked from here on`, "note", "", { text: "check now", act: () => void checkNow(current.id) });
+        toast(`${made.name} is now active`, "note", "", {
+          text: "check now",
+          act: () => void checkNow(current.id),
+        });
       }
     } catch (error) {
       problem.value = messageOf(error);
       return;
     }
-    if (id === null && !isForAll) nodeTicks.value = [];
+    if (id === null && !isForAll) clearTicks();
     go({ side: "watchpoints" });
     close();
   };
@@ -73,9 +78,17 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
       >
         <label class="field">
           <span>Name</span>
-          <input type="text" data-first value={draft.name} placeholder={suggestedName(draft, catalogue.data)} onInput={(event) => change({ name: event.currentTarget.value })} />
+          <input
+            type="text"
+            data-first
+            value={draft.name}
+            placeholder={suggestedName(draft, catalogue.data)}
+            onInput={(event) => change({ name: event.currentTarget.value })}
+          />
         </label>
-        {catalogue.data !== null && <Conditions catalogue={catalogue.data} draft={draft} onChange={change} />}
+        {catalogue.data !== null && (
+          <Conditions catalogue={catalogue.data} draft={draft} onChange={change} />
+        )}
         <OpsField isForAll={isForAll} draft={draft} onChoose={choose} onChange={change} />
         <Stopping draft={draft} onChange={change} />
         <footer>
@@ -98,7 +111,8 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
 
 function suggestedName(draft: Draft, catalogue: Catalogue | null): string {
   const titles = draft.conditions.map((condition) => {
-    if (condition.id === EXPRESSION) return condition.expression.trim() === "" ? "Expression" : condition.expression.trim();
+    if (condition.id === EXPRESSION)
+      return condition.expression.trim() === "" ? "Expression" : condition.expression.trim();
     return catalogue?.conditions.find((each) => each.id === condition.id)?.title ?? condition.id;
   });
   return titles.join(draft.join === "all" ? " and " : " or ").slice(0, 80);
@@ -112,7 +126,9 @@ interface ConditionsProps {
 
 function Conditions({ catalogue, draft, onChange }: ConditionsProps): JSX.Element {
   const put = (at: number, condition: ConditionSpec): void =>
-    onChange({ conditions: draft.conditions.map((each, place) => (place === at ? condition : each)) });
+    onChange({
+      conditions: draft.conditions.map((each, place) => (place === at ? condition : each)),
+    });
   return (
     <fieldset>
       <legend>Condition</legend>
@@ -123,11 +139,27 @@ function Conditions({ catalogue, draft, onChange }: ConditionsProps): JSX.Elemen
             catalogue={catalogue}
             condition={condition}
             onChange={(changed) => put(at, changed)}
-            onRemove={draft.conditions.length > 1 ? () => onChange({ conditions: draft.conditions.filter((_, place) => place !== at) }) : null}
+            onRemove={
+              draft.conditions.length > 1
+                ? () =>
+                    onChange({ conditions: draft.conditions.filter((_, place) => place !== at) })
+                : null
+            }
           />
         </div>
       ))}
-      <button type="button" class="small" onClick={() => onChange({ conditions: [...draft.conditions, { id: "tensor_all_zero", parameters: {}, expression: "" }] })}>
+      <button
+        type="button"
+        class="small"
+        onClick={() =>
+          onChange({
+            conditions: [
+              ...draft.conditions,
+              { id: "tensor_all_zero", parameters: {}, expression: "" },
+            ],
+          })
+        }
+      >
         <Icon name="plus" /> another condition
       </button>
     </fieldset>
@@ -138,7 +170,13 @@ function JoinChoice({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChan
   return (
     <div class="segments join" role="radiogroup" aria-label="How conditions are joined">
       {(["any", "all"] as const).map((join) => (
-        <button key={join} type="button" role="radio" aria-checked={draft.join === join} onClick={() => onChange({ join })}>
+        <button
+          key={join}
+          type="button"
+          role="radio"
+          aria-checked={draft.join === join}
+          onClick={() => onChange({ join })}
+        >
           {join === "any" ? "or" : "and"}
         </button>
       ))}
@@ -160,13 +198,24 @@ interface ConditionFieldProps {
   readonly onRemove: (() => void) | null;
 }
 
-function ConditionField({ catalogue, condition, onChange, onRemove }: ConditionFieldProps): JSX.Element {
+function ConditionField({
+  catalogue,
+  condition,
+  onChange,
+  onRemove,
+}: ConditionFieldProps): JSX.Element {
   const listed = catalogue.conditions.filter((each) => each.id !== EXPRESSION);
   const info = catalogue.conditions.find((each) => each.id === condition.id);
   return (
     <>
       <div class="condition-head">
-        <select aria-label="Condition" value={condition.id} onChange={(event) => onChange({ id: event.currentTarget.value, parameters: {}, expression: "" })}>
+        <select
+          aria-label="Condition"
+          value={condition.id}
+          onChange={(event) =>
+            onChange({ id: event.currentTarget.value, parameters: {}, expression: "" })
+          }
+        >
           {TARGETS.map(([target, title]) => (
             <optgroup key={target} label={title}>
               {listed
@@ -189,7 +238,11 @@ function ConditionField({ catalogue, condition, onChange, onRemove }: ConditionF
         )}
       </div>
       {condition.id === EXPRESSION ? (
-        <ExpressionField names={catalogue.expression_names} condition={condition} onChange={onChange} />
+        <ExpressionField
+          names={catalogue.expression_names}
+          condition={condition}
+          onChange={onChange}
+        />
       ) : (
         info !== undefined && (
           <>
@@ -200,7 +253,12 @@ function ConditionField({ catalogue, condition, onChange, onRemove }: ConditionF
               {info.description} {info.advice}
             </p>
             {info.parameters.map((parameter) => (
-              <ParameterField key={parameter.name} parameter={parameter} condition={condition} onChange={onChange} />
+              <ParameterField
+                key={parameter.name}
+                parameter={parameter}
+                condition={condition}
+                onChange={onChange}
+              />
             ))}
           </>
         )
@@ -222,9 +280,8 @@ function ParameterField({ parameter, condition, onChange }: ParameterFieldProps)
     const isNumber = Number.isFinite(Number(text));
     wrong.value = isNumber ? null : text;
     if (!isNumber) return;
-    const parameters = { ...condition.parameters };
-    if (text === "") delete parameters[parameter.name];
-    else parameters[parameter.name] = Number(text);
+    const { [parameter.name]: _, ...others } = condition.parameters;
+    const parameters = text === "" ? others : { ...others, [parameter.name]: Number(text) };
     onChange({ ...condition, parameters });
   };
   return (
@@ -239,7 +296,13 @@ function ParameterField({ parameter, condition, onChange }: ParameterFieldProps)
         placeholder={parameter.default === null ? "not set" : String(parameter.default)}
         onDone={put}
       />
-      {wrong.value === null ? <span class="quiet">{parameter.description}</span> : <span class="bad-text" role="alert">“{wrong.value}” is not a number, such as 0.5 or 1e-6</span>}
+      {wrong.value === null ? (
+        <span class="quiet">{parameter.description}</span>
+      ) : (
+        <span class="bad-text" role="alert">
+          “{wrong.value}” is not a number, such as 0.5 or 1e-6
+        </span>
+      )}
     </div>
   );
 }
@@ -263,14 +326,26 @@ function ExpressionField({ names, condition, onChange }: ExpressionFieldProps): 
         onInput={(event) => put(event.currentTarget.value)}
       />
       <p class="quiet">
-        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, join with and, or, not; + − * / and numbers; <code>prev.max</code> and so on are those of the step before.
+        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, join with and, or, not; + − * / and
+        numbers; <code>prev.max</code> and so on refer to the previous step.
       </p>
       <p class="names">
-        {names.filter((name) => !name.startsWith("prev.")).map((name) => (
-          <button key={name} type="button" class="chip" onClick={() => put(`${condition.expression}${condition.expression === "" || condition.expression.endsWith(" ") ? "" : " "}${name}`)}>
-            {name}
-          </button>
-        ))}
+        {names
+          .filter((name) => !name.startsWith("prev."))
+          .map((name) => (
+            <button
+              key={name}
+              type="button"
+              class="chip"
+              onClick={() =>
+                put(
+                  `${condition.expression}${condition.expression === "" || condition.expression.endsWith(" ") ? "" : " "}${name}`,
+                )
+              }
+            >
+              {name}
+            </button>
+          ))}
       </p>
     </div>
   );
@@ -290,15 +365,19 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
       <legend>Where</legend>
       <label class="check">
         <input type="radio" name="ops" checked={isForAll} onChange={() => onChoose(true)} />
-        every tensor the condition aims at
+        all tensors the condition applies to
       </label>
       <label class="check">
         <input type="radio" name="ops" checked={!isForAll} onChange={() => onChoose(false)} />
-        only these: full names, scopes that end with /, or patterns; ! before what is left out
+        only these ops: full names, scopes ending with /, or patterns; a leading ! excludes
       </label>
       {!isForAll && <OpsText ops={draft.ops} onChange={onChange} />}
       {!isForAll && more.length > 0 && (
-        <button type="button" class="small" onClick={() => onChange({ ops: [...draft.ops, ...more] })}>
+        <button
+          type="button"
+          class="small"
+          onClick={() => onChange({ ops: [...draft.ops, ...more] })}
+        >
           <Icon name="plus" /> add the {grouped(more.length)} ticked in the list
         </button>
       )}
@@ -306,19 +385,30 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
   );
 }
 
-/** One pattern a line; what is typed stays as it is, empty lines too, until the field is left. */
-function OpsText({ ops, onChange }: { ops: readonly string[]; onChange: (part: Partial<Draft>) => void }): JSX.Element {
+/** One pattern per line. Typed text, including empty lines, is kept until the field loses the focus. */
+function OpsText({
+  ops,
+  onChange,
+}: {
+  ops: readonly string[];
+  onChange: (part: Partial<Draft>) => void;
+}): JSX.Element {
   const typed = useSignal<string | null>(null);
   return (
     <textarea
-      aria-label="Ops to watch, one a line"
+      aria-label="Ops to watch, one per line"
       rows={Math.min(Math.max(ops.length, 2), 6)}
       spellcheck={false}
-      placeholder={"one a line, such as\nDefault/network-Net/encoder/"}
+      placeholder={"one per line, for example\nDefault/network-Net/encoder/"}
       value={typed.value ?? ops.join("\n")}
       onInput={(event) => {
         typed.value = event.currentTarget.value;
-        onChange({ ops: event.currentTarget.value.split("\n").map((line) => line.trim()).filter((line) => line !== "") });
+        onChange({
+          ops: event.currentTarget.value
+            .split("\n")
+            .map((line) => line.trim())
+            .filter((line) => line !== ""),
+        });
       }}
       onBlur={() => (typed.value = null)}
     />
@@ -329,25 +419,49 @@ function Stopping({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange
   const ranks = run.value?.ranks ?? [];
   const toggleRank = (rank: number): void => {
     const now = draft.ranks.length === 0 ? ranks.map((each) => each.rank) : draft.ranks;
-    const next = now.includes(rank) ? now.filter((each) => each !== rank) : [...now, rank].sort((a, b) => a - b);
+    const next = now.includes(rank)
+      ? now.filter((each) => each !== rank)
+      : [...now, rank].sort((a, b) => a - b);
     onChange({ ranks: next.length === ranks.length ? [] : next });
   };
   return (
     <fieldset>
       <legend>Stop</legend>
       <label class="field">
-        <span>at every so many hits</span>
-        <CountField label="Break after so many hits" class="short" value={draft.break_after} least={0} onChange={(count) => onChange({ break_after: count })} />
-        <span class="quiet">{draft.break_after === 0 ? "never stops: hits are only listed" : draft.break_after === 1 ? "stops at each of them" : `stops at every ${ordinal(draft.break_after)}; 0: never`}</span>
+        <span>at every N-th hit, N =</span>
+        <CountField
+          label="Stop at every N-th hit"
+          class="short"
+          value={draft.break_after}
+          least={0}
+          onChange={(count) => onChange({ break_after: count })}
+        />
+        <span class="quiet">
+          {draft.break_after === 0
+            ? "never: hits are only listed"
+            : draft.break_after === 1
+              ? "stops at every hit; 0: never"
+              : `stops at every ${ordinal(draft.break_after)} hit; 0: never`}
+        </span>
       </label>
       <label class="check">
-        <input type="checkbox" checked={draft.enabled} onChange={(event) => onChange({ enabled: event.currentTarget.checked })} /> enabled
+        <input
+          type="checkbox"
+          checked={draft.enabled}
+          onChange={(event) => onChange({ enabled: event.currentTarget.checked })}
+        />{" "}
+        enabled
       </label>
       {ranks.length > 1 && (
         <div class="ranks">
           {ranks.map((each) => (
             <label key={each.rank} class="check">
-              <input type="checkbox" checked={draft.ranks.length === 0 || draft.ranks.includes(each.rank)} onChange={() => toggleRank(each.rank)} /> rank {each.rank}
+              <input
+                type="checkbox"
+                checked={draft.ranks.length === 0 || draft.ranks.includes(each.rank)}
+                onChange={() => toggleRank(each.rank)}
+              />{" "}
+              rank {each.rank}
             </label>
           ))}
         </div>

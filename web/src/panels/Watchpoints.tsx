@@ -1,9 +1,9 @@
 import type { JSX } from "preact";
 import type { RunView, WatchpointSpec } from "../wire";
-import { api } from "../state/api";
-import { counted, grouped, ordinal } from "../state/numbers";
-import { useResource } from "../state/resource";
-import { calmTick, go, rank, replaceRun, run, tickedPatterns } from "../state/store";
+import { api, type RankAt } from "../load/api";
+import { counted, grouped, ordinal } from "../text/numbers";
+import { useResource } from "../load/resource";
+import { throttledVersion, go, rank, replaceRun, run, tickedPatterns } from "../state/store";
 import { attempt, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { Icon } from "../parts/Icon";
@@ -14,37 +14,66 @@ export function draftOf(spec: WatchpointSpec): Draft {
   return draft;
 }
 
-/** The watchpoints of the run, and everything that is done with the set of them. */
+/** The watchpoints of the run, and the actions on all of them together. */
 export function Watchpoints(): JSX.Element {
   const current = run.value;
   if (current === null) return <div />;
   return (
     <div class="watchpoints">
       <div class="filters">
-        <button type="button" class="small primary" title="New watchpoint (w)" onClick={() => newWatchpoint(tickedPatterns.value)}>
+        <button
+          type="button"
+          class="small primary"
+          title="New watchpoint (w)"
+          onClick={() => newWatchpoint(tickedPatterns.value)}
+        >
           <Icon name="plus" /> new
         </button>
-        <button type="button" class="small" title="Add the recommended set for this network" onClick={() => void attempt(() => api.recommend(current.id))}>
+        <button
+          type="button"
+          class="small"
+          title="Add the recommended set for this network"
+          onClick={() => void attempt(() => api.recommend(current.id))}
+        >
           recommended
         </button>
         {current.watchpoints.length > 1 && (
-          <button type="button" class="small" title="Delete every watchpoint; it can be undone" onClick={() => void removeAll(current)}>
+          <button
+            type="button"
+            class="small"
+            title="Delete every watchpoint; it can be undone"
+            onClick={() => void removeAll(current)}
+          >
             clear
           </button>
         )}
         <span class="spacer" />
-        <a class="button small" href={api.watchpointFileAddress(current.id)} download="watchpoints.json">
+        <a
+          class="button small"
+          href={api.watchpointFileAddress(current.id)}
+          download="watchpoints.json"
+        >
           save
         </a>
         <label class="button small" title="Load a saved set in place of these">
           load
-          <input type="file" accept=".json,application/json" class="hidden-file" aria-label="Load watchpoints from a file" onChange={(event) => void loadFile(current.id, event.currentTarget)} />
+          <input
+            type="file"
+            accept=".json,application/json"
+            class="hidden-file"
+            aria-label="Load watchpoints from a file"
+            onChange={(event) => void loadFile(current.id, event.currentTarget)}
+          />
         </label>
       </div>
-      {current.watchpoints.length > 0 && (current.kind === "dump" || rank.value?.state === "paused") && <Recheck current={current} />}
+      {current.watchpoints.length > 0 &&
+        (current.kind === "dump" || rank.value?.state === "paused") && (
+          <Recheck current={current} />
+        )}
       {current.watchpoints.length === 0 && (
         <Empty title="No watchpoints">
-          A watchpoint stops the training where a tensor meets a condition. Tick ops in the list first to watch only those, or start with the recommended set.
+          A watchpoint stops the training when a tensor meets a condition. Tick ops in the list
+          first to watch only those, or start with the recommended set.
         </Empty>
       )}
       <List current={current} />
@@ -57,10 +86,11 @@ const MOST_COUNTED = 20_000;
 function List({ current }: { current: RunView }): JSX.Element {
   const number = rank.value?.rank ?? 0;
   const ids = current.watchpoints.map((each) => each.id);
-  // Many hits take long to count, and what matters then is that there are many.
+  // Counting very many hits takes long, and the exact number does not matter then.
   const isCounted = ids.length > 0 && (rank.value?.hits ?? 0) <= MOST_COUNTED;
-  const subject = isCounted ? `${current.id} ${number}` : null;
-  const { data } = useResource(subject, `${calmTick("hits")} ${ids.join(" ")}`, (signal) => countHits(current.id, number, ids, signal));
+  const request = isCounted ? { run: current.id, rank: number } : null;
+  const version = `${throttledVersion("hits")} ${ids.join(" ")}`;
+  const { data } = useResource(request, version, (at, signal) => countHits(at, ids, signal));
   return (
     <ul aria-label="Watchpoints">
       {current.watchpoints.map((each) => (
@@ -70,25 +100,41 @@ function List({ current }: { current: RunView }): JSX.Element {
   );
 }
 
-/** How often every watchpoint was hit in a rank. */
-async function countHits(id: string, number: number, watchpoints: readonly number[], signal: AbortSignal): Promise<ReadonlyMap<number, number>> {
+/** The number of hits of every watchpoint in one rank. */
+async function countHits(
+  at: RankAt,
+  watchpoints: readonly number[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<number, number>> {
   const counts = watchpoints.map(async (watchpoint) => {
-    const filter = { rank: number, watchpoint, graph: null, step: null, op: "", verdict: "hit" };
-    return [watchpoint, (await api.hits(id, filter, 0, 1, signal)).total] as const;
+    const filter = { watchpoint, graph: null, step: null, op: "", verdict: "hit" };
+    const found = await api.hits({ ...at, ...filter, offset: 0, limit: 1 }, signal);
+    return [watchpoint, found.total] as const;
   });
   return new Map(await Promise.all(counts));
 }
 
 async function remove(id: string, spec: WatchpointSpec): Promise<void> {
   const isGone = await attempt(() => api.removeWatchpoint(id, spec.id));
-  if (isGone) toast(`${spec.name} deleted`, "note", "", { text: "undo", act: () => void attempt(() => api.addWatchpoint(id, draftOf(spec))) });
+  if (isGone)
+    toast(`${spec.name} deleted`, "note", "", {
+      text: "undo",
+      act: () => void attempt(() => api.addWatchpoint(id, draftOf(spec))),
+    });
 }
 
 async function removeAll(current: RunView): Promise<void> {
   const drafts = current.watchpoints.map(draftOf);
-  const isGone = await attempt(() => api.loadWatchpointFile(current.id, { watchpoints: [], version: 1 }));
-  const restore = (): void => void attempt(() => api.loadWatchpointFile(current.id, { watchpoints: drafts, version: 1 }));
-  if (isGone) toast(`${grouped(drafts.length)} watchpoints deleted`, "note", "", { text: "undo", act: restore });
+  const isGone = await attempt(() =>
+    api.loadWatchpointFile(current.id, { watchpoints: [], version: 1 }),
+  );
+  const restore = (): void =>
+    void attempt(() => api.loadWatchpointFile(current.id, { watchpoints: drafts, version: 1 }));
+  if (isGone)
+    toast(`${grouped(drafts.length)} watchpoints deleted`, "note", "", {
+      text: "undo",
+      act: restore,
+    });
 }
 
 async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
@@ -105,14 +151,27 @@ async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
     }
     const before = (run.value?.watchpoints ?? []).map(draftOf);
     await api.loadWatchpointFile(id, content);
-    const restore = (): void => void attempt(() => api.loadWatchpointFile(id, { watchpoints: before, version: 1 }));
-    toast(`Watchpoints of ${file.name} loaded`, "note", "", before.length === 0 ? null : { text: "undo", act: restore });
+    const restore = (): void =>
+      void attempt(() => api.loadWatchpointFile(id, { watchpoints: before, version: 1 }));
+    toast(
+      `Watchpoints of ${file.name} loaded`,
+      "note",
+      "",
+      before.length === 0 ? null : { text: "undo", act: restore },
+    );
   });
 }
 
 const CHECKS = {
-  dump: { text: "check all steps", title: "Ask the watchpoints of every tensor of the dump" },
-  live: { text: "check now", title: "Ask the watchpoints now, of weights, gradients, the op where the training stands, and what is kept" },
+  dump: {
+    text: "check all steps",
+    title: "Check every tensor of the dump against the watchpoints",
+  },
+  live: {
+    text: "check now",
+    title:
+      "Check weights, gradients, the current op and all kept values against the watchpoints now",
+  },
 } as const;
 
 function Recheck({ current }: { current: RunView }): JSX.Element {
@@ -120,15 +179,28 @@ function Recheck({ current }: { current: RunView }): JSX.Element {
   const { text, title } = CHECKS[current.kind];
   return (
     <div class="recheck">
-      <button type="button" class="small" title={title} disabled={progress?.running === true} onClick={() => void checkNow(current.id)}>
+      <button
+        type="button"
+        class="small"
+        title={title}
+        disabled={progress?.running === true}
+        onClick={() => void checkNow(current.id)}
+      >
         {text}
       </button>
       {progress !== null && (
         <>
-          {current.kind === "dump" && <progress max={Math.max(progress.total, 1)} value={progress.done} aria-label="Checked" />}
+          {current.kind === "dump" && (
+            <progress
+              max={Math.max(progress.total, 1)}
+              value={progress.done}
+              aria-label="Checked"
+            />
+          )}
           <span class="quiet" role="status">
             {grouped(progress.done)} of {grouped(progress.total)}
-            {current.kind === "live" && " judged"}, {counted(progress.hits, current.kind === "live" ? "new hit" : "hit")}
+            {current.kind === "live" && " checked"},{" "}
+            {counted(progress.hits, current.kind === "live" ? "new hit" : "hit")}
           </span>
           {progress.notes.map((note) => (
             <p key={note} class="quiet">
@@ -141,7 +213,7 @@ function Recheck({ current }: { current: RunView }): JSX.Element {
   );
 }
 
-/** Asks the watchpoints at once, of all there is. */
+/** Checks the watchpoints now, against all available tensors. */
 export async function checkNow(id: string): Promise<void> {
   await attempt(async () => replaceRun(await api.recheck(id)));
 }
@@ -150,53 +222,102 @@ export function conditionText(spec: WatchpointSpec): string {
   return spec.conditions
     .map((condition) => {
       if (condition.expression !== "") return condition.expression;
-      const values = Object.entries(condition.parameters).map(([name, value]) => `${name} ${value}`);
+      const values = Object.entries(condition.parameters).map(
+        ([name, value]) => `${name} ${value}`,
+      );
       return values.length === 0 ? condition.id : `${condition.id} (${values.join(", ")})`;
     })
     .join(spec.join === "all" ? " and " : " or ");
 }
 
-/** Where a watchpoint looks, in a few words. */
+/** The ops a watchpoint covers, in a few words. */
 function scopeText(ops: readonly string[]): string {
   const out = ops.filter((each) => each.startsWith("!"));
   const named = namedText(ops.filter((each) => !each.startsWith("!")));
   if (out.length === 0) return named;
-  return `${named} but ${out.length === 1 ? out[0]?.slice(1) : `${grouped(out.length)} left out`}`;
+  return `${named} except ${out.length === 1 ? (out[0] ?? "").slice(1) : `${grouped(out.length)} others`}`;
 }
 
 function namedText(ops: readonly string[]): string {
   const [first] = ops;
-  if (first === undefined) return "every tensor it aims at";
+  if (first === undefined) return "all tensors it applies to";
   if (ops.length > 1) return `${grouped(ops.length)} ops, scopes or patterns`;
-  return /^[\w-]+\(/.test(first) ? "what a pattern names" : first;
+  return /^[\w-]+\(/.test(first) ? `ops that match ${first}` : first;
 }
 
-function WatchpointRow({ run: id, spec, hits }: { run: string; spec: WatchpointSpec; hits: number }): JSX.Element {
+function WatchpointRow({
+  run: id,
+  spec,
+  hits,
+}: {
+  run: string;
+  spec: WatchpointSpec;
+  hits: number;
+}): JSX.Element {
   const save = (change: Partial<Draft>): void => {
     void attempt(() => api.editWatchpoint(id, spec.id, { ...draftOf(spec), ...change }));
   };
   return (
     <li class={spec.enabled ? "watchpoint" : "watchpoint off"}>
-      <input type="checkbox" aria-label={`Enable ${spec.name}`} checked={spec.enabled} onChange={(event) => save({ enabled: event.currentTarget.checked })} />
+      <input
+        type="checkbox"
+        aria-label={`Enable ${spec.name}`}
+        checked={spec.enabled}
+        onChange={(event) => save({ enabled: event.currentTarget.checked })}
+      />
       <div class="two-lines">
-        <button type="button" class="link name" title="Edit" onClick={() => openWatchpoint(spec.id, draftOf(spec))}>
+        <button
+          type="button"
+          class="link name"
+          title="Edit"
+          onClick={() => openWatchpoint(spec.id, draftOf(spec))}
+        >
           {spec.name === "" ? `watchpoint ${spec.id}` : spec.name}
         </button>
-        <span class="under" title={[conditionText(spec), ...spec.ops, ...(spec.ranks.length > 0 ? [`ranks ${spec.ranks.join(", ")}`] : [])].join("\n")}>
+        <span
+          class="under"
+          title={[
+            conditionText(spec),
+            ...spec.ops,
+            ...(spec.ranks.length > 0 ? [`ranks ${spec.ranks.join(", ")}`] : []),
+          ].join("\n")}
+        >
           {conditionText(spec)}
           <span class="scope-text"> · {scopeText(spec.ops)}</span>
           {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}
-          {spec.break_after === 0 ? " · never stops" : spec.break_after > 1 ? ` · stops at every ${ordinal(spec.break_after)} hit` : ""}
+          {spec.break_after === 0
+            ? " · never stops"
+            : spec.break_after > 1
+              ? ` · stops at every ${ordinal(spec.break_after)} hit`
+              : ""}
         </span>
       </div>
       {hits > 0 && <span class="hit-count">{grouped(hits)}</span>}
-      <button type="button" class="icon" aria-label={`Hits of ${spec.name}`} title="Its hits" onClick={() => go({ side: "hits", hitWatchpoint: spec.id })}>
+      <button
+        type="button"
+        class="icon"
+        aria-label={`Hits of ${spec.name}`}
+        title="Its hits"
+        onClick={() => go({ side: "hits", hitWatchpoint: spec.id })}
+      >
         <Icon name="eye" />
       </button>
-      <button type="button" class="icon" aria-label={`Edit ${spec.name}`} title="Edit" onClick={() => openWatchpoint(spec.id, draftOf(spec))}>
+      <button
+        type="button"
+        class="icon"
+        aria-label={`Edit ${spec.name}`}
+        title="Edit"
+        onClick={() => openWatchpoint(spec.id, draftOf(spec))}
+      >
         <Icon name="edit" />
       </button>
-      <button type="button" class="icon" aria-label={`Delete ${spec.name}`} title="Delete" onClick={() => void remove(id, spec)}>
+      <button
+        type="button"
+        class="icon"
+        aria-label={`Delete ${spec.name}`}
+        title="Delete"
+        onClick={() => void remove(id, spec)}
+      >
         <Icon name="bin" />
       </button>
     </li>

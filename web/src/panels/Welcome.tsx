@@ -1,39 +1,46 @@
 import type { JSX } from "preact";
-import { door, go, place, runs } from "../state/store";
+import { rankListener, go, place, runs } from "../state/store";
 import { START } from "../state/place";
 
-/** What there is to see before a training has connected. */
+/** Shown while the server has no run, or not the one the address names. */
 export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Element {
-  const { port, hasToken } = door.value;
+  const { port, hasToken } = rankListener.value;
   const isMissing = place.value.run !== "" && runs.value.length > 0;
   return (
     <main class="welcome">
-      <h1>{!isLoaded ? "Connecting…" : isMissing ? "That run is not here" : "Waiting for a training"}</h1>
+      <h1>{!isLoaded ? "Connecting…" : isMissing ? "Run not found" : "Waiting for a training"}</h1>
       {isLoaded && isMissing && (
         <p>
-          The server knows no run “{place.value.run}”. <button type="button" onClick={() => go(START)}>Show what it knows</button>
+          The server has no run “{place.value.run}”.{" "}
+          <button type="button" onClick={() => go(START)}>
+            Show all runs
+          </button>
         </p>
       )}
       {isLoaded && !isMissing && (
         <>
-          <p>Start one in a terminal; it appears here by itself.</p>
+          <p>Start one in a terminal:</p>
           <dl>
-            <dt>A script, with a server of its own</dt>
+            <dt>Debug a script (starts its own server)</dt>
             <dd>
               <code>sonde debug train.py</code>
             </dd>
             {port !== null && (
               <>
-                <dt>A training that connects to this server{hasToken && "; its terminal names the token"}</dt>
+                <dt>
+                  Connect a training to this server; it then appears here
+                  {hasToken && "; the server's terminal shows the token"}
+                </dt>
                 <dd>
                   <code>
-                    SONDE_DEBUGGER_HOST={location.hostname.replace(/^\[|\]$/g, "")} SONDE_DEBUGGER_PORT={port} {hasToken && "SONDE_DEBUGGER_TOKEN=… "}
+                    SONDE_DEBUGGER_HOST={location.hostname.replace(/^\[|\]$/g, "")}{" "}
+                    SONDE_DEBUGGER_PORT={port} {hasToken && "SONDE_DEBUGGER_TOKEN=… "}
                     sonde run train.py
                   </code>
                 </dd>
               </>
             )}
-            <dt>A dump on disk</dt>
+            <dt>View a dump (starts its own server)</dt>
             <dd>
               <code>sonde view sonde_dump</code>
             </dd>

@@ -1,14 +1,20 @@
+import type { ReadonlySignal } from "@preact/signals";
 import { stored } from "../state/preferences";
 import type { WatchpointDraft } from "../wire";
 
-/** A draft with everything said, as the form needs it. */
+/** A draft without optional parts, as the form needs it. */
 export type Draft = Required<WatchpointDraft>;
 
 /** The dialog that is open. */
 export type OpenDialog =
   | { readonly kind: "help" }
   | { readonly kind: "terminate" }
-  | { readonly kind: "watchpoint"; readonly id: number | null; readonly draft: Draft; readonly isForAll: boolean };
+  | {
+      readonly kind: "watchpoint";
+      readonly id: number | null;
+      readonly draft: Draft;
+      readonly isForAll: boolean;
+    };
 
 function isOpenDialog(value: unknown): value is OpenDialog | null {
   if (value === null) return true;
@@ -17,8 +23,17 @@ function isOpenDialog(value: unknown): value is OpenDialog | null {
   return value.kind === "watchpoint" && "draft" in value && "id" in value && "isForAll" in value;
 }
 
-/** Kept in the tab, with what was typed, so that a reload loses nothing. */
-export const dialog = stored<OpenDialog | null>(sessionStorage, "sonde.dialog", null, isOpenDialog);
+// Kept in the tab, with everything the reader has typed, so that a reload loses nothing.
+const open = stored<OpenDialog | null>(sessionStorage, "sonde.dialog", null, isOpenDialog);
+export const dialog: ReadonlySignal<OpenDialog | null> = open;
+
+export function openDialog(wanted: OpenDialog): void {
+  open.set(wanted);
+}
+
+export function closeDialog(): void {
+  open.set(null);
+}
 
 export const EMPTY_DRAFT: Draft = {
   name: "",
@@ -32,7 +47,7 @@ export const EMPTY_DRAFT: Draft = {
 
 /** The watchpoint form; `id` null makes a new one. */
 export function openWatchpoint(id: number | null, draft: Draft): void {
-  dialog.value = { kind: "watchpoint", id, draft, isForAll: draft.ops.length === 0 };
+  openDialog({ kind: "watchpoint", id, draft, isForAll: draft.ops.length === 0 });
 }
 
 export function newWatchpoint(ops: readonly string[]): void {

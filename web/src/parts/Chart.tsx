@@ -2,8 +2,8 @@ import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { lastPlace } from "../state/lines";
-import { brief } from "../state/numbers";
+import { lastPlace } from "./chartLines";
+import { brief } from "../text/numbers";
 import { isDark } from "../state/preferences";
 
 export const COLOURS = ["one", "two", "three", "four"] as const;
@@ -40,29 +40,51 @@ interface ChartProps {
 }
 
 /** Distances between marks of the axis: steps are whole. */
-const WHOLE_STEPS = [1, 2, 5].flatMap((first) => [0, 1, 2, 3, 4, 5, 6, 7, 8].map((power) => first * 10 ** power)).sort((a, b) => a - b);
+const WHOLE_STEPS = [1, 2, 5]
+  .flatMap((first) => [0, 1, 2, 3, 4, 5, 6, 7, 8].map((power) => first * 10 ** power))
+  .sort((a, b) => a - b);
 
 const MOST_POINTS = 60;
+
+// uPlot declares a const enum, which a module compiled on its own cannot import.
+// eslint-disable-next-line @typescript-eslint/no-unsafe-enum-assignment
+const LOGARITHMIC: uPlot.Scale = { distr: 3 };
 
 function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
 /** Lines over steps, drawn by uPlot; steps with non-finite values stand as marks at the foot. */
-export function Chart({ steps, series, bad, height, label, onStep, isLog = false, most }: ChartProps): JSX.Element {
+export function Chart({
+  steps,
+  series,
+  bad,
+  height,
+  label,
+  onStep,
+  isLog = false,
+  most,
+}: ChartProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const held = useRef<uPlot | null>(null);
   const latest = useRef<Latest>({ steps, series, bad, onStep, most });
   latest.current = { steps, series, bad, onStep, most };
-  const looks = `${isDark.value} ${isLog} ${height} ${series.map((each) => `${each.label} ${each.colour} ${each.isDashed ?? false}`).join(" ")}`;
+  const drawn = series.map((each) => [each.label, each.colour, each.isDashed ?? false]);
+  const looks = JSON.stringify([isDark.value, isLog, height, drawn]);
   useEffect(() => {
     const element = host.current;
     if (element === null) return undefined;
-    const plot = new uPlot(optionsFor(element, series, height, isLog, latest), dataOf(steps, series, isLog), element);
+    const plot = new uPlot(
+      optionsFor(element, series, height, isLog, latest),
+      dataOf(steps, series, isLog),
+      element,
+    );
     held.current = plot;
     centreOne(plot);
     tellLast(plot);
-    const observer = new ResizeObserver(() => plot.setSize({ width: Math.max(element.clientWidth, 80), height }));
+    const observer = new ResizeObserver(() =>
+      plot.setSize({ width: Math.max(element.clientWidth, 80), height }),
+    );
     observer.observe(element);
     plot.over.addEventListener("click", () => {
       const at = plot.cursor.idx;
@@ -77,9 +99,13 @@ export function Chart({ steps, series, bad, height, label, onStep, isLog = false
   }, [looks]);
   useEffect(() => {
     const plot = held.current;
-    if (plot === null || (plot.data[0].length === steps.length && plot.data[0].at(-1) === steps.at(-1))) return;
+    if (
+      plot === null ||
+      (plot.data[0].length === steps.length && plot.data[0].at(-1) === steps.at(-1))
+    )
+      return;
     // Who looks at a part of the curve goes on looking at it while the training runs.
-    const { min, max } = plot.scales["x"] ?? {};
+    const { min, max } = plot.scales.x ?? {};
     const isWhole = min === plot.data[0][0] && max === plot.data[0].at(-1);
     plot.setData(dataOf(steps, series, isLog), isWhole || plot.data[0].length < 2);
     centreOne(plot);
@@ -100,16 +126,25 @@ interface Latest {
 /** One step alone stands in the middle. */
 function centreOne(plot: uPlot): void {
   const [step, ...others] = plot.data[0];
-  if (step !== undefined && others.length === 0) plot.setScale("x", { min: step - 0.5, max: step + 0.5 });
+  if (step !== undefined && others.length === 0)
+    plot.setScale("x", { min: step - 0.5, max: step + 0.5 });
 }
 
-function rangeOf(low: number | null, high: number | null, most: number | undefined): uPlot.Range.MinMax {
+function rangeOf(
+  low: number | null,
+  high: number | null,
+  most: number | undefined,
+): uPlot.Range.MinMax {
   if (low === null || high === null) return [0, 1];
   return uPlot.rangeNum(low, most === undefined ? high : Math.min(high, most), 0.1, true);
 }
 
 /** A value as the legend says it: of those that are not drawn what they are, if it is known. */
-function told(series: Series | undefined, value: number | null | undefined, at: number | null): string {
+function told(
+  series: Series | undefined,
+  value: number | null | undefined,
+  at: number | null,
+): string {
   if (value != null) return brief(value);
   if (series === undefined || at === null) return "–";
   const place = lastPlace(series.values, at);
@@ -122,8 +157,13 @@ function tellLast(plot: uPlot): void {
   if (plot.cursor.idx == null) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
 }
 
-function dataOf(steps: readonly number[], series: readonly Series[], isLog: boolean): uPlot.AlignedData {
-  const drawn = (value: number | null | undefined): number | null | undefined => (isLog && value != null && value <= 0 ? null : value);
+function dataOf(
+  steps: readonly number[],
+  series: readonly Series[],
+  isLog: boolean,
+): uPlot.AlignedData {
+  const drawn = (value: number | null | undefined): number | null | undefined =>
+    isLog && value != null && value <= 0 ? null : value;
   return [[...steps], ...series.map((each) => each.values.map(drawn))];
 }
 
@@ -143,9 +183,22 @@ function optionsFor(
   return {
     width: Math.max(element.clientWidth, 80),
     height,
-    scales: { x: { time: false }, y: isLog ? { distr: 3 } : { range: (_, low, high) => rangeOf(low, high, latest.current.most) } },
+    scales: {
+      x: { time: false },
+      y: isLog ? LOGARITHMIC : { range: (_, low, high) => rangeOf(low, high, latest.current.most) },
+    },
     legend: { live: true },
-    axes: [{ ...axis, label: "step", labelSize: 16, labelFont: "11px system-ui", size: 30, incrs: WHOLE_STEPS }, { ...axis, size: 64, values: (_, ticks) => ticks.map((each) => brief(each)) }],
+    axes: [
+      {
+        ...axis,
+        label: "step",
+        labelSize: 16,
+        labelFont: "11px system-ui",
+        size: 30,
+        incrs: WHOLE_STEPS,
+      },
+      { ...axis, size: 64, values: (_, ticks) => ticks.map((each) => brief(each)) },
+    ],
     series: [
       { label: "step" },
       ...series.map((each) => ({
@@ -155,7 +208,8 @@ function optionsFor(
         ...(each.isDashed === true ? { dash: [5, 4] } : {}),
         points: { show: (plot: uPlot) => plot.data[0].length < MOST_POINTS },
         spanGaps: false,
-        value: (_: uPlot, value: number | null, number: number, at: number | null) => told(latest.current.series[number - 1], value, at),
+        value: (_: uPlot, value: number | null, number: number, at: number | null) =>
+          told(latest.current.series[number - 1], value, at),
       })),
     ],
     hooks: {

@@ -14,7 +14,16 @@ interface CountFieldProps {
 }
 
 /** A whole number; it takes part as soon as it is one, and may be empty while it is typed. */
-export function CountField({ label, title, value, least, most, onChange, onEnter, ...more }: CountFieldProps): JSX.Element {
+export function CountField({
+  label,
+  title,
+  value,
+  least,
+  most,
+  onChange,
+  onEnter,
+  ...more
+}: CountFieldProps): JSX.Element {
   const typed = useSignal<string | null>(null);
   return (
     <input
@@ -29,10 +38,16 @@ export function CountField({ label, title, value, least, most, onChange, onEnter
         const text = event.currentTarget.value;
         typed.value = text;
         const count = Number(text);
-        if (text !== "" && Number.isInteger(count) && count >= least && count <= (most ?? count)) onChange(count);
+        if (text !== "" && Number.isInteger(count) && count >= least && count <= (most ?? count))
+          onChange(count);
       }}
       onKeyDown={(event) => {
-        if (event.key === "Enter" && event.currentTarget.value !== "" && event.currentTarget.validity.valid) onEnter?.();
+        if (
+          event.key === "Enter" &&
+          event.currentTarget.value !== "" &&
+          event.currentTarget.validity.valid
+        )
+          onEnter?.();
       }}
       onBlur={() => (typed.value = null)}
     />

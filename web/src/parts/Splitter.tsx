@@ -1,8 +1,8 @@
-import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
+import type { Stored } from "../state/preferences";
 
 interface SplitterProps {
-  readonly value: Signal<number>;
+  readonly value: Stored<number>;
   readonly direction: "column" | "row";
   /** 1 when the part before the line has the size, -1 when the one after it does. */
   readonly sign: 1 | -1;
@@ -12,9 +12,16 @@ interface SplitterProps {
 }
 
 /** The line between two panes; dragged, or moved with the arrow keys. */
-export function Splitter({ value, direction, sign, least, most, label }: SplitterProps): JSX.Element {
+export function Splitter({
+  value,
+  direction,
+  sign,
+  least,
+  most,
+  label,
+}: SplitterProps): JSX.Element {
   const put = (size: number): void => {
-    value.value = Math.round(Math.min(Math.max(size, least), most));
+    value.set(Math.round(Math.min(Math.max(size, least), most)));
   };
   return (
     <div

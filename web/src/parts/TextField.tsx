@@ -19,7 +19,15 @@ interface TextFieldProps {
  * A line of text that is the reader's while it is typed: whatever changes elsewhere on the page
  * meanwhile does not touch it. Escape gives it up.
  */
-export function TextField({ label, value, onDone, onType, numeric = false, isWrong = false, ...more }: TextFieldProps): JSX.Element {
+export function TextField({
+  label,
+  value,
+  onDone,
+  onType,
+  numeric = false,
+  isWrong = false,
+  ...more
+}: TextFieldProps): JSX.Element {
   const typed = useSignal<string | null>(null);
   return (
     <input

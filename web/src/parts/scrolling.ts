@@ -1,61 +1,96 @@
 import type { RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
-/** Where lists and tables stand, kept in the tab, so that a reload finds them there. */
-type Stand = readonly [top: number, left: number];
+/** A scroll position: two numbers whose meaning `ScrollAccess` defines; [0, 0] is the start. */
+export type ScrollPosition = readonly [number, number];
 
-const NAME = "sonde.scroll";
-const MOST = 60;
-const LATE_MILLISECONDS = 2500;
-const SETTLING_MILLISECONDS = 250;
-
-function isStand(value: unknown): value is Stand {
-  return Array.isArray(value) && value.length === 2 && value.every((each) => typeof each === "number");
+/** How a position is read from an element and restored. */
+export interface ScrollAccess {
+  readonly read: (element: HTMLElement) => ScrollPosition;
+  /**
+   * Scrolls the element; false if the position does not exist yet because content is missing.
+   * `isLast`: no more content comes, scroll as near as possible.
+   */
+  readonly restore: (element: HTMLElement, position: ScrollPosition, isLast: boolean) => boolean;
 }
 
-function load(): Map<string, Stand> {
+const BY_PIXEL: ScrollAccess = {
+  read: (element) => [element.scrollTop, element.scrollLeft],
+  restore: (element, [top, left], isLast) => {
+    const isThere =
+      isLast ||
+      (element.scrollHeight - element.clientHeight >= top &&
+        element.scrollWidth - element.clientWidth >= left);
+    if (isThere) element.scrollTo(left, top);
+    return isThere;
+  },
+};
+
+const NAME = "sonde.scroll";
+const MOST_SUBJECTS = 60;
+const GIVE_UP_MILLISECONDS = 2500;
+const SETTLE_MILLISECONDS = 250;
+
+function isPosition(value: unknown): value is ScrollPosition {
+  return (
+    Array.isArray(value) && value.length === 2 && value.every((each) => typeof each === "number")
+  );
+}
+
+function load(): Map<string, ScrollPosition> {
   try {
     const found: unknown = JSON.parse(sessionStorage.getItem(NAME) ?? "[]");
     const entries = Array.isArray(found) ? found : [];
-    return new Map(entries.filter((each): each is [string, Stand] => Array.isArray(each) && typeof each[0] === "string" && isStand(each[1])));
+    const isEntry = (each: unknown): each is [string, ScrollPosition] =>
+      Array.isArray(each) && typeof each[0] === "string" && isPosition(each[1]);
+    return new Map(entries.filter(isEntry));
   } catch {
     return new Map();
   }
 }
 
-const held = load();
+// Positions of lists and tables by subject, the latest last; kept in the tab across a reload.
+const positions = load();
 
 window.addEventListener("pagehide", () => {
   try {
-    sessionStorage.setItem(NAME, JSON.stringify([...held]));
+    sessionStorage.setItem(NAME, JSON.stringify([...positions]));
   } catch {
-    // A full or forbidden store costs the memory of where a list stood, nothing else.
+    // With a full or forbidden storage positions are not restored after a reload.
   }
 });
 
-function note(subject: string, stand: Stand): void {
-  held.delete(subject);
-  if (stand[0] !== 0 || stand[1] !== 0) held.set(subject, stand);
-  const oldest = held.size > MOST ? held.keys().next().value : undefined;
-  if (oldest !== undefined) held.delete(oldest);
+function remember(subject: string, position: ScrollPosition): void {
+  positions.delete(subject);
+  if (position[0] !== 0 || position[1] !== 0) positions.set(subject, position);
+  const oldest = positions.size > MOST_SUBJECTS ? positions.keys().next().value : undefined;
+  if (oldest !== undefined) positions.delete(oldest);
 }
 
 /**
- * Puts `scroller` where it stood when `subject` was last on the screen, as soon as `extent` (anything
- * that changes when there is more to scroll; 0: nothing yet) allows it. Tells whether that is still
- * to come, or has only just come.
+ * Remembers where `scroller` is for `subject`, and restores it when the subject is shown again.
+ *
+ * Restoring is tried whenever `extent` changes (any value that changes when content is added; 0: no
+ * content yet) and given up when the reader scrolls or after some seconds. Returns a function that
+ * tells whether restoring is pending or has just happened: callers must not scroll then.
  */
-export function useScrollMemory(scroller: RefObject<HTMLElement | null>, subject: string, extent: unknown): () => boolean {
-  // Who counts scrolling by its events does not know yet where the element is put.
-  const settling = useRef(0);
-  const pending = useRef<Stand | null>(held.get(subject) ?? null);
+export function useScrollMemory(
+  scroller: RefObject<HTMLElement | null>,
+  subject: string,
+  extent: unknown,
+  access: ScrollAccess = BY_PIXEL,
+): () => boolean {
+  // A virtualizer learns the new position from a later event; until then it must not scroll.
+  const settledAt = useRef(0);
+  const pending = useRef<ScrollPosition | null>(positions.get(subject) ?? null);
+  const latest = useRef(access);
+  latest.current = access;
   useEffect(() => {
     const element = scroller.current;
     if (element === null) return undefined;
     const listen = (): void => {
-      if (pending.current === null) note(subject, [element.scrollTop, element.scrollLeft]);
+      if (pending.current === null) remember(subject, latest.current.read(element));
     };
-    // Who scrolls meanwhile wants to be elsewhere.
     const giveUp = (): void => {
       pending.current = null;
     };
@@ -70,21 +105,19 @@ export function useScrollMemory(scroller: RefObject<HTMLElement | null>, subject
   }, [subject, scroller.current]);
   useEffect(() => {
     if (extent === 0) return undefined;
-    // What grows no more, and is shorter than it was, stands as near as it can.
     const late = setTimeout(() => {
-      const wanted = pending.current;
+      const [element, wanted] = [scroller.current, pending.current];
       pending.current = null;
-      if (wanted !== null) scroller.current?.scrollTo(wanted[1], wanted[0]);
-    }, LATE_MILLISECONDS);
+      if (wanted !== null && element !== null) latest.current.restore(element, wanted, true);
+    }, GIVE_UP_MILLISECONDS);
     return () => clearTimeout(late);
   }, [extent]);
   useLayoutEffect(() => {
     const [element, wanted] = [scroller.current, pending.current];
-    if (element === null || wanted === null) return;
-    if (element.scrollHeight - element.clientHeight < wanted[0] || element.scrollWidth - element.clientWidth < wanted[1]) return;
+    if (element === null || wanted === null || extent === 0) return;
+    if (!latest.current.restore(element, wanted, false)) return;
     pending.current = null;
-    element.scrollTo(wanted[1], wanted[0]);
-    settling.current = performance.now() + SETTLING_MILLISECONDS;
+    settledAt.current = performance.now() + SETTLE_MILLISECONDS;
   }, [extent, scroller.current]);
-  return () => pending.current !== null || performance.now() < settling.current;
+  return () => pending.current !== null || performance.now() < settledAt.current;
 }

@@ -1,19 +1,27 @@
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
+import {
+  elementScroll,
+  observeElementOffset,
+  observeElementRect,
+  Virtualizer,
+} from "@tanstack/virtual-core";
 import type { RefObject } from "preact";
 import { useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
 export interface VirtualOptions {
   readonly count: number;
-  /** Of every row, or of the one at a place. */
-  readonly size: number | ((place: number) => number);
-  /** Changes when sizes do. */
-  readonly sizes?: string;
+  /** Size of a row (or column) in pixels. For rows that are measured: the size until then. */
+  readonly size: number;
   readonly scroller: RefObject<HTMLElement | null>;
   readonly horizontal?: boolean;
   readonly overscan?: number;
 }
 
-/** TanStack's virtualizer, for rows (or columns) whose sizes are known, as a hook. */
+/**
+ * TanStack's virtualizer as a hook: tells which rows (or columns) are visible.
+ *
+ * Rows of one fixed size need nothing else. For rows whose size depends on their content, pass
+ * `virtual.measureElement` as `ref` of each row's element, which needs a `data-index`.
+ */
 export function useVirtual(options: VirtualOptions): Virtualizer<HTMLElement, Element> {
   const [, redraw] = useReducer((turn: number) => turn + 1, 0);
   const held = useRef<Virtualizer<HTMLElement, Element> | null>(null);
@@ -21,7 +29,7 @@ export function useVirtual(options: VirtualOptions): Virtualizer<HTMLElement, El
   const settings = {
     count: options.count,
     getScrollElement: () => options.scroller.current,
-    estimateSize: typeof size === "number" ? () => size : size,
+    estimateSize: () => size,
     horizontal: options.horizontal ?? false,
     overscan: options.overscan ?? 8,
     scrollToFn: elementScroll,
@@ -29,7 +37,7 @@ export function useVirtual(options: VirtualOptions): Virtualizer<HTMLElement, El
     observeElementOffset,
     onChange: () => redraw(undefined),
   };
-  if (held.current === null) held.current = new Virtualizer<HTMLElement, Element>(settings);
+  held.current ??= new Virtualizer<HTMLElement, Element>(settings);
   const virtual = held.current;
   virtual.setOptions(settings);
   useLayoutEffect(() => virtual._didMount(), []);
@@ -38,6 +46,6 @@ export function useVirtual(options: VirtualOptions): Virtualizer<HTMLElement, El
   });
   useLayoutEffect(() => {
     virtual.measure();
-  }, [typeof size === "number" ? size : options.sizes]);
+  }, [size]);
   return virtual;
 }

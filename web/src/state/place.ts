@@ -182,7 +182,11 @@ function parseAgainst(given: URLSearchParams): Against | null {
 /** The inverse of `parsePlace`: an address without what is as at the start. */
 export function formatPlace(place: Place): string {
   const out = new URLSearchParams();
-  const put = (name: string, value: string | number | null, start: string | number | null): void => {
+  const put = (
+    name: string,
+    value: string | number | null,
+    start: string | number | null,
+  ): void => {
     if (value !== start && value !== null) out.append(name, String(value));
   };
   put("run", place.run, START.run);

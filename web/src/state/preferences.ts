@@ -1,12 +1,25 @@
-import { effect, signal, type Signal } from "@preact/signals";
-import type { Notation } from "./numbers";
+import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
+import type { Notation } from "../text/numbers";
 import { isTick, type Tick } from "./ticks";
 
-/** What belongs to the reader, not to a run; kept in this browser. */
+/*
+ * Settings of the reader, not of a run; kept in this browser.
+ */
+
 export type Theme = "system" | "dark" | "light";
 
-/** A signal whose value survives a reload, if it is valid then. */
-export function stored<T>(storage: Storage, name: string, start: T, isValid: (value: unknown) => value is T): Signal<T> {
+/** A value that survives a reload; `set` is the only way to change it. */
+export interface Stored<T> extends ReadonlySignal<T> {
+  readonly set: (value: T) => void;
+}
+
+/** A stored value, starting with what the browser has under `name` if that is valid. */
+export function stored<T>(
+  storage: Storage,
+  name: string,
+  start: T,
+  isValid: (value: unknown) => value is T,
+): Stored<T> {
   let first = start;
   try {
     const found: unknown = JSON.parse(storage.getItem(name) ?? "null");
@@ -20,18 +33,25 @@ export function stored<T>(storage: Storage, name: string, start: T, isValid: (va
     try {
       storage.setItem(name, text);
     } catch {
-      // A full or forbidden store costs the memory of a preference, nothing else.
+      // With a full or forbidden storage the setting works, but does not survive a reload.
     }
   });
-  return value;
+  return Object.assign(value, {
+    set: (next: T) => {
+      value.value = next;
+    },
+  });
 }
 
-const isTheme = (value: unknown): value is Theme => value === "system" || value === "dark" || value === "light";
+const isTheme = (value: unknown): value is Theme =>
+  value === "system" || value === "dark" || value === "light";
 const isNotation = (value: unknown): value is Notation =>
   value === "fixed" || value === "scientific" || value === "short";
-const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
+const isNumber = (value: unknown): value is number =>
+  typeof value === "number" && Number.isFinite(value);
 const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
-const isCount = (value: unknown): value is number => isNumber(value) && Number.isInteger(value) && value > 0;
+const isCount = (value: unknown): value is number =>
+  isNumber(value) && Number.isInteger(value) && value > 0;
 const isCountOrNull = (value: unknown): value is number | null =>
   value === null || (isNumber(value) && Number.isInteger(value) && value >= 0);
 const isTicks = (value: unknown): value is Tick[] => Array.isArray(value) && value.every(isTick);
@@ -44,14 +64,19 @@ export const rightWidth = stored(localStorage, "sonde.right", 356, isNumber);
 export const lowerHeight = stored(localStorage, "sonde.lower", 270, isNumber);
 export const follow = stored(localStorage, "sonde.follow", true, isBoolean);
 export const stretched = stored(localStorage, "sonde.stretched", false, isBoolean);
-/** The vertical axis of the loss by powers of ten. */
+/** Whether the vertical axis of the loss is logarithmic. */
 export const logLoss = stored(localStorage, "sonde.logLoss", false, isBoolean);
-/** How many steps one click runs, and how many of an op's are kept. */
+/** How many steps one click runs, and of how many steps an op's values are kept. */
 export const stepsToRun = stored(sessionStorage, "sonde.steps", 1, isCount);
 export const stepsToKeep = stored(sessionStorage, "sonde.keep", 2, isCount);
-/** The rank the controls act on; null: all of them. */
-export const controlled = stored<number | null>(sessionStorage, "sonde.controlled", null, isCountOrNull);
-/** Ops and scopes ticked for a watchpoint; survives a reload of the tab, not its end. */
+/** The rank the controls act on; null: all ranks. */
+export const controlledRank = stored<number | null>(
+  sessionStorage,
+  "sonde.controlledRank",
+  null,
+  isCountOrNull,
+);
+/** Ops and scopes ticked for a watchpoint; kept until the tab is closed. */
 export const nodeTicks = stored<readonly Tick[]>(sessionStorage, "sonde.ticks", [], isTicks);
 
 const systemIsDark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -60,8 +85,9 @@ systemIsDark.addEventListener("change", (event) => {
   systemDark.value = event.matches;
 });
 
-export const isDark = signal(true);
+export const isDark = computed(() =>
+  theme.value === "system" ? systemDark.value : theme.value === "dark",
+);
 effect(() => {
-  isDark.value = theme.value === "system" ? systemDark.value : theme.value === "dark";
-  document.documentElement.dataset["theme"] = isDark.value ? "dark" : "light";
+  document.documentElement.dataset.theme = isDark.value ? "dark" : "light";
 });

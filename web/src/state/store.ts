@@ -1,40 +1,73 @@
-import { batch, computed, signal } from "@preact/signals";
+import { batch, computed, signal, type ReadonlySignal } from "@preact/signals";
+import { api, type GraphAt } from "../load/api";
+import { asScope, scopesOf } from "../text/names";
 import type { ControlRequest, GraphInfo, OpTensors, RankView, RunView } from "../wire";
-import { api } from "./api";
 import { graphOf } from "./graphs";
-import { asScope, scopesOf } from "./names";
-import { formatPlace, isNewPage, parsePlace, START, type Against, type Io, type Place } from "./place";
-import { controlled, nodeTicks } from "./preferences";
+import {
+  formatPlace,
+  isNewPage,
+  parsePlace,
+  START,
+  type Against,
+  type Io,
+  type Place,
+} from "./place";
+import { controlledRank, nodeTicks } from "./preferences";
 import { patternsOf, toggled } from "./ticks";
 import { attempt } from "./toasts";
 
-/** The state every part of the page reads; changed by the functions below and by `events.ts`. */
-export const runs = signal<readonly RunView[]>([]);
-export const loaded = signal(false);
-/** How a training finds the server. */
-export const door = signal<{ readonly port: number | null; readonly hasToken: boolean }>({ port: null, hasToken: false });
-export const connection = signal<"connecting" | "open" | "lost">("connecting");
-export const place = signal<Place>(parsePlace(location.search));
-/** The scope of the selected op, known once its details are here; ends with "/". */
-export const opScope = signal("");
-/** What is at hand of the selected op's tensors; the details fetch it, others read it here. */
-export const opTensors = signal<OpTensors | null>(null);
+/*
+ * The state that every part of the page reads. Other modules see it as read-only signals and change
+ * it by calling the functions below.
+ */
 
+export type Connection = "connecting" | "open" | "lost";
 export type Topic = "status" | "graph" | "hits" | "watchpoints" | "loss" | "notices";
-/** Grows when the server announces a change of that topic: `run topic` to a count. */
-export const ticks = signal<Readonly<Record<string, number>>>({});
+
+/** Where trainings connect to the server. */
+export interface RankListener {
+  readonly port: number | null;
+  readonly hasToken: boolean;
+}
+
+const writable = {
+  runs: signal<readonly RunView[]>([]),
+  areRunsLoaded: signal(false),
+  rankListener: signal<RankListener>({ port: null, hasToken: false }),
+  connection: signal<Connection>("connecting"),
+  place: signal<Place>(parsePlace(location.search)),
+  opScope: signal(""),
+  opTensors: signal<OpTensors | null>(null),
+  topicVersions: signal<Readonly<Record<string, number>>>({}),
+  tensorRefreshes: signal(0),
+};
+
+export const runs: ReadonlySignal<readonly RunView[]> = writable.runs;
+export const areRunsLoaded: ReadonlySignal<boolean> = writable.areRunsLoaded;
+export const rankListener: ReadonlySignal<RankListener> = writable.rankListener;
+export const connection: ReadonlySignal<Connection> = writable.connection;
+export const place: ReadonlySignal<Place> = writable.place;
+/** The scope of the selected op, ending with "/"; empty until the op's details are loaded. */
+export const opScope: ReadonlySignal<string> = writable.opScope;
+/** The tensors of the selected op, as its details loaded them. */
+export const opTensors: ReadonlySignal<OpTensors | null> = writable.opTensors;
+/** How often the reader asked to load tensors again. */
+export const tensorRefreshes: ReadonlySignal<number> = writable.tensorRefreshes;
 
 export const run = computed<RunView | null>(() => {
   const wanted = place.value.run;
-  return runs.value.find((each) => each.id === wanted) ?? (wanted === "" ? (newest(runs.value) ?? null) : null);
+  if (wanted === "") return newest(runs.value) ?? null;
+  return runs.value.find((each) => each.id === wanted) ?? null;
 });
 export const rank = computed<RankView | null>(() => {
   const ranks = run.value?.ranks ?? [];
   return ranks.find((each) => each.rank === place.value.rank) ?? ranks[0] ?? null;
 });
-/** Whether the process that had the values is gone. */
-export const isOver = computed(() => run.value?.kind === "live" && (rank.value?.state === "ended" || rank.value?.state === "lost"));
-// What the graph below was last, and of which rank.
+/** Whether the process that had the values has ended. */
+export const isOver = computed(
+  () => run.value?.kind === "live" && rank.value !== null && hasEnded(rank.value),
+);
+// The graph shown last and its rank: while a training runs, `graphOf` prefers to stay with it.
 let shown: { readonly of: string; readonly id: number } | null = null;
 export const graph = computed<GraphInfo | null>(() => {
   if (rank.value === null) return null;
@@ -43,41 +76,96 @@ export const graph = computed<GraphInfo | null>(() => {
   shown = found === null ? null : { of, id: found.id };
   return found;
 });
-/** The rank the controls act on, if the run has it; null: all of them. */
-export const scopeOfControl = computed<number | null>(() => {
-  const wanted = controlled.value;
+/** The graph on the screen, as requests name it. */
+export const graphAt = computed<GraphAt | null>(() => {
+  if (run.value === null || rank.value === null || graph.value === null) return null;
+  return { run: run.value.id, rank: rank.value.rank, graph: graph.value.id };
+});
+/** The rank the controls act on, if the run has it; null: all ranks. */
+export const rankToControl = computed<number | null>(() => {
+  const wanted = controlledRank.value;
   return run.value?.ranks.some((each) => each.rank === wanted) === true ? wanted : null;
 });
-/** What is ticked, as a watchpoint says it. */
+/** The ticked nodes as patterns of a watchpoint. */
 export const tickedPatterns = computed<readonly string[]>(() => patternsOf(nodeTicks.value));
 
-/** The run that most likely matters: one that lives before one that ended, then the latest. */
+export function hasEnded({ state }: Pick<RankView, "state">): boolean {
+  return state === "ended" || state === "lost";
+}
+
+/** The run that most likely matters: one that has not ended before one that has, then the latest. */
 function newest(all: readonly RunView[]): RunView | undefined {
-  const lives = (each: RunView): boolean =>
-    each.ranks.some((one) => one.state === "running" || one.state === "paused" || one.state === "waiting");
-  return all.findLast(lives) ?? all.at(-1);
+  const isAlive = (each: RunView): boolean =>
+    each.kind === "live" && each.ranks.some((one) => !hasEnded(one));
+  return all.findLast(isAlive) ?? all.at(-1);
 }
 
-export function tick(topic: Topic): number {
-  return ticks.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
+// ---- What the server says
+
+export function setConnection(state: Connection): void {
+  writable.connection.value = state;
 }
 
-const CALM_MILLISECONDS = 2000;
-const calmTicks = signal(ticks.peek());
+export function setRuns(list: readonly RunView[], listener?: RankListener): void {
+  batch(() => {
+    writable.runs.value = list;
+    writable.areRunsLoaded.value = true;
+    if (listener !== undefined) writable.rankListener.value = listener;
+  });
+}
+
+/** Takes over the newer of two views of a run. */
+export function replaceRun(changed: RunView): void {
+  const known = runs.value.find((each) => each.id === changed.id);
+  if (known !== undefined && known.revision > changed.revision) return;
+  writable.runs.value =
+    known === undefined
+      ? [...runs.value, changed]
+      : runs.value.map((each) => (each === known ? changed : each));
+}
+
+export function removeRun(id: string): void {
+  writable.runs.value = runs.value.filter((each) => each.id !== id);
+}
+
+export function setOpTensors(tensors: OpTensors | null): void {
+  writable.opTensors.value = tensors;
+}
+
+/** Records that data of these topics has changed on the server; panels that show it load it again. */
+export function markChanged(
+  changes: readonly { readonly run: string; readonly topics: readonly Topic[] }[],
+): void {
+  const next = { ...writable.topicVersions.value };
+  for (const change of changes) {
+    for (const topic of change.topics) {
+      const key = `${change.run} ${topic}`;
+      next[key] = (next[key] ?? 0) + 1;
+    }
+  }
+  writable.topicVersions.value = next;
+}
+
+/** Grows with every announced change of the topic in the run on the screen. */
+export function topicVersion(topic: Topic): number {
+  return writable.topicVersions.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
+}
+
+const THROTTLE_MILLISECONDS = 2000;
+const throttledVersions = signal(writable.topicVersions.peek());
 setInterval(() => {
-  if (!document.hidden) calmTicks.value = ticks.peek();
-}, CALM_MILLISECONDS);
+  if (!document.hidden) throttledVersions.value = writable.topicVersions.peek();
+}, THROTTLE_MILLISECONDS);
 
-/** As `tick`, but while a training runs it looks only now and then: nobody could read more. */
-export function calmTick(topic: Topic): number {
-  const calm = calmTicks.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
-  return rank.value?.state === "running" ? calm : tick(topic);
+/** As `topicVersion`, but while a training runs it changes every two seconds at most. */
+export function throttledVersion(topic: Topic): number {
+  const throttled = throttledVersions.value[`${run.value?.id ?? ""} ${topic}`] ?? 0;
+  return rank.value?.state === "running" ? throttled : topicVersion(topic);
 }
 
-/** Asks for tensors again, at the reader's wish. */
-export const refreshes = signal(0);
+// ---- What the reader does
 
-/** Goes to another place; only what is named changes. */
+/** Goes to another place; only the named parts change. */
 export function go(change: Partial<Place>): void {
   const before = place.value;
   const after = { ...before, ...change };
@@ -86,78 +174,89 @@ export function go(change: Partial<Place>): void {
   const target = text === "" ? location.pathname : text;
   if (isNewPage(before, after)) history.pushState(null, "", target);
   else history.replaceState(null, "", target);
-  place.value = after;
+  writable.place.value = after;
 }
 
 window.addEventListener("popstate", () => {
-  place.value = parsePlace(location.search);
+  writable.place.value = parsePlace(location.search);
 });
 
+export function refreshTensors(): void {
+  writable.tensorRefreshes.value += 1;
+}
+
 export function chooseRun(id: string): void {
-  // Names of one program's ops mean nothing in another.
-  nodeTicks.value = [];
+  // Names of one program's ops mean nothing in another program.
+  clearTicks();
   go({ ...START, run: id, tab: place.value.tab === "tensor" ? "graph" : place.value.tab });
 }
 
-/** Another rank of the run; the op stays selected, ranks run the same program. */
+/** Shows another rank of the run. The op stays selected, because all ranks run the same program. */
 export function chooseRank(number: number): void {
   go({ rank: number, graph: null, hitGraph: null });
 }
 
-/** What is said of one op's tensors means nothing for another's. */
-const FRESH = { io: "output", slot: 0, index: "", against: null, compared: "", comparedRow: 0, frame: 0 } as const;
+/** The parts of the place that describe one op's tensors, as they are for a newly selected op. */
+const NEW_OP = {
+  io: "output",
+  slot: 0,
+  index: "",
+  against: null,
+  compared: "",
+  comparedRow: 0,
+  frame: 0,
+} as const;
 
-/** Selects an op everywhere: list, graph, details. Its scopes open in the graph. */
+/** Selects an op in the list, the graph and the details; its scopes open in the graph. */
 export function selectOp(name: string, more: Partial<Place> = {}): void {
   const now = place.value;
-  if (name !== now.op) opScope.value = "";
+  if (name !== now.op) writable.opScope.value = "";
   const open = new Set([...now.open, ...scopesOf(name)]);
   const step = run.value?.kind === "dump" ? now.step : null;
-  const fresh = name === now.op ? {} : { ...FRESH, step };
-  go({ ...fresh, op: name, open: [...open], ...more });
+  const reset = name === now.op ? {} : { ...NEW_OP, step };
+  go({ ...reset, op: name, open: [...open], ...more });
 }
 
-/** Opens the scopes round the selected op; a parameter's name does not tell them, its details do. */
+/** Opens the scopes of the selected op; the name of a parameter does not contain them. */
 export function revealScope(scope: string): void {
   const path = asScope(scope);
-  opScope.value = path;
+  writable.opScope.value = path;
   const now = place.value;
   const missing = scopesOf(path).filter((each) => !now.open.includes(each));
   if (missing.length > 0) go({ open: [...now.open, ...missing] });
 }
 
-export function openTensor(op: string, io: Io, slot: number, step: number | null, against: Against | null = null): void {
-  const same = op === place.value.op && io === place.value.io && slot === place.value.slot;
-  selectOp(op, { tab: "tensor", io, slot, step, against, index: same ? place.value.index : "" });
+export interface TensorChoice {
+  readonly op: string;
+  readonly io: Io;
+  readonly slot: number;
+  readonly step: number | null;
+  readonly against?: Against;
+}
+
+export function openTensor({ op, io, slot, step, against }: TensorChoice): void {
+  const isSame = op === place.value.op && io === place.value.io && slot === place.value.slot;
+  const index = isSame ? place.value.index : "";
+  selectOp(op, { tab: "tensor", io, slot, step, against: against ?? null, index });
 }
 
 export function toggleTick(path: string, scope: string): void {
-  nodeTicks.value = toggled(nodeTicks.value, path, scope);
+  nodeTicks.set(toggled(nodeTicks.value, path, scope));
 }
 
-export function replaceRun(changed: RunView): void {
-  const known = runs.value.find((each) => each.id === changed.id);
-  if (known !== undefined && known.revision > changed.revision) return;
-  runs.value = known === undefined ? [...runs.value, changed] : runs.value.map((each) => (each === known ? changed : each));
+export function clearTicks(): void {
+  nodeTicks.set([]);
 }
 
 export function command(request: Partial<ControlRequest> & Pick<ControlRequest, "command">): void {
   const current = run.value;
   if (current === null) return;
-  const whole: ControlRequest = { steps: 1, op: "", rank: scopeOfControl.value, wait_seconds: 0, ...request };
+  const whole: ControlRequest = {
+    steps: 1,
+    op: "",
+    rank: rankToControl.value,
+    wait_seconds: 0,
+    ...request,
+  };
   void attempt(async () => replaceRun(await api.control(current.id, whole)));
-}
-
-/** Announced changes, many at once when a training runs fast. */
-export function announce(changes: readonly { readonly run: string; readonly topics: readonly Topic[] }[]): void {
-  batch(() => {
-    const next = { ...ticks.value };
-    for (const change of changes) {
-      for (const topic of change.topics) {
-        const key = `${change.run} ${topic}`;
-        next[key] = (next[key] ?? 0) + 1;
-      }
-    }
-    ticks.value = next;
-  });
 }

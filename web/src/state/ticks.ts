@@ -1,4 +1,4 @@
-import { scopesOf } from "./names";
+import { scopesOf } from "../text/names";
 
 /**
  * A tick of the list of nodes: an op, or a scope with all that is in it; not `isOn`: one that is left out of
@@ -13,19 +13,35 @@ export interface Tick {
 
 export function isTick(value: unknown): value is Tick {
   if (typeof value !== "object" || value === null) return false;
-  return "path" in value && typeof value.path === "string" && "scope" in value && typeof value.scope === "string" && "isOn" in value && typeof value.isOn === "boolean";
+  return (
+    "path" in value &&
+    typeof value.path === "string" &&
+    "scope" in value &&
+    typeof value.scope === "string" &&
+    "isOn" in value &&
+    typeof value.isOn === "boolean"
+  );
 }
 
-const isInside = (outer: string, path: string, scope: string): boolean => outer.endsWith("/") && (path.startsWith(outer) || scope.startsWith(outer));
+const isInside = (outer: string, path: string, scope: string): boolean =>
+  outer.endsWith("/") && (path.startsWith(outer) || scope.startsWith(outer));
 
 function isOn(ticks: readonly Tick[], path: string, scope: string): boolean {
-  return ticks.findLast((each) => each.path === path || isInside(each.path, path, scope))?.isOn ?? false;
+  return (
+    ticks.findLast((each) => each.path === path || isInside(each.path, path, scope))?.isOn ?? false
+  );
 }
 
 /** Whether a node is ticked; "some": parts of it only. */
-export function coverage(ticks: readonly Tick[], path: string, scope: string): "all" | "some" | "none" {
+export function coverage(
+  ticks: readonly Tick[],
+  path: string,
+  scope: string,
+): "all" | "some" | "none" {
   const own = isOn(ticks, path, scope);
-  const isMixed = ticks.some((each) => each.path !== path && each.isOn !== own && isInside(path, each.path, each.scope));
+  const isMixed = ticks.some(
+    (each) => each.path !== path && each.isOn !== own && isInside(path, each.path, each.scope),
+  );
   return isMixed ? "some" : own ? "all" : "none";
 }
 

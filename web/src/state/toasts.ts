@@ -1,5 +1,5 @@
 import { signal } from "@preact/signals";
-import { ApiError } from "./api";
+import { ApiError } from "../load/api";
 
 export interface Toast {
   readonly id: number;
@@ -22,7 +22,12 @@ export const toasts = signal<readonly Toast[]>([]);
 let last = 0;
 
 /** Shows a note for a while, an error until the reader has dismissed it. */
-export function toast(text: string, kind: Toast["kind"] = "note", slug = "", action: ToastAction | null = null): void {
+export function toast(
+  text: string,
+  kind: Toast["kind"] = "note",
+  slug = "",
+  action: ToastAction | null = null,
+): void {
   const same = toasts.value.find((each) => each.text === text);
   if (same !== undefined) return;
   last += 1;
@@ -49,7 +54,8 @@ export async function attempt(work: () => Promise<unknown>): Promise<boolean> {
     await work();
     return true;
   } catch (error) {
-    if (!isAborted(error)) toast(messageOf(error), "error", error instanceof ApiError ? error.slug : "");
+    if (!isAborted(error))
+      toast(messageOf(error), "error", error instanceof ApiError ? error.slug : "");
     return false;
   }
 }

@@ -2,15 +2,15 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import type { ListedNode, RunView } from "../wire";
-import { api, type TensorAt } from "../state/api";
-import { runTitle } from "../state/names";
+import { api, type TensorAt } from "../load/api";
+import { runTitle } from "../text/names";
 import type { Against, Io } from "../state/place";
-import { useResource } from "../state/resource";
-import { go, graph, place, rank, run, runs } from "../state/store";
+import { useResource } from "../load/resource";
+import { go, graph, graphAt, place, rank, run, runs } from "../state/store";
 import { isAborted } from "../state/toasts";
 import { Icon } from "../parts/Icon";
 import { TextField } from "../parts/TextField";
-import { stepBefore } from "./steps";
+import { previousStep } from "./previousStep";
 
 export const SAME: Against = { step: null, op: null, io: null, slot: null, rank: null, run: null };
 
@@ -38,29 +38,30 @@ export function CompareChoice({ at, steps, shown }: CompareChoiceProps): JSX.Ele
   const { against } = place.value;
   const current = run.value;
   const now = at.step ?? shown;
-  const previous = stepBefore(steps, now, current?.kind === "live");
+  const previous = previousStep(steps, now, current?.kind === "live");
   const choose = (value: string): void => {
     const [kind, ...rest] = value.split(":");
     const target = rest.join(":");
-    const put = (chosen: Against | null): void => go({ against: chosen, compared: "", comparedRow: 0 });
-    switch (kind) {
-      case "step":
-        return put({ ...SAME, step: Number(target) });
-      case "rank":
-        return put({ ...SAME, rank: Number(target), step: at.step });
-      case "run":
-        return put({ ...SAME, run: target, step: at.step });
-      case "op":
-        return put({ ...SAME, op: "", step: at.step });
-      default:
-        return put(null);
-    }
+    const put = (chosen: Against | null): void =>
+      go({ against: chosen, compared: "", comparedRow: 0 });
+    if (kind === "step") put({ ...SAME, step: Number(target) });
+    else if (kind === "rank") put({ ...SAME, rank: Number(target), step: at.step });
+    else if (kind === "run") put({ ...SAME, run: target, step: at.step });
+    else if (kind === "op") put({ ...SAME, op: "", step: at.step });
+    else put(null);
   };
   return (
     <>
-      <select aria-label="Compare with" class={against === null ? "" : "active"} value={choiceOf(against)} onChange={(event) => choose(event.currentTarget.value)}>
+      <select
+        aria-label="Compare with"
+        class={against === null ? "" : "active"}
+        value={choiceOf(against)}
+        onChange={(event) => choose(event.currentTarget.value)}
+      >
         <option value="">compare with…</option>
-        {previous !== null && <option value={`step:${previous}`}>previous step ({previous})</option>}
+        {previous !== null && (
+          <option value={`step:${previous}`}>previous step ({previous})</option>
+        )}
         {steps
           .filter((each) => each !== previous && each !== now)
           .map((each) => (
@@ -76,7 +77,13 @@ export function CompareChoice({ at, steps, shown }: CompareChoiceProps): JSX.Ele
       </select>
       {against?.op != null && <OtherTensor against={against} />}
       {against !== null && (
-        <button type="button" class="icon" aria-label="Stop comparing" title="Stop comparing" onClick={() => choose("")}>
+        <button
+          type="button"
+          class="icon"
+          aria-label="Stop comparing"
+          title="Stop comparing"
+          onClick={() => choose("")}
+        >
           <Icon name="close" />
         </button>
       )}
@@ -107,24 +114,35 @@ function Elsewhere({ at, current }: { at: TensorAt; current: RunView | null }): 
   );
 }
 
+const MOST_SUGGESTIONS = 12;
+
 /** The name of another tensor, with the server's suggestions. */
 function OtherTensor({ against }: { against: Against }): JSX.Element {
   const found = useSignal<readonly ListedNode[]>([]);
   const query = useSignal("");
   useEffect(() => {
-    const [currentRun, currentRank, currentGraph] = [run.value, rank.value, graph.value];
-    if (currentRun === null || currentRank === null || currentGraph === null || query.value.length < 2) return undefined;
+    const at = graphAt.value;
+    if (at === null || query.value.length < 2) return undefined;
     const abort = new AbortController();
-    const filter = { query: query.value, category: "", phase: "", file: "", line: null, hits: false };
+    const filter = {
+      query: query.value,
+      category: "",
+      phase: "",
+      file: "",
+      line: null,
+      hits: false,
+    };
+    const graphs = { ...at, run: against.run ?? at.run };
     api
-      .nodes(against.run ?? currentRun.id, currentRank.rank, currentGraph.id, filter, 0, 12, abort.signal)
+      .nodes({ ...graphs, ...filter, offset: 0, limit: MOST_SUGGESTIONS }, abort.signal)
       .then((page) => (found.value = page.nodes))
       .catch((error: unknown) => {
         if (!isAborted(error)) found.value = [];
       });
     return () => abort.abort();
   }, [query.value]);
-  const put = (op: string, io: Io, slot: number): void => go({ against: { ...against, op, io, slot }, comparedRow: 0 });
+  const put = (op: string, io: Io, slot: number): void =>
+    go({ against: { ...against, op, io, slot }, comparedRow: 0 });
   return (
     <>
       <TextField
@@ -142,7 +160,13 @@ function OtherTensor({ against }: { against: Against }): JSX.Element {
           <option key={node.name} value={node.name} />
         ))}
       </datalist>
-      {against.op !== null && against.op !== "" && <OtherSlot against={against} op={against.op} onChoose={(io, slot) => put(against.op ?? "", io, slot)} />}
+      {against.op !== null && against.op !== "" && (
+        <OtherSlot
+          against={against}
+          op={against.op}
+          onChoose={(io, slot) => put(against.op ?? "", io, slot)}
+        />
+      )}
     </>
   );
 }
@@ -158,7 +182,7 @@ function OtherSlot({ against, op, onChoose }: OtherSlotProps): JSX.Element {
   const id = against.run ?? currentRun?.id ?? "";
   const number = against.rank ?? currentRank?.rank ?? 0;
   const graphId = against.run === null ? (currentGraph?.id ?? null) : null;
-  const { data } = useResource(`${id} ${number} ${graphId ?? ""} ${op}`, 0, (signal) => api.op(id, number, graphId, op, signal));
+  const { data } = useResource({ run: id, rank: number, graph: graphId, name: op }, 0, api.op);
   const value = `${against.io ?? "output"} ${against.slot ?? 0}`;
   const slots = [
     ...(data?.node.outputs ?? []).map((_, slot) => `output ${slot}`),

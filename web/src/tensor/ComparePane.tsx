@@ -1,12 +1,12 @@
 import type { JSX } from "preact";
 import type { Compared, DistanceNumbers, StatisticNumbers, Table } from "../wire";
-import { api, type TensorAt } from "../state/api";
-import { lastPart, runTitle } from "../state/names";
-import { brief, grouped, toNumber, typeText, type NumberFormat } from "../state/numbers";
+import { api, type TensorAt } from "../load/api";
+import { lastPart, runTitle } from "../text/names";
+import { brief, grouped, toNumber, typeText, type NumberFormat } from "../text/numbers";
 import type { Against, ComparedPart } from "../state/place";
-import { useResource } from "../state/resource";
-import { useFreshness } from "../state/freshness";
-import { go, place, run as currentRun, runs } from "../state/store";
+import { useResource } from "../load/resource";
+import { useTensorVersion } from "../load/tensorVersion";
+import { go, place, run, runs } from "../state/store";
 import { Empty } from "../parts/Empty";
 import { TextField } from "../parts/TextField";
 import { KeepButton } from "../panels/KeepButton";
@@ -19,7 +19,6 @@ const MOST_COLUMNS = 1000;
 const MOST_CELLS = 100_000;
 
 interface ComparePaneProps {
-  readonly run: string;
   readonly at: TensorAt;
   readonly against: Against;
   readonly plane: Plane;
@@ -30,22 +29,42 @@ interface ComparePaneProps {
 type Shown = Exclude<ComparedPart, "">;
 
 /** This tensor and another, and their difference, over one plane; numbers over the whole. */
-export function ComparePane({ run, at, against, plane, format, statistics }: ComparePaneProps): JSX.Element {
+export function ComparePane({
+  at,
+  against,
+  plane,
+  format,
+  statistics,
+}: ComparePaneProps): JSX.Element {
   const { tolerance, mode, compared, comparedRow } = place.value;
   const shown: Shown = compared !== "" ? compared : against.run === null ? "difference" : "both";
   const columns = Math.min(plane.columns, MOST_COLUMNS);
   const rows = Math.max(Math.min(plane.rows, Math.floor(MOST_CELLS / Math.max(columns, 1))), 1);
   const first = Math.min(comparedRow, Math.max(plane.rows - rows, 0));
   const index = windowIndex(plane, first, rows, 0, columns);
-  const freshness = useFreshness();
-  const subject = JSON.stringify([run, at, against]);
-  const { data, error, loading } = useResource(subject, `${index} ${tolerance} ${freshness}`, (signal) =>
-    api.compare(run, at, against, index, tolerance, signal),
+  const tensorVersion = useTensorVersion();
+  // Rows and tolerance are part of the version: the old table stays visible while they change.
+  const { data, error, loading } = useResource(
+    { ...at, against },
+    `${index} ${tolerance} ${tensorVersion}`,
+    (request, signal) => api.compare({ ...request, index, tolerance }, signal),
   );
-  if (error !== null) return <Incomparable error={error} op={at.op} isStep={against.step !== null && against.run === null} />;
+  if (error !== null)
+    return (
+      <Incomparable
+        error={error}
+        op={at.op}
+        isStep={against.step !== null && against.run === null}
+      />
+    );
   if (data === null) {
-    const other = currentRun.value?.ranks.find((each) => each.rank === (against.rank ?? at.rank));
-    return <Empty title={loading ? "Comparing…" : "Nothing to compare"}>{other?.state === "running" && `Rank ${other.rank} is running; it answers when its step ends.`}</Empty>;
+    const other = run.value?.ranks.find((each) => each.rank === (against.rank ?? at.rank));
+    return (
+      <Empty title={loading ? "Comparing…" : "Nothing to compare"}>
+        {other?.state === "running" &&
+          `Rank ${other.rank} is running; it answers when its step ends.`}
+      </Empty>
+    );
   }
   return (
     <div class="compare">
@@ -55,12 +74,23 @@ export function ComparePane({ run, at, against, plane, format, statistics }: Com
         {plane.rows > rows && <Pager first={first} rows={rows} of={plane.rows} />}
         <ToleranceField boundary={data.boundary} />
       </div>
-      <Distances of={data.distances} what={versus(data, at, against)} title={`${name(data.a)} − ${name(data.b)}`} />
+      <Distances
+        of={data.distances}
+        what={versus(data, at, against)}
+        title={`${name(data.a)} − ${name(data.b)}`}
+      />
       <div class="tensor-body">
         <div class="tensor-main">
-          <Panes data={data} shown={mode === "heat" ? "heat" : shown} plane={parseIndex(index, data.a.type.shape)} format={format} />
+          <Panes
+            data={data}
+            shown={mode === "heat" ? "heat" : shown}
+            plane={parseIndex(index, data.a.type.shape)}
+            format={format}
+          />
         </div>
-        {(shown !== "both" || mode === "heat") && <BothStatistics run={run} at={at} against={against} version={freshness} of={statistics} />}
+        {(shown !== "both" || mode === "heat") && (
+          <BothStatistics at={at} against={against} version={tensorVersion} of={statistics} />
+        )}
       </div>
     </div>
   );
@@ -69,19 +99,39 @@ export function ComparePane({ run, at, against, plane, format, statistics }: Com
 function Pager({ first, rows, of }: { first: number; rows: number; of: number }): JSX.Element {
   return (
     <span class="pager">
-      <button type="button" class="small" aria-label="Rows before" disabled={first === 0} onClick={() => go({ comparedRow: Math.max(first - rows, 0) })}>
+      <button
+        type="button"
+        class="small"
+        aria-label="Rows before"
+        disabled={first === 0}
+        onClick={() => go({ comparedRow: Math.max(first - rows, 0) })}
+      >
         ‹
       </button>
       rows {grouped(first)}–{grouped(first + rows - 1)} of {grouped(of)}
-      <button type="button" class="small" aria-label="Rows after" disabled={first + rows >= of} onClick={() => go({ comparedRow: first + rows })}>
+      <button
+        type="button"
+        class="small"
+        aria-label="Rows after"
+        disabled={first + rows >= of}
+        onClick={() => go({ comparedRow: first + rows })}
+      >
         ›
       </button>
     </span>
   );
 }
 
-function Incomparable({ error, op, isStep }: { error: string; op: string; isStep: boolean }): JSX.Element {
-  const current = currentRun.value;
+function Incomparable({
+  error,
+  op,
+  isStep,
+}: {
+  error: string;
+  op: string;
+  isStep: boolean;
+}): JSX.Element {
+  const current = run.value;
   return (
     <Empty title="These two cannot be compared">
       <p class="error-line">{error}</p>
@@ -96,24 +146,23 @@ function Incomparable({ error, op, isStep }: { error: string; op: string; isStep
 }
 
 interface BothStatisticsProps {
-  readonly run: string;
   readonly at: TensorAt;
   readonly against: Against;
   readonly version: string;
   readonly of: StatisticNumbers | null;
 }
 
-function BothStatistics({ run, at, against, version, of }: BothStatisticsProps): JSX.Element | null {
+function BothStatistics({ at, against, version, of }: BothStatisticsProps): JSX.Element | null {
   const other: TensorAt = {
+    run: against.run ?? at.run,
     rank: against.rank ?? at.rank,
     op: against.op ?? at.op,
     io: against.io ?? at.io,
     slot: against.slot ?? at.slot,
     step: against.step ?? at.step,
   };
-  const id = against.run ?? run;
-  const { data } = useResource(JSON.stringify([id, other]), version, (signal) => api.summary(id, other, signal));
-  if (of === null || data === null || data.statistics === null) return null;
+  const { data } = useResource(other, version, api.summary);
+  if (of === null || data?.statistics == null) return null;
   return (
     <aside class="tensor-side pair" aria-label="Statistics">
       <StatisticPair one={of} other={data.statistics} />
@@ -129,7 +178,8 @@ interface PanesProps {
 }
 
 function Panes({ data, shown, plane, format }: PanesProps): JSX.Element {
-  if (shown === "heat") return <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" />;
+  if (shown === "heat")
+    return <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" />;
   if (shown === "both") {
     return (
       <div class="sides">
@@ -142,7 +192,14 @@ function Panes({ data, shown, plane, format }: PanesProps): JSX.Element {
     );
   }
   const isDifference = shown === "difference";
-  return <Side table={data[shown]} boundary={isDifference ? data.boundary : 0} isDifference={isDifference} format={format} />;
+  return (
+    <Side
+      table={data[shown]}
+      boundary={isDifference ? data.boundary : 0}
+      isDifference={isDifference}
+      format={format}
+    />
+  );
 }
 
 function name(table: Table): string {
@@ -152,9 +209,13 @@ function name(table: Table): string {
 
 /** What the two are, as far as they differ: two steps, two ranks, two ops. */
 function versus({ a, b }: Compared, at: TensorAt, against: Against): string {
-  if (against.run !== null) return `this − that of ${runTitle(runs.value, against.run)}`;
+  if (against.run !== null) return `this − ${runTitle(runs.value, against.run)}`;
   if (against.rank !== null) return `rank ${at.rank} − rank ${against.rank}`;
-  if (a.tensor.op === b.tensor.op && a.tensor.io === b.tensor.io && a.tensor.slot === b.tensor.slot) {
+  if (
+    a.tensor.op === b.tensor.op &&
+    a.tensor.io === b.tensor.io &&
+    a.tensor.slot === b.tensor.slot
+  ) {
     return `step ${a.tensor.step ?? "?"} − step ${b.tensor.step ?? "?"}`;
   }
   return `${name(a)} − ${name(b)}`;
@@ -176,7 +237,14 @@ function Choice({ data, shown, onShown }: ChoiceProps): JSX.Element {
   return (
     <div class="segments" role="tablist" aria-label="What the table shows">
       {texts.map(([value, text, title]) => (
-        <button key={value} type="button" role="tab" aria-selected={shown === value} title={title} onClick={() => onShown(value)}>
+        <button
+          key={value}
+          type="button"
+          role="tab"
+          aria-selected={shown === value}
+          title={title}
+          onClick={() => onShown(value)}
+        >
           {text}
         </button>
       ))}
@@ -192,7 +260,8 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
   const { tolerance } = place.value;
   const put = (text: string): void => {
     const given = Number(text);
-    if (text !== "" && Number.isFinite(given)) go({ tolerance: Math.min(Math.max(given / 100, 0), 1) });
+    if (text !== "" && Number.isFinite(given))
+      go({ tolerance: Math.min(Math.max(given / 100, 0), 1) });
   };
   return (
     <span class="tolerance" title="Differences up to this share of the largest count as none">
@@ -206,13 +275,27 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
         value={Math.round(tolerance * 100)}
         onChange={(event) => put(event.currentTarget.value)}
       />
-      <TextField label="Tolerance" class="percent" numeric value={percent(tolerance)} onDone={put} />
+      <TextField
+        label="Tolerance"
+        class="percent"
+        numeric
+        value={percent(tolerance)}
+        onDone={put}
+      />
       % <span class="quiet">|d| ≤ {brief(boundary)}</span>
     </span>
   );
 }
 
-function Distances({ of, what, title }: { of: DistanceNumbers; what: string; title: string }): JSX.Element {
+function Distances({
+  of,
+  what,
+  title,
+}: {
+  of: DistanceNumbers;
+  what: string;
+  title: string;
+}): JSX.Element {
   const rest = of.count - of.equal_count;
   // NaN equals nothing, itself included: what is NaN in both counts as the same here.
   const isSame = of.non_finite_disagreed === 0 && of.max_abs_error === 0;
@@ -221,7 +304,13 @@ function Distances({ of, what, title }: { of: DistanceNumbers; what: string; tit
       <span class="quiet versus" title={title}>
         {what}
       </span>
-      {isSame ? <b>the same{rest > 0 && `, ${grouped(rest)} NaN in both`}</b> : <b>{grouped(rest)} of {grouped(of.count)} differ</b>}
+      {isSame ? (
+        <b>the same{rest > 0 && `, ${grouped(rest)} NaN in both`}</b>
+      ) : (
+        <b>
+          {grouped(rest)} of {grouped(of.count)} differ
+        </b>
+      )}
       <span>
         <i>max |d|</i> {brief(of.max_abs_error)}
       </span>
@@ -237,7 +326,9 @@ function Distances({ of, what, title }: { of: DistanceNumbers; what: string; tit
       <span>
         <i>max ulp</i> {brief(of.max_ulp)}
       </span>
-      {of.non_finite_disagreed > 0 && <b class="mark-nan">{grouped(of.non_finite_disagreed)} finite in one only</b>}
+      {of.non_finite_disagreed > 0 && (
+        <b class="mark-nan">{grouped(of.non_finite_disagreed)} finite in one only</b>
+      )}
     </p>
   );
 }
@@ -250,8 +341,11 @@ interface SideProps {
 }
 
 function Side({ table, boundary, isDifference, format }: SideProps): JSX.Element {
-  const largest = isDifference ? Math.max(0, ...table.values.map((value) => Math.abs(toNumber(value))).filter(Number.isFinite)) : 0;
-  const weight = (value: number): number => (largest === 0 || Math.abs(value) <= boundary ? 0 : value / largest);
+  const largest = isDifference
+    ? Math.max(0, ...table.values.map((value) => Math.abs(toNumber(value))).filter(Number.isFinite))
+    : 0;
+  const weight = (value: number): number =>
+    largest === 0 || Math.abs(value) <= boundary ? 0 : value / largest;
   return (
     <Grid
       rows={table.rows}

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { formatNumber, mark, toNumber, type NumberFormat, type WireNumber } from "../state/numbers";
+import { formatNumber, mark, toNumber, type NumberFormat, type WireNumber } from "../text/numbers";
 import { useScrollMemory } from "../parts/scrolling";
 import { useVirtual } from "../parts/virtual";
 
@@ -40,17 +40,45 @@ function columnWidth(format: NumberFormat): number {
 }
 
 /** A table of numbers of any size: only the cells on the screen exist. */
-export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, format, label, subject, target = null, isRevealed = false, weight }: GridProps): JSX.Element {
+export function Grid({
+  rows,
+  columns,
+  rowLabel,
+  columnLabel,
+  at,
+  onVisible,
+  format,
+  label,
+  subject,
+  target = null,
+  isRevealed = false,
+  weight,
+}: GridProps): JSX.Element {
   const scroller = useRef<HTMLDivElement>(null);
   const width = columnWidth(format);
   const headWidth = Math.ceil(Math.max(rowLabel(Math.max(rows - 1, 0)).length, 3) * LETTER) + 16;
-  const down = useVirtual({ count: Math.min(rows, MOST_ROWS), size: ROW_HEIGHT, scroller, overscan: 6 });
-  const across = useVirtual({ count: columns, size: width, scroller, horizontal: true, overscan: 3 });
+  const down = useVirtual({
+    count: Math.min(rows, MOST_ROWS),
+    size: ROW_HEIGHT,
+    scroller,
+    overscan: 6,
+  });
+  const across = useVirtual({
+    count: columns,
+    size: width,
+    scroller,
+    horizontal: true,
+    overscan: 3,
+  });
   const shownRows = down.getVirtualItems();
   const shownColumns = across.getVirtualItems();
-  const key = `${shownRows[0]?.index} ${shownRows.at(-1)?.index} ${shownColumns[0]?.index} ${shownColumns.at(-1)?.index}`;
+  const ends = [shownRows[0], shownRows.at(-1), shownColumns[0], shownColumns.at(-1)];
+  const key = ends.map((item) => item?.index ?? "").join(" ");
   useEffect(() => {
-    onVisible(shownRows.map((item) => item.index), shownColumns.map((item) => item.index));
+    onVisible(
+      shownRows.map((item) => item.index),
+      shownColumns.map((item) => item.index),
+    );
   });
   useScrollMemory(scroller, `${label} ${subject}`, down.getTotalSize() + across.getTotalSize());
   useEffect(() => {
@@ -62,24 +90,59 @@ export function Grid({ rows, columns, rowLabel, columnLabel, at, onVisible, form
     });
   }, [target?.row, target?.column, subject]);
   return (
-    <div ref={scroller} class="grid" role="table" aria-label={label} aria-rowcount={rows} aria-colcount={columns} tabIndex={0} data-window={key}>
-      <div class="grid-inner" style={{ width: `${headWidth + across.getTotalSize()}px`, height: `${ROW_HEIGHT + down.getTotalSize()}px` }}>
+    <div
+      ref={scroller}
+      class="grid"
+      role="table"
+      aria-label={label}
+      aria-rowcount={rows}
+      aria-colcount={columns}
+      tabIndex={0}
+      data-window={key}
+    >
+      <div
+        class="grid-inner"
+        style={{
+          width: `${headWidth + across.getTotalSize()}px`,
+          height: `${ROW_HEIGHT + down.getTotalSize()}px`,
+        }}
+      >
         <div class="grid-head" role="row">
           <span class="grid-corner" style={{ width: `${headWidth}px` }} />
           {shownColumns.map((item) => (
-            <span key={item.index} class="grid-column" role="columnheader" style={{ left: `${headWidth + item.start}px`, width: `${width}px` }}>
+            <span
+              key={item.index}
+              class="grid-column"
+              role="columnheader"
+              style={{ left: `${headWidth + item.start}px`, width: `${width}px` }}
+            >
               {columnLabel(item.index)}
             </span>
           ))}
         </div>
         {shownRows.map((row) => (
-          <div key={row.index} class="grid-row" role="row" style={{ top: `${ROW_HEIGHT + row.start}px` }}>
+          <div
+            key={row.index}
+            class="grid-row"
+            role="row"
+            style={{ top: `${ROW_HEIGHT + row.start}px` }}
+          >
             <span class="grid-name" role="rowheader" style={{ width: `${headWidth}px` }}>
               {rowLabel(row.index)}
             </span>
             {shownColumns.map((column) => {
               const value = at(row.index, column.index);
-              return <Cell key={column.index} value={value} left={headWidth + column.start} width={width} isTarget={target?.row === row.index && target.column === column.index} format={format} weight={weight} />;
+              return (
+                <Cell
+                  key={column.index}
+                  value={value}
+                  left={headWidth + column.start}
+                  width={width}
+                  isTarget={target?.row === row.index && target.column === column.index}
+                  format={format}
+                  weight={weight}
+                />
+              );
             })}
           </div>
         ))}
@@ -105,12 +168,17 @@ function Cell({ value, left, width, isTarget, format, weight }: CellProps): JSX.
     const strength = weight(toNumber(value));
     if (strength !== 0) {
       const share = Math.round(Math.min(Math.abs(strength), 1) * 55);
-      style["background"] = `color-mix(in srgb, var(${strength > 0 ? "--positive" : "--negative"}) ${share}%, transparent)`;
+      style.background = `color-mix(in srgb, var(${strength > 0 ? "--positive" : "--negative"}) ${share}%, transparent)`;
     }
   }
   const more = `${value === 0 ? " zero" : ""}${isTarget ? " target" : ""}`;
   return (
-    <span class={`cell ${CLASSES[mark(value)]}${more}`} role="cell" style={style} title={value === null ? "" : String(value)}>
+    <span
+      class={`cell ${CLASSES[mark(value)]}${more}`}
+      role="cell"
+      style={style}
+      title={value === null ? "" : String(value)}
+    >
       {value === null ? "·" : formatNumber(value, format)}
     </span>
   );

@@ -2,10 +2,19 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Heat } from "../wire";
-import { brief } from "../state/numbers";
+import { brief } from "../text/numbers";
 import { isDark, stretched } from "../state/preferences";
-import { colourOf, cssColour, NAN_COLOUR, NEGATIVE_INF_COLOUR, POSITIVE_INF_COLOUR, scaleFor, stretchedScale, type Scale } from "./colours";
-import { placeOf, rangeLength, type Plane, type Range } from "./slices";
+import {
+  colourOf,
+  cssColour,
+  NAN_COLOUR,
+  NEGATIVE_INF_COLOUR,
+  POSITIVE_INF_COLOUR,
+  scaleFor,
+  stretchedScale,
+  type Scale,
+} from "./colours";
+import { placeOf, rangeLength, type Plane } from "./slices";
 
 interface HeatMapProps {
   readonly heat: Heat;
@@ -32,9 +41,14 @@ const MARKS: readonly (readonly [number, string])[] = [
 const MOST_PIXELS = 80;
 
 function length(plane: Plane, which: "row" | "column"): number {
-  const dimension = which === "row" ? (plane.sliced.length === 2 ? plane.sliced[0] : undefined) : plane.sliced.at(-1);
+  const dimension =
+    which === "row"
+      ? plane.sliced.length === 2
+        ? plane.sliced[0]
+        : undefined
+      : plane.sliced.at(-1);
   const axis = dimension === undefined ? undefined : plane.axes[dimension];
-  return axis === undefined || typeof axis === "number" ? 1 : rangeLength(axis as Range);
+  return axis === undefined || typeof axis === "number" ? 1 : rangeLength(axis);
 }
 
 /** A plane of a tensor as a picture; non-finite values have colours of their own. */
@@ -49,20 +63,35 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
   }, [heat, dark, isStretched]);
   const [allRows, allColumns] = [length(plane, "row"), length(plane, "column")];
   const area = (at: { row: number; column: number }): readonly [number, number, number, number] => {
-    const [top, bottom] = [Math.floor((at.row * allRows) / heat.rows), Math.ceil(((at.row + 1) * allRows) / heat.rows)];
-    const [left, right] = [Math.floor((at.column * allColumns) / heat.columns), Math.ceil(((at.column + 1) * allColumns) / heat.columns)];
+    const [top, bottom] = [
+      Math.floor((at.row * allRows) / heat.rows),
+      Math.ceil(((at.row + 1) * allRows) / heat.rows),
+    ];
+    const [left, right] = [
+      Math.floor((at.column * allColumns) / heat.columns),
+      Math.ceil(((at.column + 1) * allColumns) / heat.columns),
+    ];
     return [top, bottom - top, left, right - left];
   };
   const find = (event: MouseEvent & { readonly currentTarget: HTMLCanvasElement }): Pointed => {
     const box = event.currentTarget.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     const row = Math.min(Math.max(Math.floor((y / box.height) * heat.rows), 0), heat.rows - 1);
-    const column = Math.min(Math.max(Math.floor((x / box.width) * heat.columns), 0), heat.columns - 1);
+    const column = Math.min(
+      Math.max(Math.floor((x / box.width) * heat.columns), 0),
+      heat.columns - 1,
+    );
     return { x, y, row, column };
   };
   return (
     <div class="heat">
-      <div class="heat-frame" style={{ aspectRatio: shownRatio(heat), maxWidth: `${Math.max(heat.columns, heat.rows * 0.4) * MOST_PIXELS}px` }}>
+      <div
+        class="heat-frame"
+        style={{
+          aspectRatio: shownRatio(heat),
+          maxWidth: `${Math.max(heat.columns, heat.rows * 0.4) * MOST_PIXELS}px`,
+        }}
+      >
         <canvas
           ref={canvas}
           role="img"
@@ -71,7 +100,9 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
           onMouseLeave={() => (pointed.value = null)}
           onClick={(event) => onArea?.(...area(find(event)))}
         />
-        {pointed.value !== null && <Pointer heat={heat} plane={plane} at={pointed.value} area={area(pointed.value)} />}
+        {pointed.value !== null && (
+          <Pointer heat={heat} plane={plane} at={pointed.value} area={area(pointed.value)} />
+        )}
       </div>
       <HeatLegend scale={scale} />
     </div>
@@ -129,7 +160,9 @@ function Pointer({ heat, plane, at, area }: PointerProps): JSX.Element {
 
 function HeatLegend({ scale }: { scale: Scale }): JSX.Element {
   const dark = isDark.value;
-  const stops = [0, 0.25, 0.5, 0.75, 1].map((share) => cssColour(colourOf(scale.low + (scale.high - scale.low) * share, 0, scale, dark)));
+  const stops = [0, 0.25, 0.5, 0.75, 1].map((share) =>
+    cssColour(colourOf(scale.low + (scale.high - scale.low) * share, 0, scale, dark)),
+  );
   return (
     <div class="heat-legend">
       <span>{brief(scale.low)}</span>
@@ -139,8 +172,15 @@ function HeatLegend({ scale }: { scale: Scale }): JSX.Element {
       <span class="swatch" style={{ background: cssColour(POSITIVE_INF_COLOUR) }} /> +inf
       <span class="swatch" style={{ background: cssColour(NEGATIVE_INF_COLOUR) }} /> −inf
       <span class="spacer" />
-      <label class="check" title="Colours for the middle 96 per cent of the cells; the rest takes the end colours">
-        <input type="checkbox" checked={stretched.value} onChange={(event) => (stretched.value = event.currentTarget.checked)} />
+      <label
+        class="check"
+        title="Colours for the middle 96 per cent of the cells; the rest takes the end colours"
+      >
+        <input
+          type="checkbox"
+          checked={stretched.value}
+          onChange={(event) => stretched.set(event.currentTarget.checked)}
+        />
         more contrast
       </label>
     </div>

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import type { Histogram } from "../wire";
-import { brief, grouped } from "../state/numbers";
+import { brief, grouped } from "../text/numbers";
 
 const WIDTH = 240;
 const HEIGHT = 96;
@@ -13,12 +13,23 @@ export function HistogramChart({ of }: { readonly of: Histogram }): JSX.Element 
   const zero = low < 0 && high > 0 ? (-low / (high - low)) * WIDTH : null;
   return (
     <figure class="histogram">
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label="Histogram of the finite elements">
+      <svg
+        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label="Histogram of the finite elements"
+      >
         {zero !== null && <line x1={zero} x2={zero} y1="0" y2={HEIGHT} />}
         {of.counts.map((count, at) => {
           const height = count === 0 ? 0 : Math.max(Math.sqrt(count / most) * (HEIGHT - 4), 1);
           return (
-            <rect key={at} x={at * bar} width={Math.max(bar - 0.6, 0.4)} y={HEIGHT - height} height={height}>
+            <rect
+              key={at}
+              x={at * bar}
+              width={Math.max(bar - 0.6, 0.4)}
+              y={HEIGHT - height}
+              height={height}
+            >
               <title>
                 {`${brief(of.edges[at] ?? 0)} to ${brief(of.edges[at + 1] ?? 0)}: ${grouped(count)}`}
               </title>

@@ -1,11 +1,11 @@
 import type { JSX } from "preact";
 import type { OpTensor, TensorType } from "../wire";
-import { api, type TensorAt } from "../state/api";
-import { lastPart, shortName } from "../state/names";
-import { typeText, type Notation } from "../state/numbers";
+import { api, type TensorAt } from "../load/api";
+import { lastPart, shortName } from "../text/names";
+import { type Notation, typeText } from "../text/numbers";
 import type { TensorMode } from "../state/place";
 import { digits, notation } from "../state/preferences";
-import { go, openTensor, place, rank, refreshes, run, selectOp } from "../state/store";
+import { go, openTensor, place, rank, refreshTensors, selectOp } from "../state/store";
 import { CountField } from "../parts/CountField";
 import { Icon } from "../parts/Icon";
 import { TextField } from "../parts/TextField";
@@ -24,23 +24,46 @@ interface ToolsProps {
 }
 
 /** The lines above a tensor: which one, which step, which plane, how it is shown. */
-export function TensorTools({ at, shown, type, tensors, steps, plane, indexProblem }: ToolsProps): JSX.Element {
+export function TensorTools({
+  at,
+  shown,
+  type,
+  tensors,
+  steps,
+  plane,
+  indexProblem,
+}: ToolsProps): JSX.Element {
   return (
     <div class="tensor-tools">
       <div class="toolbar">
-        <button type="button" class="link name" title={`${at.op}; show it in the graph`} onClick={() => selectOp(at.op, { tab: "graph" })}>
+        <button
+          type="button"
+          class="link name"
+          title={`${at.op}; show it in the graph`}
+          onClick={() => selectOp(at.op, { tab: "graph" })}
+        >
           {shortName(at.op)}
         </button>
         <SlotChoice at={at} tensors={tensors} />
         <StepChoice steps={steps} shown={shown} />
         {rank.value?.state === "running" && (
-          <button type="button" class="small" title="The training runs; values are fetched when you ask" onClick={() => (refreshes.value += 1)}>
+          <button
+            type="button"
+            class="small"
+            title="The training is running; click to fetch its current values"
+            onClick={() => refreshTensors()}
+          >
             refresh
           </button>
         )}
         <span class="spacer" />
         {type !== null && (
-          <a class="button small" href={api.fileAddress(run.value?.id ?? "", at)} download={`${lastPart(at.op)}.${at.io}.${at.slot}.npy`} title="Download as .npy">
+          <a
+            class="button small"
+            href={api.fileAddress(at)}
+            download={`${lastPart(at.op)}.${at.io}.${at.slot}.npy`}
+            title="Download as .npy"
+          >
             <Icon name="down" /> .npy
           </a>
         )}
@@ -49,7 +72,9 @@ export function TensorTools({ at, shown, type, tensors, steps, plane, indexProbl
         <ModeChoice />
         {place.value.mode !== "curve" && <CompareChoice at={at} steps={steps} shown={shown} />}
       </div>
-      {place.value.mode !== "curve" && type !== null && <IndexField type={type} plane={plane} problem={indexProblem} />}
+      {place.value.mode !== "curve" && type !== null && (
+        <IndexField type={type} plane={plane} problem={indexProblem} />
+      )}
     </div>
   );
 }
@@ -68,7 +93,12 @@ function SlotChoice({ at, tensors }: { at: TensorAt; tensors: readonly OpTensor[
       value={value}
       onChange={(event) => {
         const [io, slot] = event.currentTarget.value.split(" ");
-        openTensor(at.op, io === "input" ? "input" : "output", Number(slot), at.step);
+        openTensor({
+          op: at.op,
+          io: io === "input" ? "input" : "output",
+          slot: Number(slot),
+          step: at.step,
+        });
       }}
     >
       {!isListed && <option value={value}>{slotText(at.op, at.io, at.slot)}</option>}
@@ -81,12 +111,27 @@ function SlotChoice({ at, tensors }: { at: TensorAt; tensors: readonly OpTensor[
   );
 }
 
-function StepChoice({ steps, shown }: { steps: readonly number[]; shown: number | null }): JSX.Element {
+function StepChoice({
+  steps,
+  shown,
+}: {
+  steps: readonly number[];
+  shown: number | null;
+}): JSX.Element {
   const { step } = place.value;
-  const all = step !== null && !steps.includes(step) ? [...steps, step].sort((a, b) => a - b) : steps;
+  const all =
+    step !== null && !steps.includes(step) ? [...steps, step].sort((a, b) => a - b) : steps;
   return (
-    <select aria-label="Step" value={step === null ? "" : String(step)} onChange={(event) => go({ step: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })}>
-      <option value="">{step === null && shown !== null ? `latest: step ${shown}` : "latest step"}</option>
+    <select
+      aria-label="Step"
+      value={step === null ? "" : String(step)}
+      onChange={(event) =>
+        go({ step: event.currentTarget.value === "" ? null : Number(event.currentTarget.value) })
+      }
+    >
+      <option value="">
+        {step === null && shown !== null ? `latest: step ${shown}` : "latest step"}
+      </option>
       {all.map((each) => (
         <option key={each} value={String(each)}>
           step {each}
@@ -106,7 +151,13 @@ function ModeChoice(): JSX.Element {
   return (
     <div class="segments" role="tablist" aria-label="How the tensor is shown">
       {MODES.map(([mode, text]) => (
-        <button key={mode} type="button" role="tab" aria-selected={place.value.mode === mode} onClick={() => go({ mode })}>
+        <button
+          key={mode}
+          type="button"
+          role="tab"
+          aria-selected={place.value.mode === mode}
+          onClick={() => go({ mode })}
+        >
           {text}
         </button>
       ))}
@@ -117,7 +168,8 @@ function ModeChoice(): JSX.Element {
 const MOST_DIGITS = 12;
 
 function FormatChoice(): JSX.Element {
-  const isNotation = (text: string): text is Notation => text === "short" || text === "fixed" || text === "scientific";
+  const isNotation = (text: string): text is Notation =>
+    text === "short" || text === "fixed" || text === "scientific";
   return (
     <>
       <select
@@ -125,20 +177,36 @@ function FormatChoice(): JSX.Element {
         value={notation.value}
         onChange={(event) => {
           const chosen = event.currentTarget.value;
-          if (isNotation(chosen)) notation.value = chosen;
+          if (isNotation(chosen)) notation.set(chosen);
         }}
       >
         <option value="short">short</option>
         <option value="fixed">fixed</option>
         <option value="scientific">scientific</option>
       </select>
-      <CountField label="Digits" title="Digits" class="short" value={digits.value} least={0} most={MOST_DIGITS} onChange={(count) => (digits.value = count)} />
+      <CountField
+        label="Digits"
+        title="Digits"
+        class="short"
+        value={digits.value}
+        least={0}
+        most={MOST_DIGITS}
+        onChange={(count) => digits.set(count)}
+      />
     </>
   );
 }
 
 /** The index as text, and buttons to walk through the dimensions that stand at one place. */
-function IndexField({ type, plane, problem }: { type: TensorType; plane: Plane | null; problem: string | null }): JSX.Element {
+function IndexField({
+  type,
+  plane,
+  problem,
+}: {
+  type: TensorType;
+  plane: Plane | null;
+  problem: string | null;
+}): JSX.Element {
   const text = place.value.index === "" ? defaultIndex(type.shape) : place.value.index;
   return (
     <div class="toolbar index-line">
@@ -154,20 +222,37 @@ function IndexField({ type, plane, problem }: { type: TensorType; plane: Plane |
       {plane?.axes.map((axis, dimension) =>
         typeof axis !== "number" || (type.shape[dimension] ?? 0) < 2 ? null : (
           <span key={dimension} class="stepper">
-            <button type="button" class="small" aria-label={`Dimension ${dimension}, one back`} disabled={axis === 0} onClick={() => go({ index: movedIndex(plane, dimension, -1, type.shape) })}>
+            <button
+              type="button"
+              class="small"
+              aria-label={`Dimension ${dimension}, one back`}
+              disabled={axis === 0}
+              onClick={() => go({ index: movedIndex(plane, dimension, -1, type.shape) })}
+            >
               ‹
             </button>
             <span class="quiet" title={`Dimension ${dimension}`}>
               {axis} of 0–{(type.shape[dimension] ?? 1) - 1}
             </span>
-            <button type="button" class="small" aria-label={`Dimension ${dimension}, one on`} disabled={axis + 1 === type.shape[dimension]} onClick={() => go({ index: movedIndex(plane, dimension, 1, type.shape) })}>
+            <button
+              type="button"
+              class="small"
+              aria-label={`Dimension ${dimension}, one on`}
+              disabled={axis + 1 === type.shape[dimension]}
+              onClick={() => go({ index: movedIndex(plane, dimension, 1, type.shape) })}
+            >
               ›
             </button>
           </span>
         ),
       )}
       {place.value.index !== "" && (
-        <button type="button" class="link" title="The whole of the first plane again" onClick={() => go({ index: "" })}>
+        <button
+          type="button"
+          class="link"
+          title="Show the whole first plane again"
+          onClick={() => go({ index: "" })}
+        >
           reset
         </button>
       )}

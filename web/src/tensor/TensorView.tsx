@@ -1,11 +1,11 @@
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";
 import type { OpTensor, RankView, RunView, Summary, TensorType } from "../wire";
-import { api, type TensorAt } from "../state/api";
-import { elementCount, grouped, type NumberFormat } from "../state/numbers";
+import { api, type TensorAt } from "../load/api";
+import { elementCount, grouped, type NumberFormat } from "../text/numbers";
 import { digits, notation, stored } from "../state/preferences";
-import { useResource } from "../state/resource";
-import { useFreshness } from "../state/freshness";
+import { useResource } from "../load/resource";
+import { useTensorVersion } from "../load/tensorVersion";
 import { go, opTensors, place, rank, run } from "../state/store";
 import { attempt, messageOf, toast } from "../state/toasts";
 import { Empty } from "../parts/Empty";
@@ -17,7 +17,7 @@ import { CurvePane } from "./CurvePane";
 import { Grid, MOST_ROWS } from "./Grid";
 import { HeatMap } from "./HeatMap";
 import { HistogramChart } from "./HistogramChart";
-import { findNext, isFoundMark, type Bit, type Cell, type FoundMark } from "./finding";
+import { findNext, isFoundMark, type Bit, type Cell, type FoundMark } from "./find";
 import { parseIndex, placeOf, planeIndex, windowIndex, type Plane } from "./slices";
 import { TensorTools } from "./TensorTools";
 import { useTiles } from "./tiles";
@@ -34,37 +34,61 @@ const lastFound = stored<FoundMark | null>(sessionStorage, "sonde.found", null, 
 export function TensorView(): JSX.Element {
   const [currentRun, currentRank] = [run.value, rank.value];
   if (place.value.op === "" || currentRun === null || currentRank === null) {
-    return <Empty title="No tensor open">Select an op, then open one of its inputs or outputs.</Empty>;
+    return (
+      <Empty title="No tensor open">Select an op, then open one of its inputs or outputs.</Empty>
+    );
   }
   return <OneTensor run={currentRun} rank={currentRank} />;
 }
 
-function OneTensor({ run: currentRun, rank: currentRank }: { run: RunView; rank: RankView }): JSX.Element {
+function OneTensor({
+  run: currentRun,
+  rank: currentRank,
+}: {
+  run: RunView;
+  rank: RankView;
+}): JSX.Element {
   const { op, io, slot, step } = place.value;
-  const at: TensorAt = { rank: currentRank.rank, op, io, slot, step };
-  const subject = JSON.stringify([currentRun.id, at]);
-  const version = useFreshness();
+  const at: TensorAt = { run: currentRun.id, rank: currentRank.rank, op, io, slot, step };
+  const version = useTensorVersion();
   const tensors = opTensors.value?.op === op ? opTensors.value.tensors : [];
-  const summary = useResource(subject, version, (signal) => api.summary(currentRun.id, at, signal));
+  const summary = useResource(at, version, api.summary);
   const listed = tensors.find((each) => each.io === io && each.slot === slot) ?? null;
   const type = summary.data?.type ?? null;
   const { plane, problem } = usePlane(type);
   return (
     <section class="tensor" aria-label="Tensor">
-      <TensorTools at={at} shown={summary.data?.tensor.step ?? null} type={type} tensors={tensors} steps={listed?.steps ?? []} plane={plane} indexProblem={problem} />
+      <TensorTools
+        at={at}
+        shown={summary.data?.tensor.step ?? null}
+        type={type}
+        tensors={tensors}
+        steps={listed?.steps ?? []}
+        plane={plane}
+        indexProblem={problem}
+      />
       {place.value.mode === "curve" ? (
-        <CurvePane run={currentRun.id} at={at} />
+        <CurvePane at={at} />
       ) : summary.error !== null ? (
         <Unavailable error={summary.error} tensor={listed} run={currentRun} />
       ) : (
-        <Body key={`${op} ${io} ${slot}`} run={currentRun.id} at={at} summary={summary.data} plane={plane} version={version} />
+        <Body
+          key={`${op} ${io} ${slot}`}
+          at={at}
+          summary={summary.data}
+          plane={plane}
+          version={version}
+        />
       )}
     </section>
   );
 }
 
 /** The plane the address names; while the reader types nonsense, the last one that made sense. */
-function usePlane(type: TensorType | null): { readonly plane: Plane | null; readonly problem: string | null } {
+function usePlane(type: TensorType | null): {
+  readonly plane: Plane | null;
+  readonly problem: string | null;
+} {
   const last = useRef<{ readonly shape: string; readonly plane: Plane } | null>(null);
   if (type === null || elementCount(type.shape) === 0) return { plane: null, problem: null };
   const shape = type.shape.join(",");
@@ -78,10 +102,18 @@ function usePlane(type: TensorType | null): { readonly plane: Plane | null; read
   }
 }
 
-function Unavailable({ error, tensor, run: current }: { error: string; tensor: OpTensor | null; run: RunView }): JSX.Element {
+function Unavailable({
+  error,
+  tensor,
+  run: current,
+}: {
+  error: string;
+  tensor: OpTensor | null;
+  run: RunView;
+}): JSX.Element {
   const { op } = place.value;
   return (
-    <Empty title="The values are not at hand">
+    <Empty title="No values available">
       <p>{error}</p>
       {tensor !== null && tensor.why !== "" && tensor.why !== error && <p>{tensor.why}</p>}
       {current.kind === "live" && (
@@ -94,45 +126,91 @@ function Unavailable({ error, tensor, run: current }: { error: string; tensor: O
 }
 
 interface BodyProps {
-  readonly run: string;
   readonly at: TensorAt;
   readonly summary: Summary | null;
   readonly plane: Plane | null;
   readonly version: string;
 }
 
-function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element {
+function Body({ at, summary, plane, version }: BodyProps): JSX.Element {
   const isFresh = useRef(false);
-  const tensor = JSON.stringify([id, at.rank, at.op, at.io, at.slot]);
+  const tensor = JSON.stringify([at.run, at.rank, at.op, at.io, at.slot]);
   const format: NumberFormat = { notation: notation.value, digits: digits.value };
-  if (summary === null) return <Empty title="Loading…">{rank.value?.state === "running" && "The training is running; it answers when its step ends."}</Empty>;
+  if (summary === null)
+    return (
+      <Empty title="Loading…">
+        {rank.value?.state === "running" &&
+          "The training is running; it answers when its step ends."}
+      </Empty>
+    );
   if (plane === null) return <Empty title="The tensor is empty">It has no elements.</Empty>;
   const { against, mode } = place.value;
-  const mark = lastFound.value?.tensor === tensor && lastFound.value.axes === JSON.stringify(plane.axes) ? lastFound.value : null;
+  const mark =
+    lastFound.value?.tensor === tensor && lastFound.value.axes === JSON.stringify(plane.axes)
+      ? lastFound.value
+      : null;
   const find = (bit: Bit): void => {
     void attempt(async () => {
       const after = mark !== null && mark.bit === bit ? mark : null;
-      const next = await findNext(id, at, summary.type.shape, plane, bit, after);
-      if (next === null) return toast("There is none left of what the statistics count; refresh them");
+      const next = await findNext({ at, shape: summary.type.shape, plane, bit, after });
+      if (next === null) {
+        toast("No more found: the statistics are out of date, refresh them");
+        return;
+      }
       isFresh.current = true;
-      lastFound.value = { tensor, axes: JSON.stringify(parseIndex(next.index, summary.type.shape).axes), bit, ...next.cell };
-      go({ mode: "table", against: null, index: after === null && place.value.index === "" && next.index === planeIndex(plane.axes, summary.type.shape) ? "" : next.index });
+      lastFound.set({
+        tensor,
+        axes: JSON.stringify(parseIndex(next.index, summary.type.shape).axes),
+        bit,
+        ...next.cell,
+      });
+      go({
+        mode: "table",
+        against: null,
+        index:
+          after === null &&
+          place.value.index === "" &&
+          next.index === planeIndex(plane.axes, summary.type.shape)
+            ? ""
+            : next.index,
+      });
     });
   };
   if (isComparing(against)) {
-    return <ComparePane run={id} at={at} against={against} plane={plane} format={format} statistics={summary.statistics} />;
+    return (
+      <ComparePane
+        at={at}
+        against={against}
+        plane={plane}
+        format={format}
+        statistics={summary.statistics}
+      />
+    );
   }
   return (
     <div class="tensor-body">
       <div class="tensor-main">
         {mode === "heat" ? (
-          <HeatPane run={id} at={at} plane={plane} version={version} />
+          <HeatPane at={at} plane={plane} version={version} />
         ) : (
-          <TablePane run={id} at={at} plane={plane} version={version} format={format} target={mark} isRevealed={isFresh.current} />
+          <TablePane
+            at={at}
+            plane={plane}
+            version={version}
+            format={format}
+            target={mark}
+            isRevealed={isFresh.current}
+          />
         )}
       </div>
       <aside class="tensor-side" aria-label="Statistics">
-        {summary.statistics !== null && <StatisticTable of={summary.statistics} isBool={summary.type.dtype === "bool"} onFind={find} />}
+        {summary.statistics !== null && (
+          <StatisticTable
+            of={summary.statistics}
+            isBool={summary.type.dtype === "bool"}
+            onFind={find}
+          />
+        )}
         {summary.histogram !== null && <HistogramChart of={summary.histogram} />}
       </aside>
     </div>
@@ -140,7 +218,6 @@ function Body({ run: id, at, summary, plane, version }: BodyProps): JSX.Element 
 }
 
 interface PaneProps {
-  readonly run: string;
   readonly at: TensorAt;
   readonly plane: Plane;
   readonly version: string;
@@ -153,42 +230,71 @@ interface TableProps extends PaneProps {
   readonly isRevealed: boolean;
 }
 
-function TablePane({ run: id, at, plane, version, format, target, isRevealed }: TableProps): JSX.Element {
+function TablePane({ at, plane, version, format, target, isRevealed }: TableProps): JSX.Element {
   const isWrapped = plane.sliced.length === 1 && plane.columns > WRAP;
   const rows = isWrapped ? Math.ceil(plane.columns / WRAP) : plane.rows;
   const columns = isWrapped ? WRAP : plane.columns;
-  const subject = JSON.stringify([id, at, version, plane.axes]);
-  const cells = useTiles(subject, { rows, columns }, isWrapped ? WRAPPED_TILE : TILE, async (tile, signal) => {
-    const index = isWrapped
-      ? windowIndex(plane, 0, 1, tile.row * WRAP, tile.rows * WRAP)
-      : windowIndex(plane, tile.row, tile.rows, tile.column, tile.columns);
-    return (await api.table(id, at, index, signal)).values;
-  });
+  const subject = JSON.stringify([at, version, plane.axes]);
+  const cells = useTiles(
+    subject,
+    { rows, columns },
+    isWrapped ? WRAPPED_TILE : TILE,
+    async (tile, signal) => {
+      const index = isWrapped
+        ? windowIndex(plane, 0, 1, tile.row * WRAP, tile.rows * WRAP)
+        : windowIndex(plane, tile.row, tile.rows, tile.column, tile.columns);
+      return (await api.table({ ...at, index }, signal)).values;
+    },
+  );
   return (
     <>
       {cells.error !== null && <p class="error-line">{cells.error}</p>}
       <Grid
         rows={rows}
         columns={columns}
-        rowLabel={(row) => String(isWrapped ? placeOf(plane, "column", row * WRAP) : plane.sliced.length === 2 ? placeOf(plane, "row", row) : "")}
-        columnLabel={(column) => (isWrapped ? `+${column}` : plane.sliced.length === 0 ? "value" : String(placeOf(plane, "column", column)))}
+        rowLabel={(row) =>
+          String(
+            isWrapped
+              ? placeOf(plane, "column", row * WRAP)
+              : plane.sliced.length === 2
+                ? placeOf(plane, "row", row)
+                : "",
+          )
+        }
+        columnLabel={(column) =>
+          isWrapped
+            ? `+${column}`
+            : plane.sliced.length === 0
+              ? "value"
+              : String(placeOf(plane, "column", column))
+        }
         at={cells.at}
         onVisible={cells.want}
         format={format}
         isRevealed={isRevealed}
-        target={target !== null && isWrapped ? { row: Math.floor(target.column / WRAP), column: target.column % WRAP } : target}
+        target={
+          target !== null && isWrapped
+            ? { row: Math.floor(target.column / WRAP), column: target.column % WRAP }
+            : target
+        }
         label="Values"
-        subject={JSON.stringify([id, at.op, at.io, at.slot, plane.axes])}
+        subject={JSON.stringify([at.run, at.op, at.io, at.slot, plane.axes])}
       />
-      {rows > MOST_ROWS && <p class="quiet">The first {grouped(MOST_ROWS)} rows; name others in the index.</p>}
+      {rows > MOST_ROWS && (
+        <p class="quiet">
+          Only the first {grouped(MOST_ROWS)} rows are shown; use the index to see others.
+        </p>
+      )}
     </>
   );
 }
 
-function HeatPane({ run: id, at, plane, version }: PaneProps): JSX.Element {
+function HeatPane({ at, plane, version }: PaneProps): JSX.Element {
   const index = windowIndex(plane, 0, plane.rows, 0, plane.columns);
-  const { data, error, loading } = useResource(JSON.stringify([id, at, index]), version, (signal) =>
-    api.heat(id, at, index, HEAT_CELLS, HEAT_CELLS, signal),
+  const { data, error, loading } = useResource(
+    { ...at, index, rows: HEAT_CELLS, columns: HEAT_CELLS },
+    version,
+    api.heat,
   );
   if (error !== null) return <Empty title="No picture">{error}</Empty>;
   if (data === null) return <Empty title={loading ? "Loading…" : "No picture"} />;
@@ -197,7 +303,18 @@ function HeatPane({ run: id, at, plane, version }: PaneProps): JSX.Element {
       heat={data}
       plane={plane}
       label="Values as a picture"
-      onArea={(row, rows, column, columns) => go({ index: windowIndex(plane, Math.max(row - 8, 0), rows + 16, Math.max(column - 4, 0), columns + 8), mode: "table" })}
+      onArea={(row, rows, column, columns) =>
+        go({
+          index: windowIndex(
+            plane,
+            Math.max(row - 8, 0),
+            rows + 16,
+            Math.max(column - 4, 0),
+            columns + 8,
+          ),
+          mode: "table",
+        })
+      }
     />
   );
 }

@@ -37,18 +37,27 @@ export function stretchedScale(cells: readonly (number | null)[]): Scale {
 
 function mixed(from: Colour, to: Colour, share: number): Colour {
   const part = Math.min(Math.max(share, 0), 1);
-  return [0, 1, 2].map((at) => Math.round((from[at] ?? 0) + ((to[at] ?? 0) - (from[at] ?? 0)) * part)) as unknown as Colour;
+  return [0, 1, 2].map((at) =>
+    Math.round((from[at] ?? 0) + ((to[at] ?? 0) - (from[at] ?? 0)) * part),
+  ) as unknown as Colour;
 }
 
 /** The colour of a cell: of its marks (1 NaN, 2 +Inf, 4 -Inf) first, then of its mean. */
-export function colourOf(value: number | null, marks: number, scale: Scale, isDark: boolean): Colour {
+export function colourOf(
+  value: number | null,
+  marks: number,
+  scale: Scale,
+  isDark: boolean,
+): Colour {
   if ((marks & 1) !== 0) return NAN_COLOUR;
   if ((marks & 2) !== 0) return POSITIVE_INF_COLOUR;
   if ((marks & 4) !== 0) return NEGATIVE_INF_COLOUR;
   const middle = isDark ? MIDDLE_DARK : MIDDLE_LIGHT;
   if (value === null) return mixed(middle, [128, 128, 128], ABSENT_SHARE);
   if (scale.isDiverging) {
-    return value < 0 ? mixed(middle, NEGATIVE, value / scale.low) : mixed(middle, POSITIVE, value / scale.high);
+    return value < 0
+      ? mixed(middle, NEGATIVE, value / scale.low)
+      : mixed(middle, POSITIVE, value / scale.high);
   }
   const share = (value - scale.low) / (scale.high - scale.low);
   return scale.high <= 0 ? mixed(NEGATIVE, middle, share) : mixed(middle, POSITIVE, share);

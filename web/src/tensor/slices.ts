@@ -34,7 +34,10 @@ export function defaultIndex(shape: readonly number[]): string {
 /** The plane `text` names in a tensor of `shape`; empty text: the default. IndexError says why not. */
 export function parseIndex(text: string, shape: readonly number[]): Plane {
   const trimmed = text.trim();
-  const body = (trimmed === "" ? defaultIndex(shape) : trimmed).replace(/^\[/, "").replace(/\]$/, "").trim();
+  const body = (trimmed === "" ? defaultIndex(shape) : trimmed)
+    .replace(/^\[/, "")
+    .replace(/\]$/, "")
+    .trim();
   const named = body === "" ? [] : body.split(",").map((part) => part.trim());
   const parts = shape.map((_, axis) => named[axis] ?? ":");
   if (named.length > shape.length) {
@@ -45,7 +48,9 @@ export function parseIndex(text: string, shape: readonly number[]): Plane {
   const axes = parts.map((part, axis) => parseAxis(part, axis, shape[axis] ?? 0));
   const sliced = axes.flatMap((axis, place) => (typeof axis === "number" ? [] : [place]));
   if (sliced.length > 2) {
-    throw new IndexError(`At most two dimensions can be sliced; an example: ${defaultIndex(shape)}`);
+    throw new IndexError(
+      `At most two dimensions can be sliced; an example: ${defaultIndex(shape)}`,
+    );
   }
   const lengths = sliced.map((place) => rangeLength(axes[place] as Range));
   return {
@@ -61,7 +66,7 @@ function parseAxis(part: string, axis: number, size: number): Axis {
     const given = Number(part);
     const place = given < 0 ? given + size : given;
     if (place < 0 || place >= size) {
-      throw new IndexError(`Dimension ${axis} has ${size} places; ${given} is not one of them`);
+      throw new IndexError(`Index ${given} is out of range for dimension ${axis} of size ${size}`);
     }
     return place;
   }
@@ -81,7 +86,13 @@ function parseAxis(part: string, axis: number, size: number): Axis {
 }
 
 /** `plane` narrowed to rows [row, row + rows) and columns likewise, as the text of an index. */
-export function windowIndex(plane: Plane, row: number, rows: number, column: number, columns: number): string {
+export function windowIndex(
+  plane: Plane,
+  row: number,
+  rows: number,
+  column: number,
+  columns: number,
+): string {
   const [first, second] = plane.sliced;
   const texts = plane.axes.map((axis, place) => {
     if (typeof axis === "number") return String(axis);
@@ -118,9 +129,16 @@ export function planeIndex(axes: readonly Axis[], shape: readonly number[]): str
 }
 
 /** The index with dimension `axis`, now at one place, moved by `by`, kept inside. */
-export function movedIndex(plane: Plane, axis: number, by: number, shape: readonly number[]): string {
+export function movedIndex(
+  plane: Plane,
+  axis: number,
+  by: number,
+  shape: readonly number[],
+): string {
   const moved = plane.axes.map((each, dimension) =>
-    typeof each === "number" && dimension === axis ? Math.min(Math.max(each + by, 0), (shape[dimension] ?? 1) - 1) : each,
+    typeof each === "number" && dimension === axis
+      ? Math.min(Math.max(each + by, 0), (shape[dimension] ?? 1) - 1)
+      : each,
   );
   return planeIndex(moved, shape);
 }

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { messageOf, isAborted } from "../state/toasts";
-import type { WireNumber } from "../state/numbers";
+import type { WireNumber } from "../text/numbers";
 
 /** A rectangle of cells the table fetches at once. */
 export interface Tile {
@@ -30,10 +30,15 @@ export function tilesFor(
 ): readonly (readonly [number, number])[] {
   const span = (places: readonly number[], size: number): number[] => {
     if (places.length === 0) return [];
-    const [first, last] = [Math.floor(Math.min(...places) / size), Math.floor(Math.max(...places) / size)];
+    const [first, last] = [
+      Math.floor(Math.min(...places) / size),
+      Math.floor(Math.max(...places) / size),
+    ];
     return Array.from({ length: last - first + 1 }, (_, at) => first + at);
   };
-  return span(rows, height).flatMap((row) => span(columns, width).map((column) => [row, column] as const));
+  return span(rows, height).flatMap((row) =>
+    span(columns, width).map((column) => [row, column] as const),
+  );
 }
 
 /** Cells of a large table, fetched in tiles as they come into view, a bounded number kept. */
@@ -64,7 +69,8 @@ export function useTiles(
     };
   }, [subject]);
 
-  const widthOf = (column: number): number => Math.min(tile.columns, total.columns - column * tile.columns);
+  const widthOf = (column: number): number =>
+    Math.min(tile.columns, total.columns - column * tile.columns);
   const want = (rows: readonly number[], columns: readonly number[]): void => {
     for (const [row, column] of tilesFor(rows, columns, tile.rows, tile.columns)) {
       const key = `${row} ${column}`;
@@ -81,7 +87,8 @@ export function useTiles(
         .current(wanted, signal)
         .then((values) => {
           if (signal.aborted) return;
-          const kept = held.value.size >= MOST_TILES ? [...held.value].slice(MOST_TILES / 2) : [...held.value];
+          const kept =
+            held.value.size >= MOST_TILES ? [...held.value].slice(MOST_TILES / 2) : [...held.value];
           held.value = new Map(kept).set(key, values);
           asked.current.delete(key);
           error.value = null;
@@ -94,7 +101,9 @@ export function useTiles(
   const at = (row: number, column: number): WireNumber | null => {
     const [down, right] = [Math.floor(row / tile.rows), Math.floor(column / tile.columns)];
     const values = held.value.get(`${down} ${right}`);
-    return values?.[(row - down * tile.rows) * widthOf(right) + (column - right * tile.columns)] ?? null;
+    return (
+      values?.[(row - down * tile.rows) * widthOf(right) + (column - right * tile.columns)] ?? null
+    );
   };
   return { at, want, error: error.value };
 }

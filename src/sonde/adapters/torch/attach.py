@@ -1,4 +1,4 @@
-"""From a configuration to a running capture: builds the sinks and attaches the adapter."""
+"""Starts a capture: builds the sinks that a configuration asks for and attaches the adapter."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from torch import nn
 
 from sonde import kernels
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
-from sonde.adapters.torch.arrivals import hide_arrivals
-from sonde.adapters.torch.children import observed_children
-from sonde.adapters.torch.compile_gate import CompiledMode
-from sonde.adapters.torch.debugging import TorchDebugging
-from sonde.adapters.torch.scopes import plain_scope
-from sonde.adapters.torch.sinks import dump_sinks
+from sonde.adapters.torch.compiled.gate import CompiledMode
+from sonde.adapters.torch.debugging.training import TorchDebugging
+from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
+from sonde.adapters.torch.eager.scopes import plain_scope
+from sonde.adapters.torch.processes import hide_received_tensors, observed_children
 from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import ToggledRequest
 from sonde.capture.session import Session, print_to_stderr
@@ -28,13 +27,13 @@ from sonde.core.graph import OpNode
 from sonde.core.selection import OpPattern
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
-from sonde.dump.steps import make_room
-from sonde.dump.writer import Writer
+from sonde.dump.sinks.steps import make_room
+from sonde.dump.writing.writer import Writer
 
 
 @dataclass
 class Capture:
-    """A capture that runs: its adapter and what can be switched while it does."""
+    """A running capture: its adapter, and the requests that can be switched meanwhile."""
 
     adapter: TorchAdapter
     toggled: list[ToggledRequest] = field(default_factory=list)
@@ -42,7 +41,7 @@ class Capture:
     debugging: TorchDebugging | None = None
 
     def hand_over(self) -> None:
-        """Others will train, in processes of their own."""
+        """Prepare for child processes that will do the training."""
         if self.debugging is not None:
             self.debugging.debugger.hand_over()
 
@@ -89,9 +88,9 @@ def attach(
 ) -> Iterator[Capture]:
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
-    ``rank`` is this process's; None: as far as it can be known. ``debugger``: let it be debugged.
-    ``compiled`` says how code of torch.compile is observed, see ``compile_gate``. One capture at a
-    time: a second one inside the first is a UsageError.
+    ``rank`` is the rank of this process; None: see `current_rank`. ``debugger``: connect to a
+    debugger. ``compiled``: how code of torch.compile is observed, see ``compiled/gate``. Only one
+    capture runs at a time: a second one inside the first is a UsageError.
     """
     with _LOCK:
         if _RUNNING:
@@ -105,10 +104,10 @@ def attach(
     try:
         with ExitStack() as undo:
             _join(capture, undo)
-            hide_arrivals(undo)
+            hide_received_tensors(undo)
             with (
                 capture.adapter.attach(),
-                observed_children(config, step_by, compiled, debugger, capture.hand_over),
+                observed_children(attach, config, step_by, compiled, debugger, capture.hand_over),
             ):
                 yield capture
     finally:
@@ -117,7 +116,7 @@ def attach(
 
 
 def _join(capture: Capture, undo: ExitStack) -> None:
-    """Let the debugger go along, if there is one, until ``undo`` is closed."""
+    """Connect the debugger, if there is one, until ``undo`` is closed."""
     debugging = capture.debugging
     if debugging is None:
         return
@@ -166,7 +165,7 @@ def set_dump(target: nn.Module | str, *, enabled: bool = True) -> None:
 
 
 class _Module:
-    """Whether an op belongs to a module, found by its place in the tree when it is asked."""
+    """Whether an op belongs to a module; the module's scope is looked up at every call."""
 
     def __init__(self, adapter: TorchAdapter, module: nn.Module | str) -> None:
         self._adapter = adapter
@@ -197,59 +196,45 @@ def _build(
     debugger: DebuggerOptions | None,
     compiled: CompiledMode,
 ) -> Capture:
-    if config is None or not config.selection.wants_rank(number):
-        return _undumped(number, starts_at_once, step_by, debugger, compiled)
-    rank = rank_layout(config.path, number)
-    make_room(rank, print_to_stderr)
-    kernels.thread_limit(torch.get_num_threads())
-    sinks = dump_sinks(config, rank, print_to_stderr)
-    sinks.files.write_metadata(config.text, _facts())
+    """A capture of rank ``number`` that dumps, is debugged, both, or does nothing."""
+    if config is not None and not config.selection.wants_rank(number):
+        config = None
+    name = _NAME if config is None else config.net_name
+    initial_step = 0 if config is None else config.initial_step
+    sinks = None if config is None else _dump_sinks(config, number)
+    subscriptions = [] if sinks is None else sinks.subscriptions
     debugging = None
     if debugger is not None:
         debugging = TorchDebugging(
-            debugger,
-            number,
-            print_to_stderr,
-            name=config.net_name,
-            initial_step=config.initial_step,
+            debugger, number, print_to_stderr, name=name, initial_step=initial_step
         )
-        sinks.subscriptions.extend(debugging.subscriptions())
+        subscriptions.extend(debugging.subscriptions())
+    if subscriptions:
+        kernels.thread_limit(torch.get_num_threads())
     adapter = TorchAdapter(
-        Session(sinks.subscriptions, initial_step=config.initial_step),
-        name=config.net_name,
+        Session(subscriptions, initial_step=initial_step),
+        name=name,
         starts_at_once=starts_at_once,
         step_by=step_by,
         compiled=compiled,
     )
-    for words in sinks.parting_words:
-        adapter.at_close(words)
+    if sinks is None:
+        return Capture(adapter, debugging=debugging)
+    for report in sinks.closing_reports:
+        adapter.at_close(report)
     capture = Capture(adapter, sinks.toggled, sinks.writer, debugging)
     for target, enabled in _SWITCHES:
         capture.switch(target, enabled)
     return capture
 
 
-def _undumped(
-    number: int,
-    starts_at_once: bool,
-    step_by: StepBy,
-    debugger: DebuggerOptions | None,
-    compiled: CompiledMode,
-) -> Capture:
-    """A capture that writes nothing; debugged, if that is wanted."""
-    if debugger is None:
-        nothing = TorchAdapter(Session([]), name="", starts_at_once=starts_at_once, step_by=step_by)
-        return Capture(nothing)
-    debugging = TorchDebugging(debugger, number, print_to_stderr, name=_NAME)
-    kernels.thread_limit(torch.get_num_threads())
-    adapter = TorchAdapter(
-        Session(debugging.subscriptions()),
-        name=_NAME,
-        starts_at_once=starts_at_once,
-        step_by=step_by,
-        compiled=compiled,
-    )
-    return Capture(adapter, debugging=debugging)
+def _dump_sinks(config: CaptureConfig, number: int) -> DumpSinks:
+    """The sinks that write the dump of rank ``number``; its directory is made ready."""
+    rank = rank_layout(config.path, number)
+    make_room(rank, print_to_stderr)
+    sinks = dump_sinks(config, rank, print_to_stderr)
+    sinks.files.write_metadata(config.text, _facts())
+    return sinks
 
 
 def current_rank() -> int:

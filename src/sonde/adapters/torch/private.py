@@ -1,97 +1,112 @@
-"""The private parts of torch that eager capture stands on, probed once.
+"""The private parts of torch that eager capture needs, checked when this module is imported.
 
-Everything version-sensitive of the eager adapter is named here and nowhere else. A torch that
-lacks one of them gets a clear message, not an AttributeError in the middle of training.
+Sub-packages that need more of torch's private parts name them in a ``private`` module of their own:
+``compiled/compiler_private``, ``compile_check/private``, ``printing/private``. A torch that lacks
+one of the names gets one clear message instead of an AttributeError in the middle of training.
 """
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
-from torch._C._dynamo import eval_frame
-from torch._library import simple_registry
-from torch.utils import _python_dispatch
 
-from sonde.core.errors import CaptureError
+from sonde.adapters.torch import version_probe
+from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"
 _ASKED = ("data_ptr", "numel", "dim", "sizes", "strides", "dtype", "device_type")
 _HIGHER_ORDER = os.path.join("torch", "_higher_order_ops", "")
 _COMPILER_FILE = os.path.join("torch", "_dynamo", "eval_frame.py")
-_NEEDED: tuple[tuple[object, str], ...] = (
-    (_python_dispatch, "TorchDispatchMode"),
-    (_python_dispatch, "_get_current_dispatch_mode_stack"),
-    (_python_dispatch, "_push_mode"),
-    (_python_dispatch, "_pop_mode"),
-    (torch._C, "_autograd"),
-    (torch._C, "_current_autograd_node"),
-    (torch._C, "_storage_Use_Count"),
-    (torch.UntypedStorage, "_cdata"),
-    (eval_frame, "set_eval_frame"),
-    (eval_frame, "set_code_exec_strategy"),
-    (eval_frame, "_FrameAction"),
-    (eval_frame, "_FrameExecStrategy"),
-    (torch.Tensor, "_cdata"),
-    (torch.Tensor, "_fix_weakref"),
-    (torch._C, "TensorBase"),
-    (torch._C, "_current_graph_task_id"),
-    (torch._C, "_get_dispatch_mode"),
-    (torch._C, "_TorchDispatchModeKey"),
-    (torch._C, "_DisableTorchDispatch"),
-    (torch._C, "DisableTorchFunction"),
+NEEDED = (
+    "torch.utils._python_dispatch:TorchDispatchMode",
+    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack",
+    "torch.utils._python_dispatch:_pop_mode",
+    "torch.utils._python_dispatch:_push_mode",
+    "torch._C._dynamo.eval_frame:_FrameAction",
+    "torch._C._dynamo.eval_frame:_FrameExecStrategy",
+    "torch._C._dynamo.eval_frame:set_code_exec_strategy",
+    "torch._C._dynamo.eval_frame:set_eval_frame",
+    "torch._C:DisableTorchFunction",
+    "torch._C:DisableTorchFunctionSubclass",
+    "torch._C:TensorBase.numpy",
+    "torch._C:_DisableTorchDispatch",
+    "torch._C:_TorchDispatchModeKey",
+    "torch._C:_autograd._get_sequence_nr",
+    "torch._C:_autograd._profiler_enabled",
+    "torch._C:_current_autograd_node",
+    "torch._C:_current_graph_task_id",
+    "torch._C:_get_dispatch_mode",
+    "torch._C:_storage_Use_Count",
+    "torch._ops:OpOverload",
+    "torch:Tensor._cdata",
+    "torch:Tensor._fix_weakref",
+    "torch:UntypedStorage._cdata",
 )
+"""What eager capture cannot do without. The rest of this module copes with what is missing."""
 
+version_probe.require("observing", NEEDED)
 
-def require() -> None:
-    """Raise CaptureError when this torch cannot be observed."""
-    missing = [
-        f"{getattr(owner, '__name__', owner)}.{name}"
-        for owner, name in _NEEDED
-        if not hasattr(owner, name)
-    ]
-    if missing:
-        raise CaptureError(
-            f"torch {torch.__version__} lacks {', '.join(missing)}, which observing needs; "
-            "install a torch version that Sonde's package metadata allows",
-            slug="torch-version",
-        )
-
+_python_dispatch: Any = torch.utils._python_dispatch
+_eval_frame: Any = torch._C._dynamo.eval_frame
 
 TorchDispatchMode: Any = _python_dispatch.TorchDispatchMode
+OpOverload: Any = torch._ops.OpOverload
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
 is_profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
+tensor_id: Callable[[torch.Tensor], int] = operator.attrgetter("_cdata")
+"""The address of torch's tensor object: equal for all Python objects of one tensor while it lives,
+and used again for another tensor after that."""
 
-set_eval_frame: Callable[[Any], Any] = eval_frame.set_eval_frame
-"""Sets the function that compiles what runs, None for none; returns the one that was set."""
+storage_id: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
+"""The address of torch's storage object; see `tensor_id`."""
+
+without_subclass_code: Callable[[], AbstractContextManager[None]] = (
+    torch._C.DisableTorchFunctionSubclass
+)
+"""In this block tensor subclasses behave as plain tensors: their ``__torch_function__`` does not
+run."""
+
+without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
+"""In this block no dispatch mode sees the ops that run."""
+
+set_eval_frame: Callable[[Any], Any] = _eval_frame.set_eval_frame
+"""Sets the function that compiles frames, None for none; returns the previous one."""
 
 
-def answer_for_mode(mode: type, rule_finder: Callable[[Any, type], Callable[..., Any]]) -> None:
-    """Let ``rule_finder`` stand before the function that torch asks, for every op under a mode,
-    whether somebody registered a rule of its own: nobody does for ``mode``.
+def answer_for_mode(
+    mode: type, rule_finder: Callable[[Any, type], Callable[..., Any]], undo: ExitStack
+) -> None:
+    """Shorten torch's search for a dispatch rule of ``mode``, until ``undo`` is closed.
 
-    Torch looks the function up once, when the first op runs under any mode. Where that was before,
-    or this torch has no such function, it goes on asking as it did, and all is only slower.
+    For every op that runs under a mode, torch searches a registry for a rule of that mode and op.
+    There are none for ``mode``; the native ``rule_finder`` says so without the search.
+
+    Torch looks the search function up once, when the first op runs under any mode, and keeps it.
+    Where that happened before this call, or this torch has no such function, observing works too
+    and is only slower.
     """
-    original = getattr(simple_registry, _RULE, None)
+    registry = sys.modules.get("torch._library.simple_registry")
+    original = getattr(registry, _RULE, None)
     if isinstance(original, FunctionType):
-        setattr(simple_registry, _RULE, rule_finder(original, mode))
+        replace(registry, _RULE, rule_finder(original, mode), undo)
 
 
 def stable_functions() -> tuple[int, ...]:
     """Addresses of torch's C functions with a stable binary interface that the native matcher
-    asks, in its order; empty where this torch has not all of them."""
+    calls, in its order; empty if this torch lacks one."""
     try:
         library = ctypes.CDLL(torch._C.__file__)
         functions = [getattr(library, f"aoti_torch_get_{name}") for name in _ASKED]
@@ -101,30 +116,30 @@ def stable_functions() -> tuple[int, ...]:
 
 
 def hide_from_compiler(*functions: Callable[..., Any]) -> None:
-    """Keep dynamo out of ``functions`` and all they call, where it compiles what runs."""
-    skip = eval_frame._FrameAction.SKIP
+    """Keep dynamo from compiling ``functions`` and everything they call."""
+    skip = _eval_frame._FrameAction.SKIP
     for function in functions:
-        eval_frame.set_code_exec_strategy(
-            function.__code__, eval_frame._FrameExecStrategy(skip, skip)
+        _eval_frame.set_code_exec_strategy(
+            function.__code__, _eval_frame._FrameExecStrategy(skip, skip)
         )
-        # What calls them is compiled up to the call, and from there on again.
+        # A function that calls them is compiled up to the call, and from there on again.
         vars(function)["_torchdynamo_disable"] = True
 
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """What torch does in this block is our own business: no mode sees it, ours or the program's."""
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+    """Hide the ops of this block, which are Sonde's own, from all modes."""
+    with without_modes(), torch._C.DisableTorchFunction():
         yield
 
 
 def storage_owners(storage: torch.UntypedStorage) -> int:
-    """How many owners the memory of ``storage`` has, ``storage`` itself included."""
-    return int(torch._C._storage_Use_Count(storage._cdata))
+    """The number of owners of the memory of ``storage``, ``storage`` itself included."""
+    return int(torch._C._storage_Use_Count(storage_id(storage)))
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often ops have written to the memory of ``tensor``; -1 where torch does not count."""
+    """Torch's count of writes to the memory of ``tensor``; -1 where torch does not count."""
     try:
         return tensor._version
     except RuntimeError:
@@ -146,37 +161,37 @@ def module_hooks() -> tuple[dict[int, Any], ...]:
 
 
 def compiled_codes() -> list[CodeType]:
-    """What dynamo has compiled so far, and not forgotten; imports nothing."""
+    """The code that dynamo has compiled and still keeps; imports nothing."""
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
     references = getattr(getattr(dynamo, "output_codes", None), "seen", ())
     return [code for code in (reference() for reference in references) if code is not None]
 
 
 def run_uncompiled(is_on: bool) -> None:
-    """Let functions of torch.compile run without being compiled, or as they are meant to.
+    """Make compiled functions run eagerly (``is_on``), or compiled again.
 
-    Nothing if the compiler is not there, or the program has its own idea of it.
+    Does nothing if the compiler is not imported or the program has set a stance of its own.
     """
     dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is None:
         return
     if is_on and dynamo._stance.stance == "default":
         ours = dataclasses.replace(dynamo._stance, stance="force_eager")
-        _UNCOMPILED[:] = (ours, dynamo._stance)
-        dynamo._stance = ours
-    elif not is_on and _UNCOMPILED and dynamo._stance is _UNCOMPILED[0]:
-        dynamo._stance = _UNCOMPILED[1]
-        _UNCOMPILED.clear()
+        _STANCES.append(Patch(dynamo, "_stance", ours))
+        _STANCES[-1].install()
+    elif not is_on and _STANCES:
+        _STANCES.pop().restore()
 
 
-_UNCOMPILED: list[Any] = []
+_STANCES: list[Patch] = []
+"""The patch that holds compiled code back; empty where it is not held back."""
 
 
 def keeps_modes(*, at_entry: bool = False) -> bool:
-    """Whether modes entered or left here will be forgotten: what runs us puts its own back.
+    """Whether a mode entered or left here would be lost, because a caller restores the modes.
 
-    Autograd's engine does, and the wrapper of a compiled function. ``at_entry``: such a wrapper
-    runs us before it notes which modes there are.
+    Autograd's engine and the wrapper of a compiled function do that. ``at_entry``: the innermost
+    such wrapper calls this code before it saves the modes, and does not count.
     """
     if torch._C._current_graph_task_id() != -1:
         return True
@@ -192,9 +207,9 @@ def keeps_modes(*, at_entry: bool = False) -> bool:
 
 
 def is_called_compiled(frame: FrameType | None) -> bool:
-    """Whether the program called ``frame`` through what ``torch.compile`` returned.
+    """Whether the program called ``frame`` through a function that ``torch.compile`` returned.
 
-    Torch does so itself for ``cond`` and its like, which stay what they are.
+    Torch itself does so for ``cond`` and similar ops, which do not count.
     """
     while frame is not None:
         above = frame.f_back
@@ -209,7 +224,7 @@ def _is_compile_wrapper(code: CodeType) -> bool:
 
 
 def is_tracing() -> bool:
-    """Whether torch only pretends to compute, to make a graph of a piece of the program."""
+    """Whether torch is tracing: it makes a graph with fake tensors and computes nothing."""
     get, keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
     return get(keys.FAKE) is not None or get(keys.PROXY) is not None
 
@@ -233,7 +248,7 @@ def push_mode_below(mode: Any) -> None:
 
 
 def pop_mode_below(mode: Any) -> None:
-    """Leave ``mode`` wherever it stands among the active modes; nothing if it is not active."""
+    """Leave ``mode``, whatever modes are above it; do nothing if it is not active."""
     if not any(active is mode for active in mode_stack()):
         return
     above = []

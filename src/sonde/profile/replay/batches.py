@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from sonde.profile.stopwatch import compare
-from sonde.profile.witness import SeenCall
+from sonde.profile.record.object_tracking import SeenCall
+from sonde.profile.record.stopwatch import compare
 
 _WRAPPER = "DistributedDataParallel"
 _HOOKS = (

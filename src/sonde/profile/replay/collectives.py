@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sonde.profile.launch import REPLAY_PORT
-from sonde.profile.stopwatch import compare
+from sonde.profile.record.launch import REPLAY_PORT
+from sonde.profile.record.stopwatch import compare
 
 _TIMEOUT = datetime.timedelta(seconds=20)
 _ROUNDS = 10

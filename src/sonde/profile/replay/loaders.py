@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from sonde.core.graph import Source
 from sonde.profile.places import Places
-from sonde.profile.sampler import Sampler, shares
+from sonde.profile.record.sampler import Sampler, shares
 
 _TIMEOUT_SECONDS = 30
 _MOST_BATCHES = 40
@@ -35,9 +35,9 @@ def worker_counts(workers: int) -> list[int]:
 def replay_loader(
     loader: DataLoader[Any], workers: int, *, budget_seconds: float = 1.5
 ) -> float | None:
-    """Seconds between batches when ``workers`` load and nobody else is slow; None if unknown.
+    """Seconds between batches when ``workers`` load and nothing else is slow; None if unknown.
 
-    The batches the workers had prepared before anybody asked are left out.
+    Batches that the workers prepared before the first request are left out.
     """
     again = _with_workers(loader, workers)
     if again is None:

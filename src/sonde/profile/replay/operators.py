@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from sonde.core.graph import OpNode
-from sonde.profile.cost import attribute_values
-from sonde.profile.stopwatch import compare
+from sonde.profile.analyse.cost import attribute_values
+from sonde.profile.record.stopwatch import compare
 
 AS_IT_IS = "as it is"
 ALIGNMENT = 16
@@ -18,7 +18,7 @@ _MOST_WASTE = 1.25
 
 
 def replay_operator(node: OpNode, *, budget_seconds: float = 0.4) -> dict[str, float]:
-    """Seconds of one run as it is and in each other way there is; empty where there is none.
+    """Seconds of one run as it is and of each alternative; empty without an alternative.
 
     The ways are "float32" for an op in float64, and "aligned" where a size is not a multiple of
     16 but nearly so. Values do not matter, so they are small and random; memory is contiguous.

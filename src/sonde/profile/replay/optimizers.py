@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from sonde.profile.stopwatch import compare
-from sonde.profile.witness import SeenOptimizer
+from sonde.profile.record.object_tracking import SeenOptimizer
+from sonde.profile.record.stopwatch import compare
 
 AS_IT_IS = "as it is"
 _WAYS: dict[str, dict[str, bool | None]] = {

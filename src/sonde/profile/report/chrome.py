@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from sonde.core.graph import OpNode
-from sonde.profile.events import Event
-from sonde.profile.naming import inherited
-from sonde.profile.timings import TimedStep, Timings
+from sonde.profile.analyse.event_matching import inherited
+from sonde.profile.analyse.timings import TimedStep, Timings
+from sonde.profile.record.events import TraceEvent
 
 _STEPS, _PARTS, _MAIN = 1, 2, 10
 
@@ -74,7 +74,7 @@ def _slice(
     return made
 
 
-def _arguments(event: Event, node: OpNode | None) -> dict[str, Any]:
+def _arguments(event: TraceEvent, node: OpNode | None) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if node is not None:
         args["module"] = node.scope

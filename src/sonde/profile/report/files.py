@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.core.errors import UsageError
+from sonde.profile.analyse.timings import Timings
 from sonde.profile.document import FILE_NAME, Profile, save_profile
 from sonde.profile.report.chrome import write_trace
-from sonde.profile.report.page import page
-from sonde.profile.timings import Timings
+from sonde.report import page
 
 PAGE_NAME = "report.html"
 TRACE_NAME = "trace.json"
@@ -29,10 +29,15 @@ def make_directory(directory: Path) -> None:
         ) from None
 
 
+def profile_page(profile: Profile) -> str:
+    """The report as one self-contained HTML page."""
+    return page("profile", f"{' '.join(profile.program)}: profile", profile)
+
+
 def write_profile(profile: Profile, directory: Path) -> list[str]:
     """Write the profile and the page; lines that tell where they are."""
     save_profile(profile, directory / FILE_NAME)
-    (directory / PAGE_NAME).write_text(page(profile), encoding="utf-8")
+    (directory / PAGE_NAME).write_text(profile_page(profile), encoding="utf-8")
     trace = directory / TRACE_NAME
     lines = [f"report: {directory / PAGE_NAME}"]
     if trace.exists():

@@ -11,10 +11,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from sonde.profile.difference import Change, Difference
-from sonde.profile.document import FoundItem, OpItem, Profile, TriedItem
-from sonde.profile.report.words import duration, percent, place, size
-from sonde.profile.split import PARTS
+from sonde.core.number_text import binary_size, duration, percent
+from sonde.profile.analyse.difference import Change, Difference
+from sonde.profile.analyse.split import PARTS
+from sonde.profile.document import CodePlace, FoundItem, OpItem, Profile, TriedItem
 
 _BEST = 3
 _TOP_OPS = 5
@@ -51,7 +51,7 @@ def show_profile(profile: Profile, files: list[str], stream: TextIO) -> None:
 
 
 def _console(stream: TextIO) -> Console:
-    """Folds lines at the terminal's width; in a pipe, where nobody looks, it does not."""
+    """Folds lines at the terminal's width; in a pipe it does not."""
     is_free = not stream.isatty() and "COLUMNS" not in os.environ
     return Console(file=stream, width=_UNLIMITED_WIDTH if is_free else None, highlight=False)
 
@@ -84,7 +84,7 @@ def _show_head(profile: Profile, console: Console) -> None:
         facts.append(f"{summary.outliers} outlier{'s' if summary.outliers > 1 else ''}")
     if profile.memory is not None:
         facts.append(
-            f"memory peaks at {size(profile.memory.peak)} above the step's beginning, in "
+            f"memory peaks at {binary_size(profile.memory.peak)} above the step's beginning, in "
             f"{profile.memory.peak_part}"
         )
     console.print(Text("; ".join(facts), style="dim"))
@@ -183,14 +183,17 @@ def show_difference(difference: Difference, stream: TextIO) -> None:
     for change in (difference.step, *difference.parts):
         _add_change(table, change, duration)
     if difference.memory is not None:
-        _add_change(table, difference.memory, size)
+        _add_change(table, difference.memory, binary_size)
     console.print(table)
     for title, changes in (("ops", difference.ops), ("modules", difference.modules)):
         table = Table(box=None, padding=(0, 2), header_style="dim")
         for column in (title, "before", "after", "ratio", "difference"):
             table.add_column(column, justify="left" if column == title else "right")
         for change in changes[:_TOP_CHANGES]:
-            row = [*_change_cells(change, duration), duration(change.after - change.before)]
+            row = [
+                *_change_cells(change, duration),
+                duration(change.after - change.before),
+            ]
             table.add_row(*row)
         console.print()
         console.print(table)
@@ -207,3 +210,11 @@ def _add_change(table: Table, change: Change, shown: Callable[[float], str]) -> 
 def _change_cells(change: Change, shown: Callable[[float], str]) -> list[str]:
     ratio = "" if change.ratio is None else f"{change.ratio:.2f} x"
     return [change.name, shown(change.before), shown(change.after), ratio]
+
+
+def place(where: CodePlace | None) -> str:
+    """``train.py:12``, relative to the current directory where the file is below it."""
+    if where is None:
+        return ""
+    here = os.getcwd() + os.sep
+    return f"{where.file.removeprefix(here)}:{where.line}"

@@ -11,7 +11,7 @@ from sonde.core.finding import Finding
 from sonde.profile.rules.collectives import find_exposed_collectives
 from sonde.profile.rules.compiling import find_recompilations
 from sonde.profile.rules.data import find_data_waits
-from sonde.profile.rules.evidence import Evidence
+from sonde.profile.rules.evidence import ProfileEvidence
 from sonde.profile.rules.framework import (
     find_casts,
     find_layout_flips,
@@ -21,7 +21,7 @@ from sonde.profile.rules.framework import (
 from sonde.profile.rules.operators import find_slow_products, find_small_batch
 from sonde.profile.rules.optimizer import find_unfused_optimizer
 
-RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
+RULES: tuple[Callable[[ProfileEvidence], list[Finding]], ...] = (
     find_data_waits,
     find_synchronisations,
     find_casts,
@@ -35,7 +35,7 @@ RULES: tuple[Callable[[Evidence], list[Finding]], ...] = (
 )
 
 
-def judge(evidence: Evidence, say: Callable[[str], None]) -> list[Finding]:
+def judge(evidence: ProfileEvidence, say: Callable[[str], None]) -> list[Finding]:
     """Everything the rules find, greatest gain first; a rule that fails is left out and said."""
     found: list[Finding] = []
     for rule in RULES:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.profile.intervals import length, union
-from sonde.profile.naming import is_collective_type
-from sonde.profile.rules.evidence import Evidence, How, judgement, milliseconds, percent
+from sonde.core.number_text import percent
+from sonde.profile.analyse.event_matching import is_collective_type
+from sonde.profile.analyse.intervals import length, union
+from sonde.profile.rules.evidence import How, ProfileEvidence, judgement, milliseconds
 
 
-def find_exposed_collectives(evidence: Evidence) -> list[Finding]:
+def find_exposed_collectives(evidence: ProfileEvidence) -> list[Finding]:
     """Time in which a rank waits for others and computes nothing.
 
     Backward can hide as much of it as it takes itself, when each gradient is sent as soon as it is
@@ -63,7 +64,7 @@ def find_exposed_collectives(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _launches(evidence: Evidence) -> tuple[Source | None, int]:
+def _launches(evidence: ProfileEvidence) -> tuple[Source | None, int]:
     """The line that starts most collectives, and how many are started in all."""
     lines: dict[Source, int] = {}
     total = 0

@@ -6,14 +6,15 @@ import re
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
+from sonde.core.number_text import percent
 from sonde.profile.places import source_at
-from sonde.profile.private import Compilation
-from sonde.profile.rules.evidence import Evidence, judgement, milliseconds, percent
+from sonde.profile.record.private import Compilation
+from sonde.profile.rules.evidence import ProfileEvidence, judgement, milliseconds
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
-def find_recompilations(evidence: Evidence) -> list[Finding]:
+def find_recompilations(evidence: ProfileEvidence) -> list[Finding]:
     """Time spent compiling in profiled steps, with the guard that failed."""
     if not evidence.compilations:
         return []

@@ -6,22 +6,22 @@ import os
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
+from sonde.core.number_text import percent
 from sonde.profile.document import LoaderItem
 from sonde.profile.places import Places
+from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts
 from sonde.profile.rules.evidence import (
     LEAST_SECONDS,
     LEAST_SHARE,
-    Evidence,
     How,
+    ProfileEvidence,
     judgement,
     milliseconds,
-    percent,
 )
-from sonde.profile.witness import SeenLoader
 
 
-def find_data_waits(evidence: Evidence) -> list[Finding]:
+def find_data_waits(evidence: ProfileEvidence) -> list[Finding]:
     """Waiting for a DataLoader, its reason, and what more workers bring when they are tried."""
     waited, busy = evidence.waits()
     if waited < LEAST_SHARE * (waited + busy) or not evidence.loaders:
@@ -64,7 +64,7 @@ def _gain_by_workers(
 
 
 def _in_process(
-    evidence: Evidence,
+    evidence: ProfileEvidence,
     seen: SeenLoader,
     waited: float,
     lines: dict[Source, float],
@@ -103,7 +103,12 @@ def _in_process(
 
 
 def _too_few(
-    evidence: Evidence, seen: SeenLoader, item: LoaderItem, waited: float, gain: float, workers: int
+    evidence: ProfileEvidence,
+    seen: SeenLoader,
+    item: LoaderItem,
+    waited: float,
+    gain: float,
+    workers: int,
 ) -> Finding:
     return judgement(
         evidence,
@@ -124,7 +129,7 @@ def _too_few(
 
 
 def _slow_dataset(
-    evidence: Evidence,
+    evidence: ProfileEvidence,
     seen: SeenLoader,
     item: LoaderItem,
     waited: float,
@@ -146,7 +151,7 @@ def _slow_dataset(
     )
 
 
-def _share(evidence: Evidence, seconds: float) -> str:
+def _share(evidence: ProfileEvidence, seconds: float) -> str:
     return percent(seconds / sum(evidence.waits()))
 
 

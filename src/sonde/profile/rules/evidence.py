@@ -8,11 +8,11 @@ from typing import Literal
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Graph, OpNode, Source
+from sonde.profile.analyse.timings import Timings
 from sonde.profile.document import LoaderItem, Machine
 from sonde.profile.places import Places
-from sonde.profile.private import Compilation
-from sonde.profile.timings import Timings
-from sonde.profile.witness import SeenCall, SeenLoader, SeenOptimizer
+from sonde.profile.record.object_tracking import SeenCall, SeenLoader, SeenOptimizer
+from sonde.profile.record.private import Compilation
 
 Direction = Literal["operator", "framework", "multi-node", "data"]
 How = Literal["in the trace", "replayed", "tried"]
@@ -27,7 +27,7 @@ MUCH_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ProfileEvidence:
     """Everything that was seen and measured.
 
     ``data_lines`` and ``rest_lines`` are what sampling found outside of ops. ``all_reduces`` are
@@ -68,7 +68,7 @@ class Evidence:
 
 
 def judgement(
-    evidence: Evidence,
+    evidence: ProfileEvidence,
     rule: str,
     direction: Direction,
     *,
@@ -89,6 +89,7 @@ def judgement(
         rule=rule,
         severity="warning" if share >= MUCH_SHARE else "info",
         message=message,
+        status="established" if how == "tried" else "supported",
         source=source,
         evidence={
             "direction": direction,
@@ -99,10 +100,6 @@ def judgement(
         },
         advice=advice,
     )
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def milliseconds(seconds: float) -> str:

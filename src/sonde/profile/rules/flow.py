@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from sonde.core.graph import Graph, OpNode
-from sonde.profile.cost import is_free
+from sonde.profile.analyse.cost import is_free
 
 
 class Flow:
-    """Who makes and who takes the values of a graph."""
+    """The producers and the readers of the values of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.ops = [node for node in graph if node.kind == "op"]
@@ -27,7 +27,7 @@ class Flow:
         return self._consumers.get(node.name, [])
 
     def only_for(self, targets: list[OpNode]) -> list[OpNode]:
-        """The targets and every op whose result nobody but them, in the end, needs."""
+        """The targets and every op whose result is needed, in the end, by the targets alone."""
         chosen = {node.name: node for node in targets}
         waiting = list(targets)
         while waiting:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
-from sonde.profile.naming import is_collective_type
-from sonde.profile.rules.evidence import LEAST_SECONDS, Evidence, judgement, milliseconds, percent
+from sonde.core.number_text import percent
+from sonde.profile.analyse.event_matching import is_collective_type
+from sonde.profile.rules.evidence import LEAST_SECONDS, ProfileEvidence, judgement, milliseconds
 from sonde.profile.rules.flow import Flow
 
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal", "nonzero"})
@@ -17,10 +18,10 @@ _LEAST_COPIED = 1024
 _LONG_GAP_SECONDS = 5e-4
 
 
-def find_synchronisations(evidence: Evidence) -> list[Finding]:
+def find_synchronisations(evidence: ProfileEvidence) -> list[Finding]:
     """Values that Python waits for: ``.item()``, ``float(t)``, ``if t:`` in every step.
 
-    Their cost is that of the ops nobody else needs, which would go with them.
+    Their cost is that of the ops whose results only they need, which would go with them.
     """
     if evidence.graph is None:
         return []
@@ -52,7 +53,7 @@ def find_synchronisations(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def find_casts(evidence: Evidence) -> list[Finding]:
+def find_casts(evidence: ProfileEvidence) -> list[Finding]:
     """Conversions between floating-point types made by hand.
 
     Under autocast conversions are its work; there only those count that lead back at once.
@@ -87,7 +88,7 @@ def find_casts(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def find_layout_flips(evidence: Evidence) -> list[Finding]:
+def find_layout_flips(evidence: ProfileEvidence) -> list[Finding]:
     """Copies into another memory layout that the next copy undoes."""
     if evidence.graph is None:
         return []
@@ -123,7 +124,7 @@ def find_layout_flips(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def find_python_time(evidence: Evidence) -> list[Finding]:
+def find_python_time(evidence: ProfileEvidence) -> list[Finding]:
     """The user's own Python code between ops, in the loop or in the network."""
     spent = dict(evidence.rest_lines)
     for times in evidence.timings.ops.values():
@@ -154,11 +155,11 @@ def find_python_time(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _in_forward(evidence: Evidence, flow: Flow) -> list[OpNode]:
+def _in_forward(evidence: ProfileEvidence, flow: Flow) -> list[OpNode]:
     return [n for n in flow.ops if n.phase == "forward" and not _is_apart(evidence, n)]
 
 
-def _is_apart(evidence: Evidence, node: OpNode) -> bool:
+def _is_apart(evidence: ProfileEvidence, node: OpNode) -> bool:
     """Whether an op belongs to loading data or to the optimizer, not to the network."""
     times = evidence.timings.ops.get(node.name)
     return node.phase == "optimizer" or times is None or times.part in ("data", "optimizer")
@@ -194,7 +195,7 @@ def _there_and_back(flow: Flow, casts: list[OpNode]) -> list[OpNode]:
 
 
 def _heaviest_line(
-    evidence: Evidence, counted: Iterable[OpNode], weighed: Iterable[OpNode]
+    evidence: ProfileEvidence, counted: Iterable[OpNode], weighed: Iterable[OpNode]
 ) -> tuple[Source | None, int]:
     """The line with the greatest cost of ``weighed``, and how many of ``counted`` are at it."""
     counted = list(counted)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
-from sonde.profile import cost
+from sonde.profile.analyse import cost
+from sonde.profile.analyse.tables import shapes_text
+from sonde.profile.analyse.timings import OpTimes
 from sonde.profile.machine import attainable_seconds
 from sonde.profile.replay.batches import replay_batch
 from sonde.profile.replay.operators import AS_IT_IS, replay_operator
-from sonde.profile.rules.evidence import LEAST_SHARE, Evidence, judgement, milliseconds
-from sonde.profile.tables import shapes_text
-from sonde.profile.timings import OpTimes
+from sonde.profile.rules.evidence import LEAST_SHARE, ProfileEvidence, judgement, milliseconds
 
 _MOST_REPLAYS = 4
 _SMALL_BATCH = 16
@@ -19,7 +19,7 @@ _LEAST_SPEEDUP = 1.5
 _BUSY_MACHINE = 0.3
 
 
-def find_slow_products(evidence: Evidence) -> list[Finding]:
+def find_slow_products(evidence: ProfileEvidence) -> list[Finding]:
     """Matrix products and convolutions that another type or aligned sizes make faster here."""
     groups: dict[tuple[str, str], list[OpTimes]] = {}
     for times in evidence.timings.ops.values():
@@ -35,7 +35,7 @@ def find_slow_products(evidence: Evidence) -> list[Finding]:
     return found
 
 
-def find_small_batch(evidence: Evidence) -> list[Finding]:
+def find_small_batch(evidence: ProfileEvidence) -> list[Finding]:
     """A batch so small that a step is mostly the fixed cost of its ops."""
     call = evidence.call
     if call is None or _machine_use(evidence) > _BUSY_MACHINE:
@@ -75,7 +75,7 @@ def find_small_batch(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _judge_product(evidence: Evidence, group: list[OpTimes]) -> list[Finding]:
+def _judge_product(evidence: ProfileEvidence, group: list[OpTimes]) -> list[Finding]:
     node = group[0].node
     taken = replay_operator(node)
     if not taken:
@@ -120,7 +120,7 @@ def _usual(group: list[OpTimes]) -> float:
     return sum(times.usual_seconds for times in group)
 
 
-def _machine_use(evidence: Evidence) -> float:
+def _machine_use(evidence: ProfileEvidence) -> float:
     """The share of the time in the network in which the machine does what it can."""
     least = 0.0
     for times in evidence.timings.ops.values():
@@ -133,11 +133,11 @@ def _machine_use(evidence: Evidence) -> float:
     return least / spent if spent > 0 else 1.0
 
 
-def _ops(evidence: Evidence) -> int:
+def _ops(evidence: ProfileEvidence) -> int:
     return sum(times.part in ("forward", "backward") for times in evidence.timings.ops.values())
 
 
-def _first_line(evidence: Evidence) -> Source | None:
+def _first_line(evidence: ProfileEvidence) -> Source | None:
     for times in evidence.timings.ops.values():
         if times.part == "forward" and times.node.sources:
             return times.node.sources[-1]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from sonde.core.finding import Finding
+from sonde.core.number_text import percent
 from sonde.profile.replay.optimizers import AS_IT_IS, replay_optimizer
-from sonde.profile.rules.evidence import LEAST_SHARE, Evidence, judgement, milliseconds, percent
+from sonde.profile.rules.evidence import LEAST_SHARE, ProfileEvidence, judgement, milliseconds
 
 
-def find_unfused_optimizer(evidence: Evidence) -> list[Finding]:
+def find_unfused_optimizer(evidence: ProfileEvidence) -> list[Finding]:
     """What a fused or grouped update brings, by running both on parameters of the same shapes."""
     part = evidence.timings.usual_part_seconds("optimizer")
     if evidence.share(part) < LEAST_SHARE or not evidence.optimizers:

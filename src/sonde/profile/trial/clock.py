@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import torch
 
-from sonde.profile import private
-from sonde.profile.document import Place
+from sonde.profile.analyse.tables import place_of
+from sonde.profile.document import CodePlace
 from sonde.profile.places import Places
-from sonde.profile.recorder import WindowDone
-from sonde.profile.tables import place_of
+from sonde.profile.record import private
+from sonde.profile.record.recorder import WindowDone
 from sonde.profile.trial.variants import Applied, variant
 
 
@@ -42,7 +42,7 @@ class TrialResult(msgspec.Struct, frozen=True):
     losses: tuple[float | None, ...]
     first_seconds: float
     applied: int
-    place: Place | None
+    place: CodePlace | None
     note: str
 
 

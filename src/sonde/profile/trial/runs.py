@@ -13,7 +13,7 @@ import msgspec
 
 from sonde.core.errors import UsageError
 from sonde.profile.document import FoundItem, Gain, Profile, TriedItem
-from sonde.profile.launch import launch
+from sonde.profile.record.launch import launch
 from sonde.profile.trial.clock import TrialOrder, TrialResult
 from sonde.profile.trial.variants import ADVICE, NAMES
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +14,9 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from sonde.core.graph import Source
-from sonde.profile import private
+from sonde.core.patching import Patch, replace, wrap
 from sonde.profile.places import Places
+from sonde.profile.record import private
 
 NAMES = ("compile", "amp", "channels_last", "workers", "fused", "threads", "buckets")
 
@@ -56,16 +56,6 @@ def variant(name: str, applied: Applied) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    original = owner.__dict__[name]
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-@contextmanager
 def _compile(applied: Applied, _: str) -> Iterator[None]:
     """Compile each module that is called from outside any in the first step.
 
@@ -75,7 +65,7 @@ def _compile(applied: Applied, _: str) -> Iterator[None]:
     done: set[int] = set()
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        nn.Module.__call__ = original  # type: ignore[method-assign]
+        patch.restore()
         try:
             if id(module) not in done and _trains(module):
                 done.add(id(module))
@@ -84,16 +74,17 @@ def _compile(applied: Applied, _: str) -> Iterator[None]:
             return original(module, *args, **kwargs)
         finally:
             if is_open:
-                nn.Module.__call__ = call  # type: ignore[method-assign]
+                patch.install()
 
     is_open = [True]
 
     def close() -> None:
         is_open.clear()
-        nn.Module.__call__ = original  # type: ignore[method-assign]
+        patch.restore()
 
     applied.undo_after_first_step.append(close)
-    nn.Module.__call__ = call  # type: ignore[method-assign]
+    patch = Patch(nn.Module, "__call__", call)
+    patch.install()
     try:
         yield
     finally:
@@ -123,10 +114,8 @@ def _amp(applied: Applied, _: str) -> Iterator[None]:
         is_on.clear()
         casting.close()
 
-    with (
-        private.watching_backward(stop, lambda: None),
-        _replaced(nn.Module, "__call__", call),
-    ):
+    with private.watching_backward(stop, lambda: None), ExitStack() as undo:
+        replace(nn.Module, "__call__", call, undo)
         yield
     casting.close()
 
@@ -151,7 +140,8 @@ def _channels_last(applied: Applied, _: str) -> Iterator[None]:
         finally:
             inside.pop()
 
-    with _replaced(nn.Module, "__call__", call):
+    with ExitStack() as undo:
+        replace(nn.Module, "__call__", call, undo)
         yield
 
 
@@ -197,12 +187,10 @@ def _threads(applied: Applied, value: str) -> Iterator[None]:
 
     original(count)
     applied.sources.append(None)
-    torch.set_num_threads = set_num_threads
-    try:
+    with ExitStack() as undo:
+        undo.callback(original, before)
+        replace(torch, "set_num_threads", set_num_threads, undo)
         yield
-    finally:
-        torch.set_num_threads = original
-        original(before)
 
 
 @contextmanager
@@ -213,8 +201,7 @@ def _with_argument(
     original = kind.__dict__["__init__"]
     signature = inspect.signature(original)
 
-    @functools.wraps(original)
-    def make(this: Any, *args: Any, **kwargs: Any) -> None:
+    def init(this: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(this, *args, **kwargs)
         given = bound.arguments
         if given.get(name) != value and not any(given.get(other) for other in unless):
@@ -222,7 +209,8 @@ def _with_argument(
             applied.here()
         original(*bound.args, **bound.kwargs)
 
-    with _replaced(kind, "__init__", make):
+    with ExitStack() as undo:
+        wrap(kind, "__init__", lambda _: init, undo)
         yield
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.callback.plateau import improves, monitored_value, resolved_mode
-from sonde.train.checkpoint import save_checkpoint
-from sonde.train.checkpoint_format import FORMATS
+from sonde.train.checkpoint.checkpoint import save_checkpoint
+from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import rank
 from sonde.train.validator import check_string
 
 if TYPE_CHECKING:
-    from sonde.train.model import Model
+    from sonde.train.loop.model import Model
 
 
 class SaveBest(Callback):

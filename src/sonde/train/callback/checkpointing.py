@@ -15,12 +15,12 @@ from typing import Any
 
 from torch import nn
 
+from sonde.core.atomic_file import remove_stale_partials
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
-from sonde.train.atomic_file import remove_stale_partials
-from sonde.train.checkpoint import save_checkpoint, save_checkpoint_async
-from sonde.train.checkpoint_format import FORMATS
+from sonde.train.checkpoint.checkpoint import save_checkpoint, save_checkpoint_async
+from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import rank, rank_suffix
 from sonde.train.validator import (
     check_non_negative_float,
@@ -43,7 +43,7 @@ class CheckpointConfig:
     ``keep_checkpoint_per_n_minutes`` minutes (0: none).
 
     ``async_save`` writes in the background. ``append_info`` adds ``"epoch_num"``, ``"step_num"``
-    and a dict of one's own numbers and texts to the file. ``training_state=False`` saves the
+    and a dict of the user's numbers and texts to the file. ``training_state=False`` saves the
     weights only: smaller, but such a file cannot be resumed from.
     """
 
@@ -59,15 +59,15 @@ class CheckpointConfig:
     training_state: bool = True
 
     def __post_init__(self) -> None:
-        who = "CheckpointConfig"
+        owner = "CheckpointConfig"
         if self.save_checkpoint_steps is not None:
-            check_positive_int(self.save_checkpoint_steps, "save_checkpoint_steps", who)
-        check_non_negative_float(self.save_checkpoint_seconds, "save_checkpoint_seconds", who)
-        check_non_negative_int(self.keep_checkpoint_max, "keep_checkpoint_max", who)
+            check_positive_int(self.save_checkpoint_steps, "save_checkpoint_steps", owner)
+        check_non_negative_float(self.save_checkpoint_seconds, "save_checkpoint_seconds", owner)
+        check_non_negative_int(self.keep_checkpoint_max, "keep_checkpoint_max", owner)
         check_non_negative_float(
-            self.keep_checkpoint_per_n_minutes, "keep_checkpoint_per_n_minutes", who
+            self.keep_checkpoint_per_n_minutes, "keep_checkpoint_per_n_minutes", owner
         )
-        check_value_type("append_info", self.append_info, (list, tuple), who)
+        check_value_type("append_info", self.append_info, (list, tuple), owner)
         if self.format not in FORMATS:
             raise CheckpointError(
                 f"{self.format!r} is not a checkpoint format; use {', '.join(FORMATS)}",

@@ -1,4 +1,4 @@
-"""``History`` keeps what the epochs gave; ``LambdaCallback`` makes callbacks of functions."""
+"""``History`` keeps the results of the epochs; ``LambdaCallback`` makes callbacks of functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sonde.core.callback import Callback, RunContext
-from sonde.train.step_loss import loss_number
+from sonde.train.loop.step_loss import loss_number
 from sonde.train.validator import wrong_type
 
 Hook = Callable[[RunContext], Any]

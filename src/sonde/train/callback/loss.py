@@ -5,7 +5,7 @@ from __future__ import annotations
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.origin import first_bad_op
-from sonde.train.step_loss import is_bad, loss_number
+from sonde.train.loop.step_loss import is_bad, loss_number
 from sonde.train.validator import check_non_negative_int
 
 

@@ -12,8 +12,8 @@ from torch.optim import lr_scheduler
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.callback.rate import parameter_groups
+from sonde.train.loop.step_loss import loss_number
 from sonde.train.ranks import any_rank
-from sonde.train.step_loss import loss_number
 from sonde.train.validator import check_non_negative_float, check_non_negative_int, check_value_type
 
 _MODES = ("auto", "min", "max")

@@ -37,10 +37,10 @@ class LearningRateScheduler(Callback):
             set_rate(group, rate)
 
 
-def parameter_groups(optimizer: Any, who: str) -> list[dict[str, Any]]:
+def parameter_groups(optimizer: Any, owner: str) -> list[dict[str, Any]]:
     """The optimizer's groups; a clear error where the run was given no optimizer."""
     if optimizer is None:
-        raise UsageError(f"{who} needs the optimizer of the run", slug="no-optimizer")
+        raise UsageError(f"{owner} needs the optimizer of the run", slug="no-optimizer")
     groups: list[dict[str, Any]] = optimizer.param_groups
     return groups
 

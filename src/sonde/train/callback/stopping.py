@@ -1,4 +1,4 @@
-"""Ends of a run from outside: after some time, or when somebody asks for it."""
+"""Stops a run early: after a time limit, or on request (signal or file)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
-from sonde.train.checkpoint import save_checkpoint
-from sonde.train.checkpoint_format import FORMATS
+from sonde.train.checkpoint.checkpoint import save_checkpoint
+from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import any_rank, rank, rank_suffix
 from sonde.train.validator import check_string
 
@@ -110,5 +110,5 @@ class OnRequestExit(Callback):
         try:
             asked = json.loads(self._config_file.read_text())
         except ValueError:
-            return False  # somebody is writing it: look again after the next step
+            return False  # the file is being written: look again after the next step
         return isinstance(asked, dict) and asked.get("GracefulExit") == 1

@@ -23,7 +23,7 @@ class MetricInputError(SondeError, ValueError):
 
 
 class MetricInputTypeError(SondeError, TypeError):
-    """Something given to a metric that is no tensor, list or array."""
+    """An argument of a metric that is not a tensor, list or array."""
 
 
 class MetricValue(float):

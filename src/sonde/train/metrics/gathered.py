@@ -62,7 +62,7 @@ class Rows(torchmetrics.Metric):
 
 
 class GatheredMetric(Metric, Generic[State]):
-    """A metric whose memory is one torchmetrics object, made when the first batch comes.
+    """A metric that wraps one torchmetrics object, created at the first batch.
 
     ``eval`` merges the objects of all ranks, leaving this rank's own as it was. A rank that saw no
     batch takes part with nothing, so uneven data cannot hang a run as long as every rank calls
@@ -81,7 +81,7 @@ class GatheredMetric(Metric, Generic[State]):
             raise not_ready(type(self).__name__)
         self._check_agreement(states)
         merged: State = copy.deepcopy(states[-1])
-        # torchmetrics puts what it merges in before what it has, so rows end up in rank order.
+        # torchmetrics prepends the merged rows to its own, so rows end up in rank order.
         for state in reversed(states[:-1]):
             merged.merge_state(state)
         return merged

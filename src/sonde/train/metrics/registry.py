@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torchmetrics
 
 from sonde.core.errors import SondeError
+from sonde.core.settings import nearest
 from sonde.train.metrics import classification, confusion, curves, regression, segmentation, text
 from sonde.train.metrics.contract import Metric
 from sonde.train.metrics.foreign import TorchMetric
@@ -60,9 +60,8 @@ def names() -> list[str]:
 def get_metric_fn(name: str, *args: Any, **kwargs: Any) -> Metric:
     """The metric of this name, made with these arguments."""
     if name not in _METRICS:
-        near = difflib.get_close_matches(name, _METRICS, n=1) if isinstance(name, str) else []
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names())}"
-        raise UnknownMetricError(f"there is no metric {name!r}; {hint}", slug="metric-unknown")
+        hint = nearest(name, names(), "there are")
+        raise UnknownMetricError(f"there is no metric {name!r}{hint}", slug="metric-unknown")
     return _METRICS[name](*args, **kwargs)
 
 

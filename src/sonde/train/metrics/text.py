@@ -79,7 +79,7 @@ class Perplexity(GatheredMetric[Any]):
 
 
 class _MergingBleu(torchmetrics.text.BLEUScore):
-    """torchmetrics' BLEU; all it keeps are sums, so two of them merge by adding."""
+    """torchmetrics' BLEU; it keeps sums only, so two instances merge by addition."""
 
     full_state_update = False
 

@@ -1,8 +1,8 @@
-"""Ops in low precision that look a little wrong: each is compiled by itself and judged strictly.
+"""Checks low-precision ops with a small deviation strictly, each compiled alone.
 
-Inside a fused kernel an op may be given what its inputs were before they were rounded to bfloat16,
-so there a deviation of some roundings proves nothing. Compiled alone, on rounded inputs, it does:
-all that is left is one rounding of the result.
+Inside a fused kernel an op may get its inputs before they are rounded to bfloat16, so that a
+deviation of a few roundings proves nothing. Compiled alone, on rounded inputs, only one rounding of
+the result remains, and a larger deviation is an error.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _REFUSALS = (RuntimeError, TypeError, ValueError, AssertionError, LookupError, A
 class Suspect:
     """A result of an op: of ``node``, number ``part`` of several if that is not None.
 
-    ``args`` and ``kwargs`` are what it was given in compiled code, ``exact`` what it makes of that
-    in float64.
+    ``args`` and ``kwargs`` are its arguments in compiled code, ``exact`` is its result on them in
+    float64.
     """
 
     node: fx.Node
@@ -44,7 +44,7 @@ class Suspect:
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """Ops of a kind are made into code in the same way."""
+        """The kind of an op: the compiler generates the same code for all ops of a kind."""
         leaves = pytree.tree_leaves((self.args, self.kwargs))
         dtypes = tuple(each.dtype for each in leaves if isinstance(each, torch.Tensor))
         return (self.node.target, self.part, dtypes)
@@ -54,7 +54,7 @@ class Suspect:
         return self.errors.compiled[0] / (self.errors.allowed_alone or 1.0)
 
     def fault(self) -> Fault:
-        """Whether the op's decomposition is wrong already where it is run in float64."""
+        """Whether the op's decomposition is wrong even when run in float64."""
         try:
             result = self._decomposed(*widened(self.node.target, self.args, self.kwargs))
             if result is None:
@@ -67,9 +67,9 @@ class Suspect:
         return "lowering" if is_close else "decomposition"
 
     def least_error(self) -> float:
-        """What the op's decomposition is off, run op by op in the op's own precision.
+        """The error of the op's decomposition, run op by op in the op's own precision.
 
-        0 if it has none, or if it is wrong: then it is no measure of anything.
+        0 if it has none, or if it is wrong and so cannot serve as a measure.
         """
         if self.fault() != "lowering":
             return 0.0
@@ -89,8 +89,10 @@ class Suspect:
         return part if isinstance(part, torch.Tensor) else None
 
 
-def first_guilty(suspects: Sequence[Suspect], compile_graph: GraphCompiler) -> Suspect | None:
-    """The first whose kind of op is wrong when it is compiled alone. Raises what compiling does."""
+def first_wrong_suspect(
+    suspects: Sequence[Suspect], compile_graph: GraphCompiler
+) -> Suspect | None:
+    """The first suspect whose kind of op is wrong when compiled alone; compiling may raise."""
     kinds: defaultdict[tuple[Any, ...], list[Suspect]] = defaultdict(list)
     for each in suspects:
         kinds[each.kind].append(each)
@@ -114,7 +116,7 @@ def _is_wrong(suspect: Suspect, value: torch.Tensor) -> bool:
 
 
 def _off(value: torch.Tensor, exact: torch.Tensor) -> float:
-    """The norm of the difference; elements that are not finite say nothing."""
+    """The norm of the difference over finite elements."""
     difference = value.double() - exact.double()
     return float(difference[torch.isfinite(difference)].norm())
 

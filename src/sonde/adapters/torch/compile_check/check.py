@@ -15,13 +15,13 @@ from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.distances import compared, size
 from sonde.adapters.torch.compile_check.fused import wrong_across, wrong_together
 from sonde.adapters.torch.compile_check.ops import OpsJudged, coarsest_epsilon, judge_ops
-from sonde.adapters.torch.compile_check.records import Record
+from sonde.adapters.torch.compile_check.records import GraphCall
 from sonde.adapters.torch.compile_check.tape import Tape
 from sonde.adapters.torch.compile_check.updates import updated
-from sonde.adapters.torch.compile_check.watch import Watch
+from sonde.adapters.torch.compile_check.watch import CompileWatch
 from sonde.adapters.torch.compile_check.ways import (
-    AotGraph,
     Results,
+    TracedAotGraph,
     WayFailedError,
     Ways,
     aot_graphs,
@@ -30,8 +30,8 @@ from sonde.adapters.torch.compile_check.ways import (
     run,
     run_ways,
 )
-from sonde.adapters.torch.steps import StepHooks
-from sonde.core.agreement import Comparison, CompileVerdict, GraphVerdict, Kind, WrongGroup
+from sonde.adapters.torch.eager.step_end import StepHooks
+from sonde.core.agreement import CompileVerdict, GraphVerdict, Kind, ResultComparison, WrongGroup
 
 DEFAULT_BUDGET = 2 << 30
 
@@ -59,7 +59,7 @@ class CompileCheck:
         self._continues = continues
         self._say = say
         self._budget = budget
-        self._watch = Watch(runs_compiled=continues)
+        self._watch = CompileWatch(runs_compiled=continues)
         self._is_checking = False
 
     @contextmanager
@@ -84,7 +84,7 @@ class CompileCheck:
             self._watch.forget()
             torch.set_rng_state(state)
         if not self._continues:
-            # The only way to end the program before it updates its weights; no hook is asked again.
+            # Raising is the only way to end the program before it updates its weights.
             raise CheckDoneError
 
     def _ended(self) -> None:
@@ -98,7 +98,7 @@ def _ignore(_: Any) -> None: ...
 
 
 def _check(
-    records: Sequence[Record],
+    records: Sequence[GraphCall],
     optimizer: torch.optim.Optimizer,
     step: int,
     budget: int,
@@ -121,7 +121,7 @@ def _check(
 
 
 def _check_graph(
-    record: Record, name: str, budget: int, say: Say
+    record: GraphCall, name: str, budget: int, say: Say
 ) -> tuple[GraphVerdict, Ways | None]:
     tape = Tape()
     try:
@@ -130,13 +130,13 @@ def _check_graph(
         nothing = GraphVerdict(name, record.backend, 0, 0, (), None, problems=(str(failed),))
         return nothing, None
     problems = list(ways.problems)
-    graphs: list[AotGraph] = []
+    graphs: list[TracedAotGraph] = []
     judged = OpsJudged()
     is_matched = tape.is_matched
     try:
         graphs = aot_graphs(record, tape)
         judged = judge_ops(graphs, record.compile, budget)
-    except Exception as failed:  # any backend compiles here: the report has it, results stand
+    except Exception as failed:  # Any backend compiles here; the report has it.
         problems.append(f"its ops could not be judged: {first_line(failed)}")
     comparisons = _comparisons(record, ways, coarsest_epsilon(graphs))
     problems += _not_finite(ways)
@@ -146,7 +146,7 @@ def _check_graph(
         try:
             together = wrong_together(graphs, record.compile, budget)
             together = together or _wrong_across(record, ways, tape, coarsest_epsilon(graphs))
-        except Exception as failed:  # as above: the deviation stands without them
+        except Exception as failed:  # As above: the deviation is valid without it.
             problems.append(f"ops that are wrong together were not found: {first_line(failed)}")
     verdict = GraphVerdict(
         name=name,
@@ -163,7 +163,7 @@ def _check_graph(
     return verdict, ways
 
 
-def _wrong_across(record: Record, ways: Ways, tape: Tape, epsilon: float) -> WrongGroup | None:
+def _wrong_across(record: GraphCall, ways: Ways, tape: Tape, epsilon: float) -> WrongGroup | None:
     def is_wrong(graph: fx.GraphModule) -> bool:
         results = run(record, compiled(record, graph), tape)
         found = _comparisons(record, replace(ways, compiled=results), epsilon)
@@ -172,7 +172,7 @@ def _wrong_across(record: Record, ways: Ways, tape: Tape, epsilon: float) -> Wro
     return wrong_across(record.graph, is_wrong)
 
 
-def _comparisons(record: Record, ways: Ways, epsilon: float) -> list[Comparison]:
+def _comparisons(record: GraphCall, ways: Ways, epsilon: float) -> list[ResultComparison]:
     names = record.input_names
     outputs = {number: f"output {number}" for number in ways.reference.outputs}
     inputs = {number: names[number] for number in ways.reference.gradients}
@@ -207,7 +207,7 @@ def _of_kind(
     ways: Ways,
     part: Callable[[Results], dict[int, torch.Tensor]],
     epsilon: float,
-) -> list[Comparison]:
+) -> list[ResultComparison]:
     references = {number: part(ways.reference)[number] for number in names}
     group = hypot(*(size(value) for value in references.values()))
     return [
@@ -230,7 +230,7 @@ def _of_kind(
 # ---------------------------------------------------------------- updated weights
 
 
-def _parameter_names(records: Sequence[Record]) -> dict[torch.Tensor, str]:
+def _parameter_names(records: Sequence[GraphCall]) -> dict[torch.Tensor, str]:
     return {
         value: name
         for record in records
@@ -240,7 +240,7 @@ def _parameter_names(records: Sequence[Record]) -> dict[torch.Tensor, str]:
 
 
 def _add_gradients(
-    sums: dict[str, dict[torch.Tensor, torch.Tensor]], record: Record, ways: Ways
+    sums: dict[str, dict[torch.Tensor, torch.Tensor]], record: GraphCall, ways: Ways
 ) -> None:
     """Add the gradients of this graph's parameters, way by way."""
     for way, results in (
@@ -266,7 +266,7 @@ def _weights(
     names: Mapping[torch.Tensor, str],
     epsilon: float,
     problems: list[str],
-) -> tuple[Comparison, ...]:
+) -> tuple[ResultComparison, ...]:
     """The weights after the optimizer's step with the gradients of each way."""
     if "eager" not in gradients:
         return ()
@@ -274,7 +274,7 @@ def _weights(
     try:
         for way, found in gradients.items():
             after[way] = updated(optimizer, gradients["eager"], found, wide=way == "reference")
-    except Exception as failed:  # an optimizer is any code; the report has it
+    except Exception as failed:  # An optimizer may be any code; the report has the error.
         problems.append(
             f"updated weights were not compared: {type(optimizer).__name__}.step() on a copy "
             f"failed: {first_line(failed)}"

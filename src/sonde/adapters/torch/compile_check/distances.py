@@ -1,4 +1,4 @@
-"""How far tensors are from each other, as compile-check counts it."""
+"""Measures how far tensors differ, as compile-check reports it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sonde import kernels
-from sonde.adapters.torch.views import name_of
-from sonde.core.agreement import Comparison, Kind, OpErrors
+from sonde.adapters.torch.tensors.view import name_of
+from sonde.core.agreement import Kind, OpErrors, ResultComparison
 from sonde.kernels import Distances
 
 _FLIPS_ALLOWED = 0.01
@@ -33,7 +33,7 @@ def _readable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def epsilon_of(dtype: torch.dtype) -> float:
-    """The spacing of ``dtype`` at 1; 0 for what is exact."""
+    """The spacing of ``dtype`` at 1; 0 for exact types."""
     return torch.finfo(dtype).eps if dtype.is_floating_point or dtype.is_complex else 0.0
 
 
@@ -88,11 +88,11 @@ def compared(
     moved: torch.Tensor | None,
     epsilon: float,
     group_norm: float,
-) -> Comparison:
-    """One result, the ways it was computed; a way that lacks it is as far off as zeros are."""
+) -> ResultComparison:
+    """Compare one result between the ways; a way that lacks it counts as zeros."""
     if compiled is None:
         compiled = torch.zeros_like(eager)
-    return Comparison(
+    return ResultComparison(
         kind=kind,
         name=name,
         dtype=name_of(eager.dtype),
@@ -140,7 +140,7 @@ def _flips(
     eager: torch.Tensor,
     args: Any,
 ) -> OpErrors:
-    """Choices (masks, indices): how many are others than in float64.
+    """How many choices (masks, indices) differ from float64.
 
     Made of floating numbers, one in a hundred may fall the other way: ties, and values that
     rounding moves over a threshold. Made of whole numbers, none.

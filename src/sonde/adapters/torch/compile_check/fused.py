@@ -1,8 +1,8 @@
-"""Ops that are right one by one and wrong together: found by keeping them apart.
+"""Finds ops that are right one by one and wrong when fused, by keeping them apart.
 
-A value that is an output of the graph is written to memory, so the ops on both sides of it are not
-fused through it. Where results deviate, and no longer do when all values are outputs, the fewest
-ops in a row are looked for whose values must not be outputs for the results to deviate.
+A value that is an output of the graph is written to memory, so the ops before and after it are not
+fused through it. If results deviate, but not when all values are outputs, this searches the
+shortest run of ops whose values must stay inside the kernel for the results to deviate.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from sonde.adapters.torch.compile_check.places import module_of, source_of
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import jittered, widened
 from sonde.adapters.torch.compile_check.undrawn import without_drawing
-from sonde.adapters.torch.compile_check.ways import AotGraph, drop_unneeded
+from sonde.adapters.torch.compile_check.ways import TracedAotGraph, drop_unneeded
+from sonde.adapters.torch.private import OpOverload
 from sonde.core.agreement import Member, WrongGroup
 
 _SEED = 5
 
 
 def wrong_together(
-    graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: int
+    graphs: Sequence[TracedAotGraph], compile_graph: GraphCompiler, budget: int
 ) -> WrongGroup | None:
-    """The first ops that are wrong together in forward, or else in backward, each compiled alone.
+    """The first ops that are wrong together, in forward or else in backward, compiled separately.
 
     Graphs whose values take more than ``budget`` bytes are not searched. Raises what compiling and
     running them does.
@@ -52,7 +53,7 @@ def wrong_together(
 def wrong_across(
     module: fx.GraphModule, is_wrong: Callable[[fx.GraphModule], bool]
 ) -> WrongGroup | None:
-    """The same for forward and backward in one, as the program had them compiled.
+    """The same for forward and backward together, as the program compiled them.
 
     Backward may compute values of forward once more, in another precision than they had there, so
     that they do not fit each other. ``is_wrong`` compiles a variant of dynamo's graph and runs it.
@@ -78,7 +79,7 @@ def _makes_numbers(node: fx.Node) -> bool:
 
 
 def _fewest(ops: Sequence[fx.Node], is_wrong: Callable[[Sequence[fx.Node]], bool]) -> list[fx.Node]:
-    """The shortest row of ``ops`` that is wrong while all others are kept; none if that is not so.
+    """The shortest run of ``ops`` that is wrong while all others are outputs; else empty.
 
     ``is_wrong(kept)``: whether results deviate when the values of ``kept`` are outputs.
     """
@@ -118,7 +119,7 @@ def _connected(row: Sequence[fx.Node]) -> list[fx.Node]:
 def _member(node: fx.Node) -> Member:
     target = node.target
     name = str(getattr(target, "__name__", target)) if node.op == "call_function" else str(target)
-    is_op = isinstance(target, torch._ops.OpOverload)
+    is_op = isinstance(target, OpOverload)
     return Member(str(target) if is_op else name, module_of(node), source_of(node))
 
 

@@ -1,4 +1,4 @@
-"""Which op of a compiled graph is wrong: every op by itself, given the inputs it had there.
+"""Finds the wrong op of a compiled graph: checks every op on the inputs it had there.
 
 The graph is compiled once more with the values of all its ops as outputs. Each op is then run in
 float64 on the values its inputs had in compiled code; how far the compiled result may be from that
@@ -17,15 +17,16 @@ from torch import fx
 from torch.utils import _pytree as pytree
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.alone import Suspect, first_guilty
+from sonde.adapters.torch.compile_check.alone import Suspect, first_wrong_suspect
 from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
 from sonde.adapters.torch.compile_check.places import module_of, source_of
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import jittered, widened
 from sonde.adapters.torch.compile_check.undrawn import without_drawing
-from sonde.adapters.torch.compile_check.ways import AotGraph, drop_unneeded, first_line
-from sonde.adapters.torch.schema import op_info
-from sonde.adapters.torch.views import name_of
+from sonde.adapters.torch.compile_check.ways import TracedAotGraph, drop_unneeded, first_line
+from sonde.adapters.torch.eager.op_schema import op_info
+from sonde.adapters.torch.private import OpOverload
+from sonde.adapters.torch.tensors.view import name_of
 from sonde.core.agreement import WrongOp, relative
 
 _SEED = 4
@@ -33,7 +34,7 @@ _SEED = 4
 
 @dataclass
 class OpsJudged:
-    """How many ops could be judged, the first wrong one, and why others were not judged."""
+    """How many ops could be checked, the first wrong one, and why others were not checked."""
 
     op_count: int = 0
     judged: int = 0
@@ -41,7 +42,9 @@ class OpsJudged:
     problems: list[str] = field(default_factory=list)
 
 
-def judge_ops(graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: int) -> OpsJudged:
+def judge_ops(
+    graphs: Sequence[TracedAotGraph], compile_graph: GraphCompiler, budget: int
+) -> OpsJudged:
     """Look for the first wrong op, forward first.
 
     At most ``budget`` bytes of values are held at a time: where that is not enough the graph is
@@ -55,7 +58,7 @@ def judge_ops(graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: 
         for group in _groups(graph, budget):
             try:
                 values = _values(graph, inputs, group, compile_graph)
-            except Exception as error:  # any backend compiles here: the report has it
+            except Exception as error:  # Any backend compiles here; the report has the error.
                 found.problems.append(
                     f"the {each.phase} graph could not be compiled with its ops' values as "
                     f"outputs: {first_line(error)}"
@@ -68,12 +71,12 @@ def judge_ops(graphs: Sequence[AotGraph], compile_graph: GraphCompiler, budget: 
 
 
 def ops_of(module: fx.GraphModule) -> list[fx.Node]:
-    """The nodes that can be judged: ATen ops that make tensors and write to nothing."""
+    """The nodes that can be checked: ATen ops that return tensors and write to nothing."""
     return [
         node
         for node in module.graph.nodes
         if node.op == "call_function"
-        and isinstance(node.target, torch._ops.OpOverload)
+        and isinstance(node.target, OpOverload)
         and not node.target._schema.is_mutable
         and op_info(node.target).fills
         and len(node.target._schema.returns)
@@ -117,7 +120,7 @@ def _values(
     group: Sequence[fx.Node],
     compile_graph: GraphCompiler,
 ) -> dict[fx.Node, Any]:
-    """What the results and the inputs of these ops are in compiled code."""
+    """The values of the results and inputs of these ops in compiled code."""
     wanted: dict[fx.Node, None] = {}
     for node in group:
         for each in (*node.all_input_nodes, *_results(node)):
@@ -154,7 +157,7 @@ def copying(target: Any) -> Any:
 
 
 def _first_wrong(
-    kept: AotGraph,
+    kept: TracedAotGraph,
     group: Sequence[fx.Node],
     values: dict[fx.Node, Any],
     found: OpsJudged,
@@ -175,14 +178,14 @@ def _first_wrong(
             break
         suspects += [each for each in judged if each.errors.is_suspicious]
     try:
-        guilty = first_guilty(suspects, compile_graph)
+        guilty = first_wrong_suspect(suspects, compile_graph)
     except Exception as error:  # as above
         found.problems.append(
             f"{len(suspects)} ops of the {kept.phase} graph could not be compiled alone: "
             f"{first_line(error)}"
         )
         return wrong
-    # The suspects stand before what is wrong beyond doubt.
+    # Suspects come before ops that are certainly wrong.
     return _report(kept, guilty, guilty.errors.allowed_alone) if guilty is not None else wrong
 
 
@@ -228,7 +231,7 @@ def _reduction(args: Any, result: Any) -> float:
     return max(1.0, max(inputs, default=1) / max(1, min(outputs, default=1)))
 
 
-def _report(kept: AotGraph, suspect: Suspect, allowed: float) -> WrongOp:
+def _report(kept: TracedAotGraph, suspect: Suspect, allowed: float) -> WrongOp:
     phase: Literal["forward", "backward"] = "backward" if kept.phase == "backward" else "forward"
     errors, node = suspect.errors, suspect.node
     norm = errors.norm[0]
@@ -253,7 +256,7 @@ def _part(node: fx.Node, number: int) -> fx.Node:
     return next(each for each in _results(node) if each.args[1] == number)
 
 
-def coarsest_epsilon(graphs: Sequence[AotGraph]) -> float:
+def coarsest_epsilon(graphs: Sequence[TracedAotGraph]) -> float:
     """The spacing of the coarsest floating dtype in the graphs; float32's if there is none."""
     found = [torch.finfo(torch.float32).eps]
     for each in graphs:

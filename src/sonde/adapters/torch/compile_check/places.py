@@ -1,4 +1,4 @@
-"""Where an op of a compiler's graph comes from: its module and the line of the user's code."""
+"""Finds the module and the line of the user's code that an op of a compiler's graph is from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import fx
 
-from sonde.adapters.torch.sources import is_user_file
+from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.core.graph import Source
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (.+)')

@@ -1,4 +1,4 @@
-"""The private parts of torch that compile-check stands on, in one place."""
+"""The private parts of torch that compile-check needs."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Any
 
 import torch
 
-from sonde.core.errors import CaptureError
+from sonde.adapters.torch import version_probe
 
 
 def require() -> None:
-    """Raise CaptureError when this torch has no compiler that can be checked."""
-    try:
-        import torch._dynamo.backends.common
-        import torch._dynamo.backends.debugging
-        import torch._dynamo.backends.registry
-        import torch._functorch.partitioners
-        import torch._inductor.compile_fx
-        import torch._inductor.config
-    except ImportError as error:
-        raise CaptureError(
-            f"torch {torch.__version__} lacks what checking compiled code needs ({error}); "
-            "install a torch version that Sonde's package metadata allows",
-            slug="torch-version",
-        ) from None
+    """Raise TorchVersionError if this torch lacks a part of the compiler that the check needs."""
+    version_probe.require(
+        "checking compiled code",
+        (
+            "torch:_TorchCompileInductorWrapper",
+            "torch._dynamo.backends.common:aot_autograd",
+            "torch._dynamo.backends.debugging:aot_eager_decomp_partition",
+            "torch._dynamo.backends.registry:lookup_backend",
+            "torch._functorch._aot_autograd.utils:make_boxed_compiler",
+            "torch._functorch.config:patch",
+            "torch._functorch.partitioners:default_partition",
+            "torch._inductor.compile_fx",
+            "torch._inductor.config:patch",
+            "torch._inductor.decomposition:select_decomp_table",
+        ),
+    )
 
 
 def backend_function(
@@ -49,7 +51,7 @@ def backend_name(backend: Any) -> str:
 
 @contextmanager
 def careful_compiler() -> Iterator[None]:
-    """Inductor draws random numbers as eager does, and takes and leaves nothing in its caches."""
+    """In this block Inductor draws random numbers as eager code does, and uses no caches."""
     import torch._functorch.config
     import torch._inductor.config
 
@@ -63,7 +65,7 @@ def careful_compiler() -> Iterator[None]:
 @contextmanager
 def quick_compiler() -> Iterator[None]:
     """The careful compiler, for code that is run once: its kernels are compiled together."""
-    from sonde.adapters.torch.compiler_kernels import together
+    from sonde.adapters.torch.compiled.inductor_kernels import together
 
     with careful_compiler(), together():
         yield
@@ -99,7 +101,7 @@ def aot_backend(forward: Any, backward: Any) -> Callable[..., Any]:
 
 
 def decompositions() -> Mapping[Any, Callable[..., Any]]:
-    """What the compiler replaces ops by when it is careful."""
+    """The decompositions of ops that the careful compiler uses."""
     from torch._inductor.decomposition import select_decomp_table
 
     with careful_compiler():

@@ -1,4 +1,4 @@
-"""What compile-check keeps of one call of a compiled graph, to run it again in other ways."""
+"""Records one call of a compiled graph, so that it can be run again in other ways."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACE = re.compile(r"_(?:modules|parameters|buffers)\['([^']+)'\]")
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """What stood round the call: autocast, by kind of device."""
+    """The context of the call: autocast, by kind of device."""
 
     autocasts: tuple[tuple[str, torch.dtype, bool], ...]
 
@@ -35,7 +35,7 @@ class Ambient:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """The same again, and gradients on."""
+        """Restore the context in this block, with gradients enabled."""
         with ExitStack() as stack:
             for kind, dtype, enabled in self.autocasts:
                 stack.enter_context(torch.autocast(kind, dtype, enabled))
@@ -44,7 +44,7 @@ class Ambient:
 
 
 @dataclass
-class Record:
+class GraphCall:
     """One call of a graph: its inputs before it ran, and the gradients its outputs were given.
 
     Parameters are held, not copied: nothing changes them before the optimizer's step.
@@ -94,10 +94,10 @@ class Record:
 
 
 class Eager(fx.Interpreter):
-    """A graph of dynamo's run as eager code runs.
+    """Runs a graph of dynamo as eager code.
 
-    Parts that are to be computed again in backward are not: in the graph, unlike in the program,
-    they would draw other random numbers then.
+    Parts marked for recomputation in backward are not recomputed: in the graph, unlike in the
+    program, they would draw other random numbers then.
     """
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -118,7 +118,7 @@ def eager_function(graph: fx.GraphModule) -> Callable[..., Any]:
 
 
 def kept(value: Any) -> Any:
-    """``value`` as it is now, for later: a copy, unless it is a parameter."""
+    """A copy of ``value``; a parameter is kept itself."""
     if not isinstance(value, torch.Tensor) or isinstance(value, nn.Parameter):
         return value
     return value.detach().clone().requires_grad_(value.requires_grad)

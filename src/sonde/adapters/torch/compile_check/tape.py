@@ -1,6 +1,6 @@
-"""Running torch code with random numbers from a tape, and, for the reference, in float64.
+"""Runs torch code with recorded random numbers, and, for the reference, in float64.
 
-The first run writes down what its random ops drew, in order; later ones are given the same. A
+The first run records what its random ops drew, in order; later runs get the same numbers. A
 dropout's mask is the same whichever op draws it: ``bernoulli_`` in eager code, ``native_dropout``
 or a comparison with uniform numbers in a compiler's graph.
 """
@@ -15,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.private import OpOverload
 
 _MASKS = frozenset({"bernoulli", "bernoulli_", "native_dropout"})
 _UNIFORMS = frozenset({"rand", "rand_like", "uniform", "uniform_"})
@@ -45,14 +46,14 @@ def random_kind(func: Any) -> RandomKind | None:
 
 @dataclass
 class Tape:
-    """What random ops drew. ``is_matched`` is False once a later run asked for something else."""
+    """The numbers that random ops drew. ``is_matched`` is False once a later run draws others."""
 
     drawn: list[tuple[RandomKind, torch.Tensor]] = field(default_factory=list)
     is_matched: bool = True
     is_written: bool = False
 
     def playing(self, *, wide: bool = False) -> Playing:
-        """A mode under which code draws what is on the tape; the first one writes it."""
+        """A mode under which code draws the numbers of the tape; the first run records them."""
         return Playing(self, wide=wide)
 
 
@@ -83,8 +84,8 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         kwargs = kwargs or {}
         if getattr(func, "namespace", "") == "sonde":
-            return None  # The program has printed in its own run.
-        if not isinstance(func, torch._ops.OpOverload):
+            return None  # The program printed in its own run already.
+        if not isinstance(func, OpOverload):
             return self._higher_order(func, args, kwargs)
         if self._wide:
             args, kwargs = widened(func, args, kwargs)
@@ -96,7 +97,7 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
         return pytree.tree_map_only(torch.Tensor, _wide, result) if self._wide else result
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Ops round ops: of those with effects, and of random ones that are drawn again later."""
+        """Run an op that wraps another: one with effects, or a random one to be drawn again."""
         name = getattr(func, "__name__", "")
         if name == "with_effects" and getattr(args[1], "namespace", "") == "sonde":
             return args[0], None
@@ -112,10 +113,10 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
     def _draw(self, kind: RandomKind, state: bytes, args: Sequence[Any], result: Any) -> Any:
-        """Write down or replace what was drawn.
+        """Record or replace what was drawn.
 
-        A generator that stands where it stood before draws the same again: so do parts of a network
-        that are computed again in backward.
+        A generator in a state it had before draws the same again, as the parts of a network do
+        that are recomputed in backward.
         """
         drawn = result[1] if isinstance(result, tuple) else result
         is_again = state in self._positions
@@ -141,7 +142,7 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
 
 
 def _generator_state(args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
-    """Where the generator stands that an op with these arguments draws from."""
+    """The state of the generator that an op with these arguments draws from."""
     devices = [each.device for each in args if isinstance(each, torch.Tensor)]
     device = torch.device(kwargs.get("device") or "cpu") if not devices else devices[0]
     if device.type == "cuda":
@@ -150,7 +151,7 @@ def _generator_state(args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
 
 
 def dropped(values: torch.Tensor, mask: torch.Tensor, probability: float) -> torch.Tensor:
-    """What a dropout makes of ``values`` with this mask."""
+    """The result of a dropout of ``values`` with this mask."""
     return values * mask * (0.0 if probability >= 1 else 1 / (1 - probability))
 
 
@@ -161,7 +162,7 @@ def widened(
     wide_args, wide_kwargs = pytree.tree_map(_wide_argument, (tuple(args), dict(kwargs)))
     name = getattr(getattr(func, "_schema", None), "name", "")
     if name in ("aten::_softmax", "aten::_log_softmax") and len(wide_args) == 3:
-        wide_args = (*wide_args[:2], False)  # "half to float" wants a half
+        wide_args = (*wide_args[:2], False)  # "half to float" needs a half.
     return wide_args, wide_kwargs
 
 

@@ -1,4 +1,4 @@
-"""A graph without its random ops: what they drew comes in as further inputs."""
+"""Replaces the random ops of a graph by further inputs with the numbers they drew."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from sonde.adapters.torch.compile_check.ways import AotGraph
+from sonde.adapters.torch.compile_check.ways import TracedAotGraph
 
 
-def without_drawing(kept: AotGraph) -> tuple[fx.GraphModule, list[Any]]:
-    """The graph with what its random ops drew as further inputs."""
+def without_drawing(kept: TracedAotGraph) -> tuple[fx.GraphModule, list[Any]]:
+    """The graph with the numbers of its random ops as further inputs, and those inputs."""
     graph = fx.Graph()
     inputs = list(kept.inputs)
     env: dict[fx.Node, Any] = {}
@@ -48,9 +48,9 @@ def _drops(node: Any) -> bool:
 
 
 def _dropped(
-    graph: fx.Graph, node: fx.Node, env: dict[fx.Node, Any], inputs: list[Any], kept: AotGraph
+    graph: fx.Graph, node: fx.Node, env: dict[fx.Node, Any], inputs: list[Any], kept: TracedAotGraph
 ) -> fx.Node:
-    """What a dropout returns, computed from the mask that was drawn."""
+    """The results of a dropout, computed from the mask that was drawn."""
     source: Any = node.args[0]
     values, probability = source.args[0], float(source.args[1])
     scale = 0.0 if probability >= 1 else 1 / (1 - probability)
@@ -68,7 +68,7 @@ def _dropped(
     masked.meta, made.meta = dict(node.meta), dict(node.meta)
     if not node.meta["val"].is_contiguous():
         return made
-    # A product takes the order of its factors, and a later view may not be possible with that.
+    # A product takes the memory order of its factors, with which a later view may be impossible.
     whole = graph.call_function(
         torch.ops.aten.clone.default, (made,), {"memory_format": torch.contiguous_format}
     )

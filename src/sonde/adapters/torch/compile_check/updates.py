@@ -1,4 +1,4 @@
-"""What the optimizer makes of the gradients of each way, on a copy of it and of its parameters."""
+"""Applies the gradients of each way with a copy of the optimizer and of its parameters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def updated(
 ) -> dict[torch.Tensor, torch.Tensor]:
     """The parameters after a step with the gradients of ``way``, by the parameter as it is now.
 
-    Between backward and the optimizer a program may clip, unscale or accumulate gradients. What it
-    has in ``.grad`` is held against the ``eager`` gradients: a common factor is applied to those of
+    Between backward and the optimizer a program may clip, unscale or accumulate gradients. Its
+    ``.grad`` is compared with the ``eager`` gradients: a common factor is applied to those of
     ``way`` too, anything else is kept and the difference of the ways added to it.
     """
     twin = copy.deepcopy(optimizer)

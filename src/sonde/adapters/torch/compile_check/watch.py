@@ -1,8 +1,8 @@
-"""Finding what a program compiles, and keeping one call of each graph in the wanted step.
+"""Finds what a program compiles, and records one call of each graph in the wanted step.
 
-``torch.compile`` is intercepted: graphs that the program has compiled are noted. In a program that
-compiles nothing the outermost modules that are trained are compiled here, for one call. The program
-computes with the graphs eagerly, or with its own backend where it is to go on afterwards.
+``torch.compile`` is intercepted, and the program's compiled graphs are recorded. In a program that
+compiles nothing, the outermost trained modules are compiled here, for one call. The program runs
+the graphs eagerly, or with its own backend if it continues after the check.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from torch import fx, nn
 from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.records import (
     Ambient,
+    GraphCall,
     GraphCompiler,
-    Record,
     eager_function,
     kept,
 )
+from sonde.core.patching import Patch, wrap
 
 
-class Watch:
-    """Notes the calls of compiled graphs while ``is_recording``; used from one thread."""
+class CompileWatch:
+    """Records the calls of compiled graphs while ``is_recording``; used from one thread."""
 
     def __init__(self, *, runs_compiled: bool) -> None:
         self.is_recording = False
-        self.records: list[Record] = []
+        self.records: list[GraphCall] = []
         self._runs_compiled = runs_compiled
         self._compiles_itself = False
         self._is_inside = False
@@ -39,7 +40,7 @@ class Watch:
         self._seen: set[int] = set()
         self._modules: set[int] = set()
         self._compile = torch.compile
-        self._call: Any = nn.Module.__call__
+        self._call = Patch(nn.Module, "__call__", self._make_call(nn.Module.__call__))
 
     def forget(self) -> None:
         """Drop what was recorded."""
@@ -49,20 +50,14 @@ class Watch:
     @contextmanager
     def attached(self) -> Iterator[None]:
         with ExitStack() as undo:
-            self._replace(undo, torch, "compile", self._make_compile())
-            self._replace(undo, nn.Module, "__call__", self._make_call())
+            wrap(torch, "compile", self._make_compile, undo)
+            undo.callback(self._call.restore)
+            self._call.install()
             yield
-
-    def _replace(self, undo: ExitStack, owner: Any, name: str, value: Any) -> None:
-        undo.callback(setattr, owner, name, getattr(owner, name))
-        setattr(owner, name, value)
 
     # ------------------------------------------------------------ what the program compiles
 
-    def _make_compile(self) -> Callable[..., Any]:
-        original = self._compile
-
-        @functools.wraps(original)
+    def _make_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def compile(
             model: Any = None,
             *,
@@ -72,8 +67,8 @@ class Watch:
             **more: Any,
         ) -> Any:
             self._compiles_itself = True
-            # The compiler reads what a call of a module does: let it find torch's own code.
-            nn.Module.__call__ = self._call  # type: ignore[method-assign]
+            # The compiler traces ``Module.__call__``: it must find torch's own code there.
+            self._call.restore()
             if model is None:
                 return lambda function: compile(
                     function, backend=backend, mode=mode, options=options, **more
@@ -86,7 +81,7 @@ class Watch:
         return compile
 
     def _noting(self, name: str, backend: Any, function: GraphCompiler) -> GraphCompiler:
-        """A backend that notes calls of its graphs."""
+        """A backend that records calls of its graphs."""
 
         def note_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             pristine = copy.deepcopy(graph) if self._runs_compiled else graph
@@ -98,7 +93,7 @@ class Watch:
                 if not self.is_recording or number in self._seen or not torch.is_grad_enabled():
                     return run(*values)
                 self._seen.add(number)
-                record = Record(
+                record = GraphCall(
                     name=name,
                     backend=private.backend_name(backend),
                     graph=pristine,
@@ -118,9 +113,7 @@ class Watch:
 
     # ------------------------------------------------------------ what it does not
 
-    def _make_call(self) -> Callable[..., Any]:
-        original = self._call
-
+    def _make_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if not self._wants(module):
@@ -129,12 +122,12 @@ class Watch:
             function = private.backend_function("inductor", None, None)
             backend = self._noting(_name_of(module), "inductor", function)
             self._is_inside = True
-            nn.Module.__call__ = original  # type: ignore[method-assign]
+            self._call.restore()
             try:
                 return self._compile(module, backend=backend)(*args, **kwargs)
             finally:
                 self._is_inside = False
-                nn.Module.__call__ = call  # type: ignore[method-assign]
+                self._call.install()
 
         return call
 

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.records import Eager, Record, eager_function
+from sonde.adapters.torch.compile_check.records import Eager, GraphCall, eager_function
 from sonde.adapters.torch.compile_check.tape import Tape, jittered, random_kind
 
 _JITTER_SEED = 20
@@ -21,9 +21,9 @@ _LONGEST = 200
 
 @dataclass
 class Results:
-    """What one way computed: by position of the output, and by position of the input.
+    """The results of one way: outputs by position, and gradients by position of the input.
 
-    ``inputs`` are the inputs after the run: what the graph wrote to them is there.
+    ``inputs`` are the inputs after the run, with what the graph wrote to them.
     """
 
     outputs: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -44,10 +44,10 @@ class Ways:
 
 
 class WayFailedError(Exception):
-    """A way without which nothing can be judged could not be run."""
+    """Raised when a way that every comparison needs could not be run."""
 
 
-def run_ways(record: Record, tape: Tape) -> Ways:
+def run_ways(record: GraphCall, tape: Tape) -> Ways:
     """Run the call eagerly, in float64, as the compiler's graph op by op, and compiled."""
     problems: list[str] = []
     eager = _needed("eagerly", lambda: run(record, eager_function(record.graph), tape))
@@ -65,14 +65,14 @@ def run_ways(record: Record, tape: Tape) -> Ways:
 def _needed(way: str, function: Callable[[], Results]) -> Results:
     try:
         return function()
-    except Exception as error:  # any backend and any module of the user's runs here
+    except Exception as error:  # Any backend and any module of the user runs here.
         raise WayFailedError(f"it could not be run {way}: {first_line(error)}") from error
 
 
 def _optional(way: str, problems: list[str], function: Callable[[], Results]) -> Results | None:
     try:
         return function()
-    except Exception as error:  # as above; the report has it, other ways stand
+    except Exception as error:  # As above; the report has the error, and other ways stay valid.
         problems.append(f"it could not be run {way}: {first_line(error)}")
         return None
 
@@ -85,14 +85,14 @@ def first_line(error: Exception) -> str:
 
 
 def run(
-    record: Record,
+    record: GraphCall,
     function: Callable[..., Any],
     tape: Tape,
     *,
     inputs: list[Any] | None = None,
     wide: bool = False,
 ) -> Results:
-    """Forward, and backward from the gradients that were recorded."""
+    """Run forward, and backward from the recorded gradients."""
     inputs = record.fresh_inputs() if inputs is None else inputs
     torch.set_rng_state(record.random_state)
     with record.ambient.restored(), tape.playing(wide=wide):
@@ -117,14 +117,14 @@ def run(
     return found
 
 
-def compiled(record: Record, graph: fx.GraphModule | None = None) -> Callable[..., Any]:
+def compiled(record: GraphCall, graph: fx.GraphModule | None = None) -> Callable[..., Any]:
     """The call's graph, or a variant of it, as the program's backend compiles it."""
     compiler = private.careful_compiler() if graph is None else private.quick_compiler()
     with record.ambient.restored(), compiler:
         return record.compile(copy.deepcopy(graph or record.graph), record.fresh_inputs())
 
 
-def _interpreted(record: Record) -> Callable[..., Any]:
+def _interpreted(record: GraphCall) -> Callable[..., Any]:
     with record.ambient.restored(), private.careful_compiler():
         function: Callable[..., Any] = private.interpreted_backend()(
             copy.deepcopy(record.graph), record.fresh_inputs()
@@ -132,12 +132,12 @@ def _interpreted(record: Record) -> Callable[..., Any]:
     return function
 
 
-def _reference(record: Record, tape: Tape) -> Results:
+def _reference(record: GraphCall, tape: Tape) -> Results:
     inputs = record.fresh_inputs(lambda tensor: tensor.to(torch.float64, copy=True))
     return run(record, _Wide(record.graph).run, tape, inputs=inputs, wide=True)
 
 
-def _shaken(record: Record, tape: Tape) -> Results:
+def _shaken(record: GraphCall, tape: Tape) -> Results:
     generator = torch.Generator().manual_seed(_JITTER_SEED)
     inputs = record.fresh_inputs(lambda tensor: jittered(tensor, generator).to(tensor.dtype))
     return run(record, eager_function(record.graph), tape, inputs=inputs)
@@ -154,7 +154,7 @@ class _Wide(Eager):
 
 
 @dataclass
-class AotGraph:
+class TracedAotGraph:
     """One graph of AOTAutograd, ops as the user wrote them, with the inputs of its run and what its
     random ops drew."""
 
@@ -164,14 +164,14 @@ class AotGraph:
     drawn: dict[fx.Node, Any] = field(default_factory=dict)
 
 
-def aot_graphs(record: Record, tape: Tape) -> list[AotGraph]:
+def aot_graphs(record: GraphCall, tape: Tape) -> list[TracedAotGraph]:
     """The forward and the backward graph of the call before the compiler decomposes ops."""
-    found: list[AotGraph] = []
+    found: list[TracedAotGraph] = []
 
     def keep(phase: str, graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         drop_unneeded(graph.graph)
         graph.recompile()
-        kept = AotGraph(phase, graph)
+        kept = TracedAotGraph(phase, graph)
         found.append(kept)
 
         def call(*values: Any) -> Any:
@@ -192,14 +192,14 @@ def aot_graphs(record: Record, tape: Tape) -> list[AotGraph]:
 
 
 def drop_unneeded(graph: fx.Graph) -> None:
-    """Remove what no output needs, also impure ops: prints, and random ops, which would draw."""
+    """Remove ops that no output needs, impure ones too: prints, and random ops that would draw."""
     graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
 
 
 class _Drawing(fx.Interpreter):
-    """Runs a graph and keeps what its random ops drew."""
+    """Runs a graph and keeps the numbers that its random ops drew."""
 
-    def __init__(self, kept: AotGraph) -> None:
+    def __init__(self, kept: TracedAotGraph) -> None:
         super().__init__(kept.graph)
         self._kept = kept
 

@@ -1,0 +1,34 @@
+// One run of a matched op: what is done before the op runs and after it. Its tensors go to the sink,
+// by a fast path or through Python, and the tables of the step record what it made.
+#pragma once
+
+#include "arguments.h"
+
+namespace sonde_match {
+
+// What has to be known between the start of an op and its end.
+struct OpRun {
+  Owned inputs_before;      // the inputs as they were, where the op writes to them; see copy_written
+  size_t entries = 0;       // of the row collector before this op, its leaves included
+  bool is_wanted = false;   // a tensor did not pass the screen
+  const Measured* arranged = nullptr;  // what is known of the tensor that the op rearranges
+  std::vector<Copy> copies;            // of what the op writes to, in the arena of the screening
+};
+
+// What has to be done before the op runs; false with an error set.
+bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
+
+// What has to be done after the op ran; false with an error set.
+bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* result,
+              PyObject* args, PyObject* kwargs);
+
+// An op raised: the row collector has its leaves, and not its inputs. False with an error set.
+bool take_back_inputs(Node* node, const OpRun& run);
+
+// Makes Python tensors of the copies, as `inputs_before`; false with an error set.
+bool restore_written(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
+
+// What Python is told of an op that has begun: record, tensors, keys, the inputs as they were.
+Owned begun_tuple(Node* node, const Tensors& tensors, const Owned& inputs_before);
+
+}  // namespace sonde_match

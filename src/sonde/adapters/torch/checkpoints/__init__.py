@@ -1,0 +1,1 @@
+"""Reads the checkpoint files of torch without executing what they contain."""

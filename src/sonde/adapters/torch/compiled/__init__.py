@@ -1,0 +1,1 @@
+"""Observes code that torch.compile compiled: describes its graphs and inserts observers."""

@@ -1,0 +1,1 @@
+"""Connects a training to the debugger: steps, losses, optimizers, ranks, launching."""

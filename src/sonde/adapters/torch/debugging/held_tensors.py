@@ -1,0 +1,189 @@
+"""The parameters and buffers of the networks that are trained, as the debugger sees them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.debugging.optimizers import OptimizerBook
+from sonde.adapters.torch.eager.scopes import ROOT
+from sonde.adapters.torch.eager.step_inputs import storage_key
+from sonde.adapters.torch.tensors.view import TorchView
+from sonde.core.sink import TensorView
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.adapter import TorchAdapter
+
+
+class TorchHeld:
+    """See ``debugger.trainee.Held``; holds the tensor weakly."""
+
+    __slots__ = ("_tensor", "gradient_maker", "name", "scope")
+
+    def __init__(self, name: str, scope: str, tensor: torch.Tensor) -> None:
+        self.name = name
+        self.scope = scope
+        self._tensor = weakref.ref(tensor)
+        self.gradient_maker: tuple[str, int] | None = None
+
+    @property
+    def tensor(self) -> torch.Tensor | None:
+        tensor = self._tensor()
+        if tensor is not None:
+            private.fix_weak(tensor)
+        return tensor
+
+    @property
+    def is_weight(self) -> bool:
+        tensor = self._tensor()
+        return tensor is not None and tensor.requires_grad
+
+    def value(self) -> TensorView:
+        tensor = self.tensor
+        return TorchView(_GONE if tensor is None else tensor, "output", 0, None, None)
+
+    def gradient(self) -> TensorView | None:
+        tensor = self.tensor
+        gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
+        return None if gradient is None else TorchView(gradient, "output", 0, None, None)
+
+
+_GONE = torch.empty(0)
+
+
+class TorchSnapshot:
+    """See ``debugger.trainee.Snapshot``."""
+
+    __slots__ = ("_copy",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        # A tensor made in inference mode cannot be written to outside of it.
+        with torch.inference_mode(False):
+            self._copy = tensor.detach().clone()
+
+    @property
+    def nbytes(self) -> int:
+        return self._copy.numel() * self._copy.element_size()
+
+    @property
+    def view(self) -> TensorView:
+        return TorchView(self._copy, "output", 0, None, None)
+
+    def renew(self, view: TensorView) -> bool:
+        assert isinstance(view, TorchView)
+        tensor = view.tensor.detach()
+        same = tensor.shape == self._copy.shape and tensor.dtype == self._copy.dtype
+        if same:
+            self._copy.copy_(tensor)
+        return same
+
+
+class HeldTensors:
+    """Knows what the networks hold, under which names. Used from the training thread only.
+
+    Modules become known as they run, so the list is collected again when it is *stale*.
+    """
+
+    def __init__(self, optimizers: OptimizerBook) -> None:
+        self._optimizers = optimizers
+        self._adapter: TorchAdapter | None = None
+        self._held: list[TorchHeld] = []
+        self._by_id: dict[int, TorchHeld] = {}
+        # The tensors that no optimizer has changed yet; None: unknown.
+        self._unchanged: tuple[TorchHeld, ...] | None = None
+        self._is_stale = True
+
+    def follow(self, adapter: TorchAdapter) -> None:
+        """Collect what the networks that ``adapter`` observes hold."""
+        self._adapter = adapter
+
+    @property
+    def by_id(self) -> Mapping[int, TorchHeld]:
+        return self._by_id
+
+    def set_stale(self) -> None:
+        self._is_stale = True
+
+    def optimizer_changes_weights(self) -> None:
+        """Note that an optimizer steps for the first time: fewer tensors are unchanged."""
+        self._unchanged = None
+
+    def all(self) -> Sequence[TorchHeld]:
+        if self._is_stale:
+            self._collect()
+        return [each for each in self._held if each.tensor is not None]
+
+    def unchanged_yet(self) -> Sequence[TorchHeld]:
+        if self._unchanged is None or self._is_stale:
+            held = self.all()
+            changed = self._optimizers.changed()
+            self._unchanged = tuple(each for each in held if id(each.tensor) not in changed)
+        return self._unchanged
+
+    def left_alone(self) -> Collection[str]:
+        """The names of tensors whose optimizers did not step in this step."""
+        self._optimizers.search(len(self._by_id))
+        known = (self._by_id.get(number) for number in self._optimizers.left_alone())
+        return {held.name for held in known if held is not None}
+
+    def knows_all_of(self, optimizer: torch.optim.Optimizer) -> bool:
+        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        held = ((self._by_id.get(id(parameter)), parameter) for parameter in parameters)
+        return all(known is not None and known.tensor is parameter for known, parameter in held)
+
+    def names_of(self, optimizer: torch.optim.Optimizer) -> list[str]:
+        """The names of the known parameters of ``optimizer``."""
+        parameters = [each for group in optimizer.param_groups for each in group["params"]]
+        held = (self._by_id.get(id(parameter)) for parameter in parameters)
+        return [each.name for each in held if each is not None]
+
+    def learn_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        """Learn which op of this step made the gradient of which parameter, and the names of
+        parameters that no module holds."""
+        assert self._adapter is not None
+        tables = self._adapter.observer.tables
+        self._collect()
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                held = self._by_id.get(id(parameter))
+                if held is None:
+                    entry = tables.entry(storage_key(parameter))
+                    leaf = None if not entry else entry[0].leaf
+                    if leaf is None:
+                        continue
+                    held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
+                    self._held.append(held)
+                    self._by_id[id(parameter)] = held
+                if parameter.grad is not None:
+                    entry = tables.entry(storage_key(parameter.grad))
+                    if entry and entry[0].leaf is None:
+                        held.gradient_maker = (entry[0].producer.name, entry[0].slot)
+
+    def _collect(self) -> None:
+        """Collect what the networks known now hold; tensors that are not found again stay known."""
+        if self._adapter is None:
+            return
+        known = {held.name: held for held in self._held}
+        fresh: dict[int, TorchHeld] = {}
+        for name, scope, tensor, kind in self._adapter.observer.learner.leaves.held():
+            held = known.pop(name, None)
+            if held is None or held.tensor is not tensor:
+                held = TorchHeld(name, scope, tensor)
+            if kind == "parameter":
+                fresh.setdefault(id(tensor), held)
+        for name, tensor in self._adapter.observer.learner.leaves.updated():
+            if id(tensor) not in fresh and name not in known:
+                fresh[id(tensor)] = TorchHeld(name, ROOT, tensor)
+        for held in known.values():
+            tensor_left = held.tensor
+            if tensor_left is not None:
+                fresh.setdefault(id(tensor_left), held)
+        if fresh.keys() != self._by_id.keys():
+            self._unchanged = None
+        self._by_id = fresh
+        self._held = list(fresh.values())
+        self._is_stale = not self._held

@@ -1,0 +1,111 @@
+"""Observes the loss of a step: the scalars that ``backward`` was called on."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.core.patching import wrap
+
+MOST_ROOTS = 1000
+"""Losses of one step that are kept until it ends; when there are more, they are added up."""
+
+
+class LossWatch:
+    """Adds up the scalars that ``backward`` is called on, in the thread that made it.
+
+    Several in one step are the parts of one loss (gradients are accumulated), so their sum is
+    taken. A loss that a GradScaler scaled counts unscaled. Of the losses that an optimizer computes
+    while it steps (the closure of LBFGS) the first counts, which is what its ``step`` returns.
+    """
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._roots: list[torch.Tensor] = []
+        self._sum = 0.0
+        # Calls since an optimizer began its step; None outside of one.
+        self._inside: int | None = None
+        self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+
+    def install(
+        self, begins: Callable[[], None], failed: Callable[[Exception], None], undo: ExitStack
+    ) -> None:
+        """Observe until ``undo`` is closed. ``begins`` is called before each backward pass except
+        those of an optimizer's closure, ``failed`` with the exception of a backward pass."""
+
+        def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+            def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+                if threading.get_ident() != self._thread:
+                    return original(tensors, *args, **kwargs)
+                if self._inside is None:  # Inside an optimizer's step weights are being changed.
+                    begins()
+                self._note(tensors)
+                try:
+                    return original(tensors, *args, **kwargs)
+                except Exception as error:
+                    failed(error)
+                    raise
+
+            return backward
+
+        backward = wrap(torch.autograd, "backward", watched, undo)
+        scale = wrap(torch.amp.GradScaler, "scale", self._watched_scale, undo)
+        private.hide_from_compiler(LossWatch._note, backward.replacement, scale.replacement)
+
+    def optimizer_begins(self) -> None:
+        self._inside = 0
+
+    def optimizer_left(self) -> bool:
+        """Whether ``backward`` was called while it stepped."""
+        called, self._inside = bool(self._inside), None
+        return called
+
+    def take(self) -> float | None:
+        """The loss since the last call; None if there was none."""
+        self._scaled.clear()
+        if not self._roots:
+            return None
+        self._add_up()
+        found, self._sum = self._sum, 0.0
+        return found
+
+    def keep_few(self) -> None:
+        """Bound the number of kept losses: a step may have any number of backward passes."""
+        if len(self._roots) >= MOST_ROOTS:
+            self._add_up()
+            living = {key: each for key, each in self._scaled.items() if each[0]() is not None}
+            self._scaled = living
+
+    def _add_up(self) -> None:
+        roots, self._roots = self._roots, []
+        with private.unobserved():
+            self._sum = sum((float(root) for root in roots), self._sum)
+
+    def _note(self, tensors: Any) -> None:
+        if self._inside is not None:
+            self._inside += 1
+            if self._inside > 1:
+                return
+        found: Sequence[Any] = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
+        for tensor in found:
+            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not tensor.is_complex():
+                known = self._scaled.get(id(tensor))
+                plain = known[1] if known is not None and known[0]() is tensor else tensor
+                with private.unobserved():
+                    self._roots.append(plain.detach())
+
+    def _watched_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def scale(this: Any, outputs: Any) -> Any:
+            result = original(this, outputs)
+            if isinstance(outputs, torch.Tensor) and isinstance(result, torch.Tensor):
+                with private.unobserved():
+                    self._scaled[id(result)] = (weakref.ref(result), outputs.detach())
+            return result
+
+        return scale

@@ -1,0 +1,118 @@
+"""Knows the optimizers, which of them stepped, and which weights they change."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Protocol
+
+import torch
+
+
+class Placed(Protocol):
+    """A tensor of a module: the module's scope, and whether the tensor is trained."""
+
+    @property
+    def scope(self) -> str: ...
+
+    @property
+    def is_weight(self) -> bool: ...
+
+
+class OptimizerBook:
+    """Tells weights an optimizer has just changed from those it left alone: a program may have
+    several optimizers, each for weights of its own. Used from the training thread only."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._used: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._names: weakref.WeakKeyDictionary[torch.optim.Optimizer, str] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._stepped: set[int] = set()
+        self._searched = 0
+
+    def begins(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Note that ``optimizer`` is about to step; returns whether that is its first step."""
+        self._stepped.add(id(optimizer))
+        if optimizer in self._used:
+            return False
+        self._known.add(optimizer)
+        self._used.add(optimizer)
+        return True
+
+    def step_ended(self) -> None:
+        self._stepped.clear()
+
+    def name_of_step(self, held: Mapping[int, Placed]) -> str:
+        """The names of the optimizers that stepped in this step, such as ``Adam of Generator``. A
+        name is made once, from the parameters ``held`` then, and reused when its optimizer is
+        gone."""
+        if not self._stepped:
+            return ""
+        stepped = [each for each in self._used if id(each) in self._stepped]
+        for optimizer in stepped:
+            if optimizer not in self._names:
+                self._names[optimizer] = _new_name(optimizer, held, set(self._names.values()))
+        return " + ".join(sorted(self._names[each] for each in stepped))
+
+    def search(self, weights: int) -> None:
+        """Find optimizers that have not stepped yet; again when there are other ``weights``."""
+        if weights != self._searched:
+            self._searched = weights
+            for thing in gc.get_objects():
+                # By type alone: some objects run code when isinstance reads their ``__class__``.
+                if issubclass(type(thing), torch.optim.Optimizer):
+                    self._known.add(thing)
+
+    def left_alone(self) -> set[int]:
+        """The ids of tensors that belong to optimizers, none of which stepped in this step."""
+        idle = [each for each in self._known if id(each) not in self._stepped]
+        if not idle:
+            return set()
+        busy = (each for each in self._known if id(each) in self._stepped)
+        return set(_ids(idle)) - set(_ids(busy))
+
+    def changed(self) -> set[int]:
+        """The ids of tensors that belong to an optimizer that has stepped at any time."""
+        return set(_ids(self._used))
+
+
+def _new_name(
+    optimizer: torch.optim.Optimizer, held: Mapping[int, Placed], taken: Collection[str]
+) -> str:
+    own = set(_ids([optimizer]))
+    place = _place_of(
+        [each.scope for number, each in held.items() if number in own],
+        {each.scope for number, each in held.items() if number not in own and each.is_weight},
+    )
+    plain = type(optimizer).__name__ + (f" of {place}" if place else "")
+    number = 1
+    name = plain
+    while name in taken:
+        number += 1
+        name = f"{plain} {number}"
+    return name
+
+
+def _place_of(own: Iterable[str], others: Collection[str]) -> str:
+    """The outermost module that has all of ``own`` in it and none of ``others``, or nothing."""
+    common: list[str] = []
+    for parts in zip(*(scope.split("/") for scope in own), strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+        scope = "/".join(common)
+        is_own = not any(f"{other}/".startswith(f"{scope}/") for other in others)
+        if len(common) > 1 and is_own:  # The root is not a module.
+            return common[-1].removeprefix("network-")
+    return ""
+
+
+def _ids(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[int]:
+    for optimizer in optimizers:
+        # An optimizer whose __init__ has not finished has no groups yet.
+        for group in getattr(optimizer, "param_groups", ()):
+            for parameter in group["params"]:
+                yield id(parameter)

@@ -1,0 +1,1 @@
+"""Removes randomness from a training and reports what cannot be removed."""

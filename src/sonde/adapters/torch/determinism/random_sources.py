@@ -1,0 +1,185 @@
+"""Seeds the sources of random numbers that a seed set at the start does not reach.
+
+Generators that are made without a seed, or seeded from the clock, get a seed that depends only on
+the order of the calls. The operating system's random numbers are only reported: programs use them
+for secrets and names.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.core.patching import wrap
+
+Note = Callable[[str], None]
+FindPlace = Callable[[], str | None]
+
+_CLOCK_SECONDS = 3600.0
+_LEAST_CLOCK = 10**8
+
+
+def watch_sources(
+    seed: int, note_removed: Note, note_left: Note, place: FindPlace, undo: ExitStack
+) -> None:
+    """Replace the functions of the random modules until ``undo`` is closed."""
+    watch = _Watch(seed, note_removed, note_left, place)
+    for owner, name, make in (
+        (random.Random, "seed", watch.python_method),
+        (random, "seed", watch.python_seed),
+        (np.random, "seed", watch.numpy_seed),
+        (np.random, "default_rng", watch.numpy_generator),
+        (torch, "manual_seed", watch.torch_seed),
+        (torch, "seed", watch.torch_unseeded),
+        (os, "urandom", watch.operating_system),
+        (random, "_urandom", watch.operating_system),
+        (DataLoader, "__iter__", watch.workers),
+    ):
+        wrap(owner, name, make, undo)
+
+
+def is_clock(value: object) -> bool:
+    """Whether a seed is the time of day, in any unit, whole or cut to 32 bits.
+
+    Small numbers are not: people write them, and the time cut to 32 bits equals them now and then.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer):
+        return False
+    if value < _LEAST_CLOCK:
+        return False
+    now = time.time()
+    for scale in (1.0, 1e3, 1e6, 1e9):
+        exact = int(now * scale)
+        span = _CLOCK_SECONDS * scale
+        if abs(float(value) - exact) < span:
+            return True
+        if scale == 1e3 and abs(float(value) - exact % 2**32) < span:
+            return True
+    return False
+
+
+class _Watch:
+    def __init__(self, seed: int, note_removed: Note, note_left: Note, place: FindPlace) -> None:
+        self._seed = seed
+        self._count = 0
+        self._removed, self._left, self._place = note_removed, note_left, place
+
+    def _next(self) -> int:
+        """A seed for the next unseeded generator: different per call, the same in every run."""
+        self._count += 1
+        return (self._seed + 0x9E3779B1 * self._count) % 2**32
+
+    def _is_foreign(self, what: str, value: object) -> bool:
+        """Whether user code seeds with nothing or with the clock; reports it if so."""
+        if value is not None and not is_clock(value):
+            return False
+        where = self._place()
+        if where is None:
+            return False
+        how = "without a seed" if value is None else "seeded from the clock"
+        self._removed(f"{what} {how} at {where}")
+        return True
+
+    def python_method(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(generator: random.Random, a: Any = None, *more: Any, **named: Any) -> Any:
+            foreign = not isinstance(generator, random.SystemRandom) and not _is_bookkeeping()
+            if foreign and self._is_foreign("random.Random", a):
+                a = self._next()
+            return original(generator, a, *more, **named)
+
+        return seed
+
+    def python_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(a: Any = None, *more: Any, **named: Any) -> Any:
+            if self._is_foreign("random", a):
+                a = self._next()
+            return original(a, *more, **named)
+
+        return seed
+
+    def numpy_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed(seed: Any = None) -> Any:
+            if self._is_foreign("numpy.random", seed):
+                seed = self._next()
+            return original(seed)
+
+        return seed
+
+    def numpy_generator(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def default_rng(seed: Any = None) -> Any:
+            if self._is_foreign("numpy.random.default_rng", seed):
+                seed = self._next()
+            return original(seed)
+
+        return default_rng
+
+    def torch_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def manual_seed(seed: Any) -> Any:
+            if self._is_foreign("torch", seed if seed is not None else 0):
+                seed = self._next()
+            return original(seed)
+
+        return manual_seed
+
+    def torch_unseeded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def seed() -> int:
+            if self._is_foreign("torch", None):
+                chosen = self._next()
+                torch.manual_seed(chosen)
+                return chosen
+            return int(original())
+
+        return seed
+
+    def operating_system(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def urandom(size: int) -> Any:
+            where = self._place()
+            if where is not None and "site-packages" not in where and not _is_bookkeeping():
+                self._left(
+                    f"random numbers of the operating system at {where} (os.urandom, uuid, "
+                    "secrets, or a numpy generator without a seed)"
+                )
+            return original(size)
+
+        return urandom
+
+    def workers(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Report workers that are not forked: they start a new Python without these patches."""
+
+        def iterate(loader: Any) -> Any:
+            if loader.num_workers > 0:
+                context = loader.multiprocessing_context or multiprocessing
+                method = context.get_start_method()
+                if method != "fork":
+                    at = self._place()
+                    self._left(
+                        f"what is random in the workers of a DataLoader that start by {method}"
+                        f"{f', at {at}' if at else ''}: they are not watched"
+                    )
+            return original(loader)
+
+        return iterate
+
+
+def _is_bookkeeping() -> bool:
+    """Whether Python itself draws: names of temporary files must differ between programs, and
+    ``multiprocessing`` draws keys for authentication."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        name = str(frame.f_globals.get("__name__"))
+        if name == "tempfile" or name.startswith("multiprocessing."):
+            return True
+        frame = frame.f_back
+    return False

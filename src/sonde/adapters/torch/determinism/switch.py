@@ -1,0 +1,193 @@
+"""Removes the randomness of a torch program as far as possible, and reports what is left.
+
+Removed are: random seeds of Python, numpy, torch and, through torch's, of DataLoader workers;
+algorithms that may add in another order; generators that the program leaves unseeded or seeds from
+the clock; on request, shuffling and dropout. Randomness that cannot be removed is detected and
+reported at the end: operators without a deterministic version, the operating system's random
+numbers, hash order.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from sonde.adapters.torch.determinism.random_sources import watch_sources
+from sonde.adapters.torch.determinism.shuffle_dropout import stop_dropout, stop_shuffling
+from sonde.adapters.torch.determinism.worker_messages import ForkedNotes
+from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.core.errors import UsageError
+
+MAX_SEED = 2**32 - 1
+_WARNING = "does not have a deterministic implementation"
+_CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The seed, and what to remove on request."""
+
+    seed: int = 0
+    no_shuffle: bool = False
+    no_dropout: bool = False
+
+
+@dataclass(slots=True)
+class Randomness:
+    """What was removed and what was seen that could not be, each with its place and count.
+
+    Forked processes, such as the workers of a DataLoader, report through ``notes``; `gather` adds
+    their lines.
+    """
+
+    removed: dict[str, int] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
+    notes: ForkedNotes = field(default_factory=ForkedNotes)
+
+    def note_removed(self, what: str) -> None:
+        self._note("removed", what)
+
+    def note_left(self, what: str) -> None:
+        self._note("left", what)
+
+    def _note(self, kind: str, what: str) -> None:
+        if self.notes.is_forked:
+            self.notes.send(f"{kind} {what}")
+            return
+        found = self.removed if kind == "removed" else self.left
+        found[what] = found.get(what, 0) + 1
+
+    def gather(self) -> None:
+        """Add the lines of forked processes, marked as a worker's."""
+        for line in self.notes.take():
+            kind, _, what = line.partition(" ")
+            self._note(kind, f"{what}, in a worker")
+
+
+def set_seed(seed: int) -> None:
+    """Seed Python's, numpy's and torch's generators; DataLoader workers follow torch's.
+
+    ``seed`` is a whole number from 0 to 2**32 - 1. Generators made by the program itself
+    (``numpy.random.default_rng()``, ``torch.Generator()``) are seeded where they are made.
+    """
+    is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not is_whole or not 0 <= seed <= MAX_SEED:
+        raise UsageError(
+            f"a seed is a whole number from 0 to {MAX_SEED}, not {seed!r}", slug="seed"
+        )
+    seed = int(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+@contextmanager
+def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Randomness]:
+    """Run the block without randomness; at its end ``say`` gets the lines of `report`.
+
+    Everything is restored afterwards except the states of the generators.
+    """
+    found = Randomness()
+    with ExitStack() as undo:
+        _use_deterministic_algorithms(undo)
+        _collect_warnings(found, undo)
+        set_seed(wanted.seed)
+        watch_sources(wanted.seed, found.note_removed, found.note_left, place_of_caller, undo)
+        if wanted.no_shuffle:
+            stop_shuffling(found.note_removed, found.note_left, place_of_caller, undo)
+        if wanted.no_dropout:
+            stop_dropout(found.note_removed, place_of_caller, undo)
+        try:
+            yield found
+        finally:
+            if not found.notes.is_forked:
+                found.gather()
+                for line in report(wanted, found):
+                    say(line)
+            found.notes.close()
+
+
+def report(wanted: Wanted, found: Randomness) -> list[str]:
+    """The lines about what was removed and what is left."""
+    done = [f"seed {wanted.seed} for Python, numpy, torch and DataLoader workers"]
+    done.append("deterministic algorithms")
+    done += ["no shuffling"] if wanted.no_shuffle else []
+    done += ["no dropout"] if wanted.no_dropout else []
+    lines = [f"deterministic: {', '.join(done)}"]
+    lines += [f"removed: {_counted(what, count)}" for what, count in found.removed.items()]
+    left = dict(found.left)
+    if os.environ.get("PYTHONHASHSEED", "random") == "random":
+        left["the order of sets of texts (set PYTHONHASHSEED=0 before Python starts)"] = 1
+    lines += [f"not removed: {_counted(what, count)}" for what, count in left.items()]
+    if not left:
+        lines.append("nothing random was seen that is not removed")
+    threads = torch.get_num_threads()
+    if threads > 1:
+        lines.append(f"sums over {threads} threads repeat only with as many: keep OMP_NUM_THREADS")
+    return lines
+
+
+def place_of_caller() -> str | None:
+    """The nearest line outside torch, numpy, Sonde and the standard library; None without one."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if is_user_file(name) and not name.startswith(_NUMPY):
+            return f"{_shown(name)}:{frame.f_lineno}"
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+
+
+def _shown(name: str) -> str:
+    relative = os.path.relpath(name) if os.path.isabs(name) else name
+    return name if relative.startswith("..") else relative
+
+
+def _counted(what: str, count: int) -> str:
+    return what if count == 1 else f"{what}, {count:,} times"
+
+
+def _use_deterministic_algorithms(undo: ExitStack) -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    undo.callback(torch.use_deterministic_algorithms, before, warn_only=warns)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    cudnn: Any = torch.backends.cudnn
+    for name, value in (("benchmark", False), ("deterministic", True)):
+        undo.callback(setattr, cudnn, name, getattr(cudnn, name))
+        setattr(cudnn, name, value)
+    if _CUBLAS not in os.environ:
+        os.environ[_CUBLAS] = ":4096:8"
+        undo.callback(os.environ.pop, _CUBLAS, None)
+
+
+def _collect_warnings(found: Randomness, undo: ExitStack) -> None:
+    """Collect torch's warnings about nondeterministic operators for the report."""
+    undo.enter_context(warnings.catch_warnings())
+    warnings.filterwarnings("always", message=f".*{_WARNING}.*")
+    show = warnings.showwarning
+
+    def collect(message: Any, category: Any, *place: Any, **more: Any) -> None:
+        text = str(message)
+        if _WARNING not in text:
+            show(message, category, *place, **more)
+            return
+        where = place_of_caller()
+        name = text.partition(" ")[0]
+        found.note_left(f"{name} has no deterministic version{f', at {where}' if where else ''}")
+
+    warnings.showwarning = collect

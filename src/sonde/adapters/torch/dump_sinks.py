@@ -1,0 +1,157 @@
+"""Builds the sinks that a configuration asks for, with their requests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sonde.adapters.torch.tensors import device_statistics
+from sonde.capture.config import CaptureConfig
+from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
+from sonde.capture.session import Subscription
+from sonde.core.origin import register_origin
+from sonde.dump.layout import RankLayout
+from sonde.dump.sinks.failure import FailureDump
+from sonde.dump.sinks.overflow import OverflowDump
+from sonde.dump.sinks.statistic import StatisticDump
+from sonde.dump.sinks.steps import StepFiles
+from sonde.dump.sinks.tensors import TensorDump
+from sonde.dump.writing.writer import Writer, open_writer
+from sonde.watch.origins import Origin
+
+_BUDGET_SHARE = 64
+_LEAST_BUDGET = 64 * 1024 * 1024
+_MOST_BUDGET = 512 * 1024 * 1024
+
+
+@dataclass
+class DumpSinks:
+    """The sinks of one dump, in the order they are called; ``files`` is the last."""
+
+    files: StepFiles
+    writer: Writer
+    subscriptions: list[Subscription] = field(default_factory=list)
+    toggled: list[ToggledRequest] = field(default_factory=list)
+    closing_reports: list[Callable[[], None]] = field(default_factory=list)
+
+
+def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], None]) -> DumpSinks:
+    """The sinks that ``config`` asks for; they write below ``rank``."""
+    writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
+    files = StepFiles(rank, config.net_name, writer)
+    sinks = DumpSinks(files, writer)
+    request = _request(config, sinks)
+    tensors = TensorDump(
+        files,
+        writer,
+        ios=config.ios if config.debug_mode != "exception" else frozenset({"input"}),
+        memory_order=not config.transpose_to_nchw,
+        kernel_args=config.save_kernel_args,
+        synchronous=not config.asynchronous,
+        sample=config.sample_num if config.sample_mode else 0,
+        report=report,
+    )
+    if config.debug_mode == "overflow":
+        sees_all = config.dump_mode == "all" and isinstance(request, SelectionRequest)
+        overflow = OverflowDump(
+            files, writer, tensors, most=config.overflow_number, sees_all=sees_all
+        )
+        sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
+        sinks.closing_reports.append(register_origin(overflow.first_bad_op))
+        sinks.closing_reports.append(lambda: _report_overflow(overflow, rank, writer, report))
+    elif config.debug_mode == "exception":
+        failure = FailureDump(files, tensors, report)
+        sinks.subscriptions.append(
+            Subscription(
+                failure, request, op_failed=failure.op_failed, keeps_step=failure.keeps_step
+            )
+        )
+        sinks.closing_reports.append(lambda: _report_no_failure(failure, report))
+    else:
+        if config.saves_statistics:
+            on_device = config.stat_calc_mode == "device"
+            statistics = StatisticDump(
+                files,
+                writer,
+                categories=config.statistic_categories,
+                ios=config.ios,
+                report=report,
+                gather=device_statistics.gather if on_device else None,
+                high_precision=config.device_stat_precision_mode == "high",
+            )
+            sinks.subscriptions.append(Subscription(statistics, request))
+        if config.saves_tensors:
+            sinks.subscriptions.append(Subscription(tensors, request))
+    sinks.subscriptions.append(Subscription(files, ToggledRequest(config.selection.steps)))
+    if isinstance(request, SelectionRequest):
+        sinks.closing_reports.append(lambda: _report_unmatched(request, files, report))
+    return sinks
+
+
+def _request(config: CaptureConfig, sinks: DumpSinks) -> SelectionRequest | ToggledRequest:
+    if config.dump_mode != "set_dump":
+        return SelectionRequest(config.selection)
+    request = ToggledRequest(config.selection.steps)
+    sinks.toggled.append(request)
+    return request
+
+
+def default_budget() -> int:
+    """Bytes an asynchronous dump may hold: a share of the memory, within bounds."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_LEAST_BUDGET, min(_MOST_BUDGET, memory // _BUDGET_SHARE))
+
+
+def _report_unmatched(
+    request: SelectionRequest, files: StepFiles, report: Callable[[str], None]
+) -> None:
+    for pattern in request.unmatched():
+        near = nearest_names(pattern, files.graphs)
+        hint = f"; the nearest are {', '.join(near)}" if near else ""
+        report(f"sonde: {pattern.text!r} matched no op of the observed steps{hint} [op-unmatched]")
+
+
+def _report_no_failure(failure: FailureDump, report: Callable[[str], None]) -> None:
+    if not failure.failures:
+        report("sonde: no op raised an exception")
+
+
+def _report_overflow(
+    overflow: OverflowDump, rank: RankLayout, writer: Writer, report: Callable[[str], None]
+) -> None:
+    summary = overflow.summary
+    if summary.fault is not None:
+        report(
+            f"sonde: {_cause_text(summary.fault)}\n"
+            f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
+            f"passed them on; sonde show {rank.root.parent} tells more"
+        )
+    elif writer.error is not None:
+        return  # The entries after the writer failed are missing: no verdict.
+    elif summary.harmless is not None:
+        report(
+            "sonde: no op made NaN or Inf by mistake: what there is reached neither the loss nor "
+            f"an update of weights; first by {_place(summary.harmless)}"
+        )
+    else:
+        report("sonde: every value of the observed steps was finite")
+
+
+def _cause_text(origin: Origin) -> str:
+    """What produced the first non-finite values, in a sentence."""
+    how = {
+        "op": "were made in step {} by",
+        "leaf": "came in step {} with",
+        "outside": "were put in step {}, by something that is not an op, into the memory of",
+    }[origin.kind].format(origin.step)
+    return f"the first non-finite values {how} {_place(origin)}"
+
+
+def _place(origin: Origin) -> str:
+    source = origin.source
+    asked = f" ({origin.asked})" if origin.asked is not None else ""
+    if source is None:
+        return f"{origin.op}{asked}"
+    used = "" if origin.kind == "op" else ", first used"
+    return f"{origin.op}{asked}{used} at {source}: {source.code}"

@@ -1,0 +1,50 @@
+"""Loads the native matcher, if it was built; ``SONDE_MATCHER=python`` switches it off."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from functools import cache
+from types import ModuleType
+from typing import Final
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.tensors.view import kernel_codes
+
+logger = logging.getLogger("sonde.capture")
+
+INTERFACE: Final = 2
+"""Counted up with every change of what Python sees of the native module.
+
+The module is built with this number (``native/generate_constants.py``): one of another age is
+refused.
+"""
+
+
+def load() -> ModuleType | None:
+    """The module ``_match``; None if ops are to be recognised in Python."""
+    if os.environ.get("SONDE_MATCHER") == "python":
+        return None
+    return _built()
+
+
+@cache
+def _built() -> ModuleType | None:
+    try:
+        module = importlib.import_module("sonde.adapters.torch.eager._match")
+    except ImportError:
+        return None
+    if getattr(module, "INTERFACE", 0) != INTERFACE:
+        logger.warning(
+            "sonde: %s was built from other sources than Sonde's Python code and is not used, "
+            "which is slower; install Sonde again",
+            module.__file__,
+        )
+        return None
+    with private.unobserved():
+        samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
+    module.probe(private.stable_functions(), samples)
+    return module

@@ -1,0 +1,362 @@
+"""Learns an op the first time it runs at a place of a step: its name, source lines and edges."""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_attributes import attributes_of
+from sonde.adapters.torch.eager.op_outputs import (
+    is_filled,
+    output_ref,
+    sibling_with,
+    twin_of,
+    unreturned_writes,
+    written_slots,
+)
+from sonde.adapters.torch.eager.op_schema import OpInfo, op_info
+from sonde.adapters.torch.eager.op_tree import (
+    ALIAS,
+    FRESH,
+    WRITTEN,
+    OpRecord,
+    StepInput,
+    Structures,
+    TensorRef,
+)
+from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeBook
+from sonde.adapters.torch.eager.source_lines import (
+    above_engine,
+    begins_backward,
+    find_place,
+    joined_sources,
+    runs_module,
+    stack_of,
+)
+from sonde.adapters.torch.eager.step_inputs import StepInputBook, geometry, spec_of, storage_key
+from sonde.adapters.torch.eager.step_tables import Tables
+from sonde.core.graph import GRADIENTS, Edge, OpNode, Source, TensorSpec
+
+_NO_SEQUENCE = 1 << 62
+
+
+class Learner:
+    """Makes records. Shares the tables of the running step with the Observer that owns it.
+
+    ``foreign`` are the storages that may change without an op. ``bound`` maps each step input of
+    the running step to the storage that is that input. ``traced`` are the source lines of the ops
+    that run next, where the frames do not show them (code that was traced by the compiler).
+    """
+
+    def __init__(
+        self, scopes: ScopeBook, structures: Structures, tables: Tables, foreign: set[int]
+    ) -> None:
+        self._scopes = scopes
+        self._structures = structures
+        self._tables = tables
+        self._foreign = foreign
+        self.bound: dict[TensorRef, int] = {}
+        # Whether an op ran inside a function that torch.compile returned; None: not looked for.
+        self.ran_compiled: bool | None = None
+        self.traced: tuple[Source, ...] = ()
+        self._is_reshaped = False
+        self._tip: OpRecord | None = None
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._used: set[StepInput] = set()
+        self.leaves = StepInputBook(scopes)
+        self._lasting: dict[int, tuple[TensorRef, weakref.ref[torch.UntypedStorage]]] = {}
+
+    def begin_step(self) -> None:
+        """Enter the lasting inputs of earlier steps into the tables."""
+        for key, (ref, _) in list(self._lasting.items()):
+            self._tables.put(WRITTEN, ref, key, 0)
+
+    def end_step(self) -> None:
+        self._tip = None
+        self._is_reshaped = False
+        self.bound.clear()
+        self.leaves.forget_names()
+
+    def close(self) -> None:
+        self._lasting.clear()
+
+    def enter(self, ref: TensorRef, key: int, tensor: torch.Tensor) -> None:
+        """Note that ``tensor``, met for the first time in this step, is the step input ``ref``."""
+        self._tables.put(WRITTEN, ref, key, private.tensor_id(tensor))
+        self.bound[ref] = key
+        shape = geometry(tensor)
+        if shape != ref.geometry:
+            ref.geometry = shape
+            self._is_reshaped = True
+        if key < 0:
+            self._tables.watch(key, tensor)
+            return
+        storage = tensor.untyped_storage()
+        if ref.leaf is not None and ref.leaf.is_lasting:
+            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
+            return
+        self._tables.watch(key, storage)
+        if not storage.resizable():
+            # Memory that torch did not allocate: its owner, numpy for example, may write to it.
+            self._foreign.add(key)
+
+    def _lose(self, key: int) -> None:
+        self._lasting.pop(key, None)
+        self._tables.drop(key)
+
+    def learn(
+        self,
+        parent: OpRecord,
+        scope: OpScope,
+        func: Any,
+        tensors: list[torch.Tensor],
+        keys: list[int],
+        args: Sequence[Any],
+        kwargs: dict[str, Any] | None,
+        caller: FrameType,
+    ) -> OpRecord:
+        """Make a record for an op about to run after ``parent``; see `learn_outputs`."""
+        self._catch_up(parent)
+        if self.ran_compiled is False:
+            self.ran_compiled = private.is_called_compiled(caller)
+        info = op_info(func)
+        place, frame = find_place(caller)
+        record = OpRecord(parent, func, info, scope)
+        scope, phase, sources, cause = self._where(scope, frame, caller)
+        is_seed = phase != "backward" and begins_backward(caller)
+        if (
+            is_seed
+        ):  # backward() makes the first gradient before the engine runs. It is a backward op, but
+            # record.scope stays the program's: that is the scope a later match will see.
+            scope, phase = self._scopes.scope(f"{GRADIENTS}{scope.name}", "backward"), "backward"
+        else:
+            record.scope = scope
+        if place is not None and (is_seed or phase != "backward"):
+            record.depth = place.depth + 1
+            record.code = place.code
+            record.last = place.last
+        self._wire(record, tensors, keys, frame or caller)
+        attributes = attributes_of(info.arguments, args, kwargs)
+        if cause is not None:
+            attributes = (*attributes, ("forward", cause.node.name))
+        record.node = OpNode(
+            name=f"{scope.name}/{info.type}-op{self._counts[(scope.name, info.type)]}",
+            type=info.type,
+            scope=scope.name,
+            phase=phase,
+            inputs=tuple(
+                Edge((source or ref).producer.name, (source or ref).slot, spec_of(tensor))
+                for tensor, source, ref in zip(tensors, record.sources, record.in_refs, strict=True)
+            ),
+            attributes=attributes,
+            sources=sources,
+        )
+        record.writes = written_slots(info, args, kwargs)
+        return record
+
+    def learn_outputs(
+        self,
+        record: OpRecord,
+        results: list[torch.Tensor],
+        tensors: list[torch.Tensor],
+        keys: list[int],
+    ) -> OpRecord:
+        """Complete a new record after its op has run for the first time, or find or make the one
+        for this number of outputs. ``tensors`` are the inputs, ``keys`` their storages.
+
+        ``results`` is the caller's list, and changes here. The outputs of an op, for Sonde, are
+        what it returned and, behind that, the inputs it wrote to without returning them
+        (``record.returned``). The caller appended these as an existing record said. Where that
+        record does not fit, they are cut off, and appended again as the right one says, so that
+        ``results`` and ``outs`` of the record that is returned correspond.
+        """
+        if record.order >= 0:  # A known record, but the op returned more or fewer tensors.
+            del results[len(results) - len(record.returned) :]
+            sibling = sibling_with(record, len(results))
+            if sibling is not None:
+                results.extend(tensors[slot] for slot in sibling.returned)
+                return sibling
+            record = twin_of(record)
+            self._tip = None
+        record.returned = unreturned_writes(record, results, tensors)
+        results.extend(tensors[slot] for slot in record.returned)
+        record.outs = self._outputs(record, results, tensors, keys)
+        self._add(record, tuple(spec_of(tensor) for tensor in results))
+        return record
+
+    def _outputs(
+        self,
+        record: OpRecord,
+        results: list[torch.Tensor],
+        tensors: list[torch.Tensor],
+        keys: list[int],
+    ) -> tuple[tuple[int, TensorRef], ...]:
+        """What each output is to the tables (FRESH, ALIAS or WRITTEN), and its reference."""
+        written = {private.tensor_id(tensors[slot]) for slot in record.writes}
+        outs: list[tuple[int, TensorRef]] = []
+        changed: set[int] = set()
+        for slot, tensor in enumerate(results):
+            key = storage_key(tensor)
+            known = key in keys or key in changed or self._tables.entry(key) is not None
+            # If the op returns several tensors over one storage, the first is the write to it, the
+            # others are views of the result.
+            is_change = private.tensor_id(tensor) in written and key not in changed
+            kind = WRITTEN if is_change else ALIAS if known else FRESH
+            changed.add(key)
+            outs.append((kind, output_ref(record, slot, kind, tensor, keys, key)))
+        source = record.sources[0] if record.sources else None
+        if source is not None and len(outs) == 1 and record.info.rearranges:
+            outs[0][1].values = source.values
+        return tuple(outs)
+
+    def _add(self, record: OpRecord, specs: tuple[TensorSpec, ...]) -> None:
+        """Put a record whose op has run into the tree."""
+        parent = record.parent
+        assert parent is not None
+        record.node = replace(record.node, outputs=specs)
+        record.order = parent.order + 1 + len(record.leaves)
+        # It was asked for before its outputs were known, which a selection may name: ask again.
+        record.wants_generation = -1
+        parent.next.append(record)
+        self._structures.grew()
+        if self._tip is parent:
+            self._count(record)
+            self._tip = record
+
+    def counts_at(self, parent: OpRecord) -> Counter[tuple[str, str]]:
+        """How many ops of each scope and type ran in this step up to ``parent``."""
+        self._catch_up(parent)
+        return Counter(self._counts)
+
+    def learn_graph(
+        self,
+        parent: OpRecord,
+        scope: OpScope,
+        graph: Any,
+        info: OpInfo,
+        tensors: list[torch.Tensor],
+        keys: list[int],
+        frame: FrameType,
+    ) -> OpRecord:
+        """Make a record for the run of a compiled graph on ``tensors``.
+
+        The caller fills in its ops and calls `add_graph`.
+        """
+        self._catch_up(parent)
+        record = OpRecord(parent, graph, info, scope)
+        self._wire(record, tensors, keys, frame)
+        return record
+
+    def add_graph(self, record: OpRecord) -> None:
+        """Put the record of a compiled graph, with its ops, into the tree."""
+        parent = record.parent
+        assert parent is not None
+        record.node = record.inner[-1].node
+        record.order = record.inner[-1].order
+        parent.next.append(record)
+        self._structures.grew()
+        self._count(record)
+        self._tip = record
+
+    def _catch_up(self, parent: OpRecord) -> None:
+        """Count what ran in this step up to ``parent``, unless it was the last op learned."""
+        if self._tip is parent:
+            return
+        self._counts.clear()
+        self._used.clear()
+        for record in parent.path():
+            self._count(record)
+        self._tip = parent
+
+    def _count(self, record: OpRecord) -> None:
+        for op in record.inner or (record,):
+            self._counts[(op.node.scope, op.info.type)] += 1
+        self._used.update(leaf for _, leaf, _ in record.leaves)
+
+    # ---------------------------------------------------------------- wiring
+
+    def _wire(
+        self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int], frame: FrameType
+    ) -> None:
+        refs: list[TensorRef] = []
+        sources: list[TensorRef | None] = []
+        leaves: list[tuple[int, StepInput, int]] = []
+        assert record.parent is not None
+        used = set(self._used)
+        for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
+            entry = self._tables.entry(key)
+            if entry is None:
+                self.enter(self.leaves.leaf_for(tensor, key, frame, used).ref, key, tensor)
+                entry = self._tables.entry(key)
+                assert entry is not None
+            leaf = entry[0].leaf
+            if leaf is not None and leaf not in used:
+                used.add(leaf)
+                leaves.append((slot, leaf, record.parent.order + 1 + len(leaves)))
+            refs.append(entry[0])
+            sources.append(self.exact(tensor, entry))
+        record.in_refs = tuple(refs)
+        record.sources = tuple(sources)
+        record.filled = tuple(map(is_filled, sources, refs))
+        record.leaves = tuple(leaves)
+
+    def exact(self, tensor: torch.Tensor, entry: list[TensorRef]) -> TensorRef | None:
+        """The reference of exactly ``tensor`` among ``entry``, those of its memory; else None.
+
+        First by identity, then by geometry: autograd returns saved tensors as new objects. In a
+        step whose shapes differ from the learned ones, only identity counts.
+        """
+        shape = geometry(tensor)
+        known = self._tables.tensor(private.tensor_id(tensor))
+        is_known = known is not None and any(ref is known for ref in entry)
+        if known is not None and is_known and (known.geometry == shape or self._is_reshaped):
+            return known
+        for ref in reversed(entry):
+            if ref.geometry == shape:
+                return ref
+        return None
+
+    # --------------------------------------------------------------- naming
+
+    def _where(
+        self, scope: OpScope, frame: FrameType | None, caller: FrameType
+    ) -> tuple[OpScope, Any, tuple[Source, ...], OpRecord | None]:
+        """OpScope, phase, sources, and in backward the forward op that caused this one."""
+        node = private.current_autograd_node()
+        if node is None:
+            return scope, scope.phase, joined_sources(self.traced, stack_of(frame)), None
+        if scope is not self._scopes.default and runs_module(caller):
+            # Activation checkpointing: a module's forward, run again inside backward.
+            name = f"{RECOMPUTED}{scope.name}"
+            sources = stack_of(frame or above_engine(caller))
+            return self._scopes.scope(name, "backward"), "backward", sources, None
+        cause = self._cause(node)
+        if cause is not None:
+            base = cause.node.scope.removeprefix(RECOMPUTED)
+            name = base if base.startswith(GRADIENTS) else f"{GRADIENTS}{base}"
+            sources = stack_of(frame) if frame is not None else cause.node.sources
+            return self._scopes.scope(name, "backward"), "backward", sources, cause
+        owner = self._owner(node)
+        sources = stack_of(frame or above_engine(caller))
+        return self._scopes.scope(f"{GRADIENTS}{owner}", "backward"), "backward", sources, None
+
+    def _cause(self, node: Any) -> OpRecord | None:
+        try:
+            number = node._sequence_nr() + 1
+        except (AttributeError, RuntimeError):
+            return None
+        # A node that accumulates a gradient has the largest possible number.
+        return self._tables.cause(number) if number < _NO_SEQUENCE else None
+
+    def _owner(self, node: Any) -> str:
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, torch.Tensor):
+            return self.leaves.parameter_scope(variable) or ROOT
+        return ROOT

@@ -1,0 +1,110 @@
+"""What an op writes and returns: functions of `op_learning` that need no tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_schema import OpInfo
+from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
+from sonde.adapters.torch.eager.step_inputs import geometry
+
+
+def written_slots(
+    info: OpInfo, args: Sequence[Any], kwargs: dict[str, Any] | None
+) -> tuple[int, ...]:
+    """The slots, among the flattened tensor inputs, of the arguments the op writes to."""
+    if not info.writes:
+        return ()
+    slots: list[int] = []
+    slot = 0
+    named = [
+        (info.arguments[position] if position < len(info.arguments) else "", value)
+        for position, value in enumerate(args)
+    ]
+    named.extend((kwargs or {}).items())
+    for name, value in named:
+        count = _count_tensors(value)
+        if name in info.writes:
+            slots.extend(range(slot, slot + count))
+        slot += count
+    return tuple(slots)
+
+
+def is_filled(source: TensorRef | None, memory: TensorRef) -> bool:
+    """Whether an input, exactly ``source`` or else in ``memory``, has been filled by ops."""
+    if source is not None:
+        return not source.is_unfilled
+    return not memory.is_unfilled and not memory.has_gaps
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` covers all of its memory, as far as sizes tell."""
+    try:
+        return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
+    except (NotImplementedError, RuntimeError):
+        return True
+
+
+def _count_tensors(value: Any) -> int:
+    if isinstance(value, (list, tuple)):
+        return sum(_count_tensors(item) for item in value)
+    return int(isinstance(value, torch.Tensor))
+
+
+def unreturned_writes(
+    record: OpRecord, results: list[torch.Tensor], tensors: list[torch.Tensor]
+) -> tuple[int, ...]:
+    """The slots of inputs that the op wrote to and did not return."""
+    returned = {private.tensor_id(tensor) for tensor in results}
+    return tuple(slot for slot in record.writes if private.tensor_id(tensors[slot]) not in returned)
+
+
+def output_ref(
+    record: OpRecord, slot: int, kind: int, tensor: torch.Tensor, keys: list[int], key: int
+) -> TensorRef:
+    """The reference of one output, and whether ops have filled the memory it is over."""
+    ref = TensorRef(record, slot, geometry(tensor))
+    inputs = [number for number, other in enumerate(keys) if other == key]
+    ref.is_unfilled = (
+        not record.info.fills
+        or slot in record.info.workspaces
+        or (kind == ALIAS and not all(record.filled[number] for number in inputs))
+    )
+    if kind == WRITTEN and not _is_whole(tensor):
+        befores = [record.in_refs[number] for number in inputs]
+        ref.has_gaps = any(before.is_unfilled or before.has_gaps for before in befores)
+    return ref
+
+
+def sibling_with(record: OpRecord, count: int) -> OpRecord | None:
+    """The record that differs from ``record`` only in that its op returned ``count`` tensors."""
+    assert record.parent is not None
+    for sibling in record.parent.next:
+        returned_count = len(sibling.outs) - len(sibling.returned)
+        if returned_count == count and _is_alike(sibling, record):
+            return sibling
+    return None
+
+
+def _is_alike(one: OpRecord, other: OpRecord) -> bool:
+    """Whether two records differ in their outputs at most."""
+    return (
+        one.func is other.func
+        and one.scope is other.scope
+        and (one.depth, one.code, one.last) == (other.depth, other.code, other.last)
+        and one.in_refs == other.in_refs
+        and one.sources == other.sources
+    )
+
+
+def twin_of(record: OpRecord) -> OpRecord:
+    """A new record like ``record``, whose outputs are to be learned."""
+    twin = OpRecord(record.parent, record.func, record.info, record.scope)
+    twin.depth, twin.code, twin.last = record.depth, record.code, record.last
+    twin.in_refs, twin.sources, twin.leaves = record.in_refs, record.sources, record.leaves
+    twin.writes, twin.node, twin.filled = record.writes, record.node, record.filled
+    return twin

@@ -1,0 +1,112 @@
+"""Reads an op's schema: its type name, its arguments, and which of them it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sonde.adapters.torch import private
+from sonde.watch.op_types import ALLOCATING, WORKSPACES
+
+_MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
+    # The kernels write these although the schema does not declare it.
+    "aten::native_batch_norm": ("running_mean", "running_var"),
+    "aten::cudnn_batch_norm": ("running_mean", "running_var"),
+    "aten::miopen_batch_norm": ("running_mean", "running_var"),
+    "aten::batch_norm_with_update": ("running_mean", "running_var"),
+    "aten::_batch_norm_with_update": ("running_mean", "running_var"),
+    "aten::mkldnn_rnn_layer_backward": ("workspace",),
+}
+_REARRANGING = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_reshape_alias",
+        "_unsafe_view",
+        "alias",
+        "detach",
+        "expand",
+        "permute",
+        "squeeze",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "view",
+    )
+)
+_COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+
+
+@dataclass(frozen=True, slots=True)
+class OpInfo:
+    """One operator overload. ``writes`` are names of arguments the op changes in place.
+
+    ``rearranges``: if the one output has as many elements as the first input, they are the same
+    elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
+    other ops, or code that is not an op, will fill. ``workspaces`` are the slots of outputs that
+    only the op's own backward reads; their values mean nothing elsewhere.
+    """
+
+    type: str
+    qualified: str
+    arguments: tuple[str, ...]
+    writes: frozenset[str]
+    is_collective: bool
+    rearranges: bool = False
+    fills: bool = True
+    workspaces: tuple[int, ...] = ()
+
+
+_BOOKKEEPING = ("profiler", "prim", "sonde")
+
+
+def is_bookkeeping(func: Any) -> bool:
+    """Whether ``func`` computes nothing: profiler marks, a tensor's device, our own prints."""
+    return getattr(func, "namespace", "") in _BOOKKEEPING
+
+
+_CACHE: dict[Any, OpInfo] = {}
+
+
+def op_info(func: Any) -> OpInfo:
+    info = _CACHE.get(func)
+    if info is None:
+        info = _CACHE[func] = _read(func)
+    return info
+
+
+def _read(func: Any) -> OpInfo:
+    schema = getattr(func, "_schema", None)
+    if not isinstance(func, private.OpOverload) or schema is None:
+        name = str(getattr(func, "__name__", func))
+        return OpInfo(_type_name("higher_order", name), name, (), frozenset(), False)
+    namespace, _, name = schema.name.partition("::")
+    writes = {
+        argument.name
+        for argument in schema.arguments
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+    writes.update(_MUTATED_UNDECLARED.get(schema.name, ()))
+    if namespace == "c10d" and name.endswith("_"):
+        # The schemas of the collectives do not declare what they write.
+        writes.update(
+            argument.name
+            for argument in schema.arguments
+            if argument.name == "tensors" or argument.name.startswith("output")
+        )
+    op_type = _type_name(namespace, name)
+    return OpInfo(
+        type=op_type,
+        qualified=f"{schema.name}.{schema.overload_name or 'default'}",
+        arguments=tuple(argument.name for argument in schema.arguments),
+        writes=frozenset(writes),
+        is_collective=namespace in _COLLECTIVES,
+        fills=op_type not in ALLOCATING,
+        rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
+        workspaces=WORKSPACES.get(op_type, ()),
+    )
+
+
+def _type_name(namespace: str, name: str) -> str:
+    """``addmm`` for ATen, ``c10d_allreduce_`` for others: a dot would end it in a file name."""
+    text = name if namespace == "aten" else f"{namespace}_{name}"
+    return text.replace(".", "_").replace("/", "_").replace(":", "_")

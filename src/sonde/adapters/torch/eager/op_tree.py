@@ -1,0 +1,275 @@
+"""The structure of steps, learned once and then only matched.
+
+A step is a path through a tree of records, one record per op. While an op that runs matches the
+next record (same function, same line of the user's code, same module, inputs from the same ops),
+its name, source line and edges are known. Where it does not, a new branch is learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from sonde.adapters.torch.eager.op_schema import OpInfo
+from sonde.adapters.torch.eager.scopes import OpScope
+from sonde.core.graph import LEAF_TYPES, Edge, Graph, Kind, OpNode
+
+if TYPE_CHECKING:
+    from sonde.capture.session import Wants
+
+FRESH, ALIAS, WRITTEN = 0, 1, 2
+
+
+class TensorRef:
+    """The contents of one tensor, as one output of one op, or a step input, left them.
+
+    Compared by identity: two tensors with the same reference in one step are bit for bit equal.
+
+    - ``geometry`` (shape, strides, offset) is as it was when the record was learned.
+    - ``values`` is the reference of the tensor that this one only rearranges (a reshape, a
+      transpose), else the reference itself: statistics that do not depend on the order of elements
+      are computed once for both.
+    - ``is_unfilled``: the op only allocated the memory; its values mean nothing.
+    - ``has_gaps``: the op filled this part of such memory, and left the rest.
+    - ``mark``, ``version``, ``round``: what the tensor looked like when it was last emitted,
+      torch's count of writes to it then, and the number of that observed step (see
+      ``tensors/emission``).
+    """
+
+    __slots__ = (
+        "geometry",
+        "has_gaps",
+        "is_unfilled",
+        "leaf",
+        "mark",
+        "owner",
+        "round",
+        "slot",
+        "values",
+        "version",
+    )
+
+    def __init__(
+        self,
+        owner: OpRecord | None,
+        slot: int,
+        geometry: tuple[Any, ...],
+        leaf: StepInput | None = None,
+    ) -> None:
+        self.owner = owner
+        self.slot = slot
+        self.geometry = geometry
+        self.leaf = leaf
+        self.values: TensorRef = self
+        self.is_unfilled = False
+        self.has_gaps = False
+        self.mark: tuple[Any, ...] | None = None
+        self.version: int | None = None
+        self.round = -1
+
+    @property
+    def producer(self) -> OpNode:
+        if self.leaf is not None:
+            return self.leaf.node
+        assert self.owner is not None
+        return self.owner.node
+
+
+class StepInput:
+    """A tensor that enters a step from outside, a leaf of the graph: a parameter, an input, a
+    constant.
+
+    ``is_lasting``: a module or optimizer holds it, so it is the same in every step. Otherwise any
+    tensor that is met in the same place of a later step is taken for it.
+    """
+
+    __slots__ = ("is_lasting", "kind", "node", "ref", "wants", "wants_generation")
+
+    def __init__(self, node: OpNode, geometry: tuple[Any, ...]) -> None:
+        self.node = node
+        self.kind: Kind = node.kind
+        self.ref = TensorRef(None, 0, geometry, self)
+        self.is_lasting = False
+        self.wants: Wants | None = None
+        self.wants_generation = -1
+
+
+class OpRecord:
+    """One op at one place of one or more steps; docs/capture.md explains it with an example.
+
+    - ``in_refs``: the references of the memory that the inputs were read from. A later op matches
+      only if its inputs have the same ones.
+    - ``sources``: the exact tensors that the inputs were, None where that is unknown.
+    - ``depth``, ``code``, ``last``: the line of the user's code. It is ``depth`` frames above the
+      dispatch; 0 where the line is not compared (backward).
+    - ``filled``: for each input, whether ops have filled all of it.
+    - ``writes``: the slots of inputs that the op changes in place; ``returned``: those of them that
+      the op does not return. They count as its last outputs.
+    - ``order``: the position in the step, -1 until the op has run for the first time.
+    - ``wants``: who wants the op, as answered in the generation ``wants_generation``.
+    - ``inner``: the ops of a compiled graph, if the record is the run of one.
+    - ``native``: the matcher's node for this record.
+    """
+
+    __slots__ = (
+        "code",
+        "depth",
+        "filled",
+        "func",
+        "graph",
+        "in_refs",
+        "info",
+        "inner",
+        "last",
+        "leaves",
+        "native",
+        "next",
+        "node",
+        "order",
+        "outs",
+        "parent",
+        "parts",
+        "returned",
+        "scope",
+        "sources",
+        "wants",
+        "wants_generation",
+        "writes",
+    )
+
+    def __init__(self, parent: OpRecord | None, func: Any, info: OpInfo, scope: OpScope) -> None:
+        self.parent = parent
+        self.func = func
+        self.info = info
+        self.scope = scope
+        self.depth = 0
+        self.code: CodeType | None = None
+        self.last = -1
+        self.order = -1
+        self.in_refs: tuple[TensorRef, ...] = ()
+        self.sources: tuple[TensorRef | None, ...] = ()
+        self.filled: tuple[bool, ...] = ()
+        self.leaves: tuple[tuple[int, StepInput, int], ...] = ()
+        self.outs: tuple[tuple[int, TensorRef], ...] = ()
+        self.writes: tuple[int, ...] = ()
+        self.returned: tuple[int, ...] = ()
+        self.node: OpNode = _NOWHERE
+        self.inner: tuple[OpRecord, ...] = ()
+        self.next: list[OpRecord] = []
+        self.graph: Graph | None = None
+        self.parts: tuple[Graph, ...] | None = None
+        self.native: Any = None
+        self.wants: Wants | None = None
+        self.wants_generation = -1
+
+    def path(self) -> list[OpRecord]:
+        """The records of the step from its first op to this one."""
+        found: list[OpRecord] = []
+        record: OpRecord = self
+        while record.parent is not None:
+            found.append(record)
+            record = record.parent
+        found.reverse()
+        return found
+
+
+_NOWHERE = OpNode(name="", type="", scope="", phase="forward")
+
+
+class Structures:
+    """All steps learned so far: the tree of records, and a numbered graph per structure.
+
+    When the tree holds more than ``most`` records, it is dropped and learned again, so that a
+    training whose every step differs cannot fill the memory; graph numbers stay.
+    """
+
+    def __init__(self, name: str, *, most: int = 1_000_000) -> None:
+        self._name = name
+        self._most = most
+        self._count = 0
+        self._ids: dict[object, int] = {}
+        self._parts: dict[object, Graph] = {}
+        self.root = self._new_root()
+
+    @staticmethod
+    def _new_root() -> OpRecord:
+        return OpRecord(None, None, OpInfo("", "", (), frozenset(), False), OpScope(""))
+
+    def grew(self) -> None:
+        self._count += 1
+
+    def begin(self) -> OpRecord:
+        """The root record, with which a step begins."""
+        if self._count > self._most:
+            self.root = self._new_root()
+            self._count = 0
+        return self.root
+
+    def graph_at(self, last: OpRecord, raisers: Sequence[OpRecord] = ()) -> Graph:
+        """The graph of the step that ended with ``last``, and with ops that raised in it."""
+        if raisers:
+            return self._graph(_with_raisers(last.path(), raisers))
+        if last.graph is None:
+            last.graph = self._graph(last.path())
+        return last.graph
+
+    def parts_at(self, last: OpRecord) -> tuple[Graph, ...]:
+        """The compiled graphs that ran in the step that ended with ``last``, each once."""
+        if last.parts is None:
+            records = [record for record in last.path() if record.inner]
+            last.parts = tuple(dict.fromkeys(map(self._part, records)))
+        return last.parts
+
+    def _part(self, record: OpRecord) -> Graph:
+        """A compiled graph, with its inputs as leaves; named as when it first ran."""
+        part = self._parts.get(record.func)
+        if part is None:
+            nodes = {leaf.node.name: leaf.node for _, leaf, _ in record.leaves}
+            inside = {op.node.name for op in record.inner}
+            for op in record.inner:
+                for edge in op.node.inputs:
+                    if edge.producer is not None and edge.producer not in inside:
+                        nodes.setdefault(edge.producer, _outside(edge))
+            nodes.update((op.node.name, op.node) for op in record.inner)
+            number = self._ids.setdefault(record.func, len(self._ids))
+            part = self._parts[record.func] = Graph(number, self._name, tuple(nodes.values()))
+        return part
+
+    def _graph(self, records: Sequence[OpRecord]) -> Graph:
+        nodes: dict[str, OpNode] = {}
+        for record in records:
+            for _, leaf, _ in record.leaves:
+                nodes.setdefault(leaf.node.name, leaf.node)
+            for op in record.inner or (record,):
+                nodes.setdefault(op.node.name, op.node)
+        draft = Graph(0, self._name, tuple(nodes.values()))
+        number = self._ids.setdefault(draft.structure, len(self._ids))
+        return Graph(number, self._name, draft.nodes)
+
+
+def _outside(edge: Edge) -> OpNode:
+    """The op that made an input of a compiled graph, seen from inside."""
+    assert edge.producer is not None
+    return OpNode(
+        name=edge.producer,
+        type=LEAF_TYPES["input"],
+        scope="",
+        phase="forward",
+        kind="input",
+        outputs=(edge.spec,),
+    )
+
+
+def _with_raisers(path: Sequence[OpRecord], raisers: Sequence[OpRecord]) -> list[OpRecord]:
+    """``path`` with the ops that raised where they did, unless one of that name ran well."""
+    names = {record.node.name for record in path}
+    after: dict[OpRecord | None, list[OpRecord]] = {}
+    for raiser in raisers:
+        if raiser.node.name not in names:
+            after.setdefault(raiser.parent, []).append(raiser)
+    found = after.pop(path[0].parent if path else raisers[0].parent, [])
+    for record in path:
+        found.append(record)
+        found.extend(after.pop(record, ()))
+    return found

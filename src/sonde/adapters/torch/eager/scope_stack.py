@@ -1,0 +1,102 @@
+"""The stack of modules and optimizers that are running."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch.eager.scopes import OpScope, ScopeBook
+from sonde.adapters.torch.eager.step_tables import Tables
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+_RUNNERS = {
+    # The functions of torch that run a module and an optimizer's step, as their local ``self``.
+    (os.path.join(_TORCH, "nn", "modules", "module.py"), "_call_impl"),
+    (os.path.join(_TORCH, "optim", "optimizer.py"), "wrapper"),
+}
+
+Runner = nn.Module | torch.optim.Optimizer
+
+
+def running(frame: FrameType | None) -> set[int]:
+    """The ids of the modules and optimizers that run in ``frame`` or one that called it."""
+    found: set[int] = set()
+    while frame is not None:
+        code = frame.f_code
+        if (code.co_filename, code.co_name) in _RUNNERS:
+            found.add(id(frame.f_locals.get("self")))
+        frame = frame.f_back
+    return found
+
+
+class ScopeStack:
+    """Keeps ``tables.scope`` the scope that ops run in now. Used from the training thread only."""
+
+    def __init__(self, book: ScopeBook, tables: Tables) -> None:
+        self._book = book
+        self._tables = tables
+        self._entered: list[tuple[Runner, OpScope]] = []
+
+    @property
+    def is_inside_module(self) -> bool:
+        return any(isinstance(runner, nn.Module) for runner, _ in self._entered)
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The innermost module that runs."""
+        return next(
+            (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
+        )
+
+    def enter_module(self, module: nn.Module) -> None:
+        self._enter(module, self._book.of_module(module, self.module))
+
+    def enter_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        self._enter(optimizer, self._book.optimizer(optimizer))
+
+    def _enter(self, runner: Runner, scope: OpScope) -> None:
+        self._entered.append((runner, scope))
+        self._tables.scope = scope
+
+    def leave(self, runner: Runner) -> None:
+        """Remove ``runner``, and what was entered inside it and never left (an exception, say)."""
+        for position in range(len(self._entered) - 1, -1, -1):
+            if self._entered[position][0] is runner:
+                del self._entered[position:]
+                break
+        self.show_top()
+
+    def drop_stale(self, caller: FrameType) -> bool:
+        """Remove what an exception ended without a call of `leave`; True if there was any."""
+        if not self._entered:
+            return False
+        alive = running(caller)
+        entered = [(runner, scope) for runner, scope in self._entered if id(runner) in alive]
+        is_changed = len(entered) != len(self._entered)
+        if is_changed:
+            self._entered = entered
+            self.show_top()
+        return is_changed
+
+    def restart(self) -> None:
+        """Fill the stack, when observation begins, with the modules that are already running."""
+        self._entered.clear()
+        found: list[nn.Module] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if (frame.f_code.co_filename, frame.f_code.co_name) in _RUNNERS:
+                runner = frame.f_locals.get("self")
+                if isinstance(runner, nn.Module):
+                    found.append(runner)
+            frame = frame.f_back
+        for module in reversed(found):
+            self.enter_module(module)
+        self.show_top()
+
+    def show_top(self) -> None:
+        """Make the innermost entered scope the scope of the ops that run next."""
+        self._tables.scope = self._entered[-1][1] if self._entered else self._book.default

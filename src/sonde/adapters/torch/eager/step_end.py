@@ -1,0 +1,99 @@
+"""Detects where steps end: the hooks that are installed during the whole capture.
+
+A step ends when an optimizer's ``step()`` returns, whichever optimizer it is; a ``step()`` called
+inside another (a wrapper's) does not count by itself; one that raises ends no step; a GradScaler
+that skips its optimizer's step ends a step all the same. With ``step_by="manual"`` only
+``sonde.step()`` ends steps. Optimizers that step in other threads do not count.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.scope_stack import running
+from sonde.core.patching import wrap
+
+
+class StepHooks:
+    """Calls back when optimizers begin and end a step.
+
+    ``began`` and ``left`` are called with the optimizer before and after each ``step()``,
+    ``ended`` after the outermost one and when a GradScaler skipped its optimizer's step;
+    ``elsewhere`` with a thread's name when an optimizer steps in a thread other than the one that
+    made this object. They must not raise. ``has_closure``: the last optimizer that began was given
+    a closure.
+    """
+
+    def __init__(
+        self,
+        began: Callable[[torch.optim.Optimizer], None],
+        left: Callable[[torch.optim.Optimizer], None],
+        ended: Callable[[], None],
+        elsewhere: Callable[[str], None],
+    ) -> None:
+        self._began = began
+        self._left = left
+        self._ended = ended
+        self._elsewhere = elsewhere
+        self._thread = threading.get_ident()
+        self._running: list[torch.optim.Optimizer] = []
+        self._count = 0
+        self.has_closure = False
+
+    def install(self, undo: ExitStack) -> None:
+        """Register the hooks; ``undo`` removes them."""
+        undo.callback(register_optimizer_step_pre_hook(self._before).remove)
+        undo.callback(register_optimizer_step_post_hook(self._after).remove)
+        wrap(torch.amp.GradScaler, "step", self._count_skipped, undo)
+
+    def _before(
+        self, optimizer: torch.optim.Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        if threading.get_ident() != self._thread:
+            self._elsewhere(threading.current_thread().name)
+            return
+        if self._running:
+            # An optimizer that raised never reached the post hook.
+            alive = running(sys._getframe(2))
+            self._running = [each for each in self._running if id(each) in alive]
+        self._running.append(optimizer)
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        self.has_closure = closure is not None
+        self._began(optimizer)
+
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if threading.get_ident() != self._thread or not any(
+            each is optimizer for each in self._running
+        ):
+            return
+        while self._running.pop() is not optimizer:
+            pass
+        self._left(optimizer)
+        if not self._running:
+            self._count += 1
+            self._ended()
+
+    def _count_skipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            before = self._count
+            result = original(this, optimizer, *args, **kwargs)
+            if self._count == before and threading.get_ident() == self._thread:
+                self._count += 1
+                self._ended()
+            return result
+
+        return step
+
+
+private.hide_from_compiler(StepHooks._before, StepHooks._after)

@@ -1,0 +1,296 @@
+"""Names the tensors that enter a step from outside.
+
+A tensor is, in this order: a parameter or buffer of a module that was called; the state of an
+optimizer; a gradient left from an earlier step; a tensor that a module holds as a plain attribute
+(a constant); a variable of the user's code; else ``data-<n>``.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_tree import StepInput
+from sonde.adapters.torch.eager.scopes import ROOT, ScopeBook
+from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
+
+_SEARCHED_FRAMES = 8
+_LARGEST_CONTAINER = 64
+_UNSHARED = 3
+"""References to a frame's variables that only the frame has, where they are counted: of the frame,
+of the one who counts, and of the counting itself."""
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """The key of the memory of ``tensor`` in the tables; negative if it has no storage."""
+    try:
+        return private.storage_id(tensor.untyped_storage())
+    except (NotImplementedError, RuntimeError):
+        return -private.tensor_id(tensor)
+
+
+def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """What tells tensors over one storage apart: with equal geometry they have equal values."""
+    try:
+        return (
+            tensor.dtype,
+            tensor.shape,
+            tensor.stride(),
+            tensor.storage_offset(),
+            tensor.is_conj(),
+            tensor.is_neg(),
+        )
+    except (NotImplementedError, RuntimeError):
+        return (tensor.dtype, shape_of(tensor))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def spec_of(tensor: torch.Tensor) -> TensorSpec:
+    return TensorSpec(dtype_name(tensor.dtype), shape_of(tensor))
+
+
+def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The shape; for a nested tensor only the number of tensors it holds."""
+    try:
+        return tuple(int(size) for size in tensor.shape)
+    except (RuntimeError, AttributeError):  # AttributeError: sizes that are not numbers
+        return (int(tensor.size(0)),)
+
+
+class StepInputBook:
+    """The step inputs met so far, and their names. Used from the training thread only."""
+
+    def __init__(self, scopes: ScopeBook) -> None:
+        self._scopes = scopes
+        self._leaves: dict[tuple[str, str], StepInput] = {}
+        self._named: dict[int, _Named] = {}
+        # Autograd leaves that no module holds, each with its version when it was first met.
+        self._loose: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+
+    def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        if not any(known() is optimizer for known in self._optimizers):
+            self._optimizers.append(weakref.ref(optimizer))
+
+    def forget_names(self) -> None:
+        """Forget the names of storages: a storage may be freed and its key used again."""
+        self._named.clear()
+
+    def leaf_for(
+        self,
+        tensor: torch.Tensor,
+        key: int,
+        frame: FrameType | None,
+        used: Container[StepInput | None],
+    ) -> StepInput:
+        """The step input that ``tensor`` is; ``used``: those that are other tensors of the step."""
+        named = self._registered(key)
+        if named is not None:
+            leaf = self._leaf(named.kind, named.name, named.scope, tensor)
+            leaf.is_lasting = True
+            return leaf
+        trainable = tensor.is_leaf and tensor.requires_grad
+        kind: Kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
+        text = _variable_name(tensor, key, frame) or "data"
+        name, number = (text, 0) if text != "data" else ("data-0", 0)
+        while any(self._leaves.get((other, name)) in used for other in LEAF_TYPES):
+            number += 1
+            name = f"{text}-{number}"
+        if trainable:
+            self._named[key] = _Named(kind, name, ROOT, weakref.ref(tensor))
+            met = self._loose.get(name)
+            if met is None or met[0]() is not tensor:
+                self._loose[name] = (weakref.ref(tensor), private.version_of(tensor))
+        return self._leaf(kind, name, ROOT, tensor)
+
+    def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
+        leaf = self._leaves.get((kind, name))
+        if leaf is None:
+            node = OpNode(
+                name=name,
+                type=LEAF_TYPES[kind],
+                scope=scope,
+                phase="forward",
+                kind=kind,
+                outputs=(spec_of(tensor),),
+            )
+            leaf = self._leaves[(kind, name)] = StepInput(node, geometry(tensor))
+        return leaf
+
+    def may_be(self, leaf: StepInput, tensor: torch.Tensor, key: int) -> bool:
+        """Whether ``tensor``, first met in this step now, can be the step input ``leaf``."""
+        if leaf.is_lasting:
+            named = self._registered(key)
+            return named is not None and self._leaves.get((named.kind, named.name)) is leaf
+        if leaf.kind == "parameter":
+            return tensor.is_leaf and tensor.requires_grad and self._known(key) is None
+        return (
+            not isinstance(tensor, nn.Parameter)
+            and (tensor.dim() == 0) == (leaf.kind == "constant")
+            and self._known(key) is None
+        )
+
+    def parameter_scope(self, parameter: torch.Tensor) -> str | None:
+        """The scope of the module that owns ``parameter``, if it is known."""
+        named = self._registered(storage_key(parameter))
+        return named.scope if named is not None else None
+
+    def _registered(self, key: int) -> _Named | None:
+        """The name that the modules and optimizers known now give to a storage."""
+        named = self._known(key)
+        if named is None:
+            self._collect()
+            named = self._known(key)
+        return named
+
+    def _known(self, key: int) -> _Named | None:
+        """The name of a storage, unless its key has been used again for another one since."""
+        named = self._named.get(key)
+        if named is not None and not named.is_over(key):
+            del self._named[key]
+            return None
+        return named
+
+    def held(self) -> Iterator[tuple[str, str, torch.Tensor, Kind]]:
+        """Name, scope, tensor and kind of everything the known modules hold."""
+        names: dict[str, int] = {}
+        for root_scope, root in self._scopes.roots():
+            for name, tensor, kind in _held_by(root):
+                scope = self._scopes.scope_of_path(root, name.rpartition(".")[0]).name
+                key = storage_key(tensor)
+                if names.setdefault(name, key) != key:
+                    name = f"{root_scope.rsplit('/', 1)[-1]}.{name}"
+                yield name, scope, tensor, kind
+
+    def updated(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Name and tensor of autograd leaves that no module holds and that the program trains: they
+        were changed in place since they were met. Data that only requires a gradient is not."""
+        for name, (known, version) in self._loose.items():
+            tensor = known()
+            if tensor is not None:
+                private.fix_weak(tensor)
+                if private.version_of(tensor) > version:
+                    yield name, tensor
+
+    def _collect(self) -> None:
+        """Name everything the known modules and optimizers hold."""
+        for name, scope, tensor, kind in self.held():
+            self._add(tensor, kind, name, scope)
+        for optimizer in filter(None, [known() for known in self._optimizers]):
+            scope = self._scopes.optimizer(optimizer).name
+            for parameter, state in optimizer.state.items():
+                known = self._known(storage_key(parameter))
+                owner = known.name if known is not None else "parameter"
+                for name, value in state.items() if isinstance(state, dict) else ():
+                    if isinstance(value, torch.Tensor):
+                        self._add(value, "parameter", f"{name}.{owner}", scope)
+            for number, group in enumerate(optimizer.param_groups):
+                for name, value in group.items():
+                    if isinstance(value, torch.Tensor):
+                        self._add(value, "parameter", f"{name}.group{number}", scope)
+
+    def _add(self, tensor: torch.Tensor, kind: Kind, name: str, scope: str) -> None:
+        self._name(tensor, _Named(kind, name, scope, weakref.ref(tensor)))
+        gradient = tensor.grad if tensor.is_leaf else None
+        if gradient is not None:
+            self._name(gradient, _Named("parameter", f"{name}.grad", scope, weakref.ref(gradient)))
+
+    def _name(self, tensor: torch.Tensor, named: _Named) -> None:
+        key = storage_key(tensor)
+        if self._known(key) is None:
+            self._named[key] = named
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The name of a tensor, and the tensor."""
+
+    kind: Kind
+    name: str
+    scope: str
+    tensor: weakref.ref[torch.Tensor]
+
+    def is_over(self, key: int) -> bool:
+        """Whether the tensor is alive and its storage is ``key``."""
+        tensor = self.tensor()
+        if tensor is None:
+            return False
+        private.fix_weak(tensor)
+        return storage_key(tensor) == key
+
+
+def _held_by(root: nn.Module) -> Iterator[tuple[str, torch.Tensor, Kind]]:
+    for name, parameter in root.named_parameters():
+        yield name, parameter, "parameter"
+    for name, buffer in root.named_buffers():
+        yield name, buffer, "parameter"
+    for path, module in root.named_modules():
+        for attribute, value in module.__dict__.items():
+            if isinstance(value, torch.Tensor):
+                yield (f"{path}.{attribute}" if path else attribute), value, "constant"
+
+
+def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> str | None:
+    """The name under which the user's code holds the tensor: the outermost frame that has it.
+
+    A variable that is the tensor itself comes before one that only shares its memory.
+    """
+    same: str | None = None
+    shared: str | None = None
+    searched = 0
+    while frame is not None and searched < _SEARCHED_FRAMES:
+        if is_user_file(frame.f_code.co_filename):
+            searched += 1
+            for name, value in _tensors_of(frame):
+                if storage_key(value) == key:
+                    if geometry(value) == geometry(tensor):
+                        same = name
+                    else:
+                        shared = shared or name
+        frame = frame.f_back
+    return same or shared
+
+
+def _tensors_of(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
+    """The tensors that the variables of ``frame`` are or hold.
+
+    Before Python 3.13 a function's frame keeps the dictionary that ``f_locals`` returns until the
+    function returns, and with it every value that the program has dropped since. So the variables
+    are removed from it again, except where the dictionary is in use: the program has it from
+    ``locals()``, or a tracer or profiler is set, after which Python writes it back to the
+    variables. Names that ``exec`` added stay.
+    """
+    variables = frame.f_locals
+    found = list(_tensors_among(variables))
+    code = frame.f_code
+    is_snapshot = code.co_flags & CO_OPTIMIZED and isinstance(variables, dict)
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return found
+    if is_snapshot and sys.getrefcount(variables) == _UNSHARED:
+        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+            variables.pop(name, None)
+    return found
+
+
+def _tensors_among(variables: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, value in list(variables.items()):
+        if isinstance(value, torch.Tensor):
+            yield name, value
+        elif isinstance(value, (list, tuple, dict)) and len(value) < _LARGEST_CONTAINER:
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            for item, inner in list(items):
+                if isinstance(inner, torch.Tensor):
+                    yield f"{name}.{item}", inner

@@ -1,0 +1,123 @@
+"""The tables of the running step: what each storage holds, and which op ran last.
+
+``PythonTables`` has the same methods as the native ``_match.Matcher`` (``native/match``), which
+also recognises known ops by itself.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import Any, Protocol
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_tree import ALIAS, OpRecord, TensorRef
+from sonde.adapters.torch.eager.scopes import OpScope
+
+
+class Tables(Protocol):
+    """The tables of a step. Keys are storages, see ``step_inputs.storage_key``.
+
+    - ``entry``: the references of a storage: first what it holds now, then the tensors over it
+      that are up to date;
+    - ``tensor``: the reference of a tensor, by ``private.tensor_id``;
+    - ``cause``: the op that ran when autograd's sequence number had this value;
+    - fresh storages were made by an observed op of this step;
+    - watched storages (and tensors without one) are dropped when they die, because their key may
+      be used again. The tables keep no memory alive;
+    - ``now``: a timestamp in microseconds since the epoch, larger than the last one.
+    """
+
+    scope: OpScope
+    generation: int
+    started: int
+    lends: int
+
+    def entry(self, key: int, /) -> list[TensorRef] | None: ...
+    def tensor(self, impl: int, /) -> TensorRef | None: ...
+    def cause(self, number: int, /) -> OpRecord | None: ...
+    def put(self, kind: int, ref: TensorRef, key: int, impl: int, /) -> None: ...
+    def note(self, record: OpRecord, /) -> None: ...
+    def is_fresh(self, key: int, /) -> bool: ...
+    def add_fresh(self, key: int, /) -> None: ...
+    def watch(self, key: int, thing: object, /) -> None: ...
+    def drop(self, key: int, /) -> None: ...
+    def now(self) -> int: ...
+    def forget(self) -> None: ...
+
+
+class PythonTables:
+    """See ``Tables``."""
+
+    __slots__ = (
+        "_cause",
+        "_current",
+        "_fresh",
+        "_stamp",
+        "_tensor",
+        "_watchers",
+        "at",
+        "generation",
+        "lends",
+        "scope",
+        "started",
+    )
+
+    def __init__(self) -> None:
+        self.scope: Any = None
+        self.generation = 0
+        self.started = 0
+        self.lends = 0
+        self.at: Any = None
+        self._current: dict[int, list[TensorRef]] = {}
+        self._tensor: dict[int, TensorRef] = {}
+        self._cause: dict[int, OpRecord] = {}
+        self._fresh: set[int] = set()
+        self._stamp = 0
+        self._watchers: dict[int, weakref.ref[Any]] = {}
+
+    def entry(self, key: int, /) -> list[TensorRef] | None:
+        return self._current.get(key)
+
+    def tensor(self, impl: int, /) -> TensorRef | None:
+        return self._tensor.get(impl)
+
+    def cause(self, number: int, /) -> OpRecord | None:
+        return self._cause.get(number)
+
+    def put(self, kind: int, ref: TensorRef, key: int, impl: int, /) -> None:
+        entry = self._current.get(key)
+        if kind == ALIAS and entry is not None:
+            entry.append(ref)
+        else:
+            self._current[key] = [ref]
+        self._tensor[impl] = ref
+
+    def note(self, record: OpRecord, /) -> None:
+        self._cause.setdefault(private.sequence_number(), record)
+
+    def is_fresh(self, key: int, /) -> bool:
+        return key in self._fresh
+
+    def add_fresh(self, key: int, /) -> None:
+        self._fresh.add(key)
+
+    def watch(self, key: int, thing: object, /) -> None:
+        if key not in self._watchers:
+            self._watchers[key] = weakref.ref(thing, lambda _: self.drop(key))
+
+    def drop(self, key: int, /) -> None:
+        self._current.pop(key, None)
+        self._fresh.discard(key)
+        self._watchers.pop(key, None)
+
+    def now(self) -> int:
+        self._stamp = max(self._stamp + 1, time.time_ns() // 1000)
+        return self._stamp
+
+    def forget(self) -> None:
+        self._watchers.clear()
+        self._fresh.clear()
+        self._current.clear()
+        self._tensor.clear()
+        self._cause.clear()

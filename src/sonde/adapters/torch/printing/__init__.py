@@ -1,0 +1,1 @@
+"""Implements sonde.print, in eager and in compiled code."""

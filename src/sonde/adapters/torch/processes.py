@@ -1,0 +1,117 @@
+"""Observes the processes that a program starts with ``torch.multiprocessing`` to train in.
+
+``torch.multiprocessing.spawn(train, nprocs=2)`` runs ``train`` in processes of its own. Each of
+them is captured with the configuration of its parent, as the rank that is its number, and dumps to
+its own ``rank_N``. Workers of a DataLoader are started in another way and not observed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch.multiprocessing
+import torch.multiprocessing.reductions as reductions
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.adapter import StepBy
+from sonde.adapters.torch.compiled.gate import CompiledMode
+from sonde.capture.config import CaptureConfig
+from sonde.core.patching import wrap
+from sonde.debugger.settings import DebuggerOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedFunction:
+    """A function that is observed in the child process that runs it; its first argument is the
+    number of the process."""
+
+    attach: Callable[..., AbstractContextManager[Any]]
+    function: Callable[..., Any]
+    config: CaptureConfig | None
+    step_by: StepBy
+    compiled: CompiledMode
+    debugger: DebuggerOptions | None = None
+
+    def __call__(self, number: int, *args: Any) -> Any:
+        rank = os.environ.get("RANK", "")
+        with self.attach(
+            self.config,
+            starts_at_once=False,
+            step_by=self.step_by,
+            rank=int(rank) if rank.isdigit() else number,
+            debugger=self.debugger,
+            compiled=self.compiled,
+        ):
+            return self.function(number, *args)
+
+
+@contextmanager
+def observed_children(
+    attach: Callable[..., AbstractContextManager[Any]],
+    config: CaptureConfig | None,
+    step_by: StepBy,
+    compiled: CompiledMode,
+    debugger: DebuggerOptions | None = None,
+    hand_over: Callable[[], None] = lambda: None,
+) -> Iterator[None]:
+    """Observe the processes that ``torch.multiprocessing`` starts in this block with ``config``,
+    and debug them with ``debugger``; ``hand_over`` is called before they start. ``attach`` is
+    ``attach.attach``, which children find by its name."""
+    # ``torch.multiprocessing.spawn`` is the function, which hides the module of that name.
+    module: Any = sys.modules["torch.multiprocessing.spawn"]
+    if config is None and debugger is None:
+        yield
+        return
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def start_processes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(fn, ObservedFunction):
+                options = _for_children(debugger, args, kwargs)
+                fn = ObservedFunction(attach, fn, config, step_by, compiled, options)
+                hand_over()
+            return original(fn, *args, **kwargs)
+
+        return start_processes
+
+    with ExitStack() as undo:
+        wrap(module, "start_processes", make, undo)
+        wrap(torch.multiprocessing, "start_processes", make, undo)
+        yield
+
+
+def _for_children(
+    debugger: DebuggerOptions | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> DebuggerOptions | None:
+    """The debugger options of children: their number, and the script they run."""
+    if debugger is None:
+        return None
+    count = kwargs.get("nprocs", args[1] if len(args) > 1 else 1)
+    return replace(
+        debugger,
+        world_size=debugger.world_size or (count if isinstance(count, int) else 0),
+        script=debugger.script or sys.argv[0],
+        arguments=debugger.arguments if debugger.script else tuple(sys.argv[1:]),
+    )
+
+
+def hide_received_tensors(undo: ExitStack) -> None:
+    """Hide tensors that come from another process from dispatch modes, until ``undo`` is closed.
+
+    A DataLoader with workers gets its batches as handles of shared memory, and torch makes tensors
+    of them in the training's own thread, in whichever step they happen to arrive. If that were
+    observed, the ops would be in another place in every run. Hidden, the batches are inputs.
+    """
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def rebuild_tensor(*args: Any) -> Any:
+            with private.unobserved():
+                return original(*args)
+
+        return rebuild_tensor
+
+    wrap(reductions, "rebuild_tensor", make, undo)

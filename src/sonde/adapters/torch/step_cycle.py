@@ -1,0 +1,106 @@
+"""Begins and ends the steps of one capture."""
+
+from __future__ import annotations
+
+import os
+
+from sonde.adapters.torch.compiled.compiler_watch import CompilerWatch
+from sonde.adapters.torch.eager.dispatch_mode import Observer
+from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
+from sonde.adapters.torch.eager.op_tree import Structures
+from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
+from sonde.adapters.torch.eager.scopes import ScopeBook
+from sonde.adapters.torch.listener import ShieldedListener
+from sonde.capture.session import Session
+from sonde.core.sink import StepEnd
+
+
+class StepCycle:
+    """Observes the steps that the session wants and hands their graphs to it.
+
+    Used from the training thread only; in a forked child it does nothing.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        observer: Observer,
+        structures: Structures,
+        scopes: ScopeBook,
+        switch: ObservationSwitch,
+        skip: OptimizerSkip,
+        compiler: CompilerWatch,
+        listener: ShieldedListener,
+    ) -> None:
+        self._session = session
+        self._observer = observer
+        self._structures = structures
+        self._scopes = scopes
+        self._switch = switch
+        self._skip = skip
+        self._compiler = compiler
+        self._listener = listener
+        self._has_completed_step = False
+        self._pid = os.getpid()
+
+    def begin(self) -> None:
+        """Switch observation on or off for the step that starts now."""
+        switch = self._switch
+        is_broken = switch.state is ObservationState.BROKEN
+        wanted = self._session.wanted(self._session.step) and not is_broken
+        if wanted and not switch.is_observing:
+            switch.start()
+        elif not wanted and switch.is_observing:
+            switch.stop()
+        self._observer.is_asleep = not wanted
+        if wanted:
+            self._observer.begin_step()
+        self._compiler.begin_step(wanted=wanted)
+
+    def end(self) -> None:
+        """End the running step, and begin the next."""
+        if os.getpid() != self._pid:
+            return
+        if self._switch.state is ObservationState.BROKEN:
+            self._switch.clean_up()
+            self._listener.step_ended()
+            return
+        if self._switch.is_observing:
+            self._skip.ends()
+            self._hand_over(is_complete=True)
+        else:
+            self._session.skip_step()
+        self._observer.begin_at_once()
+        self._has_completed_step = True
+        self._listener.step_ended()
+        self.begin()
+
+    def close(self) -> None:
+        """End the capture: the ops after the last step are an incomplete step if a network ran
+        among them, else they are dropped."""
+        if os.getpid() != self._pid or not self._switch.is_observing:
+            return
+        if not self._session.keeps_step():
+            last = self._observer.last
+            if last.parent is None:
+                return
+            default = self._scopes.default
+            if self._has_completed_step and all(each.scope is default for each in last.path()):
+                self._session.drop_step()
+                return
+        self._skip.forget()
+        self._hand_over(is_complete=False)
+
+    def _hand_over(self, *, is_complete: bool) -> None:
+        """Give the graph of the step that ends to the session."""
+        session, observer = self._session, self._observer
+        last = observer.last
+        is_kept = session.keeps_step()
+        if last.parent is not None or is_kept:
+            raisers = observer.raisers if is_kept else ()
+            graph = self._structures.graph_at(last, raisers)
+            parts = self._structures.parts_at(last) if self._compiler.has_graphs else ()
+            session.end_step(StepEnd(session.step, graph, is_complete, parts))
+        else:
+            session.skip_step()
+        observer.end_step()

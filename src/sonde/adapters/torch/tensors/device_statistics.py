@@ -1,0 +1,246 @@
+"""Statistics with torch ops on the tensor's own device, fetched once per step.
+
+The same numbers as the host kernel's rows (``sonde.kernels``), without a synchronisation per
+tensor: what was computed stays on the device until ``gather`` brings all of it over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sonde.adapters.torch import private
+from sonde.core.statistics import (
+    ABS_MEAN,
+    AVG,
+    COUNT,
+    DTYPE,
+    FINITE_MAX,
+    FINITE_MIN,
+    L2NORM,
+    MAX,
+    MIN,
+    NAN_COUNT,
+    NEGATIVE_COUNT,
+    NEGATIVE_INF_COUNT,
+    POSITIVE_COUNT,
+    POSITIVE_INF_COUNT,
+    ROW_COLUMNS,
+    STD,
+    ZERO_COUNT,
+)
+
+_EXACT = {torch.int64: "int64", torch.uint64: "uint64"}
+_WIDENED = (torch.bool, torch.uint16, torch.uint32)
+_SIGN = -(1 << 63)
+_NO_DOUBLE = ("mps",)
+"""Devices without float64: everything there is in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """Some columns of a raw row: ``values`` on the device, in the order of ``columns``.
+
+    ``exact``: the host type of the integers whose 64 bits ``FINITE_MAX`` and ``FINITE_MIN`` hold.
+    """
+
+    columns: tuple[int, ...]
+    values: torch.Tensor | None
+    count: int
+    code: int
+    exact: str | None
+
+
+def device_row(
+    tensor: torch.Tensor, code: int, *, columns: Collection[int], high_precision: bool
+) -> DeviceRow:
+    """The ``columns`` of the raw row of ``tensor``, whose kernel code is ``code``.
+
+    Sums are in float64 (float32 where the device lacks it) if ``high_precision`` or the elements
+    are integers; else in the tensor's own dtype, float8 in float32: that takes less memory, is less
+    exact and may overflow. Otherwise NaN, Inf, empty and the rest are as in the host kernel.
+    """
+    exact = _EXACT.get(tensor.dtype)
+    count = tensor.numel()
+    if not count:
+        return DeviceRow((), None, 0, code, exact)
+    if tensor.dtype in _WIDENED:
+        tensor = tensor.to(torch.int64)
+    elif tensor.is_floating_point() and tensor.element_size() == 1:
+        tensor = tensor.float()
+    wide = torch.float32 if tensor.device.type in _NO_DOUBLE else torch.float64
+    found = _Columns(
+        tensor,
+        set(columns),
+        wide,
+        has_bits=exact is not None,
+        high_precision=high_precision,
+    ).compute()
+    if not found:
+        return DeviceRow((), None, count, code, exact)
+    values = torch.stack([value.to(wide) for value in found.values()])
+    return DeviceRow(tuple(found), values, count, code, exact)
+
+
+class _Columns:
+    """The columns of one tensor that is not empty; only what ``wanted`` needs is computed.
+
+    ``has_bits``: the finite extremes are the bits of integers.
+    """
+
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        wanted: set[int],
+        wide: torch.dtype,
+        *,
+        has_bits: bool,
+        high_precision: bool,
+    ) -> None:
+        self._tensor = tensor
+        self._wanted = wanted
+        self._wide = wide
+        self._has_bits = has_bits
+        self._is_float = tensor.is_floating_point()
+        is_wide = high_precision or not self._is_float
+        self._summed = tensor.to(wide) if is_wide else tensor
+
+    def compute(self) -> dict[int, torch.Tensor]:
+        tensor = self._tensor
+        found: dict[int, torch.Tensor] = {}
+        if self._wanted & {ZERO_COUNT, NEGATIVE_COUNT, POSITIVE_COUNT}:
+            found[ZERO_COUNT] = (tensor == 0).sum()
+            found[POSITIVE_COUNT] = _positive(tensor).sum()
+            found[NEGATIVE_COUNT] = (tensor < 0).sum() if tensor.dtype.is_signed else _zero(tensor)
+        if self._wanted & {NAN_COUNT, POSITIVE_INF_COUNT, NEGATIVE_INF_COUNT}:
+            for column, test in (
+                (NAN_COUNT, torch.isnan),
+                (POSITIVE_INF_COUNT, torch.isposinf),
+                (NEGATIVE_INF_COUNT, torch.isneginf),
+            ):
+                found[column] = test(tensor).sum() if self._is_float else _zero(tensor)
+        found.update(self._extremes())
+        found.update(self._sums(found[MAX], found[MIN]))
+        return {column: value for column, value in found.items() if self._is_kept(column)}
+
+    def _is_kept(self, column: int) -> bool:
+        # The exact extremes of integers are in the finite columns.
+        return column in self._wanted or (self._has_bits and column in (FINITE_MAX, FINITE_MIN))
+
+    def _extremes(self) -> dict[int, torch.Tensor]:
+        tensor = self._tensor
+        if not self._is_float:
+            largest, smallest = _amax(tensor), _amin(tensor)
+            finite = largest, smallest
+            if self._has_bits and self._wide is torch.float64:
+                finite = _bits(largest), _bits(smallest)
+            return {MAX: largest, MIN: smallest, FINITE_MAX: finite[0], FINITE_MIN: finite[1]}
+        # A zero has no sign here.
+        found = {MAX: tensor.amax() + 0.0, MIN: tensor.amin() + 0.0}
+        if self._wanted & {FINITE_MAX, FINITE_MIN}:
+            is_finite = torch.isfinite(tensor)
+            is_any = is_finite.any()
+            nothing = tensor.new_full((), float("nan"))
+            high = torch.where(is_finite, tensor, float("-inf")).amax() + 0.0
+            low = torch.where(is_finite, tensor, float("inf")).amin() + 0.0
+            found[FINITE_MAX] = torch.where(is_any, high, nothing)
+            found[FINITE_MIN] = torch.where(is_any, low, nothing)
+        return found
+
+    def _sums(self, largest: torch.Tensor, smallest: torch.Tensor) -> dict[int, torch.Tensor]:
+        if not self._wanted & {AVG, L2NORM, STD, ABS_MEAN}:
+            return {}
+        summed, scale = self._summed, None
+        if self._tensor.dtype is torch.float64:
+            # Squares of a float64 may leave its range.
+            scale = _power_of_two(summed)
+            summed = summed / scale
+        found: dict[int, torch.Tensor] = {}
+        if L2NORM in self._wanted:
+            found[L2NORM] = torch.linalg.vector_norm(summed)
+        if ABS_MEAN in self._wanted:
+            found[ABS_MEAN] = summed.abs().mean()
+        if self._wanted & {AVG, STD}:
+            mean = summed.mean()
+            found[AVG] = mean
+            if STD in self._wanted:
+                found[STD] = (summed - mean).square().mean().sqrt()
+        if scale is not None:
+            found = {column: value * scale for column, value in found.items()}
+        if AVG in found:
+            # All equal: exactly the value, exactly no spread.
+            is_equal = (largest == smallest) & torch.isfinite(found[AVG])
+            value = largest.to(found[AVG].dtype)
+            found[AVG] = torch.where(is_equal, value, found[AVG] + 0.0)
+            if STD in found:
+                found[STD] = torch.where(is_equal, torch.zeros_like(value), found[STD])
+        return found
+
+
+def _power_of_two(tensor: torch.Tensor) -> torch.Tensor:
+    """The size of the largest magnitude; 1 where that is zero or not finite."""
+    largest = tensor.abs().amax()
+    mantissa, _ = torch.frexp(largest)
+    size = largest * 0.5 / mantissa
+    return torch.where(torch.isfinite(size) & (size > 0), size, torch.ones_like(size))
+
+
+def _zero(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros((), dtype=torch.int64, device=tensor.device)
+
+
+def _positive(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor > 0 if tensor.dtype.is_signed else tensor != 0
+
+
+def _amax(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype is not torch.uint64:
+        return tensor.amax()
+    return tensor.view(torch.int64).bitwise_xor(_SIGN).amax().bitwise_xor(_SIGN).view(torch.uint64)
+
+
+def _amin(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype is not torch.uint64:
+        return tensor.amin()
+    return tensor.view(torch.int64).bitwise_xor(_SIGN).amin().bitwise_xor(_SIGN).view(torch.uint64)
+
+
+def _bits(value: torch.Tensor) -> torch.Tensor:
+    """The 64 bits of an integer stored as a float64, as in the host kernel's rows."""
+    return value.contiguous().view(torch.float64)
+
+
+def gather(rows: Sequence[DeviceRow]) -> NDArray[np.float64]:
+    """All rows on the host, in one transfer per device; what was not computed is NaN."""
+    found = np.full((len(rows), ROW_COLUMNS), np.nan)
+    by_device: dict[torch.device, list[tuple[int, DeviceRow, torch.Tensor]]] = {}
+    for position, row in enumerate(rows):
+        found[position, COUNT] = row.count
+        found[position, DTYPE] = row.code
+        if row.values is not None:
+            by_device.setdefault(row.values.device, []).append((position, row, row.values))
+        elif not row.count:
+            found[position, :MAX] = 0
+            found[position, L2NORM] = 0.0
+    for group in by_device.values():
+        with private.unobserved():
+            block = torch.cat([values for _, _, values in group]).cpu()
+            numbers = private.to_numpy(block.to(torch.float64))
+        start = 0
+        for position, row, _ in group:
+            end = start + len(row.columns)
+            found[position, row.columns] = numbers[start:end]
+            start = end
+            if row.exact is not None and block.dtype is not torch.float64:
+                _exact_bits(found[position], row.exact)
+    return found
+
+
+def _exact_bits(row: NDArray[np.float64], integer: str) -> None:
+    """The finite extremes of integers as bits, from a device that could not give those."""
+    extremes = row[[FINITE_MAX, FINITE_MIN]].astype(integer)
+    row[[FINITE_MAX, FINITE_MIN]] = extremes.view(np.float64)

@@ -1,0 +1,123 @@
+"""Lends the training's memory to pending files, and knows memory that may change unseen.
+
+A pending file may refer to a tensor's own memory instead of a copy. Such memory is *lent*: the
+file's writer is warned before an observed op writes to it. Memory that can be written without an op
+(an array of numpy, a buffer given to other code) is *foreign*: it is never lent, and values read
+from it before may be out of date. docs/capture.md explains the rules.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.step_inputs import storage_key
+from sonde.adapters.torch.eager.step_tables import Tables
+from sonde.adapters.torch.tensors.view import TorchHold
+from sonde.core.patching import wrap
+
+Lender = Callable[[torch.Tensor, TorchHold], None]
+
+
+class Loans:
+    """Knows which memory is lent and which is foreign. ``distrust`` may be called from any thread,
+    the rest from the training thread only.
+
+    Holds are referenced weakly: a hold dies when its file is written, and with it the memory that
+    only it kept alive. While a hold lives, the key of its storage is not used again.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._lent: dict[int, list[weakref.ref[TorchHold]]] = {}
+        self.foreign: set[int] = set()
+
+    def lender(self, tensor: torch.Tensor) -> Lender | None:
+        """``lend`` if the memory of ``tensor`` changes only through observed ops, else None."""
+        key = storage_key(tensor)
+        return self.lend if self._tables.is_fresh(key) and key not in self.foreign else None
+
+    def lend(self, tensor: torch.Tensor, hold: TorchHold) -> None:
+        self._lent.setdefault(storage_key(tensor), []).append(weakref.ref(hold))
+        self._tables.lends = 1
+
+    def call_back(self, key: int) -> None:
+        """Warn the holds of storage ``key``: its memory is about to change."""
+        for reference in self._lent.pop(key, ()):
+            hold = reference()
+            if hold is not None and hold.on_change is not None:
+                hold.on_change(hold.job)
+
+    def call_back_all(self) -> None:
+        """Warn all holds: writes are not observed any more."""
+        for key in list(self._lent):
+            self.call_back(key)
+        self._tables.lends = 0
+
+    def distrust(self, keys: Iterable[int]) -> None:
+        """Mark these storages as foreign: other code may write to them without an op."""
+        for key in keys:
+            self.call_back(key)
+            self.foreign.add(key)
+
+    def alive_bytes(self) -> int:
+        """Bytes of lent memory whose files are not written yet."""
+        holds = [reference() for references in self._lent.values() for reference in references]
+        return sum(hold.nbytes for hold in holds if hold is not None)
+
+    def stop_watching(self) -> None:
+        """Warn the holds whose memory has other owners: ops are not observed any more."""
+        for references in self._lent.values():
+            for hold in filter(None, [reference() for reference in references]):
+                if hold.on_change is not None and hold.is_shared():
+                    hold.on_change(hold.job)
+        self._lent.clear()
+        self._tables.lends = 0
+
+    def end_step(self) -> None:
+        """Forget holds whose files are written; the others stay lent in the next step."""
+        alive = {
+            key: [reference for reference in references if reference() is not None]
+            for key, references in list(self._lent.items())
+        }
+        self._lent = {key: references for key, references in alive.items() if references}
+        self._tables.lends = int(bool(self._lent))
+        self.foreign.clear()
+
+
+def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: ExitStack) -> None:
+    """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed."""
+    for owner, name in ((torch.Tensor, "numpy"), (torch.Tensor, "__dlpack__")):
+        _watch(owner, name, lambda tensor: loans.distrust((storage_key(tensor),)), failed, undo)
+    _watch(
+        torch.UntypedStorage,
+        "resize_",
+        lambda storage: loans.distrust((private.storage_id(storage),)),
+        failed,
+        undo,
+    )
+
+
+def _watch(
+    owner: type,
+    name: str,
+    told: Callable[[Any], None],
+    failed: Callable[[Exception], None],
+    undo: ExitStack,
+) -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                told(self)
+            except Exception as error:
+                failed(error)
+            return original(self, *args, **kwargs)
+
+        return method
+
+    wrap(owner, name, make, undo)

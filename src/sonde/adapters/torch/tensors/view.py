@@ -1,0 +1,385 @@
+"""Torch tensors as the views that sinks receive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from numpy.typing import NDArray
+
+from sonde import kernels
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_attributes import attributes_of
+from sonde.adapters.torch.eager.step_inputs import dtype_name, shape_of
+from sonde.adapters.torch.tensors.device_statistics import DeviceRow, device_row
+from sonde.adapters.torch.tensors.unusual_layouts import stored_values
+from sonde.core.dtypes import BY_NAME, dtype_named
+from sonde.core.errors import SondeError
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.eager.op_tree import OpRecord, TensorRef
+    from sonde.core.statistics import Statistics
+
+_NAMES: dict[torch.dtype, str] = {}
+_CODES: dict[torch.dtype, int] = {}
+_QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
+_PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
+_CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
+
+
+def name_of(dtype: torch.dtype) -> str:
+    name = _NAMES.get(dtype)
+    if name is None:
+        name = _NAMES[dtype] = dtype_name(dtype)
+    return name
+
+
+def kernel_code(dtype: torch.dtype) -> int:
+    """The kernel's number for ``dtype``, or -1 where it has no statistics (complex and others)."""
+    code = _CODES.get(dtype)
+    if code is None:
+        try:
+            code = kernels.dtype_code(name_of(dtype))
+        except SondeError:
+            code = -1
+        _CODES[dtype] = code
+    return code
+
+
+def kernel_codes() -> dict[torch.dtype, int]:
+    """The kernel's number for every dtype it has statistics of."""
+    dtypes = [getattr(torch, name, None) for name in BY_NAME]
+    codes = {dtype: kernel_code(dtype) for dtype in dtypes if isinstance(dtype, torch.dtype)}
+    return {dtype: code for dtype, code in codes.items() if code >= 0}
+
+
+class TorchHold:
+    """Bytes kept for later. Holds the storage, not the tensor, so that autograd can still adopt a
+    held gradient without a copy, as it does without Sonde."""
+
+    __slots__ = (
+        "__weakref__",
+        "_storage",
+        "address",
+        "is_copy",
+        "job",
+        "layout",
+        "nbytes",
+        "on_change",
+        "shape",
+        "stored",
+        "strides",
+    )
+
+    def __init__(
+        self, tensor: torch.Tensor, stored: str, shape: tuple[int, ...], layout: str, is_copy: bool
+    ) -> None:
+        self._storage = tensor.untyped_storage()
+        self.address = tensor.data_ptr()
+        self.nbytes = tensor.numel() * tensor.element_size()
+        self.stored = stored
+        self.shape = shape
+        self.layout = layout
+        self.strides = None if tensor.is_contiguous() else tensor.stride()
+        self.is_copy = is_copy
+        self.job = -1
+        self.on_change: Callable[[int], None] | None = None
+
+    def is_shared(self) -> bool:
+        return not self.is_copy and private.storage_owners(self._storage) > 1
+
+
+class TorchView:
+    """See ``core.sink.TensorView``. ``lend`` registers memory lent instead of copied, or is None
+    where the memory may change unseen and must be copied."""
+
+    __slots__ = ("_lend", "io", "is_filled", "slot", "tensor", "token")
+
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        io: Io,
+        slot: int,
+        token: TensorRef | None,
+        lend: Callable[[torch.Tensor, TorchHold], None] | None,
+        *,
+        is_filled: bool = True,
+    ) -> None:
+        self.tensor = tensor
+        self.io = io
+        self.slot = slot
+        self.token = token
+        self._lend = lend
+        self.is_filled = is_filled
+
+    @property
+    def values_token(self) -> object:
+        return None if self.token is None else self.token.values
+
+    @property
+    def memory(self) -> torch.UntypedStorage | None:
+        try:
+            return self.tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            stored = stored_values(self.tensor)
+            return None if stored is None else stored.untyped_storage()
+
+    @property
+    def numel(self) -> int:
+        return self.tensor.numel()
+
+    @property
+    def dtype(self) -> str:
+        return name_of(self.tensor.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape) if not self.tensor.is_nested else shape_of(self.tensor)
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensor.numel() * self.tensor.element_size()
+
+    @property
+    def problem(self) -> str | None:
+        tensor = self.tensor
+        if tensor.layout is not torch.strided:
+            return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
+        if tensor.is_nested:
+            return "it is a nested tensor"
+        if tensor.device.type == "meta":
+            return "it is on the meta device and has no values"
+        if name_of(tensor.dtype) not in BY_NAME:
+            return f"its dtype is {name_of(tensor.dtype)}"
+        if tensor.numel() and not _address(tensor):
+            return f"{type(tensor).__name__} has no memory of its own"
+        return None
+
+    def _host(self) -> tuple[torch.Tensor, str]:
+        """The plain tensor on the CPU, widened, and the numpy type of its elements."""
+        tensor = self.tensor.detach()
+        dtype = dtype_named(name_of(tensor.dtype))
+        if dtype.name in _QUANTIZED:
+            tensor = tensor.int_repr()
+        if tensor.is_conj():
+            tensor = tensor.resolve_conj()
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        if tensor.device.type != "cpu":
+            tensor = tensor.cpu()
+        if dtype.stored != name_of(tensor.dtype):
+            tensor = tensor.to(getattr(torch, dtype.stored))
+        return tensor, dtype.stored
+
+    def numpy(self) -> NDArray[Any]:
+        tensor, _ = self._host()
+        if _same_memory(tensor, self.tensor):
+            # A copy: numpy() would make the program's own storage non-resizable.
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        array: NDArray[Any] = private.to_numpy(tensor.contiguous())
+        return array
+
+    def hold(self, *, memory_order: bool = False, sample: int = 0) -> TorchHold:
+        tensor, stored = self._host()
+        if 0 < sample < tensor.numel():
+            tensor = _sampled(tensor, sample)
+        layout = "DefaultFormat"
+        if memory_order and not tensor.is_contiguous() and _is_channels_last(tensor):
+            tensor = tensor.movedim(1, -1)
+            layout = "NHWC" if tensor.dim() == 4 else "NDHWC"
+        shape = tuple(tensor.shape)
+        if not _same_memory(tensor, self.tensor):
+            return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
+        if self._lend is not None:
+            hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
+            self._lend(self.tensor, hold)
+            return hold
+        copy = tensor.clone(memory_format=torch.contiguous_format)
+        return TorchHold(copy, stored, shape, layout, is_copy=True)
+
+    def statistics(self) -> Statistics:
+        tensor = self._statistical()
+        return kernels.summarize(
+            tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
+        )
+
+    def _statistical(self) -> torch.Tensor:
+        tensor = self.tensor.detach()
+        if name_of(tensor.dtype) in _QUANTIZED:
+            tensor = tensor.dequantize()
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+
+    def on_host(self) -> tuple[torch.Tensor, int] | None:
+        """The tensor to be summarised and its kernel code; None where there are no statistics."""
+        tensor = self.tensor
+        code = kernel_code(tensor.dtype)
+        is_plain = (
+            tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_nested
+        )
+        if code >= 0 and is_plain and not tensor.is_neg():
+            if tensor.numel() == 0 or _address(tensor):
+                return tensor, code
+            return None
+        if self.problem is not None or tensor.is_complex():
+            return None
+        tensor = self._statistical()
+        code = kernel_code(tensor.dtype)
+        return (tensor, code) if code >= 0 else None
+
+    def summarize_into(self, row_address: int, *, outline: bool = False) -> bool:
+        found = self.on_host()
+        if found is None:
+            return False
+        tensor, code = found
+        if tensor.is_contiguous():
+            whole = kernels.outline_into if outline else kernels.summarize_into
+            whole(row_address, tensor.data_ptr(), code, tensor.numel())
+        else:
+            parts = kernels.outline_strided_into if outline else kernels.summarize_strided_into
+            parts(row_address, tensor.data_ptr(), code, tensor.shape, tensor.stride())
+        return True
+
+    def summarize_later(
+        self, *, columns: Collection[int], high_precision: bool
+    ) -> DeviceRow | None:
+        if self.problem is not None or self.tensor.is_complex():
+            return None
+        tensor = self.tensor.detach()
+        if name_of(tensor.dtype) in _QUANTIZED:
+            tensor = tensor.dequantize()
+        code = kernel_code(tensor.dtype)
+        if code < 0:
+            return None
+        return device_row(tensor, code, columns=columns, high_precision=high_precision)
+
+    @property
+    def has_countable_values(self) -> bool:
+        """Whether ``non_finite`` can count values."""
+        return self.problem is None or stored_values(self.tensor) is not None
+
+    def non_finite(self) -> int:
+        tensor = self.tensor
+        if not tensor.is_floating_point() and not tensor.is_complex():
+            return 0
+        if self.problem is not None:
+            stored = self.stored()
+            return 0 if stored is None else stored.non_finite()
+        if tensor.is_complex():
+            return int((~torch.isfinite(tensor)).sum())
+        found = self.on_host()
+        if found is None:
+            return 0
+        tensor, code = found
+        if tensor.is_contiguous():
+            return kernels.non_finite(tensor.data_ptr(), code, tensor.numel())
+        return kernels.non_finite_strided(tensor.data_ptr(), code, tensor.shape, tensor.stride())
+
+    def has_nan(self) -> bool:
+        if self.problem is not None:
+            stored = self.stored()
+            return stored is not None and stored.has_nan()
+        if self.tensor.is_complex():
+            return bool(torch.isnan(self.tensor).any())
+        return self.statistics().nan_count > 0
+
+    def stored(self) -> TorchView | None:
+        values = stored_values(self.tensor)
+        return None if values is None else TorchView(values, self.io, self.slot, None, None)
+
+    def digest(self, name: str) -> str:
+        tensor = self.tensor.detach()
+        if tensor.is_conj() or tensor.is_neg():
+            tensor = tensor.resolve_conj().resolve_neg()
+        if name_of(tensor.dtype) in _QUANTIZED:
+            tensor = tensor.int_repr()
+        if tensor.device.type != "cpu":
+            tensor = tensor.cpu()
+        return kernels.hash_tensor(
+            name, tensor.data_ptr(), name_of(tensor.dtype), tensor.shape, tensor.stride()
+        )
+
+
+def _address(tensor: torch.Tensor) -> int:
+    """The address of the first element; 0 if there is none. A wrapper of other tensors (DTensor)
+    may return an offset from a null pointer, which is not an address."""
+    try:
+        if type(tensor) not in _PLAIN_TYPES and not tensor.untyped_storage().data_ptr():
+            return 0
+        return tensor.data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return 0
+
+
+def _is_channels_last(tensor: torch.Tensor) -> bool:
+    return any(
+        tensor.dim() == dims and tensor.is_contiguous(memory_format=order)
+        for dims, order in zip((4, 5), _CHANNELS_LAST, strict=True)
+    )
+
+
+def _sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
+    """``count`` elements, evenly spaced over the flattened tensor, the first and last included."""
+    if count == 1:
+        positions = torch.zeros(1, dtype=torch.int64, device="cpu")
+    else:
+        positions = (
+            torch.arange(count, device="cpu")
+            .mul_(tensor.numel() - 1)
+            .div_(count - 1, rounding_mode="floor")
+        )
+    return tensor.take(positions)
+
+
+def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool(
+        private.storage_id(one.untyped_storage()) == private.storage_id(other.untyped_storage())
+    )
+
+
+class TorchCall:
+    """See ``core.sink.OpCall``: one run of ``record``, or of a leaf that has no record."""
+
+    __slots__ = (
+        "_args",
+        "_kwargs",
+        "_record",
+        "inputs",
+        "node",
+        "order",
+        "outputs",
+        "step",
+        "timestamp",
+    )
+
+    def __init__(
+        self,
+        node: OpNode,
+        step: int,
+        order: int,
+        timestamp: int,
+        inputs: Sequence[TorchView],
+        outputs: Sequence[TorchView],
+        record: OpRecord | None = None,
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self.node = node
+        self.step = step
+        self.order = order
+        self.timestamp = timestamp
+        self.inputs = inputs
+        self.outputs = outputs
+        self._record = record
+        self._args = args
+        self._kwargs = kwargs
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        if self._record is None:
+            return ()
+        return attributes_of(self._record.info.arguments, self._args, self._kwargs)

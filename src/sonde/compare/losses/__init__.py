@@ -1,0 +1,1 @@
+"""Reads, compares and draws loss curves."""

@@ -1,0 +1,84 @@
+"""From a path to a loss curve, whatever is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sonde.compare.losses.compare import LossSeries
+from sonde.compare.losses.dump import read_dump_losses
+from sonde.compare.losses.events import EVENT_MARK, event_files, read_events
+from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log
+from sonde.core.errors import UsageError
+
+_LOOKED_AT = 3
+_REPORTS = "reports.jsonl"
+
+
+def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = None) -> LossSeries:
+    """The losses of a run: a directory of summaries or event files, a dump, a CSV or JSON file,
+    JSON lines, an event file, or a log.
+
+    ``tag`` names the scalar, column or key; ``pattern`` makes any file a log.
+    """
+    if path.is_dir():
+        if pattern is not None:
+            raise UsageError(f"--regex is for logs, and {path} is a directory", slug="usage")
+        try:
+            return _from_directory(path, tag)
+        except OSError as error:
+            raise LossFileError(
+                f"{path} cannot be read: {error.strerror}", slug="loss-file"
+            ) from None
+    if not path.is_file():
+        problem = "is not a file" if path.exists() else "does not exist"
+        raise LossFileError(f"{path} {problem}", slug="loss-file")
+    if pattern is not None:
+        return read_log(path, pattern)
+    if EVENT_MARK in path.name:
+        return read_events(path, [path], tag)
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return read_csv(path, tag)
+    if suffix in (".json", ".jsonl", ".ndjson"):
+        return read_json(path, tag)
+    if _begins_with_brace(path):
+        try:
+            return read_json(path, tag)
+        except LossFileError:
+            if tag is not None:
+                raise  # else it may be a log that begins with a bracket
+    if tag is not None:
+        raise UsageError(
+            f"--tag is for summaries, CSV and JSON; {path} is read as a log: use --regex",
+            slug="usage",
+        )
+    return read_log(path, None)
+
+
+def _from_directory(path: Path, tag: str | None) -> LossSeries:
+    level = [path]
+    for _ in range(_LOOKED_AT):
+        found = [directory for directory in level if event_files(directory)]
+        if len(found) == 1:
+            return read_events(path, event_files(found[0]), tag)
+        if found:
+            names = ", ".join(str(each.relative_to(path)) for each in sorted(found)[:5])
+            raise LossFileError(
+                f"{path} holds {len(found)} runs: {names}; give one of them", slug="loss-file"
+            )
+        if (path / _REPORTS).is_file():
+            return read_json(path / _REPORTS, tag)
+        if any(each.name.startswith("rank_") for parent in level for each in parent.iterdir()):
+            return read_dump_losses(path)
+        level = sorted(each for parent in level for each in parent.iterdir() if each.is_dir())[
+            :1000
+        ]
+    raise LossFileError(
+        f"{path} has no losses: neither event files nor a dump in it; give a file or its directory",
+        slug="loss-file",
+    )
+
+
+def _begins_with_brace(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(64).lstrip()[:1] in (b"{", b"[")

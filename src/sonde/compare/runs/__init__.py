@@ -1,0 +1,1 @@
+"""Compares two runs, op by op, from their dumps."""

@@ -1,0 +1,1 @@
+"""Pairs the ops and tensors of two runs."""

@@ -1,0 +1,177 @@
+"""The map of pairs: a YAML file a person can read, change and give back.
+
+pairs:
+  - a: Default/network-Net/conv1-Conv2d/convolution-op0
+    b: Default/network-WithLossCell/_backbone-Net/conv1-Conv2d/BiasAdd-op0
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sonde.compare.options import CompareError
+from sonde.compare.runs.result import RunComparison
+from sonde.core.errors import ConfigError, SondeError
+from sonde.core.settings import nearest
+from sonde.dump.reader import Dump
+
+_MOST_BYTES = 64 << 20
+_KEYS = frozenset({"a", "b", "how"})
+
+
+def read_map(path: Path, a: Dump, b: Dump) -> dict[str, str]:
+    """Full names of a to full names of b; ConfigError has every mistake, each with its line."""
+    entries = list(_entries(path))
+    problems = [each for each in entries if isinstance(each, SondeError)]
+    pairs: dict[str, str] = {}
+    names_a, names_b = _names(a), _names(b)
+    for entry in entries:
+        if isinstance(entry, SondeError):
+            continue
+        line, left, right = entry
+        problems += _unknown(path, line, "a", left, names_a)
+        problems += _unknown(path, line, "b", right, names_b)
+        if left in pairs or right in pairs.values():
+            twice = left if left in pairs else right
+            problems.append(_problem(path, line, f"{twice} is paired twice"))
+        pairs[left] = right
+    if problems:
+        raise ConfigError(problems)
+    return pairs
+
+
+def _entries(path: Path) -> Iterator[tuple[int, str, str] | SondeError]:
+    """The pairs of the file and the mistakes in it, each with its line."""
+    fields = dict(_mapping(_load(path)))
+    for name, (line, _) in fields.items():
+        if name != "pairs":
+            yield _problem(path, line, f"{name!r} is not known; there is only 'pairs'")
+    pairs = fields.get("pairs")
+    if pairs is None or pairs[1].id != "sequence":
+        yield _problem(path, 1, "is not a map: it needs a list called 'pairs'")
+        return
+    for node in pairs[1].value:
+        yield from _entry(path, node)
+
+
+def _entry(path: Path, node: Any) -> Iterator[tuple[int, str, str] | SondeError]:
+    line = node.start_mark.line + 1
+    if node.id != "mapping":
+        yield _problem(path, line, "is not a pair; write 'a: NAME' and 'b: NAME'")
+        return
+    fields = dict(_mapping(node))
+    for name, (place, _) in fields.items():
+        if name not in _KEYS:
+            yield _problem(path, place, f"{name!r} is not known; a pair has 'a' and 'b'")
+    names = [
+        str(fields[key][1].value) if key in fields and fields[key][1].id == "scalar" else ""
+        for key in ("a", "b")
+    ]
+    if all(names):
+        yield line, names[0], names[1]
+    for key, name in zip("ab", names, strict=True):
+        if not name:
+            yield _problem(path, line, f"the pair has no name called {key!r}")
+
+
+def _mapping(node: Any) -> Iterator[tuple[str, tuple[int, Any]]]:
+    """Keys with their lines and values; nothing for what is no mapping."""
+    if node is not None and node.id == "mapping":
+        for key, value in node.value:
+            # Not the text of a list or a mapping: its aliases may make it endless.
+            name = str(key.value) if key.id == "scalar" else f"a {key.id} in place of a name"
+            yield name, (key.start_mark.line + 1, value)
+
+
+def _load(path: Path) -> Any:
+    """The tree of the document: nothing in it is ever made into an object."""
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        raise CompareError(
+            "a map of pairs needs PyYAML; pip install pyyaml", slug="compare-map"
+        ) from None
+    try:
+        return yaml.compose(_read(path), yaml.SafeLoader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CompareError(f"{path}: cannot be read: {error}", slug="compare-map") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = 1 if mark is None else mark.line + 1
+        what = getattr(error, "problem", None) or "it has characters YAML does not take"
+        raise _problem(path, line, f"is not YAML: {what}") from None
+    except RecursionError:
+        raise _problem(path, 1, "is nested too deeply") from None
+    except (ValueError, OverflowError, IndexError) as error:  # PyYAML lets some of these through.
+        raise _problem(path, 1, f"is not YAML: {error}") from None
+
+
+def _read(path: Path) -> str:
+    if not path.is_file() and path.exists():  # A pipe in place of a file would never answer.
+        raise OSError("it is not a file")
+    if path.stat().st_size > _MOST_BYTES:
+        raise OSError(f"it has more than {_MOST_BYTES >> 20} MB")
+    return path.read_text("utf-8")
+
+
+def _problem(path: Path, line: int, what: str) -> CompareError:
+    return CompareError(f"{path}:{line}: {what}", slug="compare-map")
+
+
+def _names(dump: Dump) -> set[str]:
+    names = {node.name for graph in dump.graphs() for node in graph}
+    return names | set(dump.op_types())
+
+
+def _unknown(path: Path, line: int, side: str, name: str, names: set[str]) -> list[SondeError]:
+    if name in names:
+        return []
+    return [_problem(path, line, f"{side} has no op called {name}{nearest(name, names)}")]
+
+
+def write_map(path: Path, comparison: RunComparison) -> None:
+    """The pairs a comparison used, so that they can be changed and given back."""
+    lines = [
+        f"# The pairs of {comparison.a.path} (a) and {comparison.b.path} (b).",
+        "# Change, add or remove pairs and give the file back with --map; what it does not name",
+        "# is paired as without it.",
+        "pairs:",
+    ]
+    for name_a, (name_b, how) in _used(comparison).items():
+        lines += [f"  - a: {_text(name_a)}", f"    b: {_text(name_b)}", f"    how: {how}"]
+    try:
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+    except OSError as error:
+        raise CompareError(
+            f"{path}: cannot be written: {error.strerror}", slug="compare-file"
+        ) from None
+
+
+def _used(comparison: RunComparison) -> Mapping[str, tuple[str, str]]:
+    """One twin for each name: that of the first step that has the op.
+
+    Inputs have other names in other steps, and an op that is paired in parts has several twins:
+    both are found again without a map.
+    """
+    own = [pair for pair in comparison.pairs if pair.how not in ("place", "update")]
+    seen_a = Counter((pair.step, pair.rank, pair.a) for pair in own)
+    seen_b = Counter((pair.step, pair.rank, pair.b) for pair in own)
+    used: dict[str, tuple[str, str]] = {}
+    taken: set[str] = set()
+    for pair in own:
+        count = max(seen_a[pair.step, pair.rank, pair.a], seen_b[pair.step, pair.rank, pair.b])
+        if count == 1 and pair.kind != "input" and pair.a not in used and pair.b not in taken:
+            used[pair.a] = (pair.b, pair.how)
+            taken.add(pair.b)
+    return used
+
+
+def _text(name: str) -> str:
+    """A name as YAML takes it: quoted unless it is plain."""
+    plain: Iterable[str] = name.replace("/", "").replace("-", "").replace("_", "").replace(".", "")
+    is_plain = name[:1].isalpha() and all(each.isalnum() and each.isascii() for each in plain)
+    return name if is_plain else json.dumps(name, ensure_ascii=True)

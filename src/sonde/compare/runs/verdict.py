@@ -1,0 +1,174 @@
+"""From judged pairs to a verdict, from rough to fine: losses, subnets, layers, ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import isnan
+
+from sonde.compare.runs.overview import growth_of, module_path
+from sonde.compare.runs.result import DivergenceStart, LossPair, OpPair, RunComparison, TensorPair
+
+Readers = Mapping[tuple[int, int, str], OpPair]
+
+
+def reach_verdict(found: RunComparison, readers: Readers) -> RunComparison:
+    """The comparison with verdict, first divergence and reasons.
+
+    Diverged means that an op is at fault; incomparable, that none is found but files are damaged.
+    Where no op is at fault, but a loss is out of tolerance, the op
+    whose error comes nearest to what is allowed is named with low confidence; not where one side
+    computes in lower precision, which explains as much.
+    """
+    divergence = _first(found, readers)
+    is_bad = divergence is not None
+    if not is_bad and not found.mixed and any(loss.agrees is False for loss in found.losses):
+        divergence, is_bad = _suspect(found), True
+    damage = damaged(found)
+    end = len(found.pairs) if divergence is None else divergence.pair.order
+    growth = growth_of([pair for pair in found.pairs if pair.order < end])
+    return replace(
+        found,
+        verdict="diverged" if is_bad else "incomparable" if damage else "aligned",
+        first_divergence=divergence,
+        growth=growth,
+        reasons=tuple(_reasons(replace(found, growth=growth), divergence)),
+        notes=(*found.notes, *_about_damage(damage)),
+    )
+
+
+def damaged(found: RunComparison) -> list[str]:
+    """What is wrong with the files that could not be read."""
+    return [
+        str(tensor.problem) for pair in found.pairs for tensor in pair.tensors if tensor.is_damaged
+    ]
+
+
+def _about_damage(damage: Sequence[str]) -> list[str]:
+    if not damage:
+        return []
+    more = f"; and {len(damage) - 1} more" if len(damage) > 1 else ""
+    return [f"a tensor could not be read: {damage[0]}{more}"]
+
+
+def _first(found: RunComparison, readers: Readers) -> DivergenceStart | None:
+    """The first op at fault. What a run begins with counts where it is first read."""
+    candidates: list[tuple[int, int, OpPair, OpPair]] = []
+    for pair in found.pairs:
+        if pair.status == "diverged" or _is_misshapen(pair):
+            shown = pair
+            if pair.is_leaf:
+                shown = readers.get((pair.rank, pair.step, pair.a), pair)
+            candidates.append((pair.step, shown.order, pair, shown))
+    if not candidates:
+        return None
+    _, _, pair, shown = min(candidates, key=lambda each: each[:2])
+    tensor = _worst(pair)
+    inheritors = sum(each.status == "inherited" for each in found.pairs)
+    return DivergenceStart(shown, tensor, _cause(pair, shown, found), inheritors)
+
+
+def _is_misshapen(pair: OpPair) -> bool:
+    return pair.status == "incomparable" and any("shapes" in note for note in pair.notes)
+
+
+def _worst(pair: OpPair) -> TensorPair:
+    """The tensor that decided: what cannot be compared, or else the largest error."""
+    return max(
+        pair.tensors, key=lambda each: (isnan(each.error), each.error == pair.error, each.error)
+    )
+
+
+def _cause(pair: OpPair, shown: OpPair, found: RunComparison) -> str:
+    tensor = _worst(pair)
+    if pair.kind == "parameter":
+        others = sum(
+            each.status == "diverged" and each.kind == "parameter" and each.step == pair.step
+            for each in found.pairs
+        )
+        more = f"; so do {others - 1} other parameters" if others > 1 else ""
+        return f"the parameter {pair.b} differs before the step begins{more}"
+    if pair.kind == "input":
+        return f"the input {pair.b} of the step differs: not the same data, or not the same order"
+    if pair.status == "incomparable":
+        return "; ".join(pair.notes)
+    if pair.how == "place":
+        return (
+            f"{_short(pair.a)} in a stands where b has {_short(pair.b)}: an op is missing or added"
+        )
+    if pair.notes:
+        return "; ".join(pair.notes)
+    if tensor.a.dtype != tensor.b.dtype:
+        return (
+            f"computed in {tensor.a.dtype} in a and in {tensor.b.dtype} in b, unlike the ops "
+            "around it"
+        )
+    if pair.kind == "state":
+        return f"{tensor.b.parameter} is updated differently, from inputs that agree"
+    if tensor.distances is not None and tensor.distances.non_finite_disagreed:
+        count = tensor.distances.non_finite_disagreed
+        return f"NaN or Inf in one run only, {count} of {tensor.distances.count} elements"
+    if pair.kind == "random":
+        return "random numbers differ: seeds, or the order of draws"
+    if pair.type_a != pair.type_b and found.a.writer == found.b.writer:
+        return f"{pair.type_a} in a, {pair.type_b} in b"
+    return "its inputs agree, its output does not"
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _suspect(found: RunComparison) -> DivergenceStart | None:
+    """Without a clear fault: the pair nearest to one."""
+    rated = [pair for pair in found.pairs if pair.tensors and pair.allowed > 0 and not pair.is_leaf]
+    if not rated:
+        return None
+    pair = max(rated, key=lambda each: each.error / each.allowed)
+    cause = "no op stands out; this one is nearest to it, given the errors of its inputs"
+    return DivergenceStart(pair, _worst(pair), cause, 0, "low")
+
+
+def _reasons(found: RunComparison, divergence: DivergenceStart | None) -> list[str]:
+    reasons = _about_losses(found.losses, explained=divergence is None and found.mixed)
+    if divergence is not None:
+        pair = divergence.pair
+        subnet = next(
+            (
+                part.name
+                for part in found.parts
+                if part.step == pair.step and part.level == "subnet" and part.status == "diverged"
+            ),
+            None,
+        )
+        layer = module_path(pair.scope)
+        if subnet is not None and pair.phase == "forward":
+            reasons.append(f"step {pair.step}: the first subnet that differs is {subnet}")
+        if layer:
+            reasons.append(f"step {pair.step}: the first layer that differs is {layer}")
+    for growth in found.growth:
+        reasons.append(
+            f"step {growth.step}: rounding goes from {growth.first:.1e} to {growth.last:.1e} "
+            f"along the forward pass, {growth.per_op:.3g} times per op"
+        )
+    return reasons
+
+
+def _about_losses(losses: Sequence[LossPair], *, explained: bool) -> list[str]:
+    known = [loss for loss in losses if loss.agrees is not None]
+    if not known:
+        return []
+    bad = next((loss for loss in known if not loss.agrees), None)
+    if bad is None:
+        steps = ", ".join(str(loss.step) for loss in known[:4])
+        more = " and later" if len(known) > 4 else ""
+        return [f"the losses of step {steps}{more} agree"]
+    values = f"{bad.a:.7g} and {bad.b:.7g}"
+    if explained:
+        return [f"the losses of step {bad.step} differ ({values}), as far as rounding explains"]
+    if bad is known[0]:
+        return [f"the losses of step {bad.step} differ ({values}): the forward pass is wrong"]
+    return [
+        f"the loss of step {known[0].step} agrees, that of step {bad.step} differs ({values}): "
+        "the forward pass is right, the gradients or the update are wrong"
+    ]

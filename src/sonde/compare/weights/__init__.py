@@ -1,0 +1,1 @@
+"""Reads, pairs, compares, checks and converts weights of checkpoints."""

@@ -1,0 +1,141 @@
+"""One checkpoint written in another format, bit by bit, under the names of the other framework."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from sonde.compare.parameter_names import Family, renamed
+from sonde.compare.weights.checkpoint import Checkpoint, Weight, same_bits
+from sonde.core.atomic_file import replace_file_durably
+from sonde.core.errors import UsageError
+from sonde.core.mindspore_ckpt import CheckpointError
+
+Target = Literal["torch", "mindspore", "safetensors"]
+Names = Literal["torch", "mindspore", "keep"]
+Write = Callable[[BinaryIO, Iterable[Weight], Mapping[str, str] | None], None]
+Read = Callable[[Path], Checkpoint]
+
+DEFAULT_NAMES: dict[Target, Names] = {
+    "torch": "torch",
+    "mindspore": "mindspore",
+    "safetensors": "keep",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What was written: old to new name of each weight, and what has no place there."""
+
+    names: Mapping[str, str]
+    dropped: tuple[str, ...]
+    count: int
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        return {old: new for old, new in self.names.items() if old != new}
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a format is written, and read back to prove what was written."""
+
+    write: Write
+    read: Read
+
+
+def new_names(
+    source: Checkpoint,
+    names: Names,
+    *,
+    keep_counters: bool = False,
+    given: Mapping[str, str] | None = None,
+) -> dict[str, str | None]:
+    """The name each weight gets; None for what the other framework has not.
+
+    ``given`` decides where it has an entry; a name of it that is not in the checkpoint, or two
+    weights that would share a name, is a UsageError.
+    """
+    found: dict[str, str | None] = {name: name for name in source.weights}
+    if names != "keep":
+        family: Family = names
+        shapes = {name: weight.shape for name, weight in source.weights.items()}
+        found = renamed(shapes, family, keep_counters=keep_counters)
+    for old, new in (given or {}).items():
+        if old not in found:
+            raise UsageError(f"--map: {source.path} has no weight {old!r}", slug="usage")
+        found[old] = new
+    taken: dict[str, str] = {}
+    for old, new_name in found.items():
+        if new_name is not None and taken.setdefault(new_name, old) != old:
+            raise UsageError(
+                f"{taken[new_name]!r} and {old!r} would both be called {new_name!r}; "
+                "say other names with --map",
+                slug="usage",
+            )
+    return found
+
+
+def convert(
+    source: Checkpoint,
+    target: Path,
+    format: Format,
+    names: Mapping[str, str | None],
+    *,
+    replace_existing: bool = False,
+) -> Conversion:
+    """Write ``source`` to ``target``; the file appears whole and proven, or not at all.
+
+    What was written is read back and compared bit by bit before it gets its name.
+    """
+    _refuse(source.path, target, replace_existing)
+    kept = [
+        replace(weight, name=new)
+        for old, weight in source.weights.items()
+        if (new := names[old]) is not None
+    ]
+
+    def write(partial: Path) -> None:
+        with partial.open("wb") as stream:
+            format.write(stream, kept, source.texts)
+        _prove(kept, source, format.read(partial), target)
+        _refuse(source.path, target, replace_existing)
+
+    try:
+        replace_file_durably(target, write)
+    except OSError as error:
+        raise CheckpointError(
+            f"{target} cannot be written: {error.strerror or error}", slug="checkpoint-path"
+        ) from None
+    return Conversion(
+        {old: new for old, new in names.items() if new is not None},
+        tuple(old for old, new in names.items() if new is None),
+        len(kept),
+    )
+
+
+def _refuse(source: Path, target: Path, replace_existing: bool) -> None:
+    if target.is_dir():
+        raise CheckpointError(f"{target} is a directory, not a file name", slug="checkpoint-path")
+    if not target.exists():
+        return
+    if source.exists() and os.path.samefile(source, target):
+        raise UsageError(f"{target} is what is to be converted; name another file", slug="usage")
+    if not replace_existing:
+        raise UsageError(f"{target} exists; --force replaces it", slug="usage")
+
+
+def _prove(kept: list[Weight], source: Checkpoint, written: Checkpoint, target: Path) -> None:
+    for weight in kept:
+        twin = written.weights.get(weight.name)
+        if twin is None or not same_bits(weight, twin):
+            raise CheckpointError(
+                f"{target}: {weight.name!r} did not come back as it was written; the disk or the "
+                "format failed",
+                slug="checkpoint-damaged",
+            )
+    if len(written.weights) != len(kept) or dict(written.texts) != dict(source.texts):
+        raise CheckpointError(f"{target}: it came back with other names", slug="checkpoint-damaged")

@@ -1,0 +1,135 @@
+"""From a path to its weights: which format a file has is told by its first bytes and its name."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from sonde.compare.weights.checkpoint import Checkpoint, Format, Weight
+from sonde.compare.weights.formats.dump import read_dump
+from sonde.compare.weights.formats.mindspore import read_mindspore
+from sonde.compare.weights.formats.npz import read_npz
+from sonde.compare.weights.formats.safetensors import read_safetensors
+from sonde.core.mindspore_ckpt import CheckpointError
+
+MAX_INDEX_BYTES = 64 << 20
+
+TorchReader = Callable[[Path], Checkpoint]
+
+SUFFIXES: dict[str, Format] = {
+    ".ckpt": "mindspore",
+    ".safetensors": "safetensors",
+    ".npz": "numpy",
+    ".pt": "torch",
+    ".pth": "torch",
+    ".bin": "torch",
+}
+
+
+def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = None) -> Checkpoint:
+    """The weights of a checkpoint file, or of the files or the dump in a directory.
+
+    ``read_torch`` reads torch's own files, which needs torch. ``step`` is for dumps: the first
+    by default. A CheckpointError or DumpError names the file and the place of what is wrong.
+    """
+    if path.is_dir():
+        inside = files_inside(path)
+        if inside:
+            return _joined(path, [open_checkpoint(each, read_torch) for each in inside])
+        return read_dump(path, step=step)
+    if not path.exists():
+        raise CheckpointError(f"{path} does not exist", slug="checkpoint-missing")
+    if not path.is_file():  # reading a pipe or a device might never end
+        raise CheckpointError(f"{path} is not a file", slug="checkpoint-missing")
+    try:
+        found = detect(path)
+        if found == "torch":
+            return read_torch(path)
+        if found == "safetensors":
+            return read_safetensors(path)
+        return read_npz(path) if found == "numpy" else read_mindspore(path)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} cannot be read: {error.strerror or error}", slug="checkpoint-missing"
+        ) from None
+
+
+def files_inside(directory: Path) -> list[Path]:
+    """The checkpoint in a model's directory: its only file, or the shards its index lists.
+
+    Empty for a directory without one, such as a dump. Only files of the directory itself count.
+    """
+    if any(directory.glob("rank_*")):
+        return []
+    for index in sorted(directory.glob("*.index.json")):
+        try:
+            with index.open("rb") as stream:
+                content = json.loads(stream.read(min(index.stat().st_size, MAX_INDEX_BYTES)))
+            names = sorted({str(name) for name in content["weight_map"].values()})
+        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            raise CheckpointError(
+                f"{index} is not the index of a checkpoint", slug="checkpoint-damaged"
+            ) from None
+        for name in names:
+            if Path(name).name != name or not (directory / name).is_file():
+                raise CheckpointError(
+                    f"{index} names {name[:200]!r}, which is not in {directory}",
+                    slug="checkpoint-missing",
+                )
+        return [directory / name for name in names]
+    for suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz"):
+        found = sorted(path for path in directory.glob(f"*{suffix}") if path.is_file())
+        if len(found) == 1:
+            return found
+        if found:
+            names = sorted(path.name for path in found)
+            raise CheckpointError(
+                f"{directory} holds {len(found)} checkpoints: {', '.join(names[:5])}; give one",
+                slug="checkpoint-path",
+            )
+    return []
+
+
+def _joined(directory: Path, parts: list[Checkpoint]) -> Checkpoint:
+    weights: dict[str, Weight] = {}
+    texts: dict[str, str] = {}
+    for part in parts:
+        for name in part.weights.keys() & weights.keys():
+            raise CheckpointError(
+                f"{part.path}: {name!r} stands in another shard, too", slug="checkpoint-damaged"
+            )
+        weights |= part.weights
+        texts |= part.texts
+    return Checkpoint(directory, parts[0].format, weights, texts)
+
+
+def detect(path: Path) -> Format:
+    """The format of a file. Lightning, too, writes ``.ckpt``, but torch's."""
+    with path.open("rb") as stream:
+        start = stream.read(9)
+    if start.startswith(b"PK\x03\x04"):
+        return "numpy" if _holds_arrays(path) else "torch"
+    if start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        return "torch"  # torch's format before version 1.6: pickles
+    by_name = SUFFIXES.get(path.suffix.lower())
+    if by_name in (None, "torch") and start[8:9] == b"{":
+        return "safetensors"
+    if by_name is None:
+        raise CheckpointError(
+            f"{path} is no checkpoint known here: neither its name ({', '.join(SUFFIXES)}) nor its "
+            "first bytes tell a format",
+            slug="checkpoint-format",
+        )
+    return by_name
+
+
+def _holds_arrays(path: Path) -> bool:
+    if path.suffix.lower() == ".npz":
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return all(name.endswith(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False

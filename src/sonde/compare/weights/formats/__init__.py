@@ -1,0 +1,1 @@
+"""Reads one checkpoint format per file."""

@@ -1,0 +1,120 @@
+"""``.npz`` files as weights: nothing is unpickled, nothing unpacked before its size is judged."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from sonde.compare.weights.checkpoint import Checkpoint, Weight, damaged, is_shape
+from sonde.core.dtypes import BY_NAME
+
+_KIND = ".npz file"
+_MAX_HEADER = 64 << 10
+_MAX_MEMBERS = 1_000_000
+# A deflated member may be a thousand times its size on disk; real weights never are.
+_FREE_BYTES = 256 << 20
+_MAX_RATIO = 100
+
+
+def read_npz(path: Path) -> Checkpoint:
+    """The arrays of ``path``; a CheckpointError names the member of what is wrong."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if len(members) > _MAX_MEMBERS:
+                raise damaged(path, _KIND, f"it has more than {_MAX_MEMBERS} members")
+            weights: dict[str, Weight] = {}
+            for member in members:
+                weight = _weight(path, archive, member)
+                if weight.name in weights:
+                    raise damaged(path, _KIND, f"{weight.name!r} stands twice")
+                weights[weight.name] = weight
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+        raise damaged(path, _KIND, str(error) or type(error).__name__) from None
+    except (OSError, ValueError, OverflowError) as error:
+        raise damaged(path, _KIND, f"it cannot be read: {error}") from None
+    return Checkpoint(path, "numpy", weights)
+
+
+def _weight(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Weight:
+    if not member.filename.endswith(".npy"):
+        raise damaged(path, _KIND, f"{member.filename!r} is not an .npy file")
+    with archive.open(member) as stream:
+        shape, fortran, dtype, offset = _header(path, member, stream.read(_MAX_HEADER + 16))
+    if dtype.newbyteorder("=").name not in BY_NAME:
+        raise damaged(path, _KIND, f"{member.filename!r} has {dtype}, not plain numbers")
+    needed = offset + prod(shape) * dtype.itemsize
+    if needed > member.file_size:
+        raise damaged(
+            path,
+            _KIND,
+            f"{member.filename!r} has {member.file_size} bytes; {dtype}{list(shape)} needs "
+            f"{needed}",
+        )
+    _refuse_bomb(path, member)
+
+    def load() -> NDArray[Any]:
+        return _load(path, member, offset, shape, fortran, dtype)
+
+    name = member.filename.removesuffix(".npy")
+    return Weight(name, dtype.newbyteorder("=").name, shape, load)
+
+
+def _header(
+    path: Path, member: zipfile.ZipInfo, data: bytes
+) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    stream = io.BytesIO(data)
+    try:
+        version = npy.read_magic(stream)
+        if version[0] == 1:
+            found = npy.read_array_header_1_0(stream, _MAX_HEADER)
+        elif version[0] == 2:
+            found = npy.read_array_header_2_0(stream, _MAX_HEADER)
+        else:
+            raise ValueError(f".npy version {version[0]} is not known")
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, KeyError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise damaged(path, _KIND, f"{member.filename!r}: {reason}") from None
+    shape, fortran, dtype = found
+    if not is_shape(shape):
+        raise damaged(path, _KIND, f"{member.filename!r}: the shape in the header is invalid")
+    return shape, fortran, dtype, stream.tell()
+
+
+def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
+    if member.file_size > max(_FREE_BYTES, _MAX_RATIO * member.compress_size):
+        raise damaged(
+            path,
+            _KIND,
+            f"{member.filename!r} says it unpacks from {member.compress_size} to "
+            f"{member.file_size} bytes",
+        )
+
+
+def _load(
+    path: Path,
+    member: zipfile.ZipInfo,
+    offset: int,
+    shape: tuple[int, ...],
+    fortran: bool,
+    dtype: np.dtype[Any],
+) -> NDArray[Any]:
+    nbytes = prod(shape) * dtype.itemsize
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
+            stream.read(offset)
+            data = stream.read(nbytes)
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError) as error:
+        raise damaged(path, _KIND, f"{member.filename!r}: {error}") from None
+    if len(data) != nbytes:
+        raise damaged(path, _KIND, f"{member.filename!r} ends after {len(data)} of {nbytes} bytes")
+    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return array.astype(dtype.newbyteorder("="), copy=False)

@@ -1,0 +1,67 @@
+"""Replacing attributes of foreign modules and classes for a while: the only place that does it.
+
+Every patch is undone by closing an ``ExitStack``, or by `Patch.restore`. An attribute that other
+code has replaced in the meantime is left alone: restoring the original would remove their patch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+_ABSENT = object()
+
+
+class Patch:
+    """One attribute of ``owner`` (a module, a class or an object) and its ``replacement``.
+
+    ``original`` is the value that ``owner.name`` had, inherited or not, when the patch was made.
+    `install` and `restore` may be called any number of times.
+    """
+
+    __slots__ = ("_own", "name", "original", "owner", "replacement")
+
+    def __init__(self, owner: Any, name: str, replacement: Any) -> None:
+        self.owner = owner
+        self.name = name
+        self.original: Any = getattr(owner, name)
+        self.replacement = replacement
+        # A class may inherit the attribute: to restore it is then to delete the replacement.
+        self._own: Any = vars(owner).get(name, _ABSENT)
+
+    @property
+    def is_installed(self) -> bool:
+        return vars(self.owner).get(self.name, _ABSENT) is self.replacement
+
+    def install(self) -> None:
+        setattr(self.owner, self.name, self.replacement)
+
+    def restore(self) -> None:
+        """Put the original back; do nothing where the replacement is not installed any more."""
+        if not self.is_installed:
+            return
+        if self._own is _ABSENT:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self._own)
+
+
+def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> Patch:
+    """Install ``replacement`` as ``owner.name`` until ``undo`` is closed."""
+    patch = Patch(owner, name, replacement)
+    patch.install()
+    undo.callback(patch.restore)
+    return patch
+
+
+def wrap(
+    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], undo: ExitStack
+) -> Patch:
+    """Install ``make(original)`` as the function ``owner.name`` until ``undo`` is closed.
+
+    The replacement gets the original's name, module and docstring, by which pickle finds it.
+    """
+    original = getattr(owner, name)
+    return replace(owner, name, functools.wraps(original)(make(original)), undo)

@@ -1,0 +1,1 @@
+"""Speaks with the server: the socket, the session on it, and what its messages ask for."""

@@ -1,0 +1,171 @@
+"""Executes the messages of the server on a rank, and reports the rank's status and hits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from sonde.core.errors import SondeError
+from sonde.core.sink import OpCall
+from sonde.debugger.check_now import Checking, Here
+from sonde.debugger.connection.link import Connected, Disconnected, ServerEvent
+from sonde.debugger.connection.session import ServerSession
+from sonde.debugger.parts import RankParts
+from sonde.debugger.settings import DebuggerOptions
+from sonde.wire.questions import Checked
+from sonde.wire.rank import (
+    PROTOCOL,
+    Ask,
+    ControlMessage,
+    Hello,
+    Keep,
+    SetWatchpoints,
+    Status,
+)
+from sonde.wire.shapes import HitRef, Metadata, PauseReason, WatchpointSpec
+
+_WITHOUT_OPS: Final = "before the next backward pass or update: ops are not observed in this step"
+
+
+class RankController:
+    """The rank's side of the conversation with the server. Used from the training thread; the
+    link's thread calls only ``_interrupt``.
+
+    ``pauses_at_start``: whether to pause before the first step.
+    """
+
+    def __init__(
+        self,
+        options: DebuggerOptions,
+        metadata: Metadata,
+        parts: RankParts,
+        *,
+        report: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._metadata = metadata
+        self._parts = parts
+        self._pauses_at_start = bool(options.pause)
+        self._checking = Checking(
+            parts.trainee, parts.graphs, parts.recorder.values, parts.watching
+        )
+        self.session = ServerSession(
+            options, hello=self._hello, interrupt=self._interrupt, report=report
+        )
+
+    @property
+    def pauses_at_start(self) -> bool:
+        return self._pauses_at_start
+
+    # ------------------------------------------------------------- reporting
+
+    def report_status(
+        self,
+        message: str = "",
+        *,
+        reason: PauseReason | None = None,
+        call: OpCall | None = None,
+        soon: bool = False,
+        hit: HitRef | None = None,
+    ) -> None:
+        """Tell the server where the training is: after ``call``, if that is given."""
+        parts = self._parts
+        op = None if call is None else call.node.name
+        status = Status(
+            state=parts.state.state,
+            step=parts.state.step,
+            graph=parts.graphs.here if op is None else parts.graphs.graph_with(op),
+            op=op,
+            order=None if call is None else call.order,
+            reason=reason,
+            message=message,
+            generation=parts.control.generation,
+            hit=hit,
+        )
+        self.session.report_status(status, soon=soon)
+
+    def report_hits(self) -> None:
+        self.session.report_hits(self._parts.watching.hits.take())
+
+    # -------------------------------------------------------------- messages
+
+    def read_messages(self) -> None:
+        """Execute the messages that arrived since the last call."""
+        while (event := self.session.next_event()) is not None:
+            try:
+                self._execute(event)
+            except SondeError as error:
+                self.session.notice(error.slug, error.message)
+        if self._parts.state.clear_interrupt():
+            self._parts.trainee.refresh()
+
+    def _interrupt(self, event: ServerEvent) -> None:
+        """Called in the link's thread: have the training read its messages at the next op."""
+        parts = self._parts
+        is_urgent = isinstance(event, ControlMessage | SetWatchpoints)
+        if is_urgent and parts.state.interrupt() and parts.trainee.is_observed():
+            parts.trainee.refresh()
+
+    def _execute(self, event: ServerEvent) -> None:
+        parts = self._parts
+        match event:
+            case ControlMessage():
+                self._execute_control(event)
+            case SetWatchpoints():
+                self._set_watchpoints(event.watchpoints)
+                parts.trainee.refresh()
+            case Keep():
+                parts.recorder.add(event.ops, event.steps, parts.trainee.held())
+                parts.trainee.refresh()
+            case Ask():
+                with parts.trainee.unobserved():
+                    for answer in parts.lookup.answers(event, self._check):
+                        self.session.send(answer)
+            case Connected():
+                self._on_connect(event)
+            case Disconnected():
+                self.session.on_disconnect(event, is_paused=parts.control.is_paused)
+                if event.for_good and parts.control.is_paused:
+                    parts.control.run_freely()
+            case _:
+                pass  # The link consumes Welcome and Refused, which come once.
+
+    def _execute_control(self, message: ControlMessage) -> None:
+        parts = self._parts
+        parts.control.execute(message)
+        if not parts.state.has_begun:
+            # There is nothing to pause yet: the command replaces the setting of the start.
+            self._pauses_at_start = message.command == "pause"
+        elif parts.state.state == "running" and message.command == "pause":
+            where = "at the next op" if parts.trainee.is_observed() else _WITHOUT_OPS
+            self.report_status(f"pausing {where}")
+
+    def _set_watchpoints(self, watchpoints: Sequence[WatchpointSpec]) -> None:
+        self._parts.previous.forget_statistics(before=self._parts.state.step - 1)
+        self._parts.watching.set(watchpoints)
+
+    def _on_connect(self, event: Connected) -> None:
+        parts = self._parts
+        if not event.resumes and self._options.pause is None and not parts.state.has_begun:
+            self._pauses_at_start = event.welcome.paused
+        self._set_watchpoints(event.welcome.watchpoints)
+        parts.trainee.refresh()
+        self.session.on_connect(event, parts.graphs, parts.watching.hits.remembered)
+
+    def _check(self, here: Here) -> Checked:
+        """Evaluate the watchpoints on the values at hand; the hits are sent before the answer."""
+        checked = self._checking.check(here)
+        self.report_hits()
+        return checked
+
+    def _hello(self, resumes: bool) -> Hello:
+        parts = self._parts
+        return Hello(
+            PROTOCOL,
+            self._options.token,
+            self._options.run,
+            self._metadata,
+            resumes,
+            parts.watching.specs if resumes else self._options.watchpoints,
+            parts.control.generation,
+        )

@@ -1,0 +1,189 @@
+"""The rank's session with the server, which outlasts single connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf, isinf
+from typing import Final
+
+from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
+from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.values.graphs import GraphRegistry
+from sonde.wire.rank import (
+    Answer,
+    Ask,
+    FromRank,
+    Goodbye,
+    Hello,
+    Hits,
+    Notice,
+    Status,
+    StepDone,
+)
+from sonde.wire.shapes import Hit, LossPoint
+
+_MOST_POINTS: Final = 100_000
+_HITS_IN_MESSAGE: Final = 500
+_NEVER: Final = -inf
+_BRIEF_SECONDS: Final = 1.0
+
+
+class ServerSession:
+    """Receives the server's messages and keeps what must be sent again after a reconnect.
+
+    ``deliver`` is called in the link's thread with every message, and so is ``interrupt``; all
+    other methods are used from the training thread. ``report`` prints a line at the terminal.
+    """
+
+    def __init__(
+        self,
+        options: DebuggerOptions,
+        *,
+        hello: Callable[[bool], Hello],
+        interrupt: Callable[[ServerEvent], None],
+        report: Callable[[str], None],
+    ) -> None:
+        self._options = options
+        self._interrupt = interrupt
+        self._report = report
+        self._inbox: deque[ServerEvent] = deque()
+        self._arrival = threading.Condition()
+        self._link = Link(options.host, options.port, hello=hello, deliver=self.deliver)
+        self._steps: deque[StepDone] = deque(maxlen=_MOST_POINTS)
+        self._status: Status | None = None
+        self._is_absence_reported = False
+        self._absent_since: float | None = _NEVER  # None while the server is connected
+
+    def open(self) -> None:
+        """Connect, or report that there is no server. A refusal arrives as a Disconnected."""
+        if not self._link.open(self._options.wait_seconds) and not self._link.is_given_up:
+            self._is_absence_reported = True
+            self._report(
+                f"sonde: no debugger server at {self._options.address}; the training runs without "
+                "it and connects as soon as there is one: start one with 'sonde serve' "
+                "[debugger-absent]"
+            )
+
+    def close(self, *last: Goodbye) -> None:
+        """Answer the questions that are left, send ``last``, and disconnect."""
+        for event in self._inbox:
+            if isinstance(event, Ask):
+                error = "the training has ended"
+                self.send(Answer(event.request, error=error, slug="tensor-not-kept"))
+        self._link.close(*last)
+
+    # -------------------------------------------------------------- receiving
+
+    @property
+    def is_connected(self) -> bool:
+        return self._link.is_connected
+
+    @property
+    def has_messages(self) -> bool:
+        return bool(self._inbox)
+
+    def deliver(self, event: ServerEvent) -> None:
+        """Take a message over from the link, in the link's thread."""
+        self._inbox.append(event)
+        self._interrupt(event)
+        with self._arrival:
+            self._arrival.notify()
+
+    def next_event(self) -> ServerEvent | None:
+        """The oldest message that was not read yet; None if there is none."""
+        return self._inbox.popleft() if self._inbox else None
+
+    def wait(self) -> bool:
+        """Wait for a message; False if the server has been absent for ``lost_seconds``."""
+        limit = None
+        if self._absent_since is not None and not isinf(self._options.lost_seconds):
+            limit = self._absent_since + self._options.lost_seconds - time.monotonic()
+            if limit <= 0:
+                self._report("sonde: the debugger server did not return; the training continues")
+                return False
+        with self._arrival:
+            if not self._inbox:
+                self._arrival.wait(limit)
+        return True
+
+    def wait_briefly(self) -> None:
+        """Wait up to a second for messages that are on their way."""
+        with self._arrival:
+            if not self._inbox:
+                self._arrival.wait(_BRIEF_SECONDS)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether there was never a server, or it has been absent for ``lost_seconds``."""
+        since = self._absent_since
+        if since is None or since == _NEVER:
+            return since is not None
+        return time.monotonic() - since > self._options.lost_seconds
+
+    # ---------------------------------------------------------------- sending
+
+    def send(self, message: FromRank, *, soon: bool = False) -> None:
+        self._link.send(message, soon=soon)
+
+    def report_status(self, status: Status, *, soon: bool = False) -> None:
+        self._status = status
+        self._link.send(status, soon=soon)
+
+    def report_step(self, point: LossPoint, graph: int | None) -> None:
+        self._steps.append(done := StepDone(point, graph))
+        self._link.send(done, soon=True)
+
+    def report_hits(self, hits: Sequence[Hit]) -> None:
+        """Send ``hits``, in several messages if there are many: a message has a maximum size."""
+        for first in range(0, len(hits), _HITS_IN_MESSAGE):
+            self._link.send(Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
+
+    def notice(self, slug: str, text: str) -> None:
+        """Show a line on the page."""
+        self._link.send(Notice(slug, text))
+
+    # ------------------------------------------------------------- connection
+
+    def on_connect(self, event: Connected, graphs: GraphRegistry, hits: Sequence[Hit]) -> None:
+        """Send the server everything that it does not have yet."""
+        if event.resumes or self._is_absence_reported:
+            self._report(f"sonde: connected to the debugger server at {self._options.address}")
+        self._absent_since = None
+        for part in graphs.all_parts():
+            self.send(part)
+        for done in self._steps:
+            if done.point.step > event.welcome.step:
+                self.send(done, soon=True)
+        self.report_hits([hit for hit in hits if hit.number > event.welcome.hit])
+        if self._status is not None:
+            self.send(self._status)
+
+    def on_disconnect(self, event: Disconnected, *, is_paused: bool) -> None:
+        """Report that the server is gone, and what that means for the training."""
+        if event.for_good:
+            self._absent_since = _NEVER
+            self._report(
+                f"sonde: {event.why}; the training continues without the debugger [{event.slug}]"
+            )
+            return
+        if self._absent_since is None:
+            self._absent_since = time.monotonic()
+        effect = self._effect_on_pause() if is_paused else "continues"
+        if event.slug:
+            self._report(f"sonde: {event.why}; the training {effect} [{event.slug}]")
+        else:
+            self._report(
+                f"sonde: lost the connection to the debugger server ({event.why}); the training "
+                f"{effect} [debugger-lost]"
+            )
+
+    def _effect_on_pause(self) -> str:
+        """What a paused training does now."""
+        assert self._absent_since is not None
+        rest = self._absent_since + self._options.lost_seconds - time.monotonic()
+        if isinf(rest):
+            return "stays paused until the server returns"
+        return f"stays paused for {round(max(rest, 0.0), 1):g} s, then continues"

@@ -1,0 +1,1 @@
+"""Starts and finds servers of this user."""

@@ -1,0 +1,1 @@
+"""Keeps and finds the values that the debugger shows: caches, lookups, slices, answers."""

@@ -1,0 +1,268 @@
+"""Finds the tensors that questions of the server are about, and answers the questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from sonde.core.errors import SondeError, UsageError
+from sonde.core.keys import Io
+from sonde.core.sink import OpCall, TensorView
+from sonde.debugger.check_now import Here
+from sonde.debugger.state import RankState
+from sonde.debugger.trainee import Held, Trainee
+from sonde.debugger.values.answers import Values, answer, npy_chunks, statistics_of
+from sonde.debugger.values.cache import ValueCache
+from sonde.debugger.values.graphs import GRADIENT_TYPE, GraphRegistry, gradient_name
+from sonde.wire.convert import source_line, statistic_numbers
+from sonde.wire.questions import (
+    AnyQuestion,
+    AskCheck,
+    AskCompare,
+    AskFile,
+    AskOp,
+    Checked,
+    OpTensor,
+    OpTensors,
+    question_decoder,
+)
+from sonde.wire.rank import Answer, Ask, encoder
+from sonde.wire.shapes import TensorName, TensorType
+
+_LEAVES: Final = {GRADIENT_TYPE: "gradient"}
+
+
+class TensorLookup:
+    """Finds tensors among the inputs and outputs of the op at which the training is paused, the
+    parameters and their gradients, and the cached values. Used from the training thread only.
+
+    The value of a parameter belongs to the step that is about to use it, a gradient to the step
+    that computed it. ``opened``: the names of parameters that a question was about.
+    """
+
+    def __init__(
+        self,
+        trainee: Trainee,
+        state: RankState,
+        graphs: GraphRegistry,
+        cache: ValueCache,
+        previous: Callable[[str], tuple[int, TensorView] | None],
+    ) -> None:
+        self._trainee = trainee
+        self._state = state
+        self._graphs = graphs
+        self._cache = cache
+        self._previous = previous
+        self.opened: set[str] = set()
+        self._call: OpCall | None = None
+        self._is_inside_step = False
+
+    @contextmanager
+    def inside_step(self, call: OpCall | None) -> Iterator[None]:
+        """In this block the training is in the middle of its step, after ``call``."""
+        self._call, self._is_inside_step = call, True
+        try:
+            yield
+        finally:
+            self._call, self._is_inside_step = None, False
+
+    def answers(self, ask: Ask, check: Callable[[Here], Checked]) -> Iterator[Answer]:
+        """Yield the answer, in several pieces for a file; an error is an answer, too. ``check``
+        evaluates the watchpoints now, for AskCheck."""
+        try:
+            question: AnyQuestion = question_decoder.decode(ask.question)
+            if isinstance(question, AskFile):
+                yield from self._file(ask)
+                return
+            if isinstance(question, AskCheck):
+                body: object = check(self._here())
+            elif isinstance(question, AskOp):
+                body = self._op_tensors(ask.tensor)
+            else:
+                values = self.find(ask.tensor)
+                other = self.find(question.other) if isinstance(question, AskCompare) else None
+                body = answer(question, values, other)
+            yield Answer(ask.request, encoder.encode(body))
+        except SondeError as error:
+            yield Answer(ask.request, error=error.message, slug=error.slug)
+        except msgspec.DecodeError as error:
+            text = f"the question cannot be decoded: {error}"
+            yield Answer(ask.request, error=text, slug="debugger-garbage")
+        except Exception as error:  # a shield: one question must not end the debugger
+            text = f"the question could not be answered: {type(error).__name__}: {error}"
+            yield Answer(ask.request, error=text, slug="debugger-failed")
+
+    def _file(self, ask: Ask) -> Iterator[Answer]:
+        for chunk in npy_chunks(self.find(ask.tensor)):
+            yield Answer(ask.request, chunk, more=True)
+        yield Answer(ask.request)
+
+    # --------------------------------------------------------------- finding
+
+    def find(self, name: TensorName) -> Values:
+        """The values of a tensor; UsageError says why they are not available, and what to do."""
+        self._need_slot(name)
+        found = self._look(name.op, name.io, name.slot, name.step)
+        if found is None and name.io == "input":
+            node = self._graphs.node(name.op)
+            if node is not None and name.slot < len(node.inputs):
+                edge = node.inputs[name.slot]
+                if edge.producer is not None:
+                    found = self._look(edge.producer, "output", edge.slot, name.step)
+        if found is None:
+            raise UsageError(self._why_not(name), slug="tensor-not-kept")
+        return Values(msgspec.structs.replace(name, step=found[0]), found[1].array, found[1].dtype)
+
+    def _need_slot(self, name: TensorName) -> None:
+        """Raise UsageError if the op is known and has no such input or output."""
+        node = self._graphs.node(name.op)
+        is_here = self._call is not None and self._call.node.name == name.op
+        if node is None or is_here:
+            return
+        count = len(node.inputs if name.io == "input" else node.outputs)
+        if 0 <= name.slot < count:
+            return
+        if count:
+            has = f"it has {count} {name.io}{'s' if count > 1 else ''}, counted from 0"
+        else:
+            other = "output" if name.io == "input" else "input"
+            what = "an op" if node.kind == "op" else f"a {_LEAVES.get(node.type, node.kind)}"
+            has = f"it is {what} without {name.io}s; use its {other}"
+        raise UsageError(f"{name.op} has no {name.io} {name.slot}: {has}", slug="no-such-tensor")
+
+    def _look(self, op: str, io: Io, slot: int, step: int | None) -> tuple[int, Values] | None:
+        call = self._call
+        if call is not None and call.node.name == op and step in (None, call.step):
+            views = call.inputs if io == "input" else call.outputs
+            if slot < len(views):
+                return call.step, _values(op, views[slot])
+        if io == "output" and slot == 0:
+            live = self._live(op, step)
+            if live is not None:
+                return live[0], _values(op, live[1])
+        kept = self._cache.find((op, io, slot), step)
+        if kept is not None:
+            return kept.step, Values(TensorName(op, io, slot), kept.array, kept.dtype)
+        if io == "output":
+            return self._made_gradient(op, slot, step)
+        return None
+
+    def _live(self, name: str, step: int | None) -> tuple[int, TensorView] | None:
+        """A parameter or gradient as it is now, or a parameter as it was one step before."""
+        for held in self._trainee.held():
+            if held.name == name:
+                self.opened.add(name)
+                if step in (None, self._state.step):
+                    return self._state.step, held.value()
+                previous = self._previous(name)
+                return previous if previous is not None and previous[0] == step else None
+            if gradient_name(held.name) == name:
+                gradient = held.gradient()
+                if gradient is not None and step in (None, self._gradient_step):
+                    return self._gradient_step, gradient
+                return None
+        return None
+
+    def _made_gradient(self, op: str, slot: int, step: int | None) -> tuple[int, Values] | None:
+        """The output of an op that became the gradient of a weight, while that gradient exists."""
+        if step not in (None, self._gradient_step):
+            return None
+        for held in self._trainee.held():
+            if held.gradient_maker == (op, slot):
+                gradient = held.gradient()
+                if gradient is not None:
+                    return self._gradient_step, _values(op, gradient)
+        return None
+
+    def _here(self) -> Here:
+        return Here(self._state.step, self._gradient_step, self._is_inside_step, self._call)
+
+    @property
+    def _gradient_step(self) -> int:
+        """The step that computed the gradients that exist now."""
+        return self._state.step if self._is_inside_step else max(self._state.step - 1, 0)
+
+    def _why_not(self, name: TensorName) -> str:
+        held = self._held(name.op)
+        if held is not None and name.step is not None:
+            return (
+                f"the value of {name.op} in step {name.step} was not kept; from now on the value "
+                "of the previous step is kept"
+            )
+        if held is not None:
+            return f"{name.op} does not exist at this point of the step"
+        steps = self._cache.steps((name.op, name.io, name.slot))
+        if steps and name.step is not None:
+            kept = ", ".join(map(str, steps))
+            return f"{name.op} of step {name.step} was not kept; kept are the steps {kept}"
+        if self._graphs.node(name.op) is None and self._graphs.graph_with(name.op) is None:
+            return f"no op {name.op!r} in the steps observed so far"
+        return (
+            f"the values of {name.op} are not kept: run to this op to see them, or keep them from "
+            "the next step on"
+        )
+
+    def _held(self, name: str) -> Held | None:
+        return next(
+            (
+                held
+                for held in self._trainee.held()
+                if name in (held.name, gradient_name(held.name))
+            ),
+            None,
+        )
+
+    # ------------------------------------------------------------------- ops
+
+    def _op_tensors(self, name: TensorName) -> OpTensors:
+        """All inputs and outputs of an op, with statistics of those that are available."""
+        node = self._graphs.node(name.op)
+        call = self._call if self._call is not None and self._call.node.name == name.op else None
+        if node is None and call is None:
+            raise UsageError(self._why_not(name), slug="tensor-not-kept")
+        if call is not None:
+            inputs = [TensorType(view.dtype, view.shape) for view in call.inputs]
+            outputs = [TensorType(view.dtype, view.shape) for view in call.outputs]
+        else:
+            assert node is not None
+            inputs = [edge.type for edge in node.inputs]
+            outputs = list(node.outputs)
+        tensors = [
+            self._op_tensor(TensorName(name.op, io, slot, name.step), type_)
+            for io, types in _by_io(inputs, outputs)
+            for slot, type_ in enumerate(types)
+        ]
+        if call is not None:
+            sources = tuple(source_line(source) for source in call.node.sources)
+        else:
+            sources = node.sources if node is not None else ()
+        return OpTensors(name.op, name.step, tuple(tensors), sources)
+
+    def _op_tensor(self, name: TensorName, type_: TensorType) -> OpTensor:
+        steps = self._cache.steps((name.op, name.io, name.slot))
+        try:
+            values = self.find(name)
+            statistics = statistics_of(values.array)
+        except SondeError as error:
+            return OpTensor(name.io, name.slot, type_, None, False, steps, error.message)
+        numbers = None if statistics is None else statistic_numbers(statistics)
+        step = values.name.step
+        all_steps = sorted({*steps, *(() if step is None else (step,))})
+        return OpTensor(name.io, name.slot, values.type, numbers, True, tuple(all_steps))
+
+
+def _by_io(
+    inputs: list[TensorType], outputs: list[TensorType]
+) -> tuple[tuple[Io, list[TensorType]], ...]:
+    return (("input", inputs), ("output", outputs))
+
+
+def _values(op: str, view: TensorView) -> Values:
+    if view.problem is not None:
+        raise UsageError(
+            f"the values of {op} cannot be shown: {view.problem}", slug="tensor-values"
+        )
+    return Values(TensorName(op, view.io, view.slot), view.numpy(), view.dtype)

@@ -1,0 +1,105 @@
+"""Copies of parameters as they were one step before, within a memory budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sonde.core.sink import TensorView
+from sonde.core.statistics import Statistics
+from sonde.debugger.trainee import Held, Snapshot, Trainee
+
+
+class PreviousValues:
+    """Copies of parameters, renewed in place at every step. Used from the training thread.
+
+    ``is_full`` is called once, with a message, when a copy does not fit into the budget.
+    """
+
+    def __init__(self, trainee: Trainee, budget_bytes: int, is_full: Callable[[str], None]) -> None:
+        self._trainee = trainee
+        self._budget = budget_bytes
+        self._is_full = is_full
+        self._is_reported = False
+        self._used = 0
+        self._copies: dict[str, tuple[int, Snapshot]] = {}
+        self._statistics: dict[str, tuple[int, Statistics]] = {}
+        self._refused: set[str] = set()
+
+    @property
+    def used_bytes(self) -> int:
+        return self._used
+
+    def find(self, name: str) -> tuple[int, TensorView] | None:
+        """The step and the value of the copy of ``name``."""
+        found = self._copies.get(name)
+        return None if found is None else (found[0], found[1].view)
+
+    def statistics(self, name: str) -> Statistics | None:
+        found = self._statistics.get(name)
+        return None if found is None else found[1]
+
+    def note(self, name: str, step: int, statistics: Statistics) -> None:
+        """Keep the statistics of ``name`` in ``step``; they do not count against the budget."""
+        self._statistics[name] = (step, statistics)
+
+    def forget_statistics(self, before: int) -> None:
+        """Forget statistics of steps before ``before``. A new watchpoint compares with the step
+        before it, and older statistics are of a time when the tensor was not watched."""
+        self._statistics = {
+            name: known for name, known in self._statistics.items() if known[0] >= before
+        }
+
+    def why_missing(self, name: str) -> str:
+        if name in self._refused:
+            return (
+                "its value of the step before did not fit into the "
+                f"{self._budget // (1 << 20)} MB for kept values"
+            )
+        return "there is no value of the step before"
+
+    def renew(self, wanted: Iterable[Held], step: int) -> None:
+        """Copy the values of ``wanted``, as step ``step`` is about to use them, and drop all other
+        copies."""
+        names: set[str] = set()
+        for held in wanted:
+            names.add(held.name)
+            self._copy(held, step)
+        for name in self._copies.keys() - names:
+            self._drop(name)
+
+    def add(self, wanted: Iterable[Held], step: int) -> None:
+        """Copy the values of ``wanted`` in addition to those that are copied."""
+        for held in wanted:
+            self._copy(held, step)
+
+    def _copy(self, held: Held, step: int) -> None:
+        view = held.value()
+        known = self._copies.get(held.name)
+        if known is not None and known[1].renew(view):
+            self._copies[held.name] = (step, known[1])
+            return
+        self._drop(held.name)
+        if view.problem is not None:
+            return
+        if self._used + view.nbytes > self._budget:
+            self._refuse(held.name)
+            return
+        copy = self._trainee.snapshot(view)
+        self._used += copy.nbytes
+        self._copies[held.name] = (step, copy)
+
+    def _drop(self, name: str) -> None:
+        known = self._copies.pop(name, None)
+        if known is not None:
+            self._used -= known[1].nbytes
+
+    def _refuse(self, name: str) -> None:
+        self._refused.add(name)
+        if not self._is_reported:
+            self._is_reported = True
+            self._is_full(
+                f"the values of the previous step need more than the {self._budget // (1 << 20)} "
+                f"MB for kept values; {name} and others are not kept, and conditions that compare "
+                "with the previous step are not evaluated for them: raise SONDE_DEBUGGER_BUDGET, "
+                "or watch fewer weights"
+            )

@@ -1,0 +1,1 @@
+"""Encodes and decodes graphs: the .pb and .ir files, execution orders, source lines."""

@@ -1,0 +1,1 @@
+"""Finds and reads the files of a dump."""

@@ -1,0 +1,221 @@
+"""The directories of a dump on disk: which ranks, nets, graphs and steps there are.
+
+Only directories are listed here, never the files of a step, so that a dump of any size opens fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sonde.core.errors import DumpError
+from sonde.dump import layout
+from sonde.dump.layout import RankLayout
+
+FOREIGN = "is not part of a dump"
+_SEARCH_DEPTH = 3
+_SEARCH_LIMIT = 20_000
+_OWN_DIRECTORIES = frozenset({layout.METADATA, layout.GRAPHS, layout.EXECUTION_ORDER})
+
+
+@dataclass(frozen=True, slots=True)
+class DumpProblem:
+    """A file or directory of a dump that could not be read, and why; the rest is readable.
+
+    ``is_foreign``: it does not belong to a dump.
+    """
+
+    path: Path
+    message: str
+    is_foreign: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepDir:
+    """One directory of tensors; ``graph_id`` is None where the process ended inside the step."""
+
+    rank: int
+    net: str
+    graph_id: int | None
+    step: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RankTree:
+    """The contents of one rank's directory; steps by number, then graph."""
+
+    rank: int
+    layout: RankLayout
+    nets: tuple[str, ...]
+    steps: tuple[StepDir, ...]
+    constants: tuple[StepDir, ...]
+    graph_ids: tuple[int, ...]
+    problems: tuple[DumpProblem, ...]
+
+
+def find_ranks(path: Path) -> dict[int, Path]:
+    """Rank number to directory, for a dump, one of its ranks, or a directory above one dump."""
+    if not path.is_dir():
+        what = "is not a directory" if path.exists() else "does not exist"
+        raise DumpError(
+            f"{path} {what}; give the directory of a dump, the one with rank_0 in it",
+            slug="no-dump",
+        )
+    path = path.absolute()
+    if ranks := _ranks_in(path):
+        return ranks
+    if (number := layout.parse_rank(path.name)) is not None:
+        return {number: path}
+    if any((path / name).is_dir() for name in _OWN_DIRECTORIES):
+        return {0: path}
+    return _ranks_in(_search_below(path))
+
+
+def _search_below(path: Path) -> Path:
+    found = sorted(_dumps_below(path))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(str(each.relative_to(path)) for each in found[:5])
+        more = " and others" if len(found) > 5 else ""
+        raise DumpError(
+            f"{path} holds {len(found)} dumps: {names}{more}; give one of them", slug="no-dump"
+        )
+    for parent in path.parents:
+        if layout.parse_rank(parent.name) is not None:
+            raise DumpError(
+                f"{path} is a part of the dump {parent.parent}; give that directory",
+                slug="no-dump",
+            )
+    raise DumpError(
+        f"{path} holds no dump: no rank_0 in it or below; give the directory of a dump",
+        slug="no-dump",
+    )
+
+
+def _dumps_below(path: Path) -> Iterator[Path]:
+    """Directories with ranks, breadth first, to a limited depth and number."""
+    level, seen = [path], 0
+    for _ in range(_SEARCH_DEPTH):
+        below: list[Path] = []
+        for directory in level:
+            for entry in _entries(directory):
+                seen += 1
+                if seen > _SEARCH_LIMIT:
+                    return
+                if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                    below.append(Path(entry.path))
+        for directory in below:
+            if _ranks_in(directory):
+                yield directory
+        level = [directory for directory in below if not _ranks_in(directory)]
+
+
+def _ranks_in(path: Path) -> dict[int, Path]:
+    found = {
+        rank: Path(entry.path)
+        for entry in _entries(path)
+        if (rank := layout.parse_rank(entry.name)) is not None and entry.is_dir()
+    }
+    return dict(sorted(found.items()))
+
+
+def _entries(path: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []
+
+
+def scan_rank(rank: int, root: Path) -> RankTree:
+    """List the directories of one rank; files that do not belong there become problems."""
+    scan = _Scan(rank)
+    nets = []
+    for entry in _entries(root):
+        if not entry.is_dir():
+            scan.foreign(entry)
+        elif entry.name in _OWN_DIRECTORIES and not _has_numbers(entry):
+            continue
+        elif scan.net(entry):
+            nets.append(entry.name)
+    paths = RankLayout(root)
+    graph_ids = {step.graph_id for step in scan.steps if step.graph_id is not None}
+    for file in _entries(paths.graphs):
+        if (parsed := layout.parse_graph_file(file.name)) is not None:
+            if parsed[1] != "columns":  # a side file alone is no graph
+                graph_ids.add(parsed[0])
+        elif not file.is_dir():
+            scan.foreign(file)
+    return RankTree(
+        rank,
+        paths,
+        tuple(nets),
+        tuple(sorted(scan.steps, key=_step_order)),
+        tuple(sorted(scan.constants, key=_step_order)),
+        tuple(sorted(graph_ids)),
+        tuple(scan.problems),
+    )
+
+
+def _step_order(step: StepDir) -> tuple[int, str, int]:
+    return step.step, step.net, -1 if step.graph_id is None else step.graph_id
+
+
+def _has_numbers(entry: os.DirEntry[str]) -> bool:
+    """Whether there are numbered directories in it; a net may be called ``graphs``."""
+    return any(
+        layout.parse_id(below.name) is not None and below.is_dir()
+        for below in _entries(Path(entry.path))
+    )
+
+
+@dataclass(slots=True)
+class _Scan:
+    rank: int
+    steps: list[StepDir] = field(default_factory=list)
+    constants: list[StepDir] = field(default_factory=list)
+    problems: list[DumpProblem] = field(default_factory=list)
+
+    def foreign(self, entry: os.DirEntry[str]) -> None:
+        if layout.is_partial(entry.name):
+            self.problems.append(
+                DumpProblem(Path(entry.path), "was being written when the dump ended")
+            )
+        else:
+            self.problems.append(DumpProblem(Path(entry.path), FOREIGN, is_foreign=True))
+
+    def net(self, entry: os.DirEntry[str]) -> bool:
+        """Whether the directory holds graphs, and so is a net.
+
+        An empty directory is not a net and not a problem either: the process ended before the
+        first graph of a net had its directory.
+        """
+        is_net = False
+        entries = _entries(Path(entry.path))
+        for below in entries:
+            graph_id = layout.parse_id(below.name)
+            if below.is_dir() and (graph_id is not None or below.name == layout.UNFINISHED):
+                is_net = True
+                self._graph(entry.name, graph_id, below)
+            elif is_net or not below.is_dir():
+                self.foreign(below)
+        if not is_net and (entries or not os.access(entry.path, os.R_OK)):
+            self.foreign(entry)
+        return is_net
+
+    def _graph(self, net: str, graph_id: int | None, entry: os.DirEntry[str]) -> None:
+        for below in _entries(Path(entry.path)):
+            step = layout.parse_id(below.name)
+            if below.is_dir() and step is not None:
+                self.steps.append(StepDir(self.rank, net, graph_id, step, Path(below.path)))
+            elif below.is_dir() and below.name == layout.CONSTANTS:
+                self.constants.append(StepDir(self.rank, net, graph_id, -1, Path(below.path)))
+            else:
+                self.foreign(below)

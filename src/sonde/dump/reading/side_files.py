@@ -1,0 +1,110 @@
+"""The JSON files of a dump: metadata, kernel arguments, ``overflow.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+from sonde.core.errors import DumpError
+from sonde.core.graph import Source
+
+T = TypeVar("T")
+
+_MAX_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class DumpMetadata:
+    """The program that made a dump (versions, device) and the configuration it had."""
+
+    config: dict[str, Any]
+    dump_config: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OverflowEntry:
+    """One op of ``overflow.json``: it produced a non-finite value, or only propagated one.
+
+    ``origin`` is the producer a carrier's value comes from (``from`` in the file), in the step
+    ``origin_step`` if that is an earlier one. ``by_argument``: a producer whose arguments ask
+    for infinities, such as ``value=-inf``. ``inputs`` and ``outputs`` are the statistics of each
+    tensor, as in the file.
+    """
+
+    op: str
+    role: Literal["producer", "carrier"]
+    phase: str
+    source: Source | None
+    inputs: tuple[dict[str, Any], ...]
+    outputs: tuple[dict[str, Any], ...]
+    origin: str | None
+    origin_step: int | None
+    by_argument: str | None
+
+
+def read_json(path: Path) -> Any:
+    """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
+    if path.exists() and not path.is_file():  # Reading a pipe would block forever.
+        raise DumpError(f"{path}: is not a file", slug="json-file")
+    try:
+        with path.open("rb") as file:
+            # A buffered read allocates all it is asked for, whatever the file has.
+            data = file.read(min(os.fstat(file.fileno()).st_size, _MAX_BYTES) + 1)
+        if len(data) > _MAX_BYTES:
+            raise DumpError(f"{path}: too large to be read", slug="json-file")
+        return json.loads(data)
+    except OSError as error:
+        raise DumpError(f"{path}: cannot be read: {error.strerror}", slug="json-file") from None
+    except (ValueError, RecursionError) as error:
+        raise DumpError(f"{path}: not JSON: {error}", slug="json-file") from None
+
+
+def read_overflow(path: Path) -> tuple[OverflowEntry, ...]:
+    """The ops of an ``overflow.json``, in execution order; DumpError if it is not one."""
+    entries = read_json(path)
+    if not isinstance(entries, list):
+        raise DumpError(f"{path}: not a list of ops", slug="json-file")
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries))
+
+
+def _entry(path: Path, number: int, entry: Any) -> OverflowEntry:
+    if (
+        not isinstance(entry, dict)
+        or not isinstance(entry.get("op"), str)
+        or entry.get("role") not in ("producer", "carrier")
+    ):
+        raise DumpError(f"{path}: entry {number} is not an op with a role", slug="json-file")
+    return OverflowEntry(
+        entry["op"],
+        cast(Literal["producer", "carrier"], entry["role"]),
+        str(entry.get("phase") or ""),
+        _source(entry.get("source")),
+        _tensors(entry.get("inputs")),
+        _tensors(entry.get("outputs")),
+        _of_type(entry.get("from"), str),
+        _of_type(entry.get("from_step"), int),
+        _of_type(entry.get("by_argument"), str),
+    )
+
+
+def _of_type(value: object, kind: type[T]) -> T | None:
+    return value if isinstance(value, kind) else None
+
+
+def _source(source: Any) -> Source | None:
+    if not isinstance(source, dict):
+        return None
+    return Source(
+        str(source.get("file", "")),
+        _of_type(source.get("line"), int) or 0,
+        str(source.get("function", "")),
+        str(source.get("code", "")),
+    )
+
+
+def _tensors(tensors: Any) -> tuple[dict[str, Any], ...]:
+    found = tensors if isinstance(tensors, list) else []
+    return tuple(tensor for tensor in found if isinstance(tensor, dict))

@@ -1,0 +1,189 @@
+"""The contents of one step directory, before its ops are looked up in the graph."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+from sonde.dump import layout
+from sonde.dump.name_book import read_mapping
+from sonde.dump.op_names import OpText
+from sonde.dump.reading.directories import FOREIGN, DumpProblem
+from sonde.dump.reading.statistic_rows import StatisticRow, read_rows
+
+MAX_TEXT_BYTES = 1 << 30
+
+
+@dataclass(slots=True)
+class Item:
+    """A tensor file, a row, or both; ``name`` and ``order`` are found once all items are known."""
+
+    op: OpText
+    io: Io
+    slot: int
+    timestamp: int
+    format: str
+    label: str | None
+    file: str | None
+    row: StatisticRow | None
+    name: str = ""
+    node: OpNode | None = None
+    order: int = 0
+
+    @property
+    def op_type(self) -> str:
+        return self.node.type if self.node is not None else self.op.op_type
+
+
+@dataclass(slots=True)
+class Listing:
+    """The tensor files, rows and argument files of ``path``, as they come."""
+
+    path: Path
+    items: list[Item]
+    rows: list[Item]
+    arguments: dict[str, Path]
+    problems: list[DumpProblem]
+    ops: dict[tuple[str, str, bool], OpText] = field(default_factory=dict)
+
+    def op(self, op_type: str, op_name: str, *, is_full: bool) -> OpText:
+        """One string object per text, because most ops have several files."""
+        key = (op_type, op_name, is_full)
+        found = self.ops.get(key)
+        if found is None:
+            found = self.ops[key] = OpText(op_type, op_name, is_full)
+        return found
+
+
+def list_step(path: Path) -> Listing:
+    """Read the names in a directory, its ``mapping.csv`` and ``statistic.csv``; nothing else."""
+    listing = Listing(path, [], [], {}, [])
+    try:
+        names = os.listdir(path)
+    except OSError as error:
+        listing.problems.append(DumpProblem(path, f"cannot be listed: {error.strerror}"))
+        return listing
+    mapping: dict[str, str] = {}
+    if layout.MAPPING in names:
+        mapping = read_mapping(_read(path / layout.MAPPING, listing))
+    partial = 0
+    for name in names:
+        if layout.is_partial(name):
+            partial += 1
+        elif name == layout.STATISTIC:
+            _add_rows(path / name, listing)
+        elif name not in (layout.MAPPING, layout.OVERFLOW):
+            _add_file(path, name, mapping, listing)
+    if partial:
+        what = "file was" if partial == 1 else "files were"
+        listing.problems.append(
+            DumpProblem(path, f"{partial} {what} being written when the dump ended")
+        )
+    return listing
+
+
+def list_op(path: Path, op_type: str, op_name: str) -> Listing | None:
+    """The part of ``list_step`` for one op of a dump by Sonde, without reading the files of others.
+
+    None where the whole directory must be read: with a ``mapping.csv``, or after an error.
+    """
+    listing = Listing(path, [], [], {}, [])
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return None
+    if layout.MAPPING in names:
+        return None
+    start = f"{layout.escape_op(op_type, op_name)}."
+    for name in names:
+        if name.startswith(start) and name.endswith(".npy"):
+            _add_file(path, name, {}, listing)
+    # Another name may continue with a dot where this one ends.
+    listing.items = [item for item in listing.items if f"{item.op.escaped}." == start]
+    if layout.STATISTIC in names:
+        _take_rows(_read(path / layout.STATISTIC, listing), op_type, op_name, listing)
+    return None if listing.problems else listing
+
+
+def _take_rows(text: str, op_type: str, op_name: str, listing: Listing) -> None:
+    """The rows of an op, found by how they begin."""
+    head = layout.statistic_row_parts(op_type, op_name, "output", 0, 0, "", ())[0]
+    lines = [text[: text.find("\n") + 1]]
+    place = text.find(f"\n{head}")
+    while place >= 0:
+        end = text.find("\n", place + 1) + 1
+        if not end:
+            break
+        lines.append(text[place + 1 : end])
+        place = text.find(f"\n{head}", end - 1)
+    _add_row_items("".join(lines), listing)
+
+
+def _add_file(path: Path, name: str, mapping: dict[str, str], listing: Listing) -> None:
+    is_short = layout.is_short_name(name)
+    full = mapping.get(name, name) if is_short else name
+    parsed = layout.parse_tensor_file_name(full)
+    if parsed is not None:
+        listing.items.append(
+            Item(
+                listing.op(parsed.op_type, parsed.op_name, is_full=is_short),
+                parsed.io,
+                parsed.slot,
+                parsed.timestamp,
+                parsed.format,
+                parsed.dtype_label,
+                name,
+                None,
+            )
+        )
+    elif full.endswith(".json") and "." in full[:-5]:
+        listing.arguments[full[:-5]] = path / name
+    elif is_short and full is name:
+        listing.problems.append(
+            DumpProblem(path / name, f"{layout.MAPPING} does not say what it is")
+        )
+    else:
+        listing.problems.append(DumpProblem(path / name, FOREIGN, is_foreign=True))
+
+
+def _add_rows(path: Path, listing: Listing) -> None:
+    _add_row_items(_read(path, listing), listing)
+
+
+def _add_row_items(text: str, listing: Listing) -> None:
+    file = read_rows(text)
+    place = listing.path / layout.STATISTIC
+    listing.problems.extend(DumpProblem(place, problem) for problem in file.problems)
+    listing.rows = [
+        Item(
+            listing.op(row.op_type, row.op_name, is_full=True),
+            row.io,
+            row.slot,
+            row.timestamp,
+            layout.DEFAULT_FORMAT,
+            None,
+            None,
+            row,
+        )
+        for row in file.rows
+    ]
+
+
+def _read(path: Path, listing: Listing) -> str:
+    if not path.is_file():  # Reading a pipe would block forever.
+        listing.problems.append(DumpProblem(path, "is not a file"))
+        return ""
+    try:
+        with path.open("rb") as file:
+            # A buffered read allocates all it is asked for, whatever the file has.
+            data = file.read(min(os.fstat(file.fileno()).st_size, MAX_TEXT_BYTES) + 1)
+    except OSError as error:
+        listing.problems.append(DumpProblem(path, f"cannot be read: {error.strerror}"))
+        return ""
+    if len(data) > MAX_TEXT_BYTES:
+        listing.problems.append(DumpProblem(path, "is too large to be read"))
+        return ""
+    return data.decode("utf-8", "replace")

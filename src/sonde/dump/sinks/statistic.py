@@ -1,0 +1,296 @@
+"""``statistic.csv``: summary numbers of every wanted tensor of a step.
+
+Each tensor is read once: an input that is an earlier output, unchanged, or a mere rearrangement
+of one, has its numbers already. Rows are in execution order. The file appears whole when the step
+has ended, and is on disk before the next step ends: a crash loses at most the step that runs and
+the one being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde import kernels
+from sonde.core.dtypes import dtype_named
+from sonde.core.graph import OpNode
+from sonde.core.keys import Io
+from sonde.core.sink import OpCall, RowBuffer, RowPath, StepEnd, TensorView
+from sonde.core.statistics import HASHES, ROW_COLUMNS, raw_column
+from sonde.dump import layout
+from sonde.dump.sinks.steps import StepFiles, raise_failure
+from sonde.dump.writing.writer import Writer
+
+_FIRST_CAPACITY = 4096
+_OUTLINE = frozenset(
+    {
+        "max",
+        "min",
+        "count",
+        "nan count",
+        "negative inf count",
+        "positive inf count",
+        "l2norm",
+        "finite max",
+        "finite min",
+    }
+)
+
+Gather = Callable[[Sequence[Any]], NDArray[np.float64]]
+"""Rows computed on a device, all brought over at once."""
+_Texts = tuple[bytes, bytes]
+"""What stands before and behind the timestamp in a tensor's line."""
+
+
+class StatisticDump:
+    """Writes ``statistic.csv`` of each step. Used from the training thread.
+
+    ``categories`` as in the configuration, in the order of the columns. With ``gather`` the
+    numbers are computed where the tensors live, in the tensor's own precision unless
+    ``high_precision``, and fetched once per step.
+    """
+
+    def __init__(
+        self,
+        files: StepFiles,
+        writer: Writer,
+        *,
+        categories: Sequence[str],
+        ios: frozenset[Io],
+        report: Callable[[str], None],
+        gather: Gather | None = None,
+        high_precision: bool = True,
+    ) -> None:
+        self._files = files
+        self._writer = writer
+        self._categories = tuple(categories)
+        self._columns = tuple(raw_column(name) for name in categories)
+        self._hashes = tuple(name for name in HASHES if name in categories)
+        self._is_outline = _OUTLINE.issuperset(set(categories) - set(HASHES))
+        self._inputs = "input" in ios
+        self._outputs = "output" in ios
+        self._report = report
+        self._gather = gather
+        self._high_precision = high_precision
+        self._skipped: set[str] = set()
+        self._parts: dict[tuple[int, Io, int], _Parts] = {}
+        self._deferred: _DeferredRows | None = None if gather is None else _DeferredRows(gather)
+        self._rows: RowBuffer = self._deferred or _PythonRows()
+        self._known: dict[object, tuple[int, int]] = {}
+        self._hashed: dict[tuple[str, object], bytes] = {}
+        self._digests: dict[str, list[bytes]] = {name: [] for name in self._hashes}
+        self._last_job: int | None = None
+
+    def fast_path(self) -> RowPath | None:
+        """Rows are collected natively, unless there are hashes or the device computes them."""
+        if self._hashes or self._gather is not None:
+            return None
+        return RowPath(
+            takes_inputs=self._inputs,
+            takes_outputs=self._outputs,
+            outline=self._is_outline,
+            label=lambda node, view: _Parts(node, view).texts,
+            unusual=lambda node, view, timestamp: self._add(node, timestamp, view),
+            use=self._use_rows,
+        )
+
+    def _use_rows(self, rows: RowBuffer) -> None:
+        self._rows = rows
+
+    def begin_step(self, step: int) -> None:
+        self._rows.begin_step()
+        self._known.clear()
+        self._hashed.clear()
+        for digests in self._digests.values():
+            digests.clear()
+
+    def has(self, view: TensorView) -> bool:
+        if not self._inputs:
+            return True
+        known = self._known.get(view.values_token)
+        return (
+            known is not None
+            and known[1] == view.numel
+            and all((name, view.token) in self._hashed for name in self._hashes)
+        )
+
+    def write(self, call: OpCall) -> None:
+        node = call.node
+        stamp = call.timestamp
+        if self._inputs:
+            for view in call.inputs:
+                self._add(node, stamp, view)
+        if self._outputs:
+            for view in call.outputs:
+                self._add(node, stamp, view)
+
+    def _add(self, node: OpNode, stamp: int, view: TensorView) -> None:
+        row = self._row_of(node, view)
+        if row < 0:
+            return
+        key = (id(node), view.io, view.slot)
+        parts = self._parts.get(key)
+        if parts is None or parts.shape != view.shape or parts.dtype != view.dtype:
+            parts = self._parts[key] = _Parts(node, view)
+        self._rows.add(parts.texts, stamp, row)
+        for name in self._hashes:
+            self._digests[name].append(self._hash(name, view))
+
+    def _row_of(self, node: OpNode, view: TensorView) -> int:
+        """The number of the row with the view's statistics; -1 if it has none."""
+        token = view.values_token
+        numel = view.numel
+        if token is not None:
+            known = self._known.get(token)
+            if known is not None and known[1] == numel:
+                return known[0]
+        if self._deferred is None:
+            if not view.summarize_into(self._rows.reserve(), outline=self._is_outline):
+                self._skip(node, view)
+                return -1
+            row = self._rows.keep()
+        else:
+            deferred = view.summarize_later(
+                columns=self._columns, high_precision=self._high_precision
+            )
+            if deferred is None:
+                self._skip(node, view)
+                return -1
+            row = self._deferred.defer(deferred)
+        if token is not None:
+            self._known[token] = (row, numel)
+        return row
+
+    def _hash(self, name: str, view: TensorView) -> bytes:
+        token = view.token
+        known = self._hashed.get((name, token)) if token is not None else None
+        if known is None:
+            known = view.digest(name).encode()
+            if token is not None:
+                self._hashed[(name, token)] = known
+        return known
+
+    def _skip(self, node: OpNode, view: TensorView) -> None:
+        problem = view.problem or f"{view.dtype} values are saved as tensors only"
+        if problem not in self._skipped:
+            self._skipped.add(problem)
+            self._report(
+                f"sonde: {node.name} {view.io} {view.slot} has no statistics: {problem}; "
+                "others like it are left out too [no-statistics]"
+            )
+
+    def end_step(self, end: StepEnd) -> None:
+        labels, timestamps, rows = self._rows.take()
+        if not labels:
+            return
+        header = layout.statistic_header(self._categories)
+        path = self._files.open(end.step) / layout.STATISTIC
+        text = header.encode() + b"\n" + self._text(labels, timestamps, rows)
+        if self._last_job is not None:
+            self._writer.wait(self._last_job)
+        self._last_job = self._writer.write_text(str(path), text)
+        raise_failure(self._writer)
+
+    def _text(self, labels: list[_Texts], timestamps: bytes, rows: bytes) -> bytes:
+        heads, tails = zip(*labels, strict=True)
+        return kernels.format_rows(
+            heads,
+            tails,
+            np.frombuffer(timestamps, np.int64),
+            np.frombuffer(rows, np.float64).reshape(-1, ROW_COLUMNS),
+            self._columns,
+            [self._digests.get(name, ()) for name in HASHES],
+        )
+
+    def drop_step(self) -> None:
+        """Nothing was written yet."""
+
+    def close(self) -> None:
+        """The writer is closed with the directories."""
+
+
+class _PythonRows:
+    """See ``core.sink.RowBuffer``; used where native code collects no rows."""
+
+    def __init__(self) -> None:
+        self._block: NDArray[np.float64] = np.empty((0, ROW_COLUMNS), np.float64)
+        self._count = 0
+        self._labels: list[_Texts] = []
+        self._timestamps: list[int] = []
+        self._numbers: list[int] = []
+
+    def begin_step(self) -> None:
+        self._count = 0
+        self._labels = []
+        self._timestamps = []
+        self._numbers = []
+
+    def reserve(self) -> int:
+        if self._count == len(self._block):
+            more = np.empty((max(_FIRST_CAPACITY, len(self._block)), ROW_COLUMNS), np.float64)
+            self._block = np.concatenate([self._block, more])
+        return self._block.ctypes.data + self._count * ROW_COLUMNS * 8
+
+    def keep(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def add(self, label: _Texts, timestamp: int, row: int, /) -> None:
+        self._labels.append(label)
+        self._timestamps.append(timestamp)
+        self._numbers.append(row)
+
+    def take(self) -> tuple[list[_Texts], bytes, bytes]:
+        labels = self._labels
+        timestamps = np.array(self._timestamps, np.int64).tobytes()
+        rows = self._all_rows()[np.array(self._numbers, np.int64)].tobytes() if labels else b""
+        self.begin_step()
+        return labels, timestamps, rows
+
+    def _all_rows(self) -> NDArray[np.float64]:
+        return self._block[: self._count]
+
+
+class _DeferredRows(_PythonRows):
+    """Rows that a device computes: brought over, all at once, when they are taken."""
+
+    def __init__(self, gather: Gather) -> None:
+        super().__init__()
+        self._gather = gather
+        self._deferred: list[Any] = []
+
+    def begin_step(self) -> None:
+        super().begin_step()
+        self._deferred = []
+
+    def defer(self, deferred: Any) -> int:
+        """Add a row; its number."""
+        self._deferred.append(deferred)
+        return len(self._deferred) - 1
+
+    def _all_rows(self) -> NDArray[np.float64]:
+        return self._gather(self._deferred)
+
+
+class _Parts:
+    """The fixed columns of one tensor's row. Keeps the node alive: its id is the key."""
+
+    __slots__ = ("dtype", "node", "shape", "texts")
+
+    def __init__(self, node: OpNode, view: TensorView) -> None:
+        self.node = node
+        self.shape = view.shape
+        self.dtype = view.dtype
+        head, tail = layout.statistic_row_parts(
+            node.type,
+            node.name,
+            view.io,
+            view.slot,
+            view.nbytes,
+            dtype_named(view.dtype).label,
+            view.shape,
+        )
+        self.texts: _Texts = (head.encode(), f"{tail},".encode())

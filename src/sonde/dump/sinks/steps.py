@@ -1,0 +1,215 @@
+"""The directories of steps, their graphs and execution orders, shared by the sinks of one dump."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from sonde.core.errors import DumpError
+from sonde.core.graph import Graph
+from sonde.core.number_text import size_text
+from sonde.core.sink import OpCall, StepEnd, TensorView
+from sonde.dump.graph_files import execution_order
+from sonde.dump.graph_files import ir as graph_ir
+from sonde.dump.graph_files.columns import encode_columns
+from sonde.dump.graph_files.encode import encode_graph
+from sonde.dump.layout import MAPPING, RankLayout
+from sonde.dump.writing.writer import Writer
+
+_WORTH_SAYING_BYTES = 64 * 1024 * 1024
+
+
+class StepFiles:
+    """One rank's directories. A step is written to its own directory until its graph is known.
+
+    It is itself a sink, the last of its dump: when a step ends it writes the graph if it is new
+    and renames the directory of the step. Used from the training thread; the writer keeps the
+    order of files and renames.
+    """
+
+    def __init__(self, rank: RankLayout, net: str, writer: Writer) -> None:
+        self.rank = rank
+        self._net = net
+        self._writer = writer
+        self._written: set[int] = set()
+        self._step = -1
+        self._directory: Path | None = None
+        self.graphs: list[Graph] = []
+
+    def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
+        self.rank.metadata.mkdir(parents=True, exist_ok=True)
+        self.rank.metadata_dump_config.write_text(config)
+        self.rank.metadata_config.write_text(json.dumps(dict(facts), indent=4) + "\n")
+
+    def open(self, step: int) -> Path:
+        """The directory the running step's files go to; made when the first sink asks for it."""
+        if self._directory is None or step != self._step:
+            self._step = step
+            self._directory = self.rank.unfinished_step_dir(self._net, step)
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise _stopped(error) from None
+        return self._directory
+
+    def append_mapping(self, line: str) -> None:
+        """Add the full name of a short name before its file appears."""
+        assert self._directory is not None
+        _append(self._directory / MAPPING, line)
+
+    def is_new(self, graph: Graph) -> bool:
+        return graph.id not in self._written
+
+    def constants_directory(self, graph: Graph) -> Path:
+        directory = self.rank.constants_dir(self._net, graph.id)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def begin_step(self, step: int) -> None:
+        """A step in which nothing is written leaves no directory."""
+
+    def has(self, view: TensorView) -> bool:
+        return True
+
+    def write(self, call: OpCall) -> None:
+        """Only the other sinks record ops."""
+
+    def end_step(self, end: StepEnd) -> None:
+        raise_failure(self._writer)
+        if self._directory is None:
+            return
+        try:
+            self._place_step(self._directory, end)
+        except OSError as error:
+            raise _stopped(error) from None
+        self._directory = None
+
+    def place(self, end: StepEnd) -> Path:
+        """Where the files of a step are once it has ended."""
+        return self.rank.step_dir(self._net, end.graph.id, end.step)
+
+    def _place_step(self, directory: Path, end: StepEnd) -> None:
+        for graph in (end.graph, *end.parts):
+            if self.is_new(graph):
+                self._write_graph(graph)
+        _append(self.rank.global_order_csv(end.graph.id), execution_order.write_steps([end.step]))
+        target = self.place(end)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._writer.barrier_rename(str(directory), str(target))
+
+    def _write_graph(self, graph: Graph) -> None:
+        self._written.add(graph.id)
+        self.graphs.append(graph)
+        self.rank.graphs.mkdir(parents=True, exist_ok=True)
+        self.rank.execution_order.mkdir(parents=True, exist_ok=True)
+        pb = encode_graph(graph)
+        order = execution_order.write_node_order(node.name for node in graph.ops)
+        for path, data in (
+            (self.rank.graph_pb(graph.id), pb),
+            (self.rank.graph_ir(graph.id), graph_ir.write_ir(graph).encode()),
+            (self.rank.order_csv(graph.id), order.encode()),
+            (self.rank.graph_columns(graph.id), encode_columns(graph, pb)),
+        ):
+            if data is not None:
+                self._writer.write_text(str(path), data)
+
+    def drop_step(self) -> None:
+        """Remove the running step's directory."""
+        if self._directory is not None:
+            self._writer.wait_all()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
+
+    def close(self) -> None:
+        """Wait for the writer, with a line of progress where it takes long; then tidy up."""
+        with _FlushProgress(self._writer) as progress:
+            self._writer.wait_all(progress.show)
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
+        raise_failure(self._writer)
+
+    def fast_path(self) -> None:
+        """All ops come through ``write``."""
+
+
+def raise_failure(writer: Writer) -> None:
+    """Raise DumpError if the writer has failed."""
+    error = writer.error
+    if error is not None:
+        raise _stopped(error)
+
+
+def _stopped(error: OSError) -> DumpError:
+    return DumpError(
+        f"{error.filename or 'the dump'}: the dump stops here, training goes on: "
+        f"{error.strerror or error}",
+        slug="dump-stopped",
+    )
+
+
+def _append(path: Path, line: str) -> None:
+    """One whole line in one system call: a kill leaves the file with or without it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
+    """Move the dump of an earlier run at ``rank`` aside, so that two dumps are never mixed.
+
+    Metadata alone does not count: a process that only starts others writes nothing else.
+    """
+    if not rank.root.exists() or set(rank.root.iterdir()) <= {rank.metadata}:
+        return
+    number = 1
+    while (aside := Path(f"{rank.root}.previous-{number}")).exists():
+        number += 1
+    shutil.move(rank.root, aside)
+    report(f"sonde: an earlier dump was moved to {aside} [dump-moved]")
+
+
+class _FlushProgress:
+    """Shows on stderr how much a writer has left to write: one line, rewritten on a terminal.
+
+    Shows nothing if little is left.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._total = writer.pending_bytes
+        self._is_terminal = sys.stderr.isatty()
+        self._shown = False
+
+    def __enter__(self) -> _FlushProgress:
+        if self._total >= _WORTH_SAYING_BYTES and not self._is_terminal:
+            print(f"sonde: writing the last {size_text(self._total)} of the dump", file=sys.stderr)
+        return self
+
+    def show(self, jobs: int, pending: int) -> None:
+        if self._is_terminal and self._total >= _WORTH_SAYING_BYTES:
+            done = self._total - pending
+            self._shown = True
+            print(
+                f"\rsonde: writing the dump, {size_text(done)} of {size_text(self._total)}, "
+                f"{jobs} files to go ",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""Writes files in the background, whole or not at all."""

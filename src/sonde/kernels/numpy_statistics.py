@@ -1,0 +1,288 @@
+"""The functions of the native kernels in numpy, for installations without a compiler; slow.
+
+They agree with every native path exactly in counts, extremes and text, and to 1e-12 in sums. They
+read a tensor in chunks and never copy it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import frexp, inf, isnan, ldexp, nan, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonde.core.statistics import FINITE_MAX, ROW_COLUMNS
+from sonde.kernels import memory
+from sonde.kernels.codes import DTYPES, dtype_code
+from sonde.kernels.low_precision import numbers, storage_of
+
+_CHUNK = 1 << 16
+_FIRST_FLOAT_CODE = dtype_code("float16")
+_WIDE_CODES = (dtype_code("int64"), dtype_code("uint64"))
+# Squares of float64 beyond these overflow or underflow: sums then have a power of two as unit.
+_HUGE, _TINY = 2.0**480, 2.0**-480
+_NO_EXPONENT = -8192
+
+Shape = Sequence[int]
+
+
+class _Sums:
+    """Sums of finite elements in units of 2**exponent (squares: 4**exponent)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = Fraction(0)
+        self.abs_sum = self.square_sum = self.m2 = 0.0
+        self.exponent = _NO_EXPONENT
+
+    def add(self, values: NDArray[Any]) -> None:
+        chunk = _Sums()
+        wide = values.astype(np.float64)
+        largest = float(np.abs(wide).max())
+        if not (_TINY <= largest <= _HUGE):
+            chunk.exponent = frexp(largest)[1] if largest else _NO_EXPONENT
+            wide = np.ldexp(wide, -chunk.exponent if largest else 0)
+        else:
+            chunk.exponent = 0
+        chunk.count = wide.size
+        mean = float(wide.sum()) / chunk.count
+        distances = wide - mean
+        # The mean is rounded; the sum of the distances, which should be zero, says by how much.
+        residue = float(distances.sum())
+        chunk.sum = Fraction(mean) * chunk.count + Fraction(residue)
+        chunk.m2 = max(0.0, float(np.square(distances).sum()) - residue * residue / chunk.count)
+        chunk.abs_sum = float(np.abs(wide).sum())
+        chunk.square_sum = float(np.square(wide).sum())
+        self._merge(chunk)
+
+    def _merge(self, other: _Sums) -> None:
+        exponent = max(self.exponent, other.exponent)
+        self._rescale(exponent)
+        other._rescale(exponent)
+        count = self.count + other.count
+        if self.count:
+            distance = float(other.sum / other.count - self.sum / self.count)
+            self.m2 += distance * distance * self.count * (other.count / count)
+        self.count = count
+        self.m2 += other.m2
+        self.sum += other.sum
+        self.abs_sum += other.abs_sum
+        self.square_sum += other.square_sum
+
+    def _rescale(self, exponent: int) -> None:
+        shift = self.exponent - exponent
+        self.sum *= Fraction(2) ** shift
+        self.abs_sum = ldexp(self.abs_sum, shift)
+        self.square_sum = ldexp(self.square_sum, 2 * shift)
+        self.m2 = ldexp(self.m2, 2 * shift)
+        self.exponent = exponent
+
+    def results(self) -> tuple[float, float, float, float]:
+        """Average, l2norm, standard deviation and mean magnitude."""
+        if not self.count:
+            return nan, 0.0, nan, nan
+        scale = self.exponent
+        return (
+            _scaled(float(self.sum / self.count), scale) + 0.0,
+            _scaled(sqrt(self.square_sum), scale),
+            _scaled(sqrt(self.m2 / self.count), scale),
+            _scaled(self.abs_sum / self.count, scale),
+        )
+
+
+def _scaled(value: float, exponent: int) -> float:
+    try:
+        return ldexp(value, exponent)
+    except OverflowError:
+        return inf if value > 0 else -inf
+
+
+def _raw(address: int, code: int, shape: Shape, strides: Shape | None) -> NDArray[Any]:
+    return memory.view(address, storage_of(DTYPES[code]), shape, strides)
+
+
+def _pieces(raw: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The elements in one dimension, in memory order; only what has gaps is copied, in parts."""
+    iterator: Any = np.nditer(
+        raw, flags=["external_loop", "buffered"], op_flags=["readonly"], buffersize=_CHUNK
+    )
+    yield from iterator
+
+
+def _chunks(raw: NDArray[Any], code: int) -> Iterator[NDArray[Any]]:
+    """The elements as numbers numpy has, a chunk at a time, in any order."""
+    if not raw.size:
+        return
+    for chunk in _pieces(raw):
+        for start in range(0, chunk.size, _CHUNK):
+            yield numbers(chunk[start : start + _CHUNK], DTYPES[code])
+
+
+def _summarize(raw: NDArray[Any], code: int) -> NDArray[np.float64]:
+    counts = np.zeros(7, np.int64)
+    counts[0] = raw.size
+    sums = _Sums()
+    finite_extremes: list[Any] = []
+    is_float = code >= _FIRST_FLOAT_CODE
+    for chunk in _chunks(raw, code):
+        finite = chunk
+        if is_float:
+            is_finite = np.isfinite(chunk)
+            counts[1] += np.count_nonzero(np.isnan(chunk))
+            counts[2] += np.count_nonzero(chunk == inf)
+            counts[3] += np.count_nonzero(chunk == -inf)
+            finite = chunk[is_finite]
+        counts[4] += np.count_nonzero(chunk == 0)
+        counts[5] += np.count_nonzero(chunk < 0)
+        counts[6] += np.count_nonzero(chunk > 0)
+        if finite.size:
+            finite_extremes += [finite.max(), finite.min()]
+            sums.add(finite)
+    row = np.full(ROW_COLUMNS, nan)
+    row[:7] = counts
+    row[7:11] = _extremes(finite_extremes, counts)
+    if code in _WIDE_CODES and finite_extremes:
+        integers = np.array([max(finite_extremes), min(finite_extremes)], DTYPES[code])
+        row[FINITE_MAX : FINITE_MAX + 2].view(DTYPES[code])[:] = integers
+    row[11:15] = _means(sums, counts)
+    if finite_extremes and not counts[1:4].any() and max(finite_extremes) == min(finite_extremes):
+        row[[11, 13, 14]] = row[7], 0.0, abs(row[7])
+    row[15] = code
+    return row
+
+
+def _extremes(finite: list[Any], counts: NDArray[np.int64]) -> tuple[float, float, float, float]:
+    """Max, min, finite max and finite min, as float64. A zero has no sign."""
+    high = float(max(finite)) + 0.0 if finite else nan
+    low = float(min(finite)) + 0.0 if finite else nan
+    _, nans, positive, negative = counts[:4]
+    if nans:
+        return nan, nan, high, low
+    highest = inf if positive else (high if finite else -inf if negative else nan)
+    lowest = -inf if negative else (low if finite else inf if positive else nan)
+    return highest, lowest, high, low
+
+
+def _means(sums: _Sums, counts: NDArray[np.int64]) -> tuple[float, float, float, float]:
+    """Average, l2norm, std and mean magnitude over all elements, NaN and Inf included."""
+    _, nans, positive, negative = counts[:4]
+    if nans:
+        return nan, nan, nan, nan
+    if positive and negative:
+        return nan, inf, nan, inf
+    if positive or negative:
+        return (inf if positive else -inf), inf, nan, inf
+    return sums.results()
+
+
+def _write(out_address: int, row: NDArray[np.float64]) -> None:
+    memory.view(out_address, "float64", (ROW_COLUMNS,))[:] = row
+
+
+def summarize_into(out_address: int, address: int, dtype_code: int, numel: int, /) -> None:
+    _write(out_address, _summarize(_raw(address, dtype_code, (numel,), None), dtype_code))
+
+
+def summarize_strided_into(
+    out_address: int, address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
+) -> None:
+    _write(out_address, _summarize(_raw(address, dtype_code, shape, strides), dtype_code))
+
+
+def outline_into(out_address: int, address: int, dtype_code: int, numel: int, /) -> None:
+    outline_strided_into(out_address, address, dtype_code, (numel,), None)
+
+
+def outline_strided_into(
+    out_address: int, address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
+) -> None:
+    row = _summarize(_raw(address, dtype_code, shape, strides), dtype_code)
+    row[[4, 5, 6, 11, 13, 14]] = nan
+    _write(out_address, row)
+
+
+def non_finite(address: int, dtype_code: int, numel: int, /) -> int:
+    return non_finite_strided(address, dtype_code, (numel,), None)
+
+
+def non_finite_strided(
+    address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
+) -> int:
+    if dtype_code < _FIRST_FLOAT_CODE:
+        return 0
+    raw = _raw(address, dtype_code, shape, strides)
+    return sum(
+        chunk.size - int(np.count_nonzero(np.isfinite(chunk))) for chunk in _chunks(raw, dtype_code)
+    )
+
+
+def copy_range_into(
+    out_address: int,
+    address: int,
+    itemsize: int,
+    shape: Shape,
+    strides: Shape | None,
+    begin: int,
+    end: int,
+    /,
+) -> None:
+    source = memory.view(address, f"V{itemsize}", shape, strides)
+    if end > source.size:
+        raise ValueError("copy_range_into: the range ends beyond the tensor")
+    target = memory.view(out_address, f"V{itemsize}", (end - begin,))
+    target[:] = source.flat[begin:end]
+
+
+def format_rows(
+    heads: Sequence[bytes | None],
+    tails: Sequence[bytes],
+    timestamps_address: int,
+    rows_address: int,
+    row_count: int,
+    columns: Sequence[int],
+    texts: Sequence[Sequence[bytes]],
+    /,
+) -> bytes:
+    if len(heads) < row_count or len(tails) < row_count:
+        raise ValueError("format_rows: fewer heads or tails than rows")
+    for column in columns:
+        if not 0 <= column < ROW_COLUMNS + len(texts):
+            raise ValueError(f"column {column}: there are {ROW_COLUMNS} and {len(texts)} texts")
+    stamps = memory.view(timestamps_address, "int64", (row_count,)).tolist()
+    rows = memory.view(rows_address, "float64", (row_count, ROW_COLUMNS))
+    lines: list[bytes] = []
+    for i in range(row_count):
+        head = heads[i]
+        if head is None:
+            continue
+        cells = (
+            texts[column - ROW_COLUMNS][i] if column >= ROW_COLUMNS else _cell(rows[i], column)
+            for column in columns
+        )
+        lines.append(b"%b%d%b%b\n" % (head, stamps[i], tails[i], b",".join(cells)))
+    return b"".join(lines)
+
+
+def _cell(row: NDArray[np.float64], column: int) -> bytes:
+    value = float(row[column])
+    code = int(row[15])
+    if column < 7 and not isnan(value):
+        return b"%d" % int(value)
+    if 7 <= column <= 10 and code < _FIRST_FLOAT_CODE:
+        if row[0] == 0:
+            return b"nan"
+        if code in _WIDE_CODES:
+            place = FINITE_MAX if column in (7, 9) else FINITE_MAX + 1
+            return b"%d" % int(row[place : place + 1].view(DTYPES[code])[0])
+        return b"%d" % int(value)
+    return repr(value).encode()
+
+
+def thread_limit(limit: int, /) -> int:
+    """Check and ignore the limit: numpy uses one thread here."""
+    if not 1 <= limit <= 4096:
+        raise ValueError("thread_limit: between 1 and 4096")
+    return 1

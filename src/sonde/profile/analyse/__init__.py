@@ -1,0 +1,1 @@
+"""Turns recorded events into times of known ops, tables and overviews."""

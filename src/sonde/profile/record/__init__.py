@@ -1,0 +1,1 @@
+"""Records steps while the program runs."""

@@ -1,0 +1,56 @@
+"""Report pages: data in, one self-contained HTML file out.
+
+`page` puts the data of a report into a page together with one script and one stylesheet, so that
+the file needs neither a network nor another file. The script draws the data: charts by uPlot,
+tables that sort and filter, in light and dark. There is one kind of page for each report:
+
+======================  ======================================  ==========================
+kind                    data                                    written by
+======================  ======================================  ==========================
+``profile``             `sonde.profile.document.Profile`        ``sonde profile``
+``study``               `sonde.tune.store.listing`              ``sonde tune``
+``comparison``          `sonde.compare.runs.report_page`        ``sonde compare --html``
+``losses``              `sonde.compare.losses.report_page`      ``sonde loss --html``
+======================  ======================================  ==========================
+
+``static/`` is built from ``web/report`` by ``make web`` and committed: installing needs no Node.
+"""
+
+from __future__ import annotations
+
+import html
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["profile", "study", "comparison", "losses"]
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{style}</style></head><body>
+<div id="report"><noscript>This page is drawn by its script: allow JavaScript.</noscript></div>
+<script type="application/json" id="data" data-page="{kind}">{data}</script>
+<script>{script}</script></body></html>
+"""
+
+
+def page(kind: Kind, title: str, data: Any) -> str:
+    """The HTML of one report.
+
+    ``data`` is anything that msgspec encodes as JSON; a number that is not finite becomes null.
+    """
+    static = files("sonde.report") / "static"
+    # Inside a script element only "<" can begin an end tag or a comment.
+    encoded = msgspec.json.encode(data).decode().replace("<", "\\u003c")
+    return _PAGE.format(
+        kind=kind,
+        title=html.escape(title),
+        data=encoded,
+        style=(static / "report.css").read_text("utf-8"),
+        script=(static / "report.js").read_text("utf-8"),
+    )

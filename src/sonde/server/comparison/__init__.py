@@ -1,0 +1,1 @@
+"""Compares two dumps in the background and pages through the result."""

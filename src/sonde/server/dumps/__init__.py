@@ -1,0 +1,1 @@
+"""Presents a dump on disk as a run, and checks it."""

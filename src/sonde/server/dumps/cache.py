@@ -1,0 +1,87 @@
+"""What was found out about a large dump, kept so that it opens fast the next time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+import xxhash
+
+from sonde.core.atomic_file import write_whole
+
+T = TypeVar("T")
+
+FORMAT: Final = 1
+_BESIDE: Final = ".sonde_index"
+_SETTLED_SECONDS: Final = 3.0
+_MOST_BYTES: Final = 1 << 31
+
+Key = tuple[int, ...]
+
+
+def state_of(*paths: Path) -> Key:
+    """Numbers that change when one of the files or directories does."""
+    found: list[int] = [FORMAT]
+    for path in paths:
+        try:
+            status = path.stat()
+            found += [status.st_mtime_ns, status.st_size, status.st_ino]
+        except OSError:
+            found += [-1, -1, -1]
+    return tuple(found)
+
+
+class DumpCache:
+    """Files beside the dump, or in the user's cache directory where that cannot be written.
+
+    Anything that is missing, stale or damaged is as if it were not there.
+    """
+
+    def __init__(self, dump: Path) -> None:
+        self._directory = _writable(dump)
+
+    def read(self, name: str, key: Key, kind: type[T]) -> T | None:
+        if self._directory is None:
+            return None
+        try:
+            with (self._directory / name).open("rb") as file:
+                if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+                    return None
+                data = file.read()
+            stored_key, body = msgspec.msgpack.decode(data, type=tuple[Key, msgspec.Raw])
+            return msgspec.msgpack.decode(body, type=kind) if stored_key == key else None
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+
+    def write(self, name: str, key: Key, value: object, *paths: Path) -> None:
+        """Unless one of ``paths`` changed just now: it may change again in the same moment."""
+        if self._directory is None or not _are_settled(paths):
+            return
+        body = msgspec.Raw(msgspec.msgpack.encode(value))
+        with contextlib.suppress(OSError):
+            write_whole(self._directory / name, msgspec.msgpack.encode((key, body)))
+
+
+def _are_settled(paths: tuple[Path, ...]) -> bool:
+    try:
+        newest = max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+    except OSError:
+        return False
+    return time.time() - newest > _SETTLED_SECONDS
+
+
+def _writable(dump: Path) -> Path | None:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = xxhash.xxh3_64_hexdigest(str(dump.absolute()).encode())
+    for directory in (dump / _BESIDE, Path(home) / "sonde" / "index" / name):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(directory, os.W_OK | os.X_OK):
+            return directory
+    return None

@@ -1,0 +1,294 @@
+"""The ops of a dumped step that have NaN or Inf, as ``watch.origins`` looks at them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.keys import Io
+from sonde.server.dumps.index import StepTensors
+from sonde.server.dumps.values import DumpTensor
+from sonde.server.graph.index import GraphIndex
+from sonde.watch.graph_memory import GraphMemory, MemoryNode
+from sonde.watch.origins import OriginTracker
+from sonde.wire.shapes import Node
+
+Place = tuple[str, int]
+
+
+class BadOutput(msgspec.Struct, frozen=True, array_like=True):
+    """An output with NaN or Inf. ``fingerprint`` is equal for equal values."""
+
+    op: str
+    slot: int
+    order: int
+    has_nan: bool
+    fingerprint: str
+
+
+class _Memory:
+    """Stands for a piece of memory, over all steps that hold it."""
+
+    __slots__ = ("__weakref__",)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTensorView:
+    """See ``watch.observation.ObservedTensor``."""
+
+    io: Io
+    slot: int
+    is_bad: bool
+    is_nan: bool
+    memory: object = None
+    is_filled: bool = True
+    values_token: object = None
+
+    def non_finite(self) -> int:
+        return int(self.is_bad)
+
+    def has_nan(self) -> bool:
+        return self.is_nan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredOp:
+    """See ``watch.observation.Observation``."""
+
+    node: OpNode
+    step: int
+    order: int
+    inputs: Sequence[StoredTensorView]
+    outputs: Sequence[StoredTensorView]
+
+    @property
+    def attributes(self) -> tuple[tuple[str, str], ...]:
+        return self.node.attributes
+
+
+def memory_of_graph(graph: GraphIndex) -> GraphMemory:
+    def find(name: str) -> MemoryNode | None:
+        number = graph.numbers.get(name)
+        if number is None:
+            return None
+        node = graph.nodes[number]
+        return MemoryNode(
+            node.type,
+            node.kind != "op",
+            [(each.producer, each.slot, each.type.shape) for each in node.inputs],
+            [each.shape for each in node.outputs],
+        )
+
+    return GraphMemory(find)
+
+
+class RankOrigins:
+    """Where NaN and Inf of a rank's steps come from, given step by step in order."""
+
+    def __init__(self) -> None:
+        self.tracker = OriginTracker()
+        # Memory that held NaN or Inf when the step before ended: of leaves, and by its values.
+        self._of_leaves: dict[str, _Memory] = {}
+        self._by_fingerprint: dict[str, _Memory] = {}
+        # Data with NaN or Inf: their values when they were last seen.
+        self._inputs: dict[str, str] = {}
+        # The memory of the origins is only referred to weakly.
+        self._alive: list[_Memory] = []
+
+    def take(self, listing: StepTensors, graph: GraphIndex, bad: Sequence[BadOutput]) -> None:
+        """Trace the values of a step; ``tracker`` answers for it until the next."""
+        self.tracker.begin_step()
+        step = _Step(listing, graph, {(each.op, each.slot): each for each in bad}, self)
+        for observed in step.observations():
+            self.tracker.look(observed)
+        sees_all = bool(bad) and _is_complete(listing, graph)
+        self.tracker.end_step(graph.nodes, sees_all=sees_all)
+        self._by_fingerprint = step.fingerprints
+        self._of_leaves.update(step.leaves)
+        self._alive = [*step.fingerprints.values(), *self._of_leaves.values()]
+
+    def memory_of_leaf(self, node: Node, found: BadOutput) -> _Memory:
+        """The same as that of an earlier step if an op wrote to it there, or the values are the
+        same; data are new in every step, unless they are the same."""
+        if node.kind == "input" and not node.name.endswith(".grad"):
+            is_same = self._inputs.get(node.name) == found.fingerprint
+            self._inputs[node.name] = found.fingerprint
+            return (self._of_leaves.get(node.name) if is_same else None) or _Memory()
+        by_name, by_values = (
+            self._of_leaves.get(node.name),
+            self._by_fingerprint.get(found.fingerprint),
+        )
+        known = (by_name or by_values) if node.kind == "parameter" else (by_values or by_name)
+        return known or _Memory()
+
+
+class _Step:
+    """One step while it is traced."""
+
+    def __init__(
+        self,
+        listing: StepTensors,
+        graph: GraphIndex,
+        bad: dict[Place, BadOutput],
+        origins: RankOrigins,
+    ) -> None:
+        self._listing = listing
+        self._graph = graph
+        self._bad = bad
+        self._origins = origins
+        self._memory = memory_of_graph(graph)
+        self._made: dict[Place, _Memory] = {}
+        # Parameters that the dump has as they were after the step.
+        self._late: set[str] = set()
+        self.fingerprints: dict[str, _Memory] = {}
+        self.leaves: dict[str, _Memory] = {}
+
+    def observations(self) -> Iterator[StoredOp]:
+        """Every op with NaN or Inf, in execution order; leaves before their first use, parameters
+        that were dumped after the step at its end."""
+        names = {op for op, _ in self._bad}
+        involved: list[Node] = []
+        late: list[Node] = []
+        for node in self._graph.nodes:
+            is_bad = node.name in names or self._passes_on(node)
+            if is_bad and node.kind != "op" and self._is_late(node):
+                late.append(node)
+            elif is_bad or any((each.producer, each.slot) in self._bad for each in node.inputs):
+                involved.append(node)
+        self._late = {node.name for node in late}
+        for node in involved:
+            yield self._observe(node)
+        for node in late:
+            yield self._observe_late(node)
+
+    def _passes_on(self, node: Node) -> bool:
+        """Whether an op that the dump does not have gave NaN or Inf that it got to a reader."""
+        if node.kind != "op" or self._listing.of_op(node.name):
+            return False
+        if not any((each.producer, each.slot) in self._bad for each in node.inputs):
+            return False
+        for _, name in self._graph.consumers(node.name):
+            for number, edge in enumerate(self._graph.node(name).inputs):
+                own = self._listing.find(name, "input", number)
+                if edge.producer != node.name or own is None:
+                    continue
+                kind = DumpTensor(self._listing, own).bad_kind()
+                if kind in ("inf", "nan"):
+                    is_nan = kind == "nan"
+                    made = BadOutput(node.name, edge.slot, node.order, is_nan, node.name)
+                    self._bad[node.name, edge.slot] = made
+                    return True
+        return False
+
+    def _observe(self, node: Node) -> StoredOp:
+        inputs = [
+            view
+            for slot in range(len(node.inputs))
+            if (view := self._input(node, slot)) is not None
+        ]
+        return self._op(node, _core_node(node), inputs)
+
+    def _op(self, node: Node, core: OpNode, inputs: Sequence[StoredTensorView]) -> StoredOp:
+        outputs = [
+            self._output(node, found)
+            for slot in range(max(len(node.outputs), 1))
+            if (found := self._bad.get((node.name, slot))) is not None
+        ]
+        step = self._listing.step.step
+        return StoredOp(core, step, node.order, inputs, outputs)
+
+    def _output(self, node: Node, found: BadOutput) -> StoredTensorView:
+        place = (node.name, found.slot)
+        root = self._memory.root(*place)
+        memory = self._made.get(root)
+        if memory is None:
+            is_leaf = node.kind != "op"
+            memory = self._origins.memory_of_leaf(node, found) if is_leaf else _Memory()
+            self._made[root] = memory
+        self.fingerprints[found.fingerprint] = memory
+        if self._graph.node(root[0]).kind != "op":
+            self.leaves[root[0]] = memory
+        is_filled = self._memory.is_filled(*place)
+        return StoredTensorView("output", found.slot, True, found.has_nan, memory, is_filled)
+
+    def _input(self, node: Node, slot: int) -> StoredTensorView | None:
+        """None if the dump does not tell whether it was finite."""
+        edge = node.inputs[slot]
+        is_filled = self._memory.is_input_filled((edge.producer, edge.slot, edge.type.shape))
+        memory = None
+        given = None
+        if edge.producer is not None:
+            given = self._bad.get((edge.producer, edge.slot))
+            memory = self._made.get(self._memory.root(edge.producer, edge.slot))
+            if edge.producer in self._late:
+                given = None
+        own = self._listing.find(node.name, "input", slot)
+        kind = None if own is None else DumpTensor(self._listing, own).bad_kind()
+        if kind is None and edge.producer is not None:
+            known = self._listing.find(edge.producer, "output", edge.slot)
+            if given is not None:
+                kind = "nan" if given.has_nan else "inf"
+            elif known is not None and edge.producer not in self._late:
+                kind = "finite"
+        if kind is None:
+            return None
+        return StoredTensorView("input", slot, kind != "finite", kind == "nan", memory, is_filled)
+
+    def _is_late(self, leaf: Node) -> bool:
+        """Whether the dump has a parameter as it was after the step: MindSpore's have."""
+        if leaf.kind != "parameter":
+            return False
+        stored = self._listing.find(leaf.name, "output", 0)
+        readers = (self._listing.of_op(name) for _, name in self._graph.consumers(leaf.name))
+        first = min((each[0].order for each in readers if each), default=None)
+        return stored is not None and first is not None and stored.order > first
+
+    def _observe_late(self, leaf: Node) -> StoredOp:
+        """A parameter after its update got its values from the optimizer's op, or from what that
+        read."""
+        edges: list[Edge] = []
+        inputs: list[StoredTensorView] = []
+        for _, name in self._graph.consumers(leaf.name):
+            update = self._graph.node(name)
+            if update.phase != "optimizer":
+                continue
+            places = [(update.name, slot) for slot in range(len(update.outputs))]
+            places += [(each.producer or "", each.slot) for each in update.inputs]
+            for producer, slot in places:
+                found = self._bad.get((producer, slot))
+                if found is not None and producer != leaf.name and producer not in self._late:
+                    spec = TensorSpec("", ())
+                    inputs.append(StoredTensorView("input", len(edges), True, found.has_nan))
+                    edges.append(Edge(producer, slot, spec))
+        core = _core_node(leaf, tuple(edges))
+        return self._op(leaf, core, inputs)
+
+
+def _is_complete(listing: StepTensors, graph: GraphIndex) -> bool:
+    """Whether the dump has an output of every op of the step that has one."""
+    return all(
+        listing.of_op(node.name) for node in graph.nodes if node.kind == "op" and node.outputs
+    )
+
+
+def _core_node(node: Node, inputs: tuple[Edge, ...] | None = None) -> OpNode:
+    if inputs is None:
+        inputs = tuple(
+            Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
+            for each in node.inputs
+        )
+    sources = tuple(Source(s.file, s.line, s.function, s.code) for s in node.sources[:1])
+    return OpNode(
+        node.name,
+        node.type,
+        node.scope,
+        node.phase,
+        node.kind,
+        inputs,
+        (),
+        node.attributes,
+        sources,
+    )

@@ -1,0 +1,1 @@
+"""Prepares graphs for the page: index, levels, search, source code."""

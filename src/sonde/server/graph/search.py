@@ -1,0 +1,208 @@
+"""Lists nodes of a graph: the scope tree, searches, lines of code, one op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sonde.core.errors import UsageError
+from sonde.core.graph import but_gradients
+from sonde.server.graph.index import GraphIndex
+from sonde.wire.api import (
+    ListedNode,
+    NodePage,
+    OpView,
+    SourceList,
+    SourceUse,
+    TreeEntry,
+    TreePage,
+)
+from sonde.wire.shapes import Category, Hit, Phase
+
+MOST_ENTRIES: Final = 1000
+MOST_LINES: Final = 2000
+MOST_OP_HITS: Final = 200
+
+
+class AmbiguousNameError(UsageError):
+    """Several ops or scopes match a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A search for nodes; fields that are None or empty match everything. ``text``: words that must
+    all be in the name, in any case. ``line`` needs ``file``."""
+
+    text: str = ""
+    category: Category | None = None
+    phase: Phase | None = None
+    file: str = ""
+    line: int | None = None
+    only_hits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PageWindow:
+    """One page of a list: ``limit`` entries from ``offset`` on."""
+
+    offset: int = 0
+    limit: int = 200
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.limit <= MOST_ENTRIES:
+            raise UsageError(
+                f"page size must be at most {MOST_ENTRIES} (got {self.limit})", slug="bad-request"
+            )
+        if self.offset < 0:
+            raise UsageError(
+                f"page offset must be 0 or more (got {self.offset})", slug="bad-request"
+            )
+
+    @property
+    def slice(self) -> slice:
+        return slice(self.offset, self.offset + self.limit)
+
+
+def tree(index: GraphIndex, scope: str, window: PageWindow, hits: Mapping[str, int]) -> TreePage:
+    """The children of a scope, in execution order."""
+    place = index.scope(scope)
+    children = index.scopes[place].children
+    counts = _scope_hits(index, hits)
+    entries: list[TreeEntry] = []
+    for child in children[window.slice]:
+        if child >= 0:
+            node = index.nodes[child]
+            label = index.label(child)
+            count = hits.get(node.name, 0)
+            entries.append(TreeEntry(node.name, label, False, node.type, node.kind, 1, count))
+        else:
+            inner = index.scopes[~child]
+            type_ = inner.label.partition("-")[2]
+            count = counts.get(~child, 0)
+            entries.append(TreeEntry(inner.path, inner.label, True, type_, "op", inner.ops, count))
+    return TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
+
+
+def _scope_hits(index: GraphIndex, hits: Mapping[str, int]) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for name, count in hits.items():
+        number = index.numbers.get(name)
+        if number is not None:
+            for scope in index.ancestors[:, number].tolist():
+                counts[scope] = counts.get(scope, 0) + count
+    return counts
+
+
+def search(
+    index: GraphIndex, query: Query, window: PageWindow, hits: Mapping[str, int]
+) -> NodePage:
+    """The nodes that match, in execution order."""
+    found = _matches(index, query, hits)
+    nodes = tuple(_listed(index, number, hits) for number in found[window.slice])
+    return NodePage(len(found), window.offset, nodes)
+
+
+def _matches(index: GraphIndex, query: Query, hits: Mapping[str, int]) -> list[int]:
+    numbers: Iterable[int] = range(len(index))
+    if query.file:
+        numbers = _on_line(index, query.file, query.line)
+    if query.only_hits:
+        numbers = [number for number in numbers if index.nodes[number].name in hits]
+    names = index.folded
+    for word in query.text.lower().split():
+        numbers = [number for number in numbers if word in names[number]]
+    if query.category is not None and query.category != "tensor":
+        category = query.category
+        numbers = [number for number in numbers if category in index.nodes[number].categories]
+    if query.phase is not None:
+        numbers = [number for number in numbers if index.nodes[number].phase == query.phase]
+    return list(numbers)
+
+
+def _on_line(index: GraphIndex, file: str, line: int | None) -> list[int]:
+    if line is not None:
+        return list(index.lines.get((file, line), ()))
+    found = (numbers for (name, _), numbers in index.lines.items() if name == file)
+    return sorted({number for numbers in found for number in numbers})
+
+
+def _listed(index: GraphIndex, number: int, hits: Mapping[str, int]) -> ListedNode:
+    node = index.nodes[number]
+    return ListedNode(
+        node.name,
+        node.type,
+        index.scopes[int(index.scope_of[number])].path,
+        node.phase,
+        node.kind,
+        node.order,
+        node.categories,
+        hits.get(node.name, 0),
+        node.sources[0] if node.sources else None,
+    )
+
+
+def sources(index: GraphIndex, text: str) -> SourceList:
+    """The lines of code whose file or text contains ``text``, and how many nodes they have."""
+    wanted = text.lower()
+    found = [
+        SourceUse(file, line, index.codes[(file, line)], len(numbers))
+        for (file, line), numbers in index.lines.items()
+        if wanted in f"{file}:{line}".lower() or wanted in index.codes[(file, line)].lower()
+    ]
+    return SourceList(len(found), tuple(found[:MOST_LINES]))
+
+
+def op_view(index: GraphIndex, name: str, hits: Iterable[Hit]) -> OpView:
+    """Everything about the node called ``name`` but its tensors."""
+    own = [hit for hit in hits if hit.op == name]
+    node = index.node(name)
+    return OpView(node, index.graph, index.consumers(name), tuple(own[-MOST_OP_HITS:]))
+
+
+def find_op(index: GraphIndex, text: str) -> str:
+    """The full name of the op that ``text`` names: by its name, the end of its name, or a unique
+    part of it, not counting gradients. UsageError if no op matches, AmbiguousNameError if several
+    do."""
+    if text in index.numbers:
+        return text
+    wanted = text.lower()
+    found = _ending(index, wanted) or [
+        index.nodes[n].name for n in np.flatnonzero([wanted in f for f in index.folded])
+    ]
+    own = but_gradients(found)
+    if len(own) == 1:
+        return own[0]
+    raise _no_match("op", found, text, advice="give the full name")
+
+
+def find_target(index: GraphIndex, text: str) -> str:
+    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path or the end of its
+    path; the path of a scope ends with ``/``. Raises as ``find_op``."""
+    wanted = text.strip("/").lower()
+    is_scope = text.endswith("/")
+    if not is_scope and (text in index.numbers or _ending(index, wanted)):
+        return find_op(index, text)
+    paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
+        scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
+    ]
+    own = but_gradients(paths)
+    if len(own) == 1:
+        return own[0]
+    if not is_scope and not paths:
+        return find_op(index, text)
+    raise _no_match("scope", paths, text, advice="give the full path")
+
+
+def _no_match(kind: str, found: list[str], text: str, *, advice: str) -> UsageError:
+    slug = f"no-such-{kind}"
+    if not found:
+        return UsageError(f"no {kind} matches {text!r}; {advice}", slug=slug)
+    some = ", ".join(found[:5])
+    return AmbiguousNameError(f"{len(found)} {kind}s match {text!r}: {some}; {advice}", slug=slug)
+
+
+def _ending(index: GraphIndex, wanted: str) -> list[str]:
+    return [name for name in index.numbers if name.lower().endswith(f"/{wanted}")]

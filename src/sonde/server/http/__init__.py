@@ -1,0 +1,1 @@
+"""Serves requests: endpoints, bodies, access tokens, events, limits on connections."""

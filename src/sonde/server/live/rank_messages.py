@@ -1,0 +1,111 @@
+"""Applies the messages of ranks to a live run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from sonde.server.changes import Changes
+from sonde.server.hit_store import HitStore
+from sonde.server.live.control import RunControl
+from sonde.server.live.rank import LiveRank
+from sonde.server.live.rank_link import RankLink
+from sonde.wire.rank import (
+    Answer,
+    FromRank,
+    Goodbye,
+    GraphPart,
+    Hello,
+    Hits,
+    Notice,
+    Status,
+    StepDone,
+)
+from sonde.wire.shapes import Hit
+
+MOST_NOTICES: Final = 200
+MOST_TEXT: Final = 2000
+MOST_IN_CHAIN: Final = 200
+
+
+class RankMessages:
+    """Stores what the ranks of one run send: status, steps, hits, graphs and notices. Used in the
+    event loop's thread only."""
+
+    def __init__(
+        self, ranks: Mapping[int, LiveRank], run_control: RunControl, changes: Changes
+    ) -> None:
+        self._ranks = ranks
+        self._run_control = run_control
+        self._changes = changes
+        self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+        self.hits = HitStore(self._is_leaf)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        return tuple(self._notices)
+
+    def receive(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
+        """Apply a message; FrameError if it does not fit the messages before it."""
+        match message:
+            case Answer():
+                link.answered(message)
+            case Status():
+                self._run_control.note_generation(message.generation)
+                text = message.message[:MOST_TEXT]
+                rank.status = msgspec.structs.replace(message, message=text)
+                self._changes.touch("status")
+            case StepDone():
+                rank.add_point(message.point, message.graph)
+                self._changes.touch("loss")
+            case Hits():
+                self._add_hits(rank, message)
+            case GraphPart():
+                self._add_graph_part(rank, message)
+            case Notice():
+                text = message.text[:MOST_TEXT]
+                self.add_notice(f"rank {rank.number}: {text} [{message.slug[:100]}]")
+                self._changes.touch("notices")
+            case Goodbye():
+                rank.goodbye = message
+                self._changes.touch("status")
+            case Hello():
+                self.add_notice(f"rank {rank.number} sent a second hello [rank-unreadable]")
+                self._changes.touch("notices")
+
+    def add_notice(self, text: str) -> None:
+        if not self._notices or self._notices[-1] != text:
+            self._notices.append(text)
+
+    def _add_hits(self, rank: LiveRank, message: Hits) -> None:
+        dropped = self.hits.dropped()
+        rank.last_hit = max([rank.last_hit, *(hit.number for hit in message.hits)])
+        self.hits.add(_bounded(hit, rank.number) for hit in message.hits)
+        if self.hits.dropped() and not dropped:
+            self.add_notice("too many hits: only the first and the newest are kept [many-hits]")
+        self._changes.touch("hits")
+
+    def _add_graph_part(self, rank: LiveRank, part: GraphPart) -> None:
+        if not rank.add_part(part):
+            self.add_notice(
+                f"rank {rank.number} has too many graphs: new ones are not kept [many-graphs]"
+            )
+        self._changes.touch("graph")
+
+    def _is_leaf(self, hit: Hit) -> bool:
+        rank = self._ranks.get(hit.rank)
+        return rank is not None and hit.op in rank.leaves
+
+
+def _bounded(hit: Hit, rank: int) -> Hit:
+    """The hit with the number of the rank that sent it, and with texts of limited length."""
+    return msgspec.structs.replace(
+        hit,
+        rank=rank,
+        why=hit.why[:MOST_TEXT],
+        chain=hit.chain[:MOST_IN_CHAIN],
+        values=hit.values[:MOST_IN_CHAIN],
+    )

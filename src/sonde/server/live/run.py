@@ -1,0 +1,215 @@
+"""A run whose ranks are or were connected."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Final
+
+from sonde.core.errors import UsageError
+from sonde.debugger.values.answers import Values
+from sonde.server.changes import Changes
+from sonde.server.graph.index import GraphIndex
+from sonde.server.hit_store import HitStore
+from sonde.server.http.events import EventBroker
+from sonde.server.live import check as live_check
+from sonde.server.live import values as live_values
+from sonde.server.live.control import MOST_WAIT_SECONDS, RunControl
+from sonde.server.live.graphs import graph_index
+from sonde.server.live.rank import LiveRank
+from sonde.server.live.rank_link import RankLink, gone
+from sonde.server.live.rank_messages import RankMessages
+from sonde.server.run import NpyFile, Question
+from sonde.server.watchpoint_set import WatchpointSet
+from sonde.wire.api import (
+    ControlRequest,
+    KeepRequest,
+    LossCurve,
+    RecheckView,
+    RunView,
+    StatisticCurve,
+)
+from sonde.wire.questions import AnyAnswer
+from sonde.wire.rank import FromRank, Hello, Keep, SetWatchpoints, Welcome
+from sonde.wire.shapes import TensorName
+
+RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class LiveRun:
+    """The ranks of one training, also after they disconnect. Used in the event loop's thread."""
+
+    def __init__(self, run: str, broker: EventBroker, *, paused: bool) -> None:
+        self.id = run
+        self._changes = Changes(run, broker)
+        self._paused = paused
+        self.watchpoints = WatchpointSet()
+        self.ranks: dict[int, LiveRank] = {}
+        self._run_control = RunControl(run, self.ranks, self._changes)
+        self._messages = RankMessages(self.ranks, self._run_control, self._changes)
+        self._checked: RecheckView | None = None
+        self._late_check: asyncio.Task[RecheckView] | None = None
+
+    @property
+    def hits(self) -> HitStore:
+        return self._messages.hits
+
+    @property
+    def may_be_forgotten(self) -> bool:
+        return all(rank.link is None for rank in self.ranks.values())
+
+    def view(self) -> RunView:
+        ranks = sorted(self.ranks.items())
+        return RunView(
+            id=self.id,
+            kind="live",
+            title=self._title(),
+            revision=self._changes.revision,
+            ranks=tuple(rank.view(self.hits.count(number)) for number, rank in ranks),
+            watchpoints=self.watchpoints.all,
+            controls=self._run_control.commands(),
+            notices=self._messages.notices,
+            recheck=self._checked,
+        )
+
+    def _title(self) -> str:
+        for rank in self.ranks.values():
+            words = [Path(rank.metadata.script).name, *rank.metadata.arguments]
+            return " ".join(words)[:200]
+        return self.id
+
+    # ----------------------------------------------------------------- ranks
+
+    def join(self, hello: Hello, link: RankLink) -> tuple[LiveRank, Welcome]:
+        """Add a rank that connected, for the first time or again; returns the answer to it."""
+        number = hello.metadata.rank
+        is_new_run = not self.ranks
+        known = self.ranks.get(number)
+        if known is not None and known.link is not None:
+            known.link.close()
+        if known is None or not (hello.resumes and known.is_same(hello.metadata)):
+            if not hello.resumes:
+                self._forget_extra_ranks(hello.metadata.world_size)
+            known = self.ranks[number] = LiveRank(hello.metadata)
+            self.hits.clear(number)
+        if is_new_run and hello.watchpoints:
+            self.watchpoints.adopt(hello.watchpoints)
+        known.metadata = hello.metadata
+        known.link = link
+        self._run_control.note_generation(hello.generation)
+        self._changes.touch("status", "watchpoints", "hits")
+        is_paused = self._paused and not hello.resumes
+        return known, Welcome(
+            self.watchpoints.all,
+            is_paused,
+            self._run_control.generation,
+            known.last_step,
+            known.last_hit,
+        )
+
+    def _forget_extra_ranks(self, world_size: int) -> None:
+        """Forget the ranks of an earlier training that the training that starts now has not: if no
+        other rank is connected, it is a new training."""
+        if self.may_be_forgotten:
+            for number in [each for each in self.ranks if each >= world_size]:
+                del self.ranks[number]
+                self.hits.clear(number)
+
+    def leave(self, rank: LiveRank, link: RankLink, why: str) -> None:
+        """Remove a connection that ended; ``why`` becomes a notice unless it is empty."""
+        link.close()
+        if rank.link is not link:
+            return
+        rank.link = None
+        if why:
+            self._messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
+        self._changes.touch("status", "notices")
+
+    def receive(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
+        """Apply a message of a rank; FrameError if it does not fit the messages before it."""
+        self._messages.receive(rank, link, message)
+
+    # -------------------------------------------------------------- requests
+
+    async def control(self, request: ControlRequest) -> None:
+        """Send a command to the ranks; UsageError if none is connected."""
+        self._checked = None
+        await self._run_control.control(request)
+
+    async def keep(self, request: KeepRequest) -> None:
+        if not 1 <= request.steps <= 1000:
+            raise UsageError(
+                f"steps must be from 1 to 1000 (got {request.steps})", slug="bad-request"
+            )
+        for rank in self._run_control.connected(request.rank):
+            if rank.link is not None:
+                rank.link.send(Keep(request.ops, request.steps))
+
+    async def recheck(self, wait_seconds: float) -> None:
+        """Evaluate the watchpoints on the values that the ranks have now. A rank that runs answers
+        at the end of its step. Waits up to ``wait_seconds``; 0: until all ranks have answered."""
+        ranks = self._run_control.connected(None)
+        if not ranks:
+            raise gone("the training")
+        if not self.watchpoints.all:
+            raise UsageError("there are no watchpoints to check", slug="no-such-watchpoint")
+        check = asyncio.create_task(live_check.check(ranks, self.watchpoints.all))
+        check.add_done_callback(self._check_ended)
+        limit = min(wait_seconds, MOST_WAIT_SECONDS) if wait_seconds > 0 else None
+        await asyncio.wait({check}, timeout=limit)
+        if check.done():
+            self._checked = check.result()
+        else:
+            self._checked, self._late_check = RecheckView(True, 0, 0, 0), check
+        self._changes.touch("status", "hits")
+
+    def _check_ended(self, check: asyncio.Task[RecheckView]) -> None:
+        """Show the result of a check that took longer than the request; an error is not shown."""
+        is_good = not check.cancelled() and check.exception() is None
+        if check is self._late_check and self._checked is not None:
+            self._checked = check.result() if is_good else None
+            self._changes.touch("status", "hits")
+
+    def watchpoints_changed(self) -> None:
+        self._checked = None
+        for rank in self.ranks.values():
+            if rank.link is not None:
+                rank.link.send(SetWatchpoints(self.watchpoints.all))
+        self._changes.touch("watchpoints")
+
+    async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
+        return await graph_index(self._run_control.rank(rank), graph)
+
+    def graph_of(self, rank: int, step: int) -> int | None:
+        known = self.ranks.get(rank)
+        return None if known is None else known.graph_of(step)
+
+    def loss(self, rank: int | None, after: int) -> LossCurve:
+        known = self._run_control.rank(rank)
+        return LossCurve(known.number, tuple(p for p in known.points if p.step > after))
+
+    def _link(self, rank: int | None) -> RankLink:
+        known = self._run_control.rank(rank)
+        if known.link is None:
+            raise gone(f"rank {known.number}")
+        return known.link
+
+    async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
+        return await live_values.ask(self._link(rank), tensor, question)
+
+    async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
+        return await live_values.download(self._link(rank), tensor)
+
+    async def values(self, rank: int | None, tensor: TensorName) -> Values:
+        array = await live_values.fetch(self._link(rank), tensor)
+        index = await self.graph(rank, None)
+        return Values(tensor, array, index.dtype(tensor) or array.dtype.name)
+
+    async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
+        return await live_values.curve(self._link(rank), tensor)
+
+    def close(self) -> None:
+        for rank in self.ranks.values():
+            if rank.link is not None:
+                rank.link.close()

@@ -1,0 +1,1 @@
+"""Defines the endpoints, one file per subject."""

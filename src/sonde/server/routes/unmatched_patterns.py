@@ -1,0 +1,99 @@
+"""Whether a watchpoint has anything to look at in the graphs that are known."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final
+
+from sonde.core.errors import UsageError
+from sonde.server.graph.index import GraphIndex
+from sonde.server.run import Run
+from sonde.watch.conditions import CATALOGUE
+from sonde.watch.watchpoint import Pattern
+from sonde.wire.api import WatchpointDraft
+
+MOST_GRAPHS: Final = 50
+"""So many of a rank are looked through, the newest first."""
+_SHOWN: Final = 3
+
+
+async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> str:
+    """What a person should know of the patterns of ``draft``; empty if each has ops to look at.
+
+    ``strict``: UsageError if graphs are known and a pattern finds nothing in them.
+    """
+    targets = {each.id: _target(each.id) for each in draft.conditions}
+    search = _Search(draft.ops, set(targets.values()))
+    is_known = False
+    if draft.ops:
+        async for index in _graphs(run, draft.ranks):
+            is_known = True
+            search.look(index)
+            if not search.aimless:
+                break
+    if not search.aimless:
+        return ""
+    if not is_known:
+        return (
+            "no op is known before the first step, so it cannot be said yet what "
+            f"{_words(search.aimless)} matches"
+        )
+    if search.unmatched:
+        said = f"no op, parameter or gradient seen so far matches {_words(search.unmatched)}"
+    else:
+        asked = ", ".join(f"{id} asks of {kind}s" for id, kind in targets.items())
+        said = f"{_words(search.aimless)} matches, but {asked} alone"
+    if strict:
+        meant = search.meant()
+        hint = f"did you mean {meant!r}?" if meant else "'sonde ctl graph' shows names"
+        raise UsageError(f"{said}; {hint}", slug="no-such-op")
+    return said
+
+
+def _target(condition: str) -> str:
+    kind = CATALOGUE.get(condition)
+    return "tensor" if kind is None else kind.target
+
+
+class _Search:
+    """``unmatched``: patterns that met no name; ``aimless``: those, and those that met nothing of
+    the kinds the conditions are about."""
+
+    def __init__(self, patterns: Iterable[str], targets: set[str]) -> None:
+        self._targets = targets
+        self.unmatched = {text: Pattern.parse(text) for text in patterns}
+        self.aimless = dict(self.unmatched)
+        self._scopes: dict[str, str] = {}
+
+    def meant(self) -> str | None:
+        """The scope that ends with what was written, where that matched nothing."""
+        return next((self._scopes[each] for each in self.unmatched if each in self._scopes), None)
+
+    def look(self, index: GraphIndex) -> None:
+        for text in self.unmatched:
+            wanted = f"/{text.strip('/')}/"
+            found = [scope.path for scope in index.scopes if scope.path.endswith(wanted)]
+            if found:
+                self._scopes[text] = min(found, key=len)  # The one of the forward pass.
+        for text, pattern in list(self.aimless.items()):
+            for node in index.nodes:
+                is_leaf = node.kind != "op"
+                if not pattern.matches(node.name, node.type, node.scope, is_leaf=is_leaf):
+                    continue
+                self.unmatched.pop(text, None)
+                if pattern.leaves_out or not self._targets.isdisjoint(node.categories):
+                    del self.aimless[text]
+                    break
+
+
+async def _graphs(run: Run, ranks: Sequence[int]) -> AsyncIterator[GraphIndex]:
+    for rank in run.view().ranks:
+        if not ranks or rank.rank in ranks:
+            for graph in reversed(rank.graphs[-MOST_GRAPHS:]):
+                yield await run.graph(rank.rank, graph.id)
+
+
+def _words(patterns: Iterable[str]) -> str:
+    texts = [repr(text) for text in patterns]
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return ", ".join(texts[:_SHOWN]) + more

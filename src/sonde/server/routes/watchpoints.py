@@ -1,0 +1,95 @@
+"""Routes of watch conditions: the catalogue, and the recommended watchpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sonde.core.errors import UsageError
+from sonde.core.selection import OpPattern
+from sonde.debugger.initial_watchpoints import recommended_draft
+from sonde.server.graph.index import GraphIndex
+from sonde.server.http.endpoint import Call, Endpoint
+from sonde.server.routes.runs import WATCHPOINTS
+from sonde.server.run import Run
+from sonde.watch.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
+from sonde.wire.api import (
+    Catalogue,
+    ConditionInfo,
+    ParameterInfo,
+    WatchpointDraft,
+    WatchpointList,
+)
+from sonde.wire.numbers import to_wire
+
+
+def _info(kind: Kind) -> ConditionInfo:
+    return ConditionInfo(
+        kind.id,
+        kind.title,
+        kind.abbreviation,
+        kind.target,
+        kind.formula,
+        kind.description,
+        kind.advice,
+        tuple(
+            ParameterInfo(
+                each.name,
+                each.check,
+                each.default,
+                to_wire(each.lowest),
+                to_wire(each.highest),
+                each.description,
+            )
+            for each in kind.parameters
+        ),
+    )
+
+
+_CATALOGUE: Final = Catalogue(tuple(map(_info, CATALOGUE.values())), tuple(EXPRESSION_NAMES))
+
+
+async def list_conditions(call: Call) -> Catalogue:
+    return _CATALOGUE
+
+
+async def add_recommended(call: Call) -> WatchpointList:
+    """Add the recommended watchpoints that match an op of this run's graph; all of them if there is
+    no graph yet. A watchpoint that exists is not added again."""
+    index = await _graph(call.run)
+    there = [(spec.name, spec.conditions) for spec in call.run.watchpoints]
+    for recommended in RECOMMENDED:
+        draft = recommended_draft(recommended)
+        if (draft.name, draft.conditions) in there:
+            continue
+        if index is None or _has_target(index, recommended, draft):
+            call.run.watchpoints.add(draft)
+    call.run.watchpoints_changed()
+    return WatchpointList(call.run.watchpoints.all)
+
+
+async def _graph(run: Run) -> GraphIndex | None:
+    try:
+        return await run.graph(None, None)
+    except UsageError:
+        return None
+
+
+def _has_target(index: GraphIndex, recommended: Recommended, draft: WatchpointDraft) -> bool:
+    patterns = [OpPattern.parse(op) for op in draft.ops]
+    return any(
+        recommended.target in node.categories
+        and (not patterns or any(p.matches(node.name, node.type) for p in patterns))
+        for node in index.nodes
+    )
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/conditions", "All watch conditions", list_conditions, Catalogue),
+    Endpoint(
+        "POST",
+        f"{WATCHPOINTS}/recommended",
+        "Add the recommended watchpoints",
+        add_recommended,
+        WatchpointList,
+    ),
+)

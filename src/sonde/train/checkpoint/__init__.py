@@ -1,0 +1,1 @@
+"""Saves, loads and resumes trainings."""

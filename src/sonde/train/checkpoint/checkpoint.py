@@ -1,0 +1,283 @@
+"""Checkpoints on disk: weights by their names, and the training state beside them in one file.
+
+Three formats: MindSpore's ``.ckpt``, ``.safetensors`` and torch's ``.pt`` (read with
+``weights_only=True``: loading never runs code from the file). In each a file is a flat list of
+names with tensors or texts, so other tools can read the weights. The training state that ``resume``
+needs is the text ``sonde.resume`` with its tensors ``sonde.resume/0``, ``sonde.resume/1``, ...
+
+A file appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.core.atomic_file import replace_file_durably
+from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.train.checkpoint.format import FORMATS, SUFFIXES, Entries, read_entries, write_entries
+from sonde.train.checkpoint.state_json import flatten, unflatten
+from sonde.train.validator import wrong_type
+
+_STATE = "sonde.resume"
+
+Savable = nn.Module | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+def save_checkpoint(
+    save_obj: Savable,
+    ckpt_file_name: str | os.PathLike[str],
+    *,
+    append_dict: Mapping[str, Any] | None = None,
+    choice_func: Callable[[str], bool] | None = None,
+    crc_check: bool = False,
+    format: str | None = None,
+    training_state: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write ``save_obj``: a module, a dict of tensors, or a list of ``{"name", "data"}``.
+
+    The suffix says the format; a name without a known suffix gets ``.ckpt`` (or ``format``).
+    ``append_dict`` adds numbers, texts and tensors, ``choice_func`` picks names, ``crc_check`` adds
+    MindSpore's checksum to a ``.ckpt``. Returns the path. An existing file is replaced in one move.
+    """
+    path, kind = _destination(ckpt_file_name, format)
+    named = _named(save_obj, append_dict, choice_func, training_state)
+    entries: Entries = {
+        name: value if isinstance(value, str) else value.detach().cpu()
+        for name, value in named.items()
+    }
+    _write(path, kind, entries, crc_check)
+    return path
+
+
+def save_checkpoint_async(
+    save_obj: Savable,
+    ckpt_file_name: str | os.PathLike[str],
+    *,
+    append_dict: Mapping[str, Any] | None = None,
+    choice_func: Callable[[str], bool] | None = None,
+    crc_check: bool = False,
+    format: str | None = None,
+    training_state: Mapping[str, Any] | None = None,
+) -> Future[Path]:
+    """Like ``save_checkpoint``, but only the copy of the tensors happens before it returns.
+
+    Writing happens in a thread of its own. The future gives the path or raises what went wrong;
+    wait for it before you save under the same name again. The interpreter waits for unfinished
+    writes when it exits.
+    """
+    path, kind = _destination(ckpt_file_name, format)
+    named = _named(save_obj, append_dict, choice_func, training_state)
+    owned: Entries = {
+        name: value if isinstance(value, str) else value.detach().to("cpu", copy=True)
+        for name, value in named.items()
+    }
+
+    result: Future[Path] = Future()
+
+    def write() -> None:
+        try:
+            _write(path, kind, owned, crc_check)
+        except BaseException as error:  # raised again by future.result()
+            result.set_exception(error)
+        else:
+            result.set_result(path)
+
+    threading.Thread(target=write, name=f"sonde-checkpoint-{path.name}").start()
+    return result
+
+
+def load_checkpoint(
+    ckpt_file_name: str | os.PathLike[str],
+    net: nn.Module | None = None,
+    strict_load: bool = False,
+    *,
+    choice_func: Callable[[str], bool] | None = None,
+) -> dict[str, Any]:
+    """The weights of a checkpoint by name (tensors on the CPU; appended texts as ``str``).
+
+    With ``net`` they are also loaded into it, see ``load_param_into_net``. The training state is
+    left out. A file that is damaged, encrypted or would need to run code is a ``CheckpointError``.
+    """
+    parameters = {
+        name: value
+        for name, value in read_entries(Path(ckpt_file_name)).items()
+        if not _is_state(name) and (choice_func is None or choice_func(name))
+    }
+    if net is not None:
+        load_param_into_net(net, parameters, strict_load)
+    return parameters
+
+
+def load_param_into_net(
+    net: nn.Module, parameter_dict: Mapping[str, Any], strict_load: bool = False
+) -> tuple[list[str], list[str]]:
+    """Copy the tensors of ``parameter_dict`` into ``net`` by name.
+
+    Returns the names of the network that got no value and the names that found no place. Strict
+    loading refuses both and a change of element type; a shape that differs, or no common name at
+    all, is always an error, and then the network is unchanged.
+    """
+    own = net.state_dict()
+    missing = [name for name in own if name not in parameter_dict]
+    unused = [name for name in parameter_dict if name not in own]
+    common = {name: parameter_dict[name] for name in own if name in parameter_dict}
+    problems = [
+        f"{name} is {tuple(value.shape)} in the checkpoint and {tuple(own[name].shape)} here"
+        for name, value in common.items()
+        if tuple(value.shape) != tuple(own[name].shape)
+    ]
+    if strict_load:
+        problems += [
+            f"{name} is {value.dtype} in the checkpoint and {own[name].dtype} here"
+            for name, value in common.items()
+            if value.dtype != own[name].dtype
+        ]
+        problems += [f"{name} is not in the checkpoint" for name in missing]
+        problems += [f"{name} is not in the network" for name in unused]
+    if own and not common:
+        problems.append("no name of the checkpoint is a name of the network")
+    if problems:
+        shown = "; ".join(problems[:5]) + ("; ..." if len(problems) > 5 else "")
+        raise CheckpointError(f"the checkpoint does not fit: {shown}", slug="checkpoint-mismatch")
+    net.load_state_dict(common, strict=False)
+    return missing, unused
+
+
+def load_training_state(ckpt_file_name: str | os.PathLike[str]) -> dict[str, Any]:
+    """The training state in a checkpoint; a ``CheckpointError`` when it holds weights only."""
+    return _training_state(Path(ckpt_file_name), read_entries(Path(ckpt_file_name)))
+
+
+def load_for_resume(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Weights and training state of one file, read once."""
+    entries = read_entries(path)
+    weights = {name: value for name, value in entries.items() if not _is_state(name)}
+    return weights, _training_state(path, entries)
+
+
+def newest_checkpoint(directory: str | os.PathLike[str], prefix: str | None = None) -> Path | None:
+    """The newest file in ``directory`` from which training can be resumed; None without one.
+
+    Files that cannot be read whole, and files with weights only, are skipped. ``prefix`` keeps
+    to the checkpoints of one ``ModelCheckpoint``.
+    """
+    found = checkpoints_in(Path(directory))
+    if prefix is not None:
+        found = [path for path in found if path.name.startswith(f"{prefix}-")]
+    return next((path for path in found if can_resume(path)), None)
+
+
+def checkpoints_in(directory: Path) -> list[Path]:
+    """The checkpoint files of a directory, newest first, unread."""
+    if not directory.is_dir():
+        return []
+    found = [
+        path
+        for path in directory.iterdir()
+        if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    ]
+    return sorted(found, key=_age_key, reverse=True)
+
+
+def can_resume(path: Path) -> bool:
+    """Whether ``path`` is whole and has a training state; reads all of it."""
+    try:
+        load_training_state(path)
+    except (CheckpointError, OSError):
+        return False
+    return True
+
+
+def _age_key(path: Path) -> tuple[int, list[int]]:
+    """Write time first; the numbers in the name decide between files of one clock tick."""
+    return path.stat().st_mtime_ns, [int(number) for number in re.findall(r"\d+", path.stem)]
+
+
+def _is_state(name: str) -> bool:
+    return name == _STATE or name.startswith(f"{_STATE}/")
+
+
+def _training_state(path: Path, entries: Mapping[str, Any]) -> dict[str, Any]:
+    text = entries.get(_STATE)
+    if not isinstance(text, str):
+        raise CheckpointError(
+            f"{path} holds weights only, no training state: resume from a file that "
+            "ModelCheckpoint wrote with training_state=True",
+            slug="checkpoint-without-state",
+        )
+    tensors: list[torch.Tensor] = []
+    while isinstance(tensor := entries.get(f"{_STATE}/{len(tensors)}"), torch.Tensor):
+        tensors.append(tensor)
+    return unflatten(text, tensors)
+
+
+def _destination(name: str | os.PathLike[str], format: str | None) -> tuple[Path, str]:
+    path = Path(name)
+    if format is not None and format not in FORMATS:
+        raise CheckpointError(
+            f"{format!r} is not a checkpoint format; use {', '.join(FORMATS)}",
+            slug="checkpoint-format",
+        )
+    by_suffix = SUFFIXES.get(path.suffix.lower())
+    if format is None:
+        format = by_suffix or "ckpt"
+    if by_suffix != format:
+        path = path.with_name(f"{path.name}.{format}")
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a directory, not a file name", slug="checkpoint-path")
+    return path, format
+
+
+def _named(
+    save_obj: Savable,
+    append_dict: Mapping[str, Any] | None,
+    choice_func: Callable[[str], bool] | None,
+    training_state: Mapping[str, Any] | None,
+) -> Entries:
+    if isinstance(save_obj, nn.Module):
+        named = dict(save_obj.state_dict())
+    elif isinstance(save_obj, Mapping):
+        named = dict(save_obj)
+    elif isinstance(save_obj, Sequence) and all(_is_named(item) for item in save_obj):
+        named = {str(item["name"]): item["data"] for item in save_obj}
+    else:
+        raise wrong_type(
+            "save_obj",
+            "save_checkpoint",
+            "must be a module, a dict of tensors or a list of {'name', 'data'}",
+            save_obj,
+        )
+    if choice_func is not None:
+        named = {name: value for name, value in named.items() if choice_func(name)}
+    for name, value in (append_dict or {}).items():
+        named[name] = value if isinstance(value, str | torch.Tensor) else torch.tensor(value)
+    if training_state is not None:
+        # The text comes last: a file that has it has everything.
+        text, tensors = flatten(training_state)
+        named |= {f"{_STATE}/{i}": tensor for i, tensor in enumerate(tensors)}
+        named[_STATE] = text
+    for name, value in named.items():
+        if not isinstance(value, str | torch.Tensor):
+            raise CheckpointError(
+                f"{name} is a {type(value).__name__}; a checkpoint holds tensors and texts",
+                slug="checkpoint-state",
+            )
+    return named
+
+
+def _is_named(item: Any) -> bool:
+    return isinstance(item, Mapping) and {"name", "data"} <= item.keys()
+
+
+def _write(path: Path, kind: str, entries: Entries, crc: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file_durably(path, lambda partial: write_entries(partial, kind, entries, crc=crc))

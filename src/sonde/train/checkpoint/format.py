@@ -1,0 +1,151 @@
+"""The three file formats of a checkpoint, each as a flat dict of names with tensors or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sonde.core.errors import UsageError
+from sonde.core.mindspore_ckpt import (
+    BFloat16Array,
+    CheckpointError,
+    CheckpointValue,
+    decode,
+    encode,
+)
+
+Entries = dict[str, torch.Tensor | str]
+
+FORMATS = ("ckpt", "safetensors", "pt")
+SUFFIXES = {".ckpt": "ckpt", ".safetensors": "safetensors", ".pt": "pt", ".pth": "pt"}
+
+# Where other trainers put the weights inside their own .pt files.
+_WEIGHT_KEYS = ("state_dict", "model_state_dict", "model")
+
+
+def write_entries(path: Path, kind: str, entries: Entries, *, crc: bool = False) -> None:
+    """Write ``entries`` (CPU tensors and texts) to ``path`` in the format ``kind``."""
+    if kind == "ckpt":
+        values = {name: _to_value(name, value) for name, value in entries.items()}
+        with path.open("wb") as stream:
+            encode(values, stream, crc=crc)
+    elif kind == "safetensors":
+        _write_safetensors(path, entries)
+    else:
+        # torch.save keeps whole storages: a view into a large one is cut out first.
+        torch.save({name: _compact(value) for name, value in entries.items()}, path)
+
+
+def read_entries(path: Path) -> Entries:
+    """All names of a checkpoint; tensors on the CPU that own their memory."""
+    kind = SUFFIXES.get(path.suffix.lower())
+    if kind is None:
+        raise CheckpointError(
+            f"{path}: a checkpoint ends in {', '.join(SUFFIXES)}", slug="checkpoint-format"
+        )
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist", slug="checkpoint-missing")
+    if kind == "ckpt":
+        with path.open("rb") as stream:
+            values = decode(stream, name=str(path))
+        return {name: _from_value(value) for name, value in values.items()}
+    return _read_safetensors(path) if kind == "safetensors" else _read_torch(path)
+
+
+def _to_value(name: str, value: torch.Tensor | str) -> CheckpointValue:
+    if isinstance(value, str):
+        return value
+    tensor = value.resolve_conj().resolve_neg()
+    if tensor.dtype == torch.bfloat16:
+        return BFloat16Array(tensor.contiguous().view(torch.int16).numpy().view(np.uint16))
+    try:
+        return np.asarray(tensor.numpy())
+    except (TypeError, RuntimeError):
+        raise CheckpointError(
+            f"{name}: a MindSpore checkpoint cannot hold {tensor.dtype} ({tensor.layout}); "
+            "save as .safetensors or .pt instead",
+            slug="checkpoint-dtype",
+        ) from None
+
+
+def _from_value(value: CheckpointValue) -> torch.Tensor | str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, BFloat16Array):
+        return torch.from_numpy(value.bits.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(value)
+
+
+def _compact(value: torch.Tensor | str) -> torch.Tensor | str:
+    if isinstance(value, str) or value.layout != torch.strided:
+        return value
+    whole = value.untyped_storage().nbytes()
+    return value.clone() if whole > value.numel() * value.element_size() else value
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors
+        import safetensors.torch
+    except ImportError:
+        raise UsageError(
+            "safetensors files need the package safetensors: pip install safetensors",
+            slug="missing-safetensors",
+        ) from None
+    return safetensors
+
+
+def _write_safetensors(path: Path, entries: Entries) -> None:
+    library = _safetensors()
+    tensors: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, value in entries.items():
+        if isinstance(value, str):
+            continue
+        tensor = value.resolve_conj().resolve_neg().contiguous()
+        storage = tensor.untyped_storage().data_ptr()
+        # The format has no shared memory: tied weights are written out once per name.
+        tensors[name] = tensor.clone() if storage in seen else tensor
+        seen.add(storage)
+    texts = {name: value for name, value in entries.items() if isinstance(value, str)}
+    library.torch.save_file(tensors, path, metadata={"format": "pt", **texts})
+
+
+def _read_safetensors(path: Path) -> Entries:
+    library = _safetensors()
+    try:
+        with library.safe_open(path, framework="pt") as file:
+            entries: Entries = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            texts = file.metadata() or {}
+    except library.SafetensorError as error:
+        raise _damaged(path, "safetensors file", error) from error
+    return entries | {name: text for name, text in texts.items() if name != "format"}
+
+
+def _read_torch(path: Path) -> Entries:
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged pickle can fail in any way; all mean the same here
+        raise _damaged(path, "file of tensors only", error) from error
+    for key in _WEIGHT_KEYS:
+        if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):
+            loaded = loaded[key]
+    if not isinstance(loaded, Mapping) or not all(
+        isinstance(name, str) and isinstance(value, torch.Tensor | str)
+        for name, value in loaded.items()
+    ):
+        raise CheckpointError(
+            f"{path} is not a flat dict of tensors by name (a state_dict)", slug="checkpoint-format"
+        )
+    return dict(loaded)
+
+
+def _damaged(path: Path, expected: str, error: Exception) -> CheckpointError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return CheckpointError(
+        f"{path} is damaged or not a {expected}: {reason}", slug="checkpoint-damaged"
+    )

@@ -1,0 +1,1 @@
+"""Runs epochs and steps: Model, Loop, batches, evaluation, progress."""

@@ -1,0 +1,91 @@
+"""One evaluation: metrics over a dataset, with the callbacks' ``on_eval_*`` hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonde.core.callback import RunContext
+from sonde.core.errors import UsageError
+from sonde.train.loop.dispatch import Dispatcher
+from sonde.train.loop.step_loss import as_step_output
+
+LOSS_PREDICTION_TARGET = (0, 1, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRun:
+    """``step`` gives the outputs for a batch; ``indexes`` are loss, prediction, target in them."""
+
+    step: Callable[[Any], tuple[Any, ...]]
+    metrics: dict[str, Any]
+    indexes: tuple[int, int, int] | None
+    hooks: Dispatcher
+    context: RunContext
+
+    def over(self, dataset: Iterable[Any]) -> dict[str, Any]:
+        """The metrics over all batches (or until a callback asks to stop)."""
+        for metric in self.metrics.values():
+            metric.clear()
+        # Inside fit the training run has entered the callbacks and will leave them.
+        with nullcontext() if self.context.within_fit else self.hooks:
+            self._call("begin")
+            self._call("epoch_begin")
+            self._run(dataset)
+            results = {name: metric.eval() for name, metric in self.metrics.items()}
+            self.context.original_args().metrics = results
+            self._call("epoch_end")
+            self._call("end")
+        return results
+
+    def _run(self, dataset: Iterable[Any]) -> None:
+        arguments = self.context.original_args()
+        arguments.setdefault("cur_epoch_num", 1)
+        for number, element in enumerate(dataset, start=1):
+            arguments.update(cur_step_num=number, eval_dataset_element=element)
+            self._call("step_begin")
+            with torch.no_grad():
+                outputs = self.step(element)
+                self._update(outputs)
+            arguments.net_outputs = as_step_output(outputs)
+            self._call("step_end")
+            if self.context.get_stop_requested():
+                break
+
+    def _update(self, outputs: tuple[Any, ...]) -> None:
+        from sonde.train.metrics import Loss  # torchmetrics is slow to import
+
+        for metric in self.metrics.values():
+            if self.indexes is None:
+                metric.update(*outputs)
+            elif isinstance(metric, Loss):
+                metric.update(outputs[self.indexes[0]])
+            elif outputs[self.indexes[2]] is None:
+                raise UsageError(
+                    f"{type(metric).__name__} needs a target, and a network that returns its own "
+                    "loss has none: use batches that are a dict with 'labels', or eval_network",
+                    slug="batch-without-target",
+                )
+            else:
+                metric.update(outputs[self.indexes[1]], outputs[self.indexes[2]])
+
+    def _call(self, moment: str) -> None:
+        self.hooks.call(moment, self.context)
+
+
+@contextmanager
+def evaluating(*networks: nn.Module) -> Iterator[None]:
+    """Evaluation mode, and afterwards the mode each module was in (frozen ones stay frozen)."""
+    before = [(module, module.training) for network in networks for module in network.modules()]
+    for network in networks:
+        network.eval()
+    try:
+        yield
+    finally:
+        for module, training in before:
+            module.training = training

@@ -1,0 +1,48 @@
+"""Checks the arguments of ``Model``, so that a mistake is reported where it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.optim import LBFGS
+
+from sonde.train.validator import check_positive_int, wrong_type
+
+_OWNER = "Model"
+_METHODS = {
+    "optimizer": ("zero_grad", "step"),
+    "scheduler": ("step",),
+    "loss_scale_manager": ("get_loss_scale", "update_loss_scale", "get_drop_overflow_update"),
+}
+
+
+def check_part(part: Any, name: str) -> None:
+    """An optimizer, scheduler or loss scale manager, or None; an object, not its class."""
+    if part is None:
+        return
+    methods = _METHODS[name]
+    if isinstance(part, LBFGS):
+        rule = "must step without a closure (use sonde.train.callbacks in a loop of your own)"
+        raise wrong_type(name, _OWNER, rule, part)
+    if isinstance(part, type) or not all(hasattr(part, method) for method in methods):
+        listed = " and ".join(methods)
+        raise wrong_type(name, _OWNER, f"must be an object with {listed}", part)
+
+
+def check_loss_fn(loss_fn: Any) -> None:
+    """A function or module of outputs and target, or None."""
+    if loss_fn is not None and (isinstance(loss_fn, type) or not callable(loss_fn)):
+        raise wrong_type("loss_fn", _OWNER, "must be a function or module", loss_fn)
+
+
+def check_dataset(dataset: Any, name: str) -> None:
+    """An iterable; no element is read."""
+    if not hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__"):
+        raise wrong_type(name, _OWNER, "must be an iterable of batches", dataset)
+
+
+def check_valid_frequency(frequency: int | Sequence[int]) -> None:
+    """An integer of at least 1, or a list, tuple, set or range of epochs."""
+    if not isinstance(frequency, list | tuple | set | frozenset | range):
+        check_positive_int(frequency, "valid_frequency", _OWNER)

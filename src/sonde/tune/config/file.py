@@ -1,0 +1,251 @@
+"""Reading the YAML of a search: MindOptimizer's keys and what goes beyond them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, cast
+
+from sonde.core.settings import Problems
+from sonde.tune.config.parameters import read_space
+from sonde.tune.config.search_config import (
+    METHODS,
+    PRUNERS,
+    TUNERS,
+    DivergenceSettings,
+    Goal,
+    Limits,
+    Method,
+    Origin,
+    Pruner,
+    PrunerName,
+    SearchTarget,
+    TuneConfig,
+    Tuner,
+    TunerName,
+)
+from sonde.tune.config.section import ConfigSection
+from sonde.tune.config.yaml_lines import Located, read_yaml
+
+MOST_OF_A_GRID = 100_000
+_SHELL_WORDS = ("&&", "||", "|", ";", ">", ">>", "<", "2>", "2>&1", "&")
+
+
+def load_config(path: str | os.PathLike[str]) -> TuneConfig:
+    """The search a YAML file describes; a `ConfigError` has all its problems, with lines."""
+    file = Path(path)
+    problems = Problems(os.fspath(path))
+    node = read_yaml(file, problems)
+    if node is None:
+        problems.raise_if_any()
+        raise AssertionError("a file without content has a problem")
+    top = ConfigSection(node, "", problems)
+    assignments, command = _command(top)
+    tuner = _tuner(top)
+    space_node = top.node("parameters")
+    space = read_space(space_node, "parameters", problems)
+    if space_node is None:
+        top.refuse("parameters", "is missing: what should be tried?", slug="tune-key")
+    directory = top.text("summary_base_dir") or f"sonde_tune/{file.stem}"
+    config = TuneConfig(
+        path=file,
+        command=command,
+        assignments=assignments,
+        environment=_environment(top),
+        directory=Path(os.path.abspath(os.path.expanduser(directory))),
+        space=space,
+        tuner=tuner,
+        pruner=_pruner(top),
+        target=_target(top),
+        limits=_limits(top),
+        divergence=_divergence(top),
+        parallel=top.whole("parallel", minimum=1) or 1,
+        storage=top.text("storage"),
+        study=top.text("study") or file.stem,
+    )
+    if tuner.name == "grid":
+        config = _as_grid(config, top)
+    top.finish()
+    problems.raise_if_any()
+    return config
+
+
+def _command(top: ConfigSection) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    text = top.text("command")
+    if text is None:
+        if "command" not in top:
+            top.refuse("command", "is missing, such as 'command: python train.py'", slug="tune-key")
+        return (), ()
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        top.refuse("command", f"cannot be split into words: {str(error).lower()}")
+        return (), ()
+    used = next((word for word in words if word in _SHELL_WORDS), None)
+    if used is not None:
+        top.refuse("command", f"is not run by a shell, so {used!r} means nothing; use sh -c '...'")
+    assignments = []
+    while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
+        name, _, value = words.pop(0).partition("=")
+        assignments.append((name, value))
+    if not words:
+        top.refuse("command", "has no program in it")
+    return tuple(assignments), tuple(words)
+
+
+def _environment(top: ConfigSection) -> tuple[tuple[str, str], ...]:
+    section = top.section("environment")
+    found = []
+    for name in section.names:
+        node = section.node(name)
+        value = "" if node is None else node.value
+        if isinstance(value, dict | list):
+            section.refuse(name, "is not one text or number")
+        else:
+            found.append((name, str(value)))
+    return tuple(found)
+
+
+def _named(top: ConfigSection, key: str) -> ConfigSection:
+    """A section ``{name: ..., args: {...}}``; a word alone stands for its name."""
+    node = top.node(key)
+    if node is not None and isinstance(node.value, str) and ":" not in node.value:
+        node = Located({"name": Located(node.value, node.line)}, node.line)
+    return ConfigSection(node or Located(None, top.line), key, top.problems)
+
+
+def _tuner(top: ConfigSection) -> Tuner:
+    section = _named(top, "tuner")
+    if section.names and "name" not in section:
+        section.refuse("name", f"is missing: {', '.join(TUNERS)}", slug="tune-key")
+    name = section.word("name", "gp", TUNERS)
+    arguments = section.section("args")
+    method = arguments.word("method", "ucb" if section.names else Tuner().method, METHODS)
+    if name != "gp" and "method" in arguments:
+        arguments.refuse("method", f"belongs to the tuner gp, not to {name}", slug="tune-key")
+    tuner = Tuner(
+        cast(TunerName, name),
+        cast(Method, method),
+        seed=arguments.whole("seed"),
+        startup_trials=arguments.whole("startup_trials", minimum=1),
+    )
+    arguments.finish()
+    section.finish()
+    return tuner
+
+
+def _pruner(top: ConfigSection) -> Pruner:
+    section = _named(top, "pruner")
+    name = cast(PrunerName, section.word("name", "none", PRUNERS))
+    arguments = section.section("args")
+    pruner = Pruner(name)
+    if name == "median":
+        pruner = Pruner(
+            name,
+            startup_trials=_or(arguments.whole("startup_trials"), 5),
+            warmup_steps=_or(arguments.whole("warmup_steps"), 0),
+            interval_steps=_or(arguments.whole("interval_steps", minimum=1), 1),
+        )
+    elif name == "hyperband":
+        pruner = Pruner(
+            name,
+            min_resource=_or(arguments.whole("min_resource", minimum=1), 1),
+            max_resource=arguments.whole("max_resource", minimum=1),
+            reduction_factor=_or(arguments.whole("reduction_factor", minimum=2), 3),
+        )
+    arguments.finish()
+    section.finish()
+    return pruner
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _target(top: ConfigSection) -> SearchTarget:
+    section = top.section("target")
+    name = section.text("name") or "loss"
+    if section.names and "name" not in section:
+        section.refuse("name", "is missing, such as 'name: loss'", slug="tune-key")
+    groups = ("metric", "system_defined")
+    group = section.word("group", "system_defined" if name == "loss" else "metric", groups)
+    if group == "system_defined" and name != "loss":
+        section.refuse("group", f"is system_defined, which only 'loss' is; {name!r} is a metric")
+    origin = cast(Origin, section.word("from", "auto", ("auto", "report", "summary", "log")))
+    pattern = _pattern(section)
+    if pattern is not None and origin in ("report", "summary"):
+        section.refuse("pattern", f"is for the log, but the target comes from the {origin}")
+    target = SearchTarget(
+        name,
+        cast(Literal["metric", "system_defined"], group),
+        cast(Goal, section.word("goal", "minimize", ("minimize", "maximize"))),
+        "log" if pattern is not None else origin,
+        pattern,
+        cast(Literal["last", "best"], section.word("keep", "last", ("last", "best"))),
+    )
+    section.finish(hints={"direction": "; did you mean 'goal'?"})
+    return target
+
+
+def _pattern(section: ConfigSection) -> re.Pattern[str] | None:
+    text = section.text("pattern")
+    if text is None:
+        return None
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        section.refuse("pattern", f"is not a regular expression: {error}")
+        return None
+    if not pattern.groups:
+        section.refuse("pattern", "needs a group round the number, such as 'loss: ([0-9.]+)'")
+        return None
+    return pattern
+
+
+def _limits(top: ConfigSection) -> Limits:
+    section = top.section("limits")
+    limits = Limits(
+        trials=section.whole("trials", minimum=1),
+        time=section.duration("time"),
+        trial_time=section.duration("trial_time"),
+        patience=section.whole("patience", minimum=1),
+        value=section.number("value"),
+    )
+    section.finish()
+    return limits
+
+
+def _divergence(top: ConfigSection) -> DivergenceSettings:
+    section = top.section("diverged")
+    divergence = DivergenceSettings(
+        stop=section.flag("stop", True),
+        explain=section.flag("explain", True),
+        seconds=section.duration("seconds") or DivergenceSettings().seconds,
+    )
+    section.finish()
+    return divergence
+
+
+def _as_grid(config: TuneConfig, top: ConfigSection) -> TuneConfig:
+    for one in config.space.parameters:
+        if one.kind == "float" and one.step is None and one.points is None:
+            top.refuse(
+                "tuner",
+                f"grid needs to know which values of {one.name} to try: give it 'points' (how "
+                "many), 'step' or 'decimal'",
+                slug="tune-space",
+            )
+            return config
+    is_small = all(one.candidate_count <= MOST_OF_A_GRID for one in config.space.parameters)
+    grid = config.space.as_grid() if is_small else config.space
+    if not is_small or grid.size(MOST_OF_A_GRID) > MOST_OF_A_GRID:
+        top.refuse(
+            "tuner",
+            f"grid would have more than {MOST_OF_A_GRID:,} trials; give 'points' or a larger step",
+            slug="tune-space",
+        )
+        return config
+    return replace(config, space=grid)

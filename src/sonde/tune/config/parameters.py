@@ -1,0 +1,284 @@
+"""The ``parameters`` of a configuration, and the ``space`` of `sonde.tune.search`: one grammar."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from sonde.core.settings import Problems, nearest
+from sonde.tune.config.section import ConfigSection, is_number, kind
+from sonde.tune.config.space import (
+    SYSTEM_DEFINED,
+    Kind,
+    ParameterCondition,
+    SearchParameter,
+    Source,
+    Space,
+    ordered,
+)
+from sonde.tune.config.yaml_lines import Located
+
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+_POSITIVE = tuple(SYSTEM_DEFINED)
+
+
+@dataclass(slots=True)
+class _Range:
+    """A range as it is being read."""
+
+    kind: Kind
+    low: float
+    high: float
+    step: float | None = None
+    log: bool = False
+    points: int | None = None
+
+
+def read_space(node: Located | None, where: str, problems: Problems) -> Space:
+    """The space a mapping of parameters describes; what is wrong with it is noted."""
+    if node is None:
+        return Space(())
+    section = ConfigSection(node, where, problems)
+    found = [_parameter(section, name) for name in section.names]
+    parameters = [one for one in found if one is not None]
+    if not section.names and isinstance(node.value, dict):
+        problems.add(f"{where} is empty; name at least one", slug="tune-value", line=node.line)
+    _check_conditions(section, parameters)
+    in_order = ordered(parameters)
+    if in_order is None:
+        problems.add(
+            f"the 'when' of {where} go in a circle; break it", slug="tune-space", line=node.line
+        )
+    return Space(in_order or ())
+
+
+def _parameter(section: ConfigSection, name: str) -> SearchParameter | None:
+    node = section.node(name)
+    if not _NAME.fullmatch(name):
+        section.refuse(name, "is not a name: letters, digits and _ only", slug="tune-space")
+    if node is None:
+        section.refuse(name, "is empty; give it 'bounds' or 'choice'", slug="tune-space")
+        return None
+    own = ConfigSection(node, section.name(name), section.problems)
+    source = _source(own, name)
+    wanted = SYSTEM_DEFINED.get(name) if source == "system_defined" else None
+    bounds, choice = own.node("bounds"), own.node("choice")
+    conditions = _conditions(own)
+    argument, environment = own.text("argument"), own.text("environment")
+    parameter: SearchParameter | None = None
+    if (bounds is None) == (choice is None):
+        said = "both 'bounds' and 'choice'" if bounds else "neither 'bounds' nor 'choice'"
+        section.refuse(name, f"has {said}; it takes one of them", slug="tune-space")
+        _skip(own, ("type", "decimal", "step", "log", "points"))
+    elif choice is not None:
+        _skip(own, ("type",))  # the document: with a choice, the type has no effect
+        choices = _choices(own, choice, name, wanted)
+        parameter = SearchParameter(name, "choice", choices=choices) if choices else None
+    else:
+        read = _range(own, cast(Located, bounds), name, wanted)
+        if read is not None:
+            parameter = SearchParameter(
+                name, read.kind, read.low, read.high, read.step, read.log, points=read.points
+            )
+    own.finish(hints=_hints(choice is not None))
+    if parameter is None:
+        return None
+    return _placed(parameter, source, conditions, argument, environment)
+
+
+def _placed(
+    parameter: SearchParameter,
+    source: Source,
+    conditions: tuple[ParameterCondition, ...],
+    argument: str | None,
+    environment: str | None,
+) -> SearchParameter:
+    return replace(
+        parameter,
+        source=source,
+        conditions=conditions,
+        argument=argument,
+        environment=environment,
+    )
+
+
+def _hints(is_choice: bool) -> dict[str, str]:
+    hints = {"choices": "; did you mean 'choice'?", "range": "; did you mean 'bounds'?"}
+    if is_choice:
+        reason = " of a choice: it goes with 'bounds'"
+        hints |= dict.fromkeys(("decimal", "step", "log", "points"), reason)
+    return hints
+
+
+def _skip(section: ConfigSection, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        section.node(key)
+
+
+def _source(own: ConfigSection, name: str) -> Source:
+    default = "system_defined" if name in SYSTEM_DEFINED else "user_defined"
+    source = own.word("source", default, ("system_defined", "user_defined"))
+    if source == "system_defined" and name not in SYSTEM_DEFINED:
+        known = ", ".join(SYSTEM_DEFINED)
+        own.refuse(
+            "source", f"is system_defined, which only {known} are{nearest(name, SYSTEM_DEFINED)}"
+        )
+        return "user_defined"
+    return cast(Source, source)
+
+
+def _choices(own: ConfigSection, node: Located, name: str, wanted: Kind | None) -> tuple[Any, ...]:
+    if not isinstance(node.value, list) or not node.value:
+        own.refuse("choice", "is not a list of at least one value such as [32, 64]")
+        return ()
+    values: list[Any] = []
+    for each in node.value:
+        if isinstance(each.value, dict | list) or _is_non_finite(each.value):
+            own.refuse("choice", f"has {kind(each.value)}; use numbers, texts, true, false")
+        elif any(each.value == one and type(each.value) is type(one) for one in values):
+            own.refuse("choice", f"has {each.value!r} twice")
+        elif wanted is not None and not _fits(each.value, wanted):
+            word = "whole numbers above 0" if wanted == "int" else "numbers above 0"
+            own.refuse("choice", f"has {each.value!r}, but {name} takes {word}")
+        else:
+            values.append(each.value)
+    return tuple(values) if len(values) == len(node.value) else ()
+
+
+def _is_non_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _fits(value: Any, wanted: Kind) -> bool:
+    return is_number(value) and value > 0 and (wanted == "float" or isinstance(value, int))
+
+
+def _range(own: ConfigSection, bounds: Located, name: str, wanted: Kind | None) -> _Range | None:
+    found = _kind(own, wanted)
+    log = own.flag("log", False)
+    step = own.number("step", above=0)
+    decimal = own.whole("decimal")
+    points = own.whole("points", minimum=1)
+    limits = _limits(own, bounds)
+    if found is None or limits is None:
+        return None
+    read = _Range(found, *limits, step=step, log=log, points=points)
+    if log and read.low <= 0:
+        own.refuse("log", f"needs bounds above 0, and {read.low:g} is not", slug="tune-space")
+    if name in _POSITIVE and wanted is not None and read.low <= 0:
+        own.refuse("bounds", f"must be above 0 for {name}", slug="tune-space")
+    if log and (step is not None or decimal is not None):
+        key = "step" if step is not None else "decimal"
+        own.refuse(key, "and log exclude each other: steps are even, a log scale is not")
+        return None
+    if step is not None and decimal is not None:
+        own.refuse("decimal", "and step exclude each other; keep one of them")
+        return None
+    return _whole_range(own, read) if found == "int" else _decimal_range(own, read, decimal)
+
+
+def _kind(own: ConfigSection, wanted: Kind | None) -> Kind | None:
+    if "type" not in own and wanted is None:
+        own.refuse("type", "is missing: 'int' or 'float'", slug="tune-space")
+        return None
+    given = own.word("type", wanted or "float", ("int", "float"))
+    if wanted is not None and given != wanted:
+        own.refuse("type", f"is {given}, but {own.where.rpartition('.')[2]} is {wanted}")
+    return cast(Kind, given)
+
+
+def _limits(own: ConfigSection, bounds: Located) -> tuple[float, float] | None:
+    values = bounds.plain()
+    if (
+        not isinstance(values, list)
+        or len(values) != 2
+        or not all(is_number(one) and math.isfinite(one) for one in values)
+    ):
+        own.refuse("bounds", "is not a list of two numbers such as [0.001, 0.1]")
+        return None
+    low, high = values
+    if low >= high:
+        own.refuse("bounds", f"[{low:g}, {high:g}) is empty: the second must be greater")
+        return None
+    return low, high
+
+
+def _whole_range(own: ConfigSection, read: _Range) -> _Range | None:
+    if read.step is not None and read.step != int(read.step):
+        own.refuse("step", f"is {read.step:g}, but the type is int")
+        return None
+    if "decimal" in own:
+        own.refuse("decimal", "is for type float")
+        return None
+    low = math.ceil(read.low)
+    if low >= read.high:
+        own.refuse("bounds", f"[{read.low:g}, {read.high:g}) has no whole number in it")
+        return None
+    read.low = low
+    return read
+
+
+def _decimal_range(own: ConfigSection, read: _Range, decimal: int | None) -> _Range | None:
+    if decimal is None:
+        read.low, read.high = float(read.low), float(read.high)
+        return read
+    step = 10.0**-decimal
+    low = round(math.ceil(round(read.low / step, 9)) * step, decimal)
+    if low >= read.high:
+        own.refuse("decimal", f"is {decimal}: no such number lies in [{read.low:g}, {read.high:g})")
+        return None
+    read.low, read.step = low, step
+    return read
+
+
+def _conditions(own: ConfigSection) -> tuple[ParameterCondition, ...]:
+    node = own.node("when")
+    if node is None:
+        return ()
+    if not isinstance(node.value, dict) or not node.value:
+        own.refuse("when", "is not such as {optimizer: sgd} or {layers: [2, 3]}")
+        return ()
+    found = []
+    for name, each in node.value.items():
+        values = each.plain()
+        found.append(
+            ParameterCondition(name, tuple(values) if isinstance(values, list) else (values,))
+        )
+    return tuple(found)
+
+
+def _check_conditions(section: ConfigSection, parameters: list[SearchParameter]) -> None:
+    """A condition speaks of another parameter and of values that one can have."""
+    by_name = {one.name: one for one in parameters}
+    for parameter in parameters:
+        for condition in parameter.conditions:
+            other = by_name.get(condition.name)
+            if other is None:
+                if condition.name not in section.names:
+                    section.refuse(
+                        parameter.name,
+                        f"exists when {condition.name!r} has a value, which is no parameter"
+                        f"{nearest(condition.name, section.names)}",
+                        slug="tune-space",
+                    )
+                continue
+            impossible = [one for one in condition.values if not _possible(other, one)]
+            if impossible or not condition.values:
+                said = repr(impossible[0]) if impossible else "none of its values"
+                section.refuse(
+                    parameter.name,
+                    f"exists when {condition.name} is {said}, which it never is",
+                    slug="tune-space",
+                )
+
+
+def _possible(parameter: SearchParameter, value: Any) -> bool:
+    if parameter.kind == "choice":
+        return any(value == one and type(value) is type(one) for one in parameter.choices)
+    return (
+        is_number(value)
+        and (parameter.kind == "float" or isinstance(value, int))
+        and parameter.low <= value <= parameter.largest
+    )

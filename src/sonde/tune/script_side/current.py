@@ -1,0 +1,227 @@
+"""The trial a training script is part of: what `sonde.tune.suggest` and `report` do there.
+
+A script that ``sonde tune`` started finds its trial's directory in ``SONDE_TUNE_TRIAL`` and its
+values in ``SONDE_TUNE_VALUES``. It appends what it reports to ``reports.jsonl`` there; values it
+asks for that nobody foresaw are answered in ``answers.jsonl``. Nothing here imports Optuna, so a
+script pays for a search with the reading of two variables.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Protocol
+
+from sonde.core.settings import Problems
+from sonde.tune.config.parameters import read_space
+from sonde.tune.config.space import SearchParameter, Value
+from sonde.tune.config.yaml_lines import located
+from sonde.tune.errors import TuneError
+
+TRIAL_VARIABLE = "SONDE_TUNE_TRIAL"
+VALUES_VARIABLE = "SONDE_TUNE_VALUES"
+HYPER_CONFIG_VARIABLE = "MINDINSIGHT_HYPER_CONFIG"
+REPORTS_FILE = "reports.jsonl"
+ANSWERS_FILE = "answers.jsonl"
+ANSWER_SECONDS = 300.0
+_POLL_SECONDS = 0.005
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "no default"
+
+
+MISSING = _Missing()
+
+
+class CurrentTrial(Protocol):
+    """What a script can do with the trial it is part of."""
+
+    def value(self, name: str, parameter: SearchParameter | None) -> Value:
+        """The value to use; KeyError when the trial has none and cannot get one."""
+        ...
+
+    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        """Hand numbers to the search. ``""`` names the target, whatever its name."""
+        ...
+
+
+IN_PROCESS: ContextVar[CurrentTrial | None] = ContextVar("sonde.tune trial", default=None)
+"""The trial of `sonde.tune.search` that is running here."""
+
+
+def suggest(name: str, default: Any = MISSING, **space: Any) -> Any:
+    """The value this trial uses for ``name``; outside a search, the default.
+
+    The space stands in the configuration; a name that does not may bring its own, in the same
+    words: ``suggest("width", 64, choice=[32, 64, 128])``,
+    ``suggest("rate", 0.1, bounds=[1e-4, 1], type="float", log=True)``.
+    """
+    parameter = _parameter(name, space) if space else None
+    current = IN_PROCESS.get() or _mailbox()
+    known: tuple[str, ...] = ()
+    if current is not None:
+        try:
+            return current.value(name, parameter)
+        except KeyError as error:
+            known = error.args[1] if len(error.args) > 1 else ()
+    if default is MISSING:
+        raise TuneError(_why_no_value(name, current is not None, known), slug="tune-suggest")
+    return default
+
+
+def report(value: Any = None, /, *, step: int | None = None, **metrics: Any) -> None:
+    """Tell the search how the trial is doing: ``report(loss)`` or ``report(loss=x, accuracy=y)``.
+
+    A value without a name is the target's. ``step`` counts epochs or steps; without it, calls are
+    counted. Tensors of one element are numbers too. NaN and Inf of the target end the trial: it
+    diverged. Outside a search nothing happens; of several ranks, the first one reports.
+    """
+    found = {name: _number(name, one) for name, one in metrics.items()}
+    if value is not None:
+        found[""] = _number("value", value)
+    if not found:
+        raise TuneError("report() needs a value, such as report(loss=0.3)", slug="tune-report")
+    current = IN_PROCESS.get() or _mailbox()
+    if current is not None:
+        current.report(found, step)
+
+
+def summary_dir(default: str | os.PathLike[str] | None = None) -> str | None:
+    """The directory where this trial's summaries belong; outside a search, the default."""
+    directory = os.environ.get(TRIAL_VARIABLE)
+    if directory:
+        return directory
+    return None if default is None else os.fspath(default)
+
+
+class Mailbox:
+    """The trial of a script that ``sonde tune`` started; files between it and the search."""
+
+    def __init__(self, directory: Path | None, values: Mapping[str, Value]) -> None:
+        self._directory = directory
+        self._values = dict(values)
+
+    def value(self, name: str, parameter: SearchParameter | None) -> Value:
+        if name not in self._values:
+            if parameter is None or self._directory is None:
+                raise KeyError(name, tuple(self._values))
+            self._values[name] = self._ask(self._directory, parameter)
+        return self._values[name]
+
+    def report(self, metrics: Mapping[str, float], step: int | None) -> None:
+        if self._directory is not None and os.environ.get("RANK", "0") == "0":
+            encoded = {name: _encoded(one) for name, one in metrics.items()}
+            append_line(self._directory / REPORTS_FILE, {"step": step, "metrics": encoded})
+
+    def _ask(self, directory: Path, parameter: SearchParameter) -> Value:
+        question = {"name": parameter.name, "space": space_words(parameter)}
+        append_line(directory / REPORTS_FILE, {"ask": question})
+        until = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < until:
+            for line in complete_lines(directory / ANSWERS_FILE):
+                answer = json.loads(line)
+                if answer["name"] == parameter.name:
+                    if "problem" in answer:
+                        raise TuneError(str(answer["problem"]), slug="tune-suggest")
+                    value: Value = answer["value"]
+                    return value
+            time.sleep(_POLL_SECONDS)
+        raise TuneError(
+            f"the search did not answer for {parameter.name!r} in {ANSWER_SECONDS:g} s; is it "
+            "still running?",
+            slug="tune-suggest",
+        )
+
+
+_MAILBOXES: dict[tuple[str, str], Mailbox] = {}
+
+
+def _mailbox() -> Mailbox | None:
+    directory, text = os.environ.get(TRIAL_VARIABLE, ""), os.environ.get(VALUES_VARIABLE, "")
+    if not directory and not text:
+        return None
+    key = (directory, text)
+    if key not in _MAILBOXES:
+        try:
+            values = json.loads(text or "{}")
+        except ValueError as error:
+            raise TuneError(f"{VALUES_VARIABLE} is not JSON: {error}", slug="tune-values") from None
+        if not isinstance(values, dict):
+            raise TuneError(f"{VALUES_VARIABLE} is not an object of names", slug="tune-values")
+        _MAILBOXES[key] = Mailbox(Path(directory) if directory else None, values)
+    return _MAILBOXES[key]
+
+
+def append_line(path: Path, content: Mapping[str, Any]) -> None:
+    """Add one JSON line in one write, so that lines of several processes do not mix."""
+    data = json.dumps(content, allow_nan=False).encode() + b"\n"
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def complete_lines(path: Path) -> list[bytes]:
+    """The lines of a file that end with a newline; none if there is no file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return data.split(b"\n")[:-1]
+
+
+def space_words(parameter: SearchParameter) -> dict[str, Any]:
+    """A parameter in the words `suggest` and the configuration take."""
+    if parameter.kind == "choice":
+        return {"choice": list(parameter.choices)}
+    words: dict[str, Any] = {
+        "bounds": [parameter.low, parameter.high],
+        "type": parameter.kind,
+        "log": parameter.log,
+    }
+    if parameter.step is not None:
+        words["step"] = parameter.step
+    return words
+
+
+def parameter_from_words(name: str, words: Mapping[str, Any]) -> SearchParameter:
+    """The parameter that such words describe; a ConfigError names all that is wrong."""
+    problems = Problems(f"suggest({name!r})")
+    space = read_space(located({name: dict(words)}), "space", problems)
+    problems.raise_if_any()
+    return space[name]
+
+
+def _parameter(name: str, words: Mapping[str, Any]) -> SearchParameter:
+    return parameter_from_words(name, words)
+
+
+def _why_no_value(name: str, in_trial: bool, known: tuple[str, ...]) -> str:
+    if not in_trial:
+        return (
+            f"suggest({name!r}) has no default and this is no trial; give a default, or run the "
+            "script with sonde tune"
+        )
+    there = f"; it has {', '.join(known)}" if known else ""
+    return f"this trial has no value for {name!r} and suggest() no default{there}"
+
+
+def _number(name: str, value: Any) -> float:
+    detach = getattr(value, "detach", None)  # a tensor that is still part of a graph
+    try:
+        return float(value if detach is None else detach())
+    except (TypeError, ValueError, RuntimeError):
+        said = type(value).__name__
+        raise TuneError(f"report(): {name} is a {said}, not a number", slug="tune-report") from None
+
+
+def _encoded(number: float) -> float | str:
+    return number if math.isfinite(number) else repr(number)

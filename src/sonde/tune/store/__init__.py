@@ -1,0 +1,1 @@
+"""Keeps the study on disk and lists it."""

@@ -1,0 +1,1 @@
+"""Runs trials, follows their output and decides which values to try next."""

@@ -1,0 +1,267 @@
+"""From the values of a trial to the words and variables its script is started with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from sonde.core.settings import nearest
+from sonde.tune.config.search_config import TuneConfig
+from sonde.tune.config.space import SearchParameter, Value
+from sonde.tune.errors import TuneError
+from sonde.tune.script_side.current import HYPER_CONFIG_VARIABLE, TRIAL_VARIABLE, VALUES_VARIABLE
+from sonde.tune.script_side.script_scan import Taken, scan_command
+
+Way = Literal["placeholder", "replaced", "appended", "environment", "code"]
+
+SYSTEM_NAMES: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("learning_rate", "lr"),
+    "batch_size": ("batch_size", "bs"),
+    "epoch": ("epoch", "epochs", "num_epochs", "n_epochs", "max_epochs", "epoch_size"),
+}
+"""Under which names scripts take what the document calls system-defined parameters."""
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_OWN_PLACEHOLDERS = ("summary_dir",)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A trial's command: its words, and the variables that are set for it."""
+
+    words: tuple[str, ...]
+    environment: dict[str, str]
+    shown: dict[str, str] = field(default_factory=dict)
+    """The variables that matter when a person runs the command again."""
+
+    def text(self) -> str:
+        """The command as a person would type it."""
+        assigned = [f"{name}={shlex.quote(value)}" for name, value in self.shown.items()]
+        return " ".join([*assigned, shlex.join(self.words)])
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How one parameter reaches the script; ``name`` is the option or variable."""
+
+    parameter: SearchParameter
+    way: Way
+    name: str = ""
+
+    def described(self) -> str:
+        place = {
+            "placeholder": f"{{{self.parameter.name}}} in the command",
+            "replaced": f"{self.name} in the command",
+            "appended": f"{self.name}, added to the command",
+            "environment": f"the variable {self.name}",
+            "code": "sonde.tune.suggest() or HyperConfig in the script",
+        }
+        return place[self.way]
+
+
+class CommandTemplate:
+    """A configuration's command, ready to be filled with values.
+
+    ``unused`` names the parameters for which neither the command nor the scripts it names show any
+    way in.
+    """
+
+    def __init__(self, config: TuneConfig) -> None:
+        self._config = config
+        self._words = config.command
+        self._assigned = dict(config.assignments)
+        self._check_placeholders()
+        taken = scan_command(config.command, Path.cwd())
+        self.deliveries = tuple(self._deliver(one, taken) for one in config.space.parameters)
+        self._asks = taken.asks_the_search or any(one.way == "code" for one in self.deliveries)
+        self._is_opaque = not taken.is_readable
+        self.unused = tuple(
+            one.parameter.name
+            for one in self.deliveries
+            if one.way == "code" and taken.is_readable and not taken.asks_the_search
+        )
+
+    def render(self, values: Mapping[str, Value], directory: Path | None) -> Launch:
+        """The launch of a trial with these values; no directory: a run outside the search."""
+        words, environment = self._fill(values, directory)
+        shown = {**dict(self._config.environment), **environment}
+        encoded = json.dumps(dict(values), allow_nan=False)
+        if self._asks or set(values) - set(self._config.space.names):
+            shown[VALUES_VARIABLE] = encoded
+        if directory is None:
+            return Launch(words, shown, shown)
+        hidden = {
+            TRIAL_VARIABLE: str(directory),
+            VALUES_VARIABLE: encoded,
+            HYPER_CONFIG_VARIABLE: json.dumps(
+                {
+                    "params": dict(values),
+                    "summary_dir": str(directory),
+                    "custom_lineage_data": self._lineage(values),
+                },
+                allow_nan=False,
+            ),
+            "PYTHONUNBUFFERED": "1",  # what a script prints is watched while it runs
+        }
+        return Launch(words, {**hidden, **shown}, shown)
+
+    def _lineage(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        own = {one.name for one in self._config.space.parameters if one.source == "user_defined"}
+        return {name: value for name, value in values.items() if name in own}
+
+    def _check_placeholders(self) -> None:
+        names = (*self._config.space.names, *_OWN_PLACEHOLDERS)
+        for word in self._words:
+            for found in _PLACEHOLDER.findall(word):
+                hint = nearest(found, names)
+                if found not in names and hint:
+                    raise TuneError(
+                        f"{self._config.path}: command has {{{found}}}, no parameter{hint}",
+                        slug="tune-command",
+                    )
+
+    def _deliver(self, parameter: SearchParameter, taken: Taken) -> Delivery:
+        if any(f"{{{parameter.name}}}" in word for word in self._all_words()):
+            return Delivery(parameter, "placeholder")
+        if parameter.argument is not None:
+            is_there = _position(self._words, parameter.argument) is not None
+            return Delivery(parameter, "replaced" if is_there else "appended", parameter.argument)
+        if parameter.environment is not None:
+            return Delivery(parameter, "environment", parameter.environment)
+        names = _names_of(parameter)
+        for word in self._words:
+            option = word.partition("=")[0]
+            if _bare(option) in names and ("=" in word or option.startswith("-")):
+                return Delivery(parameter, "replaced", option)
+        for variable in (*self._assigned, *sorted(taken.variables)):
+            if variable.lower() in names:
+                return Delivery(parameter, "environment", variable)
+        for option in sorted(taken.options, key=len, reverse=True):
+            if _bare(option) in names:
+                return Delivery(parameter, "appended", option)
+        return Delivery(parameter, "code")
+
+    def _all_words(self) -> Sequence[str]:
+        return (*self._words, *self._assigned.values())
+
+    def _fill(
+        self, values: Mapping[str, Value], directory: Path | None
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        environment = dict(self._assigned)
+        words = list(self._words)
+        for delivery in self.deliveries:
+            parameter = delivery.parameter
+            is_given = parameter.name in values
+            value = values.get(parameter.name)
+            if delivery.way == "environment":
+                environment.pop(delivery.name, None)
+                if is_given:
+                    environment[delivery.name] = value_text(value, parameter)
+            elif delivery.way == "replaced":
+                _replace(words, delivery.name, value, parameter, is_given=is_given)
+            elif delivery.way == "appended" and is_given:
+                words += _option(delivery.name, value, parameter)
+            elif delivery.way == "code" and self._is_opaque and is_given:
+                # Nothing is known of the program: it may read the usual variables.
+                for name in _names_of(parameter):
+                    environment[name.upper()] = value_text(value, parameter)
+        texts = {
+            one.name: value_text(values[one.name], one)
+            for one in self._config.space.parameters
+            if one.name in values
+        }
+        texts["summary_dir"] = "summary" if directory is None else str(directory)
+        known = (*self._config.space.names, *_OWN_PLACEHOLDERS)
+        filled = _fill_placeholders(words, texts, known)
+        for name, text in environment.items():
+            environment[name] = _PLACEHOLDER.sub(lambda m: texts.get(m[1], m[0]), text)
+        return tuple(filled), environment
+
+
+def value_text(value: Value, parameter: SearchParameter | None = None) -> str:
+    """A value as a word; numbers on a grid without the noise of binary fractions."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if parameter is not None and parameter.step is not None:
+            value = float(f"{value:.12g}")
+        return repr(value)
+    return str(value)
+
+
+def _names_of(parameter: SearchParameter) -> tuple[str, ...]:
+    if parameter.source == "system_defined":
+        return SYSTEM_NAMES[parameter.name]
+    return (parameter.name.lower(),)
+
+
+def _bare(option: str) -> str:
+    return option.lstrip("-").replace("-", "_").lower()
+
+
+def _position(words: Sequence[str], option: str) -> int | None:
+    for index, word in enumerate(words):
+        if word == option or word.startswith(f"{option}="):
+            return index
+    return None
+
+
+def _option(name: str, value: Value, parameter: SearchParameter) -> list[str]:
+    """The words of an option; a true flag stands alone, a false one is left out."""
+    if isinstance(value, bool):
+        return [name] if value else []
+    if name.endswith("="):
+        return [f"{name}{value_text(value, parameter)}"]
+    return [name, value_text(value, parameter)]
+
+
+def _replace(
+    words: list[str], option: str, value: Value, parameter: SearchParameter, *, is_given: bool
+) -> None:
+    """Put the value where the option's old one stands; without a value, take the option out."""
+    index = _position(words, option)
+    if index is None:
+        return
+    if "=" in words[index]:
+        words[index : index + 1] = [f"{option}={value_text(value, parameter)}"] if is_given else []
+        return
+    has_value = index + 1 < len(words) and not _is_option(words[index + 1])
+    new = _option(option, value, parameter) if is_given else []
+    words[index : index + (2 if has_value else 1)] = new
+
+
+def _is_option(word: str) -> bool:
+    return bool(re.match(r"--?[A-Za-z]", word))
+
+
+def _fill_placeholders(
+    words: Sequence[str], texts: Mapping[str, str], known: Sequence[str]
+) -> list[str]:
+    """Words with values for names; where one has none, its word and the option before it go."""
+    filled: list[str] = []
+    for word in words:
+        missing = [one for one in _PLACEHOLDER.findall(word) if one in known and one not in texts]
+        if not missing:
+            filled.append(_PLACEHOLDER.sub(lambda match: texts.get(match[1], match[0]), word))
+        elif _PLACEHOLDER.fullmatch(word) and filled and _is_option(filled[-1]):
+            filled.pop()
+    return filled
+
+
+def check_program(words: Sequence[str]) -> None:
+    """A `TuneError` if the command's program cannot be found."""
+    if shutil.which(words[0]) is None:
+        raise TuneError(
+            f"the command's program {words[0]!r} cannot be found or run", slug="tune-command"
+        )
+
+
+def environment_for(launch: Launch) -> dict[str, str]:
+    """The whole environment of a launch: ours, with what it sets."""
+    return {**os.environ, **launch.environment}

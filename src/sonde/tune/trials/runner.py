@@ -1,0 +1,195 @@
+"""The search: asks for trials, runs them side by side, and tells the study how they ended."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Protocol
+
+from optuna.exceptions import OptunaError
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from sonde.tune.config.search_config import TuneConfig
+from sonde.tune.errors import TuneError
+from sonde.tune.store.outcome import ATTEMPT, DIRECTORY, OWNER, record, state_of
+from sonde.tune.store.ownership import ask_signed, recover, signature
+from sonde.tune.trials.command import CommandTemplate
+from sonde.tune.trials.progress import Progress
+from sonde.tune.trials.sampling import suggest_all
+from sonde.tune.trials.trial import Result, RunningTrial
+from sonde.tune.trials.trial_output import ScalarReader
+from sonde.tune.trials.trial_process import kill_leftovers, new_directory
+
+ALIVE_SECONDS = 60.0
+MOST_FAILURES_AT_START = 3
+"""After so many failed trials and no finished one, the command itself is taken to be broken."""
+_STATES = {
+    "finished": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "diverged": TrialState.PRUNED,
+    "failed": TrialState.FAIL,
+    "timeout": TrialState.FAIL,
+}
+
+
+class Listener(Protocol):
+    """Who wants to know how a search is getting on. Called by the search's thread."""
+
+    def began(self, running: RunningTrial) -> None: ...
+
+    def looked(self, running: list[RunningTrial]) -> None: ...
+
+    def ended(self, running: RunningTrial, result: Result) -> None: ...
+
+    def taken_back(self, trials: list[FrozenTrial]) -> None: ...
+
+
+class Runner:
+    """Runs trials of one study until a limit is reached. One thread; `run` may be called once."""
+
+    def __init__(
+        self,
+        config: TuneConfig,
+        study: Study,
+        template: CommandTemplate,
+        listener: Listener,
+        *,
+        read_scalars: ScalarReader | None = None,
+        is_watched: bool = False,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_interrupted = is_interrupted
+        self._config = config
+        self._study = study
+        self._template = template
+        self._listener = listener
+        self._read_scalars = read_scalars
+        self._is_watched = is_watched
+        self._running: list[RunningTrial] = []
+        self._failures: list[str] = []
+        self._alive_at = time.monotonic()
+        self.progress = Progress(config, study)
+
+    def run(self) -> str:
+        """Search; why it stopped, in words.
+
+        Trials under way when it is interrupted, or when its time is up, are ended and queued
+        again for the search that continues this one.
+        """
+        self._take_back()
+        try:
+            while True:
+                why_over = self._fill()
+                if why_over is not None and (not self._running or self.progress.is_time_up):
+                    return why_over
+                self._look()
+                if self._is_interrupted():
+                    raise KeyboardInterrupt
+        finally:
+            for one in self._running:
+                one.stop()
+            for one in self._running:
+                self._give_back(one)
+
+    def _take_back(self) -> None:
+        taken = recover(self._study)
+        for trial in taken:
+            is_ours = trial.user_attrs.get(OWNER, {}).get("host") == socket.gethostname()
+            if is_ours and DIRECTORY in trial.user_attrs:
+                kill_leftovers(Path(trial.user_attrs[DIRECTORY]))
+        self._listener.taken_back(taken)
+
+    def _fill(self) -> str | None:
+        """Start trials while there is room; why no more are started, if that is so."""
+        while len(self._running) < self._config.parallel and not self._is_interrupted():
+            why_over = self.progress.why_over()
+            if why_over is not None:
+                return why_over
+            self._start()
+        return "the time is up" if self.progress.is_time_up else None
+
+    def _start(self) -> None:
+        trial = ask_signed(self._study)
+        try:
+            values = suggest_all(trial, self._config.space)
+        except ValueError as error:  # Optuna's: the study knows another space by this name
+            self._study.tell(trial, state=TrialState.FAIL)
+            raise TuneError(
+                f"the study {self._study.study_name!r} was made with another space: {error}; give "
+                "another 'study' or 'summary_base_dir'",
+                slug="tune-study",
+            ) from None
+        if self.progress.is_surplus(trial.number):
+            record(trial, "surplus")
+            self._study.tell(trial, state=TrialState.FAIL)
+            return
+        directory = new_directory(self._config.directory, trial.number)
+        trial.set_user_attr(DIRECTORY, str(directory))
+        running = RunningTrial(
+            trial,
+            values,
+            self._template,
+            self._config,
+            directory,
+            read_scalars=self._read_scalars,
+            is_watched=self._is_watched,
+        )
+        self._running.append(running)
+        self._listener.began(running)
+
+    def _look(self) -> None:
+        """One round over the trials under way."""
+        for running in tuple(self._running):
+            result = running.poll()
+            if result is not None:
+                self._running.remove(running)
+                self._tell(running, result)
+                self._listener.ended(running, result)
+                self._check_failures(result)
+        self._listener.looked(self._running)
+        if time.monotonic() - self._alive_at > ALIVE_SECONDS:
+            self._alive_at = time.monotonic()
+            for running in self._running:
+                running.trial.set_user_attr(OWNER, signature())
+        if self._running:
+            youngest = min(one.seconds for one in self._running)
+            time.sleep(min(0.01 + youngest / 50, 0.2))
+
+    def _tell(self, running: RunningTrial, result: Result) -> None:
+        record(
+            running.trial,
+            result.ending,
+            seconds=round(running.seconds, 3),
+            command=self._template.render(running.values, None).text(),
+            reason=result.reason,
+            origin=None if result.origin is None else asdict(result.origin),
+        )
+        self._study.tell(running.trial, result.value, state=_STATES[result.ending])
+
+    def _check_failures(self, result: Result) -> None:
+        if result.ending != "failed":
+            return
+        self._failures.append(result.reason)
+        if len(self._failures) < MOST_FAILURES_AT_START:
+            return
+        if not any(state_of(one) in ("finished", "pruned") for one in self.progress.trials()):
+            raise TuneError(
+                f"the first {len(self._failures)} trials failed, the last with {self._failures[-1]}"
+                f" (see {self._config.directory}); does the command run by itself?",
+                slug="tune-all-failed",
+            )
+
+    def _give_back(self, running: RunningTrial) -> None:
+        """End a trial whose result is no longer needed; its values are queued again."""
+        running.interrupt()
+        with contextlib.suppress(OptunaError, ValueError, RuntimeError):
+            attempt = int(running.trial.user_attrs.get(ATTEMPT, 1))
+            self._study.tell(running.trial, state=TrialState.FAIL)
+            self._study.enqueue_trial(
+                running.trial.params, user_attrs={OWNER: signature(), ATTEMPT: attempt}
+            )

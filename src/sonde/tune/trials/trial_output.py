@@ -1,0 +1,199 @@
+"""What a running trial says of itself: its reports, its log, its summaries.
+
+Each source is read from where it was left, so that looking is cheap. None of them needs the
+script's help to be read, and none can disturb it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sonde.tune.config.search_config import SearchTarget
+from sonde.tune.script_side.current import REPORTS_FILE
+
+From = Literal["report", "summary", "log"]
+Scalars = Mapping[str, tuple[int, float]]
+ScalarReader = Callable[[Path], Scalars]
+"""The newest step and value of every tag of a summary directory; empty without such a directory."""
+
+OUTPUT_FILE = "output.log"
+SUMMARY_SECONDS = 1.0
+NUMBER = (
+    r"[-+]?(?:[0-9]+\.?[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+    r"|inf(?:inity)?|nan)(?![\w])"
+)
+_LOSS_IS_NAN = re.compile(
+    r"(?i)(?<![\w])loss(?:\s+is)?\s*[:=]?\s*(?:nan(?![\w])|tensor\(nan)|loss is nan or inf"
+)
+_NOT_CURRENT = re.compile(r"(?i)(?:best|min|minimum|lowest|initial)[\s_]*$")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedValue:
+    """A number a trial gave. ``is_target``: it is what the search improves.
+
+    ``step`` is None when the source does not count. A value may be NaN or infinite.
+    """
+
+    name: str
+    value: float
+    step: int | None
+    origin: From
+    is_target: bool
+
+
+class Tail:
+    """The lines a growing file has gained since the last look; a carriage return ends one too."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+
+    def lines(self, *, to_end: bool = False) -> list[str]:
+        """New complete lines; ``to_end`` also gives the last one, complete or not."""
+        found: list[str] = []
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                while data := file.read(_CHUNK):
+                    self._offset += len(data)
+                    *whole, self._rest = re.split(rb"[\r\n]", self._rest + data)
+                    found += [line.decode("utf-8", "replace") for line in whole if line]
+        except FileNotFoundError:
+            return []
+        if to_end and self._rest:
+            found.append(self._rest.decode("utf-8", "replace"))
+            self._rest = b""
+        return found
+
+
+class Reports:
+    """``reports.jsonl``: what `sonde.tune.report` wrote, and the values `suggest` asks for."""
+
+    def __init__(self, directory: Path, target: SearchTarget) -> None:
+        self._tail = Tail(directory / REPORTS_FILE)
+        self._target = target
+        self._count = 0
+        self.questions: list[dict[str, Any]] = []
+
+    def look(self, *, to_end: bool) -> list[ReportedValue]:
+        found = []
+        for line in self._tail.lines(to_end=to_end):
+            try:
+                content = json.loads(line)
+            except ValueError:
+                continue  # a script killed in the middle of a write
+            if "ask" in content:
+                self.questions.append(content["ask"])
+                continue
+            step = content.get("step")
+            metrics = content.get("metrics", {})
+            if any(name in ("", self._target.name) for name in metrics):
+                self._count += 1
+            for name, value in metrics.items():
+                is_target = name in ("", self._target.name)
+                found.append(
+                    ReportedValue(
+                        name or self._target.name,
+                        float(value),
+                        self._count if step is None else int(step),
+                        "report",
+                        is_target,
+                    )
+                )
+        return found
+
+
+class Log:
+    """The output of the script, searched for the target and for a loss that is NaN."""
+
+    def __init__(self, directory: Path, target: SearchTarget) -> None:
+        self._tail = Tail(directory / OUTPUT_FILE)
+        self._name = target.name
+        self._is_default = target.pattern is None
+        self._pattern = target.pattern or default_pattern(target.name)
+        self._count = 0
+        self.last_lines: list[str] = []
+
+    def look(self, *, to_end: bool) -> list[ReportedValue]:
+        found: list[ReportedValue] = []
+        for line in self._tail.lines(to_end=to_end):
+            self.last_lines = [*self.last_lines[-19:], line]
+            found += self._in_line(line)
+        return found
+
+    def _in_line(self, line: str) -> list[ReportedValue]:
+        found = []
+        for match in self._pattern.finditer(line):
+            if self._is_default and _NOT_CURRENT.search(line[: match.start()]):
+                continue
+            groups = match.groupdict()
+            value = _parsed(groups.get("value") or next(iter(match.groups()), None))
+            if value is not None:
+                self._count += 1
+                step = _parsed(groups.get("step"))
+                number = self._count if step is None else int(step)
+                found.append(ReportedValue(self._name, value, number, "log", True))
+        is_noticed = any(not math.isfinite(one.value) for one in found)
+        if not is_noticed and _LOSS_IS_NAN.search(line):
+            found.append(ReportedValue("loss", math.nan, None, "log", False))
+        return found
+
+
+class Summaries:
+    """The newest numbers of the trial's summary directory, looked at no more than once a second."""
+
+    def __init__(self, directory: Path, target: SearchTarget, read: ScalarReader | None) -> None:
+        self._directory = directory
+        self._target = target
+        self._read = read
+        self._looked = -math.inf
+        self._seen: dict[str, tuple[int, float]] = {}
+
+    def look(self, *, to_end: bool) -> list[ReportedValue]:
+        now = time.monotonic()
+        if self._read is None or (not to_end and now - self._looked < SUMMARY_SECONDS):
+            return []
+        self._looked = now
+        scalars = self._read(self._directory)
+        tag = target_tag(self._target, scalars)
+        found = []
+        for name, (step, value) in scalars.items():
+            if self._seen.get(name) == (step, value) or name not in (tag, "loss"):
+                continue
+            self._seen[name] = (step, value)
+            found.append(ReportedValue(name, value, step, "summary", name == tag))
+        return found
+
+
+def target_tag(target: SearchTarget, tags: Mapping[str, object]) -> str | None:
+    """The tag of a summary that holds the target: its name, or that of an evaluation."""
+    wanted = (target.name, f"eval/{target.name}")
+    if target.group == "metric":
+        wanted = (f"eval/{target.name}", target.name)
+    for name in wanted:
+        if name in tags:
+            return name
+    lowered = {name.lower(): name for name in tags}
+    return next((lowered[name.lower()] for name in wanted if name.lower() in lowered), None)
+
+
+def default_pattern(name: str) -> re.Pattern[str]:
+    """``loss: 0.3``, ``loss=0.3``, ``loss is 0.3``, ``loss 0.3``, for a target without pattern."""
+    return re.compile(rf"(?i)(?<![\w./-]){re.escape(name)}(?:\s+is)?\s*[:=]?\s*({NUMBER})")
+
+
+def _parsed(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

@@ -1,0 +1,79 @@
+"""Watch conditions: what may be asked of a tensor, one file per family.
+
+``docs/conditions.md`` lists them with their formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from sonde.core.errors import UsageError
+from sonde.watch.conditions import change, overflow, span, threshold
+from sonde.watch.conditions.catalogue import Kind, Parameter, checked
+from sonde.watch.conditions.contract import (
+    Condition,
+    Evidence,
+    Judgement,
+    Needs,
+    Target,
+    Value,
+    Verdict,
+)
+from sonde.watch.conditions.evidence import Former, Memory, measure, memory_of
+from sonde.watch.conditions.expression import NAMES as EXPRESSION_NAMES
+from sonde.watch.conditions.expression import Expression, parse_expression
+from sonde.watch.conditions.joining import join
+from sonde.watch.conditions.recommended import RECOMMENDED, Recommended
+
+__all__ = [
+    "CATALOGUE",
+    "EXPRESSION_NAMES",
+    "RECOMMENDED",
+    "Condition",
+    "Evidence",
+    "Expression",
+    "Former",
+    "Judgement",
+    "Kind",
+    "Memory",
+    "Needs",
+    "Parameter",
+    "Recommended",
+    "Target",
+    "Value",
+    "Verdict",
+    "join",
+    "measure",
+    "memory_of",
+    "parse_condition",
+]
+
+CATALOGUE: Mapping[str, Kind] = {
+    kind.id: kind for kind in (*overflow.KINDS, *threshold.KINDS, *span.KINDS, *change.KINDS)
+}
+"""Every condition but the expression, by its id."""
+
+
+def parse_condition(
+    id: str, parameters: Mapping[str, float] | None = None, expression: str = ""
+) -> Condition:
+    """The condition called ``id``, or "expression"; UsageError says what is wrong with it."""
+    if id == "expression":
+        if parameters:
+            raise UsageError(
+                "an expression takes no parameters; write the numbers into it",
+                slug="condition-parameter",
+            )
+        return parse_expression(expression)
+    kind = CATALOGUE.get(id)
+    if kind is None:
+        near = get_close_matches(id, [*CATALOGUE, "expression"], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(CATALOGUE)}"
+        raise UsageError(f"there is no condition {id!r}; {hint}", slug="condition-unknown")
+    if expression:
+        raise UsageError(
+            f"{id} takes no expression; use the condition 'expression' for that",
+            slug="condition-parameter",
+        )
+    return kind.make(checked(kind, parameters or {}))

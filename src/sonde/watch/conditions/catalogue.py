@@ -1,0 +1,95 @@
+"""Every condition by its id: what it is called, what it asks, which parameters it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import inf, isfinite, isnan
+
+from sonde.core.errors import UsageError
+from sonde.watch.conditions.contract import Condition, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a condition.
+
+    A ``check`` parameter is what the condition compares with, and at least one must be set; the
+    others support it and have a default or must be set with what needs them. ``lowest`` and
+    ``highest`` are allowed, unless infinite; ``above``: more than ``lowest``.
+    """
+
+    name: str
+    description: str
+    check: bool = True
+    default: float | None = None
+    lowest: float = -inf
+    highest: float = inf
+    above: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One entry of the catalogue."""
+
+    id: str
+    title: str
+    abbreviation: str
+    target: Target
+    formula: str
+    description: str
+    advice: str
+    parameters: tuple[Parameter, ...]
+    make: Callable[[Mapping[str, float]], Condition]
+
+
+def checked(kind: Kind, given: Mapping[str, float]) -> dict[str, float]:
+    """The parameters a condition of ``kind`` is made with: what was given, and the defaults."""
+    known = {parameter.name: parameter for parameter in kind.parameters}
+    for name, value in given.items():
+        parameter = known.get(name)
+        if parameter is None:
+            raise _no_parameter(kind, name)
+        _check_range(kind, parameter, value)
+    checks = [parameter for parameter in kind.parameters if parameter.check]
+    asked = [parameter.name for parameter in checks if parameter.name in given]
+    found = {
+        parameter.name: parameter.default
+        for parameter in kind.parameters
+        if parameter.default is not None and (not parameter.check or not asked)
+    }
+    found.update({name: float(value) for name, value in given.items()})
+    if checks and not any(parameter.name in found for parameter in checks):
+        names = ", ".join(parameter.name for parameter in checks)
+        raise UsageError(f"{kind.id} needs at least one of {names}", slug="condition-parameter")
+    return found
+
+
+def _no_parameter(kind: Kind, name: str) -> UsageError:
+    known = [parameter.name for parameter in kind.parameters]
+    if not known:
+        return UsageError(
+            f"{kind.id} takes no parameters, so {name!r} means nothing to it",
+            slug="condition-parameter",
+        )
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+    return UsageError(f"{kind.id} has no parameter {name!r}; {hint}", slug="condition-parameter")
+
+
+def _check_range(kind: Kind, parameter: Parameter, value: float) -> None:
+    low, high = parameter.lowest, parameter.highest
+    good = not isnan(value) and isfinite(value) and low <= value <= high
+    if good and not (parameter.above and value <= low):
+        return
+    if isfinite(low) and isfinite(high):
+        wanted = f"from {low:g} to {high:g}"
+    elif isfinite(low):
+        wanted = f"above {low:g}" if parameter.above else f"of at least {low:g}"
+    else:
+        wanted = "that is finite"
+    raise UsageError(
+        f"{kind.id}: {parameter.name} is {value:g}; it must be a number {wanted}",
+        slug="condition-parameter",
+    )

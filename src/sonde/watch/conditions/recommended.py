@@ -1,0 +1,144 @@
+"""The watchpoints a newcomer should start with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, tanh
+
+from sonde.watch.conditions.contract import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Recommended:
+    """A watchpoint to be made for a network, if it has what it looks at.
+
+    ``functions``: the activation functions it is for, by the name of the op or module, in small
+    letters and without underscores; empty for all tensors of the target. ``names``: a regular
+    expression for the whole names it is for, where elsewhere it is no sign of trouble.
+    """
+
+    name: str
+    condition: str
+    parameters: tuple[tuple[str, float], ...]
+    target: Target
+    functions: tuple[str, ...] = ()
+    names: str = ""
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + exp(-x))
+
+
+def _range(
+    name: str, functions: tuple[str, ...], start: float, end: float, check: str, limit: float
+) -> Recommended:
+    parameters = (
+        ("range_start_inclusive", start),
+        ("range_end_inclusive", end),
+        (check, limit),
+    )
+    return Recommended(name, "activation_range", parameters, "activation", functions)
+
+
+# Beyond these arguments the functions are flat in float32: no gradient passes.
+_TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
+
+# Biases usually start as zeros, and so their first step is far compared with their size. One before
+# a normalisation has no effect: its gradient is what rounding leaves.
+_NOT_BIASES = r"(?!(.*[./_])?(bias|beta)[^./]*(\.grad)?$).*"
+
+# Ops whose output has no element that an input did not have.
+_HANDING_ON = (
+    "alias",
+    "as_strided",
+    "cat",
+    "clone",
+    "contiguous",
+    "copy_?",
+    "detach_?",
+    "expand",
+    "index_select",
+    "lift_fresh",
+    "narrow",
+    "permute",
+    "repeat",
+    "reshape",
+    "_reshape_alias",
+    "select",
+    "slice",
+    "split(_with_sizes)?",
+    "squeeze",
+    "stack",
+    "t",
+    "_to_copy",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+    "(_unsafe_)?view",
+)
+
+# Ops that answer a question, or count what they found: zero is the good answer, often.
+_ANSWERING = (
+    "_amp_\\w+",
+    "all",
+    "any",
+    "arg(max|min|sort)",
+    "bitwise_\\w+",
+    "(eq|ne|lt|le|gt|ge)_?",
+    "is(finite|inf|nan|neginf|posinf)",
+    "logical_\\w+",
+)
+
+# Their first state is zero, and so is what it is multiplied with, in backward, too.
+_RECURRENT = r"(?!.*-(LSTM|GRU|RNN)(Cell)?/)"
+
+RECOMMENDED = (
+    Recommended(
+        "weights start as zeros",
+        "weight_initialization",
+        (),
+        "weight",
+        names=_NOT_BIASES,
+    ),
+    Recommended(
+        "weights move too far",
+        "weight_change_too_large",
+        (("abs_mean_update_ratio_gt", 1.0),),
+        "weight",
+        names=_NOT_BIASES,
+    ),
+    Recommended("weights do not move", "weight_not_changed", (), "weight", names=_NOT_BIASES),
+    Recommended(
+        "gradients vanish",
+        "gradient_vanishing",
+        (("abs_mean_lt", 1e-9),),
+        "gradient",
+        names=_NOT_BIASES,
+    ),
+    Recommended("gradients are not finite", "gradient_exploding", (), "gradient"),
+    Recommended("weights are not finite", "weight_overflow", (), "weight"),
+    Recommended("tensors are not finite", "tensor_overflow", (), "tensor"),
+    Recommended(
+        "tensors of zeros",
+        "tensor_all_zero",
+        (),
+        "tensor",
+        # Counters and inputs may be zero, an optimizer's state begins so, some ops are for that,
+        # others only hand on what was zero.
+        names=(
+            rf"(?!.*/optimizer-){_RECURRENT}(.*/)?"
+            r"(?!((new_)?(zeros|full|empty)(_like)?|scalar_tensor|zero_|fill_|_foreach_zero_)-op)"
+            rf"(?!({'|'.join((*_HANDING_ON, *_ANSWERING))})-op)[^/]+-op\d+"
+        ),
+    ),
+    _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),
+    _range(
+        "sigmoid is saturated",
+        ("sigmoid",),
+        _sigmoid(-16.2),
+        _SIGMOID_EDGE,
+        "range_percentage_lt",
+        0.1,
+    ),
+    _range("relu is dead", ("relu", "relu6"), -1.0, 0.0, "range_percentage_gt", 99.9),
+)

@@ -1,0 +1,67 @@
+"""What an op writes to is known, whether its schema says so or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from tests.adapters.torch.trainings import TRAININGS
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sonde.adapters.torch.eager.op_schema import op_info
+
+
+def plain_tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from plain_tensors(item)
+    elif (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout is torch.strided
+        and not value.is_nested
+        and value.device.type == "cpu"
+    ):
+        yield value
+
+
+def contents(tensor: torch.Tensor) -> bytes:
+    return bytes(tensor.untyped_storage())
+
+
+class Witness(TorchDispatchMode):  # type: ignore[misc]
+    """Looks for inputs that change although they should not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[tuple[str, str]] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        info = op_info(func)
+        given = [*zip(info.arguments, args, strict=False), *(kwargs or {}).items()]
+        written = {
+            tensor.untyped_storage()._cdata
+            for name, value in given
+            if name in info.writes
+            for tensor in plain_tensors(value)
+        }
+        before = [
+            (name, tensor, contents(tensor))
+            for name, value in given
+            for tensor in plain_tensors(value)
+            if tensor.untyped_storage()._cdata not in written
+        ]
+        result = func(*args, **(kwargs or {}))
+        self.found.update(
+            (info.type, name) for name, tensor, old in before if contents(tensor) != old
+        )
+        return result
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_no_op_writes_to_an_input_that_is_not_known_to_be_written(name: str) -> None:
+    torch.manual_seed(0)
+    with Witness() as witness:
+        TRAININGS[name]()
+    assert witness.found == set()

@@ -1,0 +1,100 @@
+"""Attributes of foreign classes and modules, replaced and restored."""
+
+import pickle
+import types
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from sonde.core.patching import Patch, replace, wrap
+
+
+class Parent:
+    def greet(self) -> str:
+        return "hello"
+
+
+class Child(Parent):
+    pass
+
+
+def louder(original: Callable[..., Any]) -> Callable[..., Any]:
+    def shout(*args: Any) -> Any:
+        return f"{original(*args)}!"
+
+    return shout
+
+
+def module_function() -> str:
+    return "plain"
+
+
+def test_a_wrapped_method_is_restored_when_the_stack_is_closed() -> None:
+    before = Parent.__dict__["greet"]
+    with ExitStack() as undo:
+        wrap(Parent, "greet", louder, undo)
+        assert Parent().greet() == "hello!"
+    assert Parent.__dict__["greet"] is before
+
+
+def test_an_inherited_method_is_inherited_again_after_the_patch() -> None:
+    with ExitStack() as undo:
+        wrap(Child, "greet", louder, undo)
+        assert (Child().greet(), Parent().greet()) == ("hello!", "hello")
+    assert "greet" not in Child.__dict__
+    assert Child().greet() == "hello"
+
+
+def test_a_replacement_made_by_other_code_meanwhile_is_left_alone() -> None:
+    module: Any = types.SimpleNamespace(value=1)
+    with ExitStack() as undo:
+        replace(module, "value", 2, undo)
+        module.value = 3
+    assert module.value == 3
+
+
+def test_patches_made_on_top_of_each_other_are_undone_in_any_nesting_of_stacks() -> None:
+    module: Any = types.SimpleNamespace(call=lambda: "hello")
+    with ExitStack() as outer, ExitStack() as inner:
+        wrap(module, "call", louder, outer)
+        wrap(module, "call", louder, inner)
+        assert module.call() == "hello!!"
+        inner.close()
+        assert module.call() == "hello!"
+    assert module.call() == "hello"
+
+
+def test_a_static_method_is_a_static_method_again() -> None:
+    class Owner:
+        @staticmethod
+        def answer() -> int:
+            return 1
+
+    with ExitStack() as undo:
+        replace(Owner, "answer", staticmethod(lambda: 2), undo)
+        assert Owner().answer() == 2
+    assert Owner().answer() == 1
+    assert isinstance(Owner.__dict__["answer"], staticmethod)
+
+
+def test_a_patch_can_be_lifted_and_installed_again() -> None:
+    module: Any = types.SimpleNamespace(value=1)
+    patch = Patch(module, "value", 2)
+    assert (patch.is_installed, module.value) == (False, 1)
+    patch.install()
+    assert (patch.is_installed, module.value) == (True, 2)
+    patch.restore()
+    patch.restore()
+    assert module.value == patch.original == 1
+    patch.install()
+    assert module.value == 2
+
+
+def test_pickle_finds_a_wrapped_function_by_its_name() -> None:
+    import sys
+
+    module = sys.modules[__name__]
+    with ExitStack() as undo:
+        wrap(module, "module_function", louder, undo)
+        assert pickle.loads(pickle.dumps(module_function))() == "plain!"
+    assert module_function() == "plain"

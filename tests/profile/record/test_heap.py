@@ -1,0 +1,38 @@
+import ctypes
+import subprocess
+import sys
+
+import pytest
+
+from sonde.profile.record.heap import event_bytes, warm_heap
+
+# In a process of its own: what an allocator keeps depends on all that was freed before.
+TOUCHES = """
+import resource, sys
+import torch
+from sonde.profile.record.heap import warm_heap
+warm_heap(int(sys.argv[1]))
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+faults()
+before = faults()
+kept = [bytearray(64_000) for _ in range(100)]
+print(faults() - before)
+"""
+
+
+def touched(nbytes: int) -> int:
+    words = [sys.executable, "-c", TOUCHES, str(nbytes)]
+    return int(subprocess.check_output(words, text=True))
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="not glibc")
+def test_new_blocks_lie_in_memory_that_was_touched_before() -> None:
+    assert touched(0) > 1000  # 6.4 MB in pages of 4 KiB
+    assert touched(16 << 20) < 100
+
+
+def test_little_is_not_worth_it_and_much_is_not_kept() -> None:
+    assert warm_heap(event_bytes(ops=100, steps=9)) == 0
+    assert warm_heap(event_bytes(ops=2000, steps=9)) == 13_500_000
+    assert warm_heap(event_bytes(ops=100_000, steps=9)) == 30 << 20

@@ -1,0 +1,166 @@
+"""What the server answers is what its own description says, on every route."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from tests.server.comparison.test_comparison import two
+from tests.server.http.schema import Schemas
+from tests.server.serving_in_thread import Server, serving
+from tests.server.written_dumps import LOG as DUMPED
+from websockets.sync.client import connect
+
+from sonde.server.app import ENDPOINTS
+from sonde.server.dumps.run import DumpRun, open_dumps, start_comparison
+from sonde.server.http.events import EventBroker
+from sonde.testing.fake_rank import FakeRank
+
+LOG = "Default/network-Net/loss-Loss/log-op0"
+LIVE, DUMP, PAIR = "run-1", "a", "b"
+DRAFT = {"name": "bad", "conditions": [{"id": "tensor_overflow"}]}
+RUN = "/runs/{run}"
+POINTS = f"{RUN}/watchpoints"
+TENSOR = {"op": LOG}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    paths: list[Path] = two(tmp_path_factory.mktemp("dumps"))
+
+    def sources(broker: EventBroker) -> list[DumpRun]:
+        runs = open_dumps(paths, broker)
+        start_comparison(*runs)
+        return runs
+
+    with serving(sources=sources) as found:
+        rank = FakeRank(found.rank_port, run=LIVE).start()
+        found.wait_for(f"/runs/{LIVE}", lambda run: run["ranks"][0]["state"] == "paused")
+        found.wait_for(f"/runs/{DUMP}/comparison", lambda view: view["verdict"] is not None)
+        yield found
+        rank.close()
+
+
+# In this order: later questions find what earlier ones made. Method, path, run, query, body.
+VISITS: list[tuple[str, str, str, dict[str, Any], Any]] = [
+    ("GET", "/runs", "", {}, None),
+    ("GET", "/conditions", "", {}, None),
+    ("POST", POINTS, LIVE, {"must_match": "false"}, DRAFT),
+    ("PUT", f"{POINTS}/1", LIVE, {}, {**DRAFT, "name": "worse"}),
+    ("POST", f"{POINTS}/recommended", LIVE, {}, None),
+    ("GET", POINTS, LIVE, {}, None),
+    ("GET", f"{POINTS}/file", LIVE, {}, None),
+    ("PUT", f"{POINTS}/file", LIVE, {}, {"version": 1, "watchpoints": [DRAFT]}),
+    ("POST", f"{RUN}/control", LIVE, {}, {"command": "continue", "wait_seconds": 20}),
+    ("POST", f"{RUN}/keep", LIVE, {}, {"ops": [LOG], "steps": 2}),
+    ("GET", RUN, LIVE, {}, None),
+    ("GET", f"{RUN}/hits", LIVE, {"limit": 5}, None),
+    ("GET", f"{RUN}/loss", LIVE, {"after": 1}, None),
+    ("GET", f"{RUN}/graph/level", LIVE, {"scope": "Default/"}, None),
+    ("GET", f"{RUN}/graph/opening", LIVE, {"boxes": 20}, None),
+    ("GET", f"{RUN}/graph/tree", LIVE, {}, None),
+    ("GET", f"{RUN}/nodes", LIVE, {"query": "log", "hits": "true"}, None),
+    ("GET", f"{RUN}/op", LIVE, {"name": LOG}, None),
+    ("GET", f"{RUN}/op/tensors", LIVE, {"name": LOG}, None),
+    ("GET", f"{RUN}/sources", LIVE, {}, None),
+    ("GET", f"{RUN}/code", LIVE, {"file": "/home/me/train.py", "line": 3}, None),
+    ("GET", f"{RUN}/tensor/summary", LIVE, TENSOR, None),
+    ("GET", f"{RUN}/tensor/table", LIVE, {**TENSOR, "index": "[0]"}, None),
+    ("GET", f"{RUN}/tensor/heat", LIVE, TENSOR, None),
+    ("GET", f"{RUN}/tensor/compare", LIVE, {**TENSOR, "with_step": 4}, None),
+    ("GET", f"{RUN}/tensor/curve", LIVE, TENSOR, None),
+    ("GET", f"{RUN}/tensor/file", LIVE, TENSOR, None),
+    ("DELETE", f"{POINTS}/9", LIVE, {}, None),
+    ("DELETE", RUN, LIVE, {}, None),
+    ("POST", f"{RUN}/recheck", LIVE, {}, None),
+    ("GET", RUN, DUMP, {}, None),
+    ("POST", POINTS, DUMP, {}, DRAFT),
+    ("POST", f"{RUN}/recheck", DUMP, {"wait_seconds": 20}, None),
+    ("GET", f"{RUN}/hits", DUMP, {}, None),
+    ("GET", f"{RUN}/graph/level", DUMP, {}, None),
+    ("GET", f"{RUN}/op/tensors", DUMP, {"name": DUMPED}, None),
+    ("GET", f"{RUN}/tensor/summary", DUMP, {"op": DUMPED}, None),
+    ("GET", f"{RUN}/tensor/compare", DUMP, {"op": DUMPED, "with_run": PAIR}, None),
+    ("GET", f"{RUN}/tensor/curve", DUMP, {"op": DUMPED}, None),
+    ("GET", f"{RUN}/comparison", DUMP, {}, None),
+    ("GET", f"{RUN}/comparison/pairs", DUMP, {"sort": "error"}, None),
+    ("GET", f"{RUN}/comparison/unpaired", DUMP, {}, None),
+    ("GET", f"{RUN}/comparison/marks", DUMP, {}, None),
+    ("POST", f"{RUN}/control", DUMP, {}, {"command": "continue"}),
+]
+
+
+def template(path: str) -> str:
+    """The path as it is described: a number stands for ``{number}``."""
+    head, _, last = path.rpartition("/")
+    return f"{head}/{{number}}" if last.isdigit() else path
+
+
+def test_every_answer_is_as_it_is_described(server: Server) -> None:
+    described = server.get("/openapi.json")
+    schemas = Schemas(described)
+    right, seen = set(), set()
+    for method, path, run, query, body in VISITS:
+        operation = described["paths"][f"/api/v1{template(path)}"][method.lower()]
+        given = {each["name"]: each["schema"] for each in operation["parameters"]}
+        assert set(query) <= set(given), (path, query)
+        if "requestBody" in operation:
+            kind = operation["requestBody"]["content"]["application/json"]["schema"]
+            assert schemas.problems(body, kind) == [], path
+        address = f"/api/v1{path.replace('{run}', run)}?{urlencode(query)}"
+        data = None if body is None else json.dumps(body).encode()
+        status, headers, found = server.open(method, address, data)
+        answer = operation["responses"].get(str(status), operation["responses"]["default"])
+        place = f"{method} {address} {status}"
+        seen.add((method, template(path)))
+        if "content" not in answer:
+            assert found == b"", place
+            right.add((method, template(path)))
+            continue
+        ((kind, content),) = answer["content"].items()
+        assert headers["content-type"] == kind, place
+        if kind == "application/json":
+            assert schemas.problems(json.loads(found), content["schema"]) == [], place
+        if str(status) in operation["responses"]:
+            right.add((method, template(path)))
+    assert seen == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    # A run that is connected cannot be forgotten, and there is no watchpoint 9.
+    assert seen - right == {("DELETE", RUN), ("DELETE", f"{POINTS}/{{number}}")}
+
+
+def test_events_are_as_they_are_described(server: Server) -> None:
+    described = server.get("/openapi.json")
+    with connect(f"ws://127.0.0.1:{server.port}/api/v1/events") as socket:
+        server.post(f"/runs/{LIVE}/watchpoints", DRAFT)
+        event = json.loads(socket.recv(timeout=20))
+    assert Schemas(described).problems(event, {"$ref": "#/components/schemas/Event"}) == []
+    assert event["run"] == LIVE
+
+
+def test_the_token_is_described(server: Server) -> None:
+    described = server.get("/openapi.json")
+    schemes = described["components"]["securitySchemes"]
+    assert {name for each in described["security"] for name in each} == set(schemes)
+    assert {} in described["security"]  # A server without a token asks for none.
+    assert (schemes["token"]["type"], schemes["token"]["scheme"]) == ("http", "bearer")
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        (True, {"type": "integer"}),
+        ("NaN", {"type": "number"}),
+        ({"a": 1}, {"type": "object", "properties": {}}),
+        ({}, {"type": "object", "properties": {"a": {}}, "required": ["a"]}),
+        ([1, "x"], {"type": "array", "items": {"type": "integer"}}),
+        ([1], {"type": "array", "prefixItems": [{"type": "string"}], "items": False}),
+        ("c", {"enum": ["a", "b"]}),
+        (None, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        ({"a": "b"}, {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (-1, {"type": "integer", "minimum": 0}),
+    ],
+)
+def test_the_judge_sees_what_is_untrue(value: Any, schema: Any) -> None:
+    assert Schemas({"components": {"schemas": {}}}).problems(value, schema) != []

@@ -1,0 +1,67 @@
+"""Who made non-finite values when compiled code kept some of the values to itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from sonde.core.graph import Edge, OpNode, TensorSpec
+from sonde.watch.origins import OriginTracker
+
+SPEC = TensorSpec("float32", (2,))
+
+
+@dataclass
+class View:
+    slot: int
+    bad: int
+    io: str = "input"
+    values_token: object = None
+    memory: object = None
+    is_filled: bool = True
+
+    def non_finite(self) -> int:
+        return self.bad
+
+    def has_nan(self) -> bool:
+        return self.bad > 0
+
+
+def call(name: str, producers: list[str], inputs: list[View], output: int) -> Any:
+    edges = tuple(Edge(producer, 0, SPEC) for producer in producers)
+    node = OpNode(name, name, "", "forward", "op", edges, (SPEC,))
+    return SimpleNamespace(
+        node=node, step=0, order=0, inputs=inputs, outputs=[View(0, output)], attributes=()
+    )
+
+
+def test_an_op_with_an_input_nobody_saw_passes_on_what_the_first_culprit_made() -> None:
+    tracker = OriginTracker()
+    tracker.begin_step()
+    first = tracker.look(call("log", ["x"], [View(0, 0)], 3))
+    later = tracker.look(call("mm", ["fused", "w"], [View(1, 0)], 5))
+    assert first is not None
+    assert later is not None
+    assert first.is_producer
+    assert not later.is_producer
+    assert later.origin is first.origin
+
+
+def test_an_op_with_an_input_nobody_saw_is_the_culprit_if_there_is_no_other() -> None:
+    tracker = OriginTracker()
+    tracker.begin_step()
+    found = tracker.look(call("mm", ["fused", "w"], [View(1, 0)], 5))
+    assert found is not None
+    assert found.is_producer
+    assert found.origin.op == "mm"
+
+
+def test_an_op_whose_inputs_were_all_seen_and_finite_is_a_second_culprit() -> None:
+    tracker = OriginTracker()
+    tracker.begin_step()
+    tracker.look(call("log", ["x"], [View(0, 0)], 3))
+    found = tracker.look(call("sqrt", ["y"], [View(0, 0)], 1))
+    assert found is not None
+    assert found.is_producer
+    assert found.origin.op == "sqrt"

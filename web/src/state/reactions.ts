@@ -1,0 +1,105 @@
+import { effect } from "@preact/signals";
+import type { RankView } from "../wire";
+import { runTitle } from "../text/names";
+import { follow } from "./preferences";
+import { toast } from "./toasts";
+import { chooseRank, go, place, rank, run, selectOp } from "./store";
+
+/** A rank that stops of itself while the reader looks at another one is told, with the way there. */
+export function notifyAboutOtherRanks(): void {
+  let subject = "";
+  let before = new Map<number, string>();
+  effect(() => {
+    const [current, shown] = [run.value, rank.value?.rank];
+    if (current === null) return;
+    const now = new Map(current.ranks.map((each) => [each.rank, stopOf(each)]));
+    const isSame = subject === current.id;
+    for (const each of current.ranks) {
+      const stop = now.get(each.rank) ?? "";
+      if (!isSame || each.rank === shown || stop === "" || before.get(each.rank) === stop) continue;
+      toast(
+        `rank ${each.rank}: ${each.message === "" ? "paused at a hit" : each.message}`,
+        "note",
+        "",
+        { text: "show", act: () => showStop(each) },
+      );
+    }
+    subject = current.id;
+    before = now;
+  });
+}
+
+function showStop({ rank: number, op }: RankView): void {
+  chooseRank(number);
+  if (op !== null) selectOp(op);
+}
+
+/** Where a rank stopped of itself; empty: it did not. */
+function stopOf(each: RankView): string {
+  const isOwn = each.state === "paused" && (each.reason === "hit" || each.reason === "breakpoint");
+  return isOwn ? `${each.step} ${each.op ?? ""} ${each.message}` : "";
+}
+
+/** The tab tells what goes on while the reader looks elsewhere. */
+export function updatePageTitle(): void {
+  effect(() => {
+    const [currentRun, currentRank] = [run.value, rank.value];
+    if (currentRun === null || currentRank === null) {
+      document.title = "Sonde";
+      return;
+    }
+    const name = runTitle([currentRun], currentRun.id);
+    const state =
+      currentRun.kind === "dump" ? "" : `${currentRank.state}, step ${currentRank.step} · `;
+    document.title = `${state}${name} · Sonde`;
+  });
+}
+
+/** Shows what the server or a training says for people, when it says it. */
+export function showNotices(): void {
+  let subject = "";
+  let shown = 0;
+  effect(() => {
+    const current = run.value;
+    if (current === null) return;
+    const { notices } = current;
+    if (subject === current.id) for (const notice of notices.slice(shown)) toast(notice);
+    subject = current.id;
+    shown = notices.length;
+  });
+}
+
+/**
+ * Selects the op at which training pauses, when the reader wants that. Only what happens while the
+ * page looks counts: a reload, or a change of run or rank, leaves a selection alone.
+ */
+export function followPauses(): void {
+  let subject = "";
+  let before = "";
+  effect(() => {
+    const [currentRun, currentRank] = [run.value, rank.value];
+    if (currentRun === null || currentRank === null) return;
+    const now = `${currentRank.state} ${currentRank.step} ${currentRank.op ?? ""}`;
+    const who = `${currentRun.id} ${currentRank.rank}`;
+    const isNew = subject === who ? before !== now : place.peek().op === "";
+    subject = who;
+    before = now;
+    if (!isNew || currentRank.state !== "paused" || !follow.peek()) return;
+    // What a training computes now matters more than the step that was looked at before.
+    if (place.peek().step !== null) go({ step: null });
+    if (currentRank.op === null) {
+      // Weights and gradients are checked between ops; the hit names the one that was hit.
+      const { hit } = currentRank;
+      if (hit !== null && hit.op !== place.peek().op)
+        selectOp(hit.op, { io: hit.io, slot: hit.slot });
+      return;
+    }
+    if (
+      currentRank.reason === "op" ||
+      currentRank.reason === "hit" ||
+      currentRank.reason === "breakpoint"
+    ) {
+      if (place.peek().op !== currentRank.op) selectOp(currentRank.op);
+    }
+  });
+}

@@ -1,0 +1,52 @@
+// @vitest-environment happy-dom
+import { render, screen, waitFor } from "@testing-library/preact";
+import userEvent from "@testing-library/user-event";
+import { expect, test } from "vitest";
+import { RunPanel } from "../../src/panels/RunPanel";
+import { runs } from "../../src/state/store";
+import { answer, RANK, RUN, sent, show, useEmptyPage } from "./page";
+
+useEmptyPage();
+
+const ended = { ...RANK, state: "ended", exit_code: 0 } as const;
+
+function fact(name: string): readonly (string | null)[] {
+  const row = screen.getByRole("rowheader", { name }).closest("tr");
+  return [...(row?.querySelectorAll("td") ?? [])].map((cell) => cell.textContent);
+}
+
+test("the state of each rank comes with its reason", () => {
+  const paused = { ...RANK, rank: 1, message: "paused by a script" };
+  show({ ...RUN, ranks: [ended, paused, { ...RANK, rank: 2, state: "running" }] });
+  render(<RunPanel />);
+  expect(fact("state")).toEqual([
+    "ended with exit code 0",
+    "paused: paused by a script",
+    "running",
+  ]);
+});
+
+test("the cost of Sonde is the ratio of the step times, and unknown while all steps are observed", () => {
+  const timed = { ...RANK, seconds: 0.3, bare_seconds: 0.2 };
+  show({ ...RUN, ranks: [timed, RANK, { ...RANK, seconds: 0.3 }] });
+  render(<RunPanel />);
+  expect(fact("Sonde’s cost")).toEqual(["1.50×", "–", "–"]);
+  expect(fact("speed without Sonde")[0]).toBe("200 ms, 5 steps/s");
+  expect(fact("speed without Sonde")[2]).toBe("not known: every step was observed");
+  expect(fact("speed with Sonde")[1]).toContain("not known");
+});
+
+test("a run can be removed once all of its ranks have ended, after a confirmation", async () => {
+  answer({ "DELETE /runs/r": () => null });
+  show({ ...RUN, ranks: [ended, { ...RANK, rank: 1 }] });
+  render(<RunPanel />);
+  expect(screen.queryByRole("button", { name: "Remove this run" })).toBeNull();
+  show({ ...RUN, ranks: [ended] });
+  await userEvent.click(await screen.findByRole("button", { name: "Remove this run" }));
+  await userEvent.click(screen.getByRole("button", { name: "Cancel" }));
+  expect(sent).toEqual([]);
+  await userEvent.click(screen.getByRole("button", { name: "Remove this run" }));
+  await userEvent.click(screen.getByRole("button", { name: "Remove" }));
+  await waitFor(() => expect(runs.value).toEqual([]));
+  expect(sent.map(({ method, path }) => `${method} ${path}`)).toEqual(["DELETE /runs/r"]);
+});

@@ -1,0 +1,144 @@
+/** A page without a server: sample runs, and the answers that panels get to their requests. */
+import { cleanup } from "@testing-library/preact";
+import { afterEach, beforeEach, vi } from "vitest";
+import { closeDialog } from "../../src/panels/dialogs";
+import { START } from "../../src/state/place";
+import { clearTicks, go, setConnection, setRuns } from "../../src/state/store";
+import { dismiss, toasts } from "../../src/state/toasts";
+import type { Hit, RankView, RunView, WatchpointSpec } from "../../src/wire";
+
+export const RANK: RankView = {
+  rank: 0,
+  state: "paused",
+  step: 3,
+  graph: 0,
+  op: null,
+  order: null,
+  reason: "step",
+  message: "",
+  hits: 0,
+  graphs: [{ id: 0, name: "Net", nodes: 9, whole: true, optimizer: "" }],
+  steps: [],
+  metadata: null,
+  seconds: null,
+  bare_seconds: null,
+  exit_code: null,
+  error: "",
+  is_terminated: false,
+  hit: null,
+};
+
+export const WATCHPOINT: WatchpointSpec = {
+  id: 1,
+  name: "Tensor overflow",
+  conditions: [{ id: "tensor_overflow", parameters: {}, expression: "" }],
+  ops: [],
+  join: "any",
+  enabled: true,
+  break_after: 1,
+  ranks: [],
+};
+
+export const RUN: RunView = {
+  id: "r",
+  title: "train.py",
+  kind: "live",
+  ranks: [RANK],
+  controls: ["continue", "step", "next", "to", "terminate"],
+  watchpoints: [],
+  notices: [],
+  recheck: null,
+  revision: 0,
+  peer: null,
+};
+
+export function hit(number: number, more: Partial<Hit> = {}): Hit {
+  return {
+    number,
+    watchpoint: 1,
+    condition: "tensor_overflow",
+    rank: 0,
+    step: number,
+    order: 1,
+    op: "Default/net/log-op0",
+    io: "output",
+    slot: 0,
+    type: { dtype: "float32", shape: [2, 3] },
+    verdict: "hit",
+    why: "",
+    values: [],
+    part: "other",
+    origin: null,
+    chain: [],
+    source: null,
+    count: 1,
+    ...more,
+  };
+}
+
+/** A request of the page to the server. */
+export interface Sent {
+  readonly method: string;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  readonly body: unknown;
+}
+
+type Answer = (sent: Sent) => unknown;
+
+/** The requests since the test began, in order. */
+export let sent: Sent[] = [];
+let answers: ReadonlyMap<string, Answer> = new Map();
+
+/** Answers requests by "METHOD path", the path without "api/v1". */
+export function answer(routes: Readonly<Record<string, Answer>>): void {
+  answers = new Map(Object.entries(routes));
+}
+
+async function fetchFromTest(input: string, init: RequestInit = {}): Promise<Response> {
+  const url = new URL(input, "http://page.test/");
+  const path = url.pathname.replace(/^\/api\/v1/, "");
+  const text = typeof init.body === "string" ? init.body : "null";
+  const request: Sent = {
+    method: init.method ?? "GET",
+    path,
+    query: url.searchParams,
+    body: JSON.parse(text) as unknown,
+  };
+  sent.push(request);
+  const found = answers.get(`${request.method} ${path}`);
+  await Promise.resolve();
+  if (found === undefined) {
+    return Response.json({ error: `no answer to ${path}`, slug: "test" }, { status: 404 });
+  }
+  return Response.json(found(request) ?? null);
+}
+
+/** The server knows only `run`, and the page shows it. */
+export function show(run: RunView): void {
+  setRuns([run]);
+}
+
+/** Clears the page before each test of a file. */
+export function useEmptyPage(): void {
+  beforeEach(() => {
+    sent = [];
+    answers = new Map();
+    vi.stubGlobal("fetch", fetchFromTest);
+    // The document of the tests has no layout: lists are 400 pixels high, their rows 40.
+    vi.spyOn(HTMLElement.prototype, "clientHeight", "get").mockReturnValue(400);
+    vi.spyOn(HTMLElement.prototype, "clientWidth", "get").mockReturnValue(400);
+    vi.spyOn(HTMLElement.prototype, "offsetHeight", "get").mockReturnValue(40);
+    setConnection("open");
+    setRuns([]);
+    go(START);
+    clearTicks();
+    closeDialog();
+    for (const each of toasts.value) dismiss(each.id);
+  });
+  afterEach(() => {
+    cleanup();
+    vi.restoreAllMocks();
+    vi.unstubAllGlobals();
+  });
+}
