@@ -1,8 +1,8 @@
-"""One call for each first question about a run that does not learn.
+"""Checks of a run that does not learn.
 
-Did the step change the weights, and which not? Are gradients missing, zero, vanishing, exploding?
-Is there NaN or Inf in the weights? Each answer is a report that prints itself, is true when all is
-well, and lists what is wrong as findings.
+Which weights did a step change? Which gradients are missing, zero, vanishing, exploding? Do the
+weights have NaN or Inf? Each check returns a report that prints readably, is true without problems,
+and lists the problems as findings.
 
 Numbers are computed in float64 from values of any precision. Empty tensors are never a finding.
 """
@@ -33,9 +33,8 @@ EXPLODING_NORM = 1e3
 class WeightChange:
     """How one weight differs before and after.
 
-    ``largest`` is the largest absolute difference, ``ratio`` the L2 norm of the difference divided
-    by the norm before (Inf for a change from all zeros). A NaN on either side makes both NaN and
-    counts as unchanged only where the bits of the whole weight are the same.
+    ``largest`` is the largest absolute difference, ``ratio`` as in ``change_ratio``. A NaN on
+    either side makes both NaN; the weight is then unchanged only if all its bits are the same.
     """
 
     name: str
@@ -46,7 +45,7 @@ class WeightChange:
 
 @dataclass(frozen=True, slots=True)
 class UpdateReport:
-    """Which weights changed. True when there are some and every one did."""
+    """The weights that changed. True if there are weights and all changed."""
 
     changes: tuple[WeightChange, ...]
     findings: tuple[Finding, ...] = ()
@@ -85,7 +84,7 @@ class GradientState:
 
 @dataclass(frozen=True, slots=True)
 class GradientReport:
-    """The gradients of all weights that should have one. True when each is ok."""
+    """The gradients of all trainable weights. True if each is ok."""
 
     gradients: tuple[GradientState, ...]
     findings: tuple[Finding, ...]
@@ -105,7 +104,7 @@ class GradientReport:
 
 @dataclass(frozen=True, slots=True)
 class WeightReport:
-    """NaN and Inf in weights. True when there is none."""
+    """NaN and Inf in weights. True if there are none."""
 
     checked: int
     findings: tuple[Finding, ...]
@@ -119,10 +118,9 @@ class WeightReport:
 
 
 def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
-    """Run ``step`` (one training step) and say which trainable weights it changed, and why not.
+    """Run ``step``, one training step; report the trainable weights it did not change, and why.
 
-    Frozen weights (``requires_grad=False``) are listed apart. The step is a real one: weights and
-    optimizer go on from its result.
+    Frozen weights (``requires_grad=False``) are listed separately. The step is not undone.
     """
     check_value_type("network", network, nn.Module, "check_update")
     if not callable(step):
@@ -142,9 +140,9 @@ def check_update(network: nn.Module, step: Callable[[], Any]) -> UpdateReport:
 
 
 def compare_weights(before: Weights, after: Weights) -> UpdateReport:
-    """Which weights differ between two checkpoints (files), dicts of tensors, or networks.
+    """The weights that differ between two checkpoint files, dicts of tensors, or networks.
 
-    Only names both sides have are compared; without any it is an error.
+    Only common names are compared; it is an error if there are none.
     """
     old, new = _tensors(before), _tensors(after)
     common = [name for name in old if name in new]
@@ -165,7 +163,7 @@ def check_gradients(
     vanishing_mean: float = VANISHING_MEAN,
     exploding_norm: float = EXPLODING_NORM,
 ) -> GradientReport:
-    """Judge the gradients as they are now (call it after ``backward``).
+    """Check the current gradients (call it after ``backward``).
 
     Vanishing: the mean absolute value is below ``vanishing_mean``. Exploding: the L2 norm is above
     ``exploding_norm``. The total norm is that of all gradients together, NaN if any has NaN.
@@ -215,12 +213,17 @@ def _change(name: str, before: torch.Tensor, after: torch.Tensor) -> WeightChang
     if before.dtype == after.dtype and _same_bits(before, after):
         return WeightChange(name, False, 0.0, 0.0)
     wide = torch.complex128 if before.is_complex() else torch.float64
-    old = before.to(wide)
-    difference = after.to(wide) - old
+    difference = after.to(wide) - before.to(wide)
     largest = float(difference.abs().max()) if difference.numel() else 0.0
-    size, moved = float(old.norm()), float(difference.norm())
-    ratio = moved / size if size else (math.inf if moved else 0.0)
-    return WeightChange(name, largest != 0.0, largest, ratio)
+    return WeightChange(name, largest != 0.0, largest, change_ratio(before, after))
+
+
+def change_ratio(before: torch.Tensor, after: torch.Tensor) -> float:
+    """The L2 norm of the change divided by the norm before; Inf for a change from all zeros."""
+    wide = torch.complex128 if before.is_complex() else torch.float64
+    old = before.to(wide)
+    size, moved = float(old.norm()), float((after.to(wide) - old).norm())
+    return moved / size if size else (math.inf if moved else 0.0)
 
 
 def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:

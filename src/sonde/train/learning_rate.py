@@ -1,9 +1,8 @@
-"""Learning rates that change with the step, for any torch optimizer.
+"""Learning rate schedules for any torch optimizer.
 
-A schedule answers one question, the rate of a step (counted from 0). ``scheduler`` hands it to
-torch's own ``LambdaLR``, so it is stepped, saved and restored as every torch scheduler. The list
-functions give the same rates for a whole run at once, counted in epochs. All computing is in
-float64.
+A schedule computes the rate of a step (counted from 0). ``scheduler`` makes a ``LambdaLR`` of it,
+which is stepped, saved and restored like every torch scheduler. The list functions return the rates
+of a whole run, with decays counted in epochs. Rates are computed in float64.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class LearningRateError(SondeError, ValueError):
 class LearningRateSchedule(ABC):
     """The learning rate of each step; a subclass defines ``construct(global_step)``.
 
-    ``construct`` is given the step as an int from 0 on and returns a number (a tensor of one
-    element is accepted). Calling the schedule checks the result: a rate that is NaN, infinite or
-    negative is a ``LearningRateError`` that names the schedule and the step.
+    ``construct`` gets the step, an int from 0 on, and returns a number or a tensor of one element.
+    Calling the schedule checks the result: a rate that is NaN, infinite or negative is a
+    ``LearningRateError`` that names the schedule and the step.
     """
 
     @property
@@ -70,7 +69,7 @@ class LearningRateSchedule(ABC):
 
 
 class _Decay(LearningRateSchedule):
-    """Parameters and progress that the three exponential-style decays share."""
+    """Base of the three exponential-style decays."""
 
     def __init__(
         self, learning_rate: float, decay_rate: float, decay_steps: int, is_stair: bool = False
@@ -95,7 +94,7 @@ class ExponentialDecayLR(_Decay):
 class NaturalExpDecayLR(_Decay):
     """``learning_rate * e ** (-decay_rate * step)``; ``is_stair`` floors the step.
 
-    As the reference computes it: without ``is_stair``, ``decay_steps`` has no effect.
+    As in MindSpore, ``decay_steps`` has no effect without ``is_stair``.
     """
 
     def construct(self, global_step: int) -> float:
@@ -128,7 +127,7 @@ class CosineDecayLR(LearningRateSchedule):
 class PolynomialDecayLR(LearningRateSchedule):
     """From ``learning_rate`` to ``end_learning_rate`` as ``(1 - step / decay_steps) ** power``.
 
-    After ``decay_steps`` the rate stays; with ``update_decay_steps`` the decay is instead stretched
+    After ``decay_steps`` the rate stays constant. ``update_decay_steps`` instead extends the decay
     to the next multiple of ``decay_steps`` each time.
     """
 
@@ -178,10 +177,7 @@ class PiecewiseConstantLR(LearningRateSchedule):
         )
         if any(later <= earlier for earlier, later in pairwise(self.milestone)):
             raise wrong_value("milestone", self.cls_name, "must rise", milestone)
-        self.learning_rates = tuple(
-            check_non_negative_float(rate, f"learning_rates[{index}]", self.cls_name)
-            for index, rate in enumerate(learning_rates)
-        )
+        self.learning_rates = _checked_rates(learning_rates, self.cls_name)
 
     def construct(self, global_step: int) -> float:
         passed = sum(step <= global_step for step in self.milestone[:-1])
@@ -189,7 +185,7 @@ class PiecewiseConstantLR(LearningRateSchedule):
 
 
 class WarmUpLR(LearningRateSchedule):
-    """From 0 straight up to ``learning_rate`` in ``warmup_steps``, then ``learning_rate``."""
+    """Rises linearly from 0 to ``learning_rate`` in ``warmup_steps``, then stays."""
 
     def __init__(self, learning_rate: float, warmup_steps: int) -> None:
         self.learning_rate = check_non_negative_float(learning_rate, "learning_rate", self.cls_name)
@@ -200,36 +196,40 @@ class WarmUpLR(LearningRateSchedule):
 
 
 class ListedLR(LearningRateSchedule):
-    """The rates of a list, one per step; after its end the last one stays."""
+    """The rates of a list, one per step; the last one is used after its end."""
 
     def __init__(self, learning_rates: Sequence[float]) -> None:
         if isinstance(learning_rates, str) or not learning_rates:
             raise wrong_value("learning_rates", self.cls_name, "must hold rates", learning_rates)
-        self.learning_rates = tuple(
-            check_non_negative_float(rate, f"learning_rates[{index}]", self.cls_name)
-            for index, rate in enumerate(learning_rates)
-        )
+        self.learning_rates = _checked_rates(learning_rates, self.cls_name)
 
     def construct(self, global_step: int) -> float:
         return self.learning_rates[min(global_step, len(self.learning_rates) - 1)]
+
+
+def _checked_rates(rates: Sequence[float], owner: str) -> tuple[float, ...]:
+    return tuple(
+        check_non_negative_float(rate, f"learning_rates[{index}]", owner)
+        for index, rate in enumerate(rates)
+    )
 
 
 Rates = LearningRateSchedule | Sequence[float] | Sequence[LearningRateSchedule]
 
 
 def scheduler_for(optimizer: Optimizer, rates: Rates, *, start_step: int = 0) -> LambdaLR:
-    """A torch scheduler that sets each group's rate to what ``rates`` says, from now on.
+    """A torch scheduler that sets the rate of each parameter group of ``optimizer``.
 
-    ``rates`` is one schedule for all groups, one schedule for each group, or a list of rates. The
-    rate the optimizer was made with no longer matters. Call the scheduler's ``step()`` after each
-    optimizer step; its ``state_dict`` holds the position and the schedule's numbers.
-    ``start_step`` is the step of the rate that is set now.
+    ``rates`` is one schedule for all groups, one schedule for each group, or a list of rates. It
+    replaces the rate that the optimizer was created with. Call the scheduler's ``step()`` after
+    each optimizer step; its ``state_dict`` holds the step and the attributes of the schedules.
+    ``start_step`` is the step whose rate is set now.
     """
     first = check_non_negative_int(start_step, "start_step", "scheduler_for")
     groups = len(optimizer.param_groups)
     schedules = _schedules(rates, groups)
     for group in optimizer.param_groups:
-        # LambdaLR multiplies this with what the schedule says; 1 leaves the rate exact.
+        # LambdaLR multiplies this with the schedule's rate.
         group["initial_lr"] = 1.0
     return LambdaLR(optimizer, schedules, last_epoch=first - 1)
 
@@ -254,43 +254,28 @@ def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[flo
     return [schedule(step) for step in range(schedule.milestone[-1])]
 
 
-def exponential_decay_lr(
-    learning_rate: float,
-    decay_rate: float,
-    total_step: int,
-    step_per_epoch: int,
-    decay_epoch: int,
-    is_stair: bool = False,
-) -> list[float]:
-    """``ExponentialDecayLR`` in epochs, for each of ``total_step`` steps."""
-    schedule = ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
-    return _by_epoch(schedule, total_step, step_per_epoch)
+def _decay_list(schedule: type[_Decay], name: str) -> Callable[..., list[float]]:
+    """The list function of a decay, which counts in epochs."""
+
+    def rates(
+        learning_rate: float,
+        decay_rate: float,
+        total_step: int,
+        step_per_epoch: int,
+        decay_epoch: int,
+        is_stair: bool = False,
+    ) -> list[float]:
+        decay = schedule(learning_rate, decay_rate, decay_epoch, is_stair)
+        return _by_epoch(decay, total_step, step_per_epoch)
+
+    rates.__name__ = rates.__qualname__ = name
+    rates.__doc__ = f"``{schedule.__name__}`` in epochs, for each of ``total_step`` steps."
+    return rates
 
 
-def natural_exp_decay_lr(
-    learning_rate: float,
-    decay_rate: float,
-    total_step: int,
-    step_per_epoch: int,
-    decay_epoch: int,
-    is_stair: bool = False,
-) -> list[float]:
-    """``NaturalExpDecayLR`` in epochs, for each of ``total_step`` steps."""
-    schedule = NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
-    return _by_epoch(schedule, total_step, step_per_epoch)
-
-
-def inverse_decay_lr(
-    learning_rate: float,
-    decay_rate: float,
-    total_step: int,
-    step_per_epoch: int,
-    decay_epoch: int,
-    is_stair: bool = False,
-) -> list[float]:
-    """``InverseDecayLR`` in epochs, for each of ``total_step`` steps."""
-    schedule = InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
-    return _by_epoch(schedule, total_step, step_per_epoch)
+exponential_decay_lr = _decay_list(ExponentialDecayLR, "exponential_decay_lr")
+natural_exp_decay_lr = _decay_list(NaturalExpDecayLR, "natural_exp_decay_lr")
+inverse_decay_lr = _decay_list(InverseDecayLR, "inverse_decay_lr")
 
 
 def cosine_decay_lr(

@@ -9,7 +9,7 @@ managers under the reference's second name for them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from sonde.core.errors import SondeError
+from sonde.train.nested import map_nested
 from sonde.train.validator import (
     check_bool,
     check_positive_float,
@@ -201,11 +202,11 @@ class LossScaler(ABC):
 
     def scale(self, inputs: Any) -> Any:
         """The inputs times the scale."""
-        return _mapped(inputs, lambda tensor: tensor * self.scale_value)
+        return map_nested(inputs, lambda tensor: tensor * self.scale_value)
 
     def unscale(self, inputs: Any) -> Any:
         """The inputs divided by the scale."""
-        return _mapped(inputs, lambda tensor: tensor / self.scale_value)
+        return map_nested(inputs, lambda tensor: tensor / self.scale_value)
 
     @abstractmethod
     def adjust(self, grads_finite: bool | Tensor) -> bool:
@@ -330,9 +331,3 @@ def _checked_scale(scale: float, name: str, owner: str) -> float:
 
 def _parameters(optimizer: Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _mapped(inputs: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    if isinstance(inputs, (tuple, list)):
-        return type(inputs)(_mapped(one, change) for one in inputs)
-    return change(inputs)

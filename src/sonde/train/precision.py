@@ -1,4 +1,4 @@
-"""In which element type a network computes: MindSpore's levels O0 to O3 on top of ``torch.amp``."""
+"""Mixed precision: MindSpore's levels O0 to O3 on top of ``torch.amp``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from sonde.core.errors import UsageError
+from sonde.train.nested import map_nested
 
 _LEVELS = ("O0", "O1", "O2", "O3", "auto")
 _LOW = {"float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -17,7 +18,11 @@ _LOW = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class ComputePrecision:
-    """``autocast``: low precision where torch holds it safe. ``whole``: weights and inputs too."""
+    """The element types of a run.
+
+    ``autocast`` is the low type of the ops that autocast considers safe, ``whole`` the type that
+    weights and inputs are cast to.
+    """
 
     device: torch.device
     autocast: torch.dtype | None = None
@@ -30,7 +35,7 @@ class ComputePrecision:
         return torch.autocast(self.device.type, dtype=self.autocast)
 
     def prepare(self, network: nn.Module) -> None:
-        """Cast the weights when everything is to be in low precision."""
+        """Cast the weights if ``whole`` is set."""
         if self.whole is not None:
             network.to(dtype=self.whole)
 
@@ -38,7 +43,7 @@ class ComputePrecision:
         return value if self.whole is None else _cast(value, self.whole)
 
     def outputs(self, value: Any) -> Any:
-        """Losses are computed in float32: half precision overflows there first."""
+        """Cast to float32 for the loss, where half precision overflows first."""
         return value if self.whole is None else _cast(value, torch.float32)
 
 
@@ -75,12 +80,8 @@ def _low_type(dtype: str | torch.dtype | None, device: torch.device) -> torch.dt
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(dtype) if value.is_floating_point() else value
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_cast(item, dtype) for item in value))
-    if isinstance(value, tuple | list):
-        return type(value)(_cast(item, dtype) for item in value)
-    if isinstance(value, dict):
-        return {key: _cast(item, dtype) for key, item in value.items()}
-    return value
+    def cast(item: Any) -> Any:
+        is_float = isinstance(item, torch.Tensor) and item.is_floating_point()
+        return item.to(dtype) if is_float else item
+
+    return map_nested(value, cast)

@@ -1,9 +1,8 @@
-"""Checks of arguments, one function per kind: each returns the value or says what is wrong.
+"""Checks of arguments: each function returns the value, or raises an error that says what to pass.
 
-They serve the built-in classes and users who write their own schedule or metric. A wrong type is
-both a ``SondeError`` and a ``TypeError``, a wrong value both a ``SondeError`` and a ``ValueError``.
-Numbers of numpy count as numbers of Python; a bool never counts as a number; NaN and Inf are
-refused by every check of a float.
+For the built-in classes and for users' own schedules and metrics. A wrong type raises a
+``SondeError`` that is a ``TypeError``, a wrong value one that is a ``ValueError``. numpy numbers
+are accepted like Python's; a bool is not a number; checks of floats refuse NaN and Inf.
 """
 
 from __future__ import annotations
@@ -19,27 +18,21 @@ T = TypeVar("T")
 
 
 class ArgumentTypeError(SondeError, TypeError):
-    """An argument of a type that cannot be used there."""
+    """An argument of the wrong type."""
 
 
 class ArgumentValueError(SondeError, ValueError):
-    """An argument of the right type with a value that cannot be used there."""
+    """An argument of the right type with a value that is not allowed."""
 
 
 def check_positive_int(value: object, name: str, owner: str | None = None) -> int:
     """An integer of at least 1."""
-    number = _integer(value, name, owner)
-    if number < 1:
-        raise wrong_value(name, owner, "must be an integer of at least 1", value)
-    return number
+    return _integer(value, 1, name, owner)
 
 
 def check_non_negative_int(value: object, name: str, owner: str | None = None) -> int:
     """An integer of at least 0."""
-    number = _integer(value, name, owner)
-    if number < 0:
-        raise wrong_value(name, owner, "must be an integer of at least 0", value)
-    return number
+    return _integer(value, 0, name, owner)
 
 
 def check_positive_float(value: object, name: str, owner: str | None = None) -> float:
@@ -59,14 +52,14 @@ def check_non_negative_float(value: object, name: str, owner: str | None = None)
 
 
 def check_is_float(value: object, name: str, owner: str | None = None) -> float:
-    """A finite float; an integer is refused, as ``1`` for a rate is usually a slip for ``1e-1``."""
+    """A finite float; an integer is refused, because ``1`` for a rate is usually a typing error."""
     if not isinstance(value, float):
         raise wrong_type(name, owner, "must be a float", value)
     return _real(value, name, owner)
 
 
 def check_bool(value: object, name: str, owner: str | None = None) -> bool:
-    """A bool, not a value that only compares equal to one."""
+    """True or False; other values that compare equal to them are refused."""
     if not isinstance(value, bool):
         raise wrong_type(name, owner, "must be True or False", value)
     return value
@@ -110,9 +103,11 @@ def _place(name: str, owner: str | None) -> str:
     return f"{owner}: {name}" if owner else name
 
 
-def _integer(value: object, name: str, owner: str | None) -> int:
+def _integer(value: object, minimum: int, name: str, owner: str | None) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise wrong_type(name, owner, "must be an integer", value)
+    if value < minimum:
+        raise wrong_value(name, owner, f"must be an integer of at least {minimum}", value)
     return int(value)
 
 

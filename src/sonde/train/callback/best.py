@@ -1,31 +1,141 @@
-"""``SaveBest``: keeps the checkpoint with the best result so far."""
+"""``EarlyStopping`` and ``SaveBest``: act on whether a monitored value improves."""
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.core.callback import Callback, RunContext
+import torch
+
+from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
-from sonde.train.callback.plateau import improves, monitored_value, resolved_mode
 from sonde.train.checkpoint.checkpoint import save_checkpoint
 from sonde.train.checkpoint.format import FORMATS
-from sonde.train.ranks import rank
-from sonde.train.validator import check_string
+from sonde.train.loop.step_loss import loss_number
+from sonde.train.ranks import any_rank, rank
+from sonde.train.validator import check_non_negative_int, check_string, check_value_type
 
 if TYPE_CHECKING:
     from sonde.train.loop.model import Model
+
+_MODES = ("auto", "min", "max")
+
+
+def resolved_mode(mode: str, monitor: str) -> str:
+    """``min`` or ``max``; auto means max for names with ``acc``, ``auc`` or ``f1``, else min."""
+    check_value_type("monitor", monitor, str)
+    if mode not in _MODES:
+        raise UsageError(f"mode is one of {', '.join(_MODES)}, not {mode!r}", slug="monitor-mode")
+    if mode != "auto":
+        return mode
+    return "max" if any(word in monitor.lower() for word in ("acc", "auc", "f1")) else "min"
+
+
+def monitored_value(arguments: RunArguments, monitor: str) -> float | None:
+    """The last loss for ``loss``, else the result of the evaluation; None if there is none."""
+    if monitor == "loss":
+        return loss_number(arguments.get("net_outputs"))
+    results: dict[str, Any] = arguments.get("eval_results") or {}
+    if monitor not in results:
+        known = ", ".join(["loss", *results]) if results else "loss"
+        warnings.warn(
+            f"{monitor!r} was not evaluated in epoch {arguments.cur_epoch_num}; known: {known}. "
+            "Give fit a valid_dataset and the metric, or report it in your own loop",
+            stacklevel=2,
+        )
+        return None
+    return float(results[monitor])
+
+
+def improves(value: float, best: float | None, mode: str, min_delta: float) -> bool:
+    """Whether ``value`` is better than ``best`` by more than ``min_delta``; NaN never is."""
+    if best is None:
+        return not math.isnan(value)
+    return value > best + min_delta if mode == "max" else value < best - min_delta
+
+
+class EarlyStopping(Callback):
+    """Ends training when ``monitor`` has not improved for ``patience`` epochs.
+
+    An improvement is a change by more than ``min_delta`` in the right direction; with ``baseline``
+    the first value must be better than it. ``restore_best_weights`` loads the weights of the best
+    epoch at the stop. NaN is no improvement. All ranks stop when one of them does.
+    """
+
+    def __init__(
+        self,
+        monitor: str = "eval_loss",
+        min_delta: float = 0,
+        patience: int = 0,
+        verbose: bool = False,
+        mode: str = "auto",
+        baseline: float | None = None,
+        restore_best_weights: bool = False,
+    ) -> None:
+        self._monitor = monitor
+        self._mode = resolved_mode(mode, monitor)
+        check_value_type("min_delta", min_delta, (int, float), "EarlyStopping")
+        self._min_delta = abs(min_delta)
+        self._patience = check_non_negative_int(patience, "patience", "EarlyStopping")
+        self._verbose = verbose
+        self._baseline = baseline
+        self._restore = restore_best_weights
+        self._best: float | None = None
+        self._wait = 0
+        self._weights: dict[str, torch.Tensor] | None = None
+        self.stopped_epoch = 0
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        self._best = self._baseline
+        self._wait = self.stopped_epoch = 0
+        self._weights = None
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        arguments = run_context.original_args()
+        value = monitored_value(arguments, self._monitor)
+        if value is None:
+            return
+        if improves(value, self._best, self._mode, self._min_delta):
+            self._best, self._wait = value, 0
+            if self._restore:
+                self._weights = {
+                    name: value.detach().clone()
+                    for name, value in arguments.train_network.state_dict().items()
+                }
+        else:
+            self._wait += 1
+        if any_rank(self._wait >= max(self._patience, 1)):
+            self._stop(run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        if self.stopped_epoch and self._verbose:
+            print(f"Epoch {self.stopped_epoch}: early stopping, best {self._monitor} {self._best}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self._best, "wait": self._wait, "weights": self._weights}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._best, self._wait, self._weights = state["best"], state["wait"], state["weights"]
+
+    def _stop(self, run_context: RunContext) -> None:
+        arguments = run_context.original_args()
+        self.stopped_epoch = arguments.cur_epoch_num
+        run_context.request_stop()
+        if self._weights is not None:
+            arguments.train_network.load_state_dict(self._weights)
 
 
 class SaveBest(Callback):
     """Saves the network to ``{directory}/{file_name}.{format}`` whenever ``monitor`` improves.
 
-    With ``model`` and ``eval_dataset`` it evaluates by itself, after every epoch or with
-    ``every="step"`` after every step. Without them it uses what ``fit`` evaluated, or ``"loss"``.
-    ``baseline`` is the value the first save must beat. ``best`` is the best value so far, ``path``
-    its file, from which training can go on with the next epoch. Of several ranks rank 0 saves.
+    With ``model`` and ``eval_dataset`` it runs its own evaluation, after every epoch or with
+    ``every="step"`` after every step. Without them it uses the results of ``fit``, or ``"loss"``.
+    The first save must improve on ``baseline``. ``best`` is the best value so far, ``path`` its
+    file, from which training can be resumed. Of several ranks, rank 0 saves.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``ModelCheckpoint``: saves a run regularly and keeps the newest files; a kill does no harm."""
+"""``ModelCheckpoint``: saves a run regularly and keeps the newest files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from torch import nn
@@ -37,14 +36,14 @@ _COUNTERS = {"epoch_num": "cur_epoch_num", "step_num": "cur_step_num"}
 class CheckpointConfig:
     """When ``ModelCheckpoint`` saves, what it keeps, and how it writes.
 
-    A checkpoint is due after ``save_checkpoint_steps`` steps or ``save_checkpoint_seconds`` seconds
-    since the last one, whichever comes first; with neither given, after every step. The newest
-    ``keep_checkpoint_max`` files stay (0: all of them); of older ones, one for each
+    A checkpoint is due ``save_checkpoint_steps`` steps or ``save_checkpoint_seconds`` seconds after
+    the last one, whichever comes first; with neither given, after every step. The newest
+    ``keep_checkpoint_max`` files are kept (0: all of them); of older ones, one for each
     ``keep_checkpoint_per_n_minutes`` minutes (0: none).
 
     ``async_save`` writes in the background. ``append_info`` adds ``"epoch_num"``, ``"step_num"``
-    and a dict of the user's numbers and texts to the file. ``training_state=False`` saves the
-    weights only: smaller, but such a file cannot be resumed from.
+    and a dict of the user's numbers and texts to the file. ``training_state=False`` saves only the
+    weights: the file is smaller, but a run cannot be resumed from it.
     """
 
     save_checkpoint_steps: int | None = None
@@ -81,14 +80,14 @@ class CheckpointConfig:
                 )
 
     def is_due(self, steps: int, seconds: float) -> bool:
-        """Whether to save, so many steps and seconds after the last time."""
+        """Whether to save, so many steps and seconds after the last checkpoint."""
         if self.save_checkpoint_steps is None and not self.save_checkpoint_seconds:
             return True
         by_steps = self.save_checkpoint_steps is not None and steps >= self.save_checkpoint_steps
         return by_steps or 0 < self.save_checkpoint_seconds <= seconds
 
     def appended(self, arguments: RunArguments) -> dict[str, Any]:
-        """What ``append_info`` asks for, now."""
+        """The current values of ``append_info``."""
         found: dict[str, Any] = {}
         for item in self.append_info:
             found.update({item: arguments[_COUNTERS[item]]} if isinstance(item, str) else item)
@@ -96,13 +95,13 @@ class CheckpointConfig:
 
 
 class ModelCheckpoint(Callback):
-    """Saves the network, and all a run needs to resume, to ``{prefix}-{epoch}_{step}.{format}``.
+    """Saves the network and the training state to ``{prefix}-{epoch}_{step}.{format}``.
 
     The last step of training is always saved. When ``directory`` (default: the current one) has
     files of this prefix from another run, ``prefix_1``, ``prefix_2``, ... is used; a resumed run
-    goes on with the prefix it has. Ranks above 0 add ``_rank{n}``. Old files are removed only
-    after a new one is complete. A disk that is full or gone does not end training: it is logged and
-    tried again at the next time, and raised at the end if the last checkpoint could not be saved.
+    keeps its prefix. Ranks above 0 add ``_rank{n}``. Old files are removed only after a new one is
+    complete. A write that fails (a full disk) is logged and does not end training; the next
+    checkpoint tries again. If the last one fails, the end of training raises the error.
     """
 
     def __init__(
@@ -173,16 +172,11 @@ class ModelCheckpoint(Callback):
         base = self._rank_prefix()
         if re.fullmatch(rf"{re.escape(base)}(_\d+)?", state["prefix"]):
             self._prefix = state["prefix"]
-        else:  # resumed under a new name, whose files may be another run's
+        else:  # resumed with another prefix, of which another run may have files
             self._prefix = _unused_prefix(self._directory, base)
         self._saved = _existing(self._directory, self._prefix)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pending is not None:
             self._collect(RunArguments())
 
@@ -215,7 +209,7 @@ class ModelCheckpoint(Callback):
             self._note_success(result, arguments)
 
     def _collect(self, arguments: RunArguments) -> None:
-        """Wait for the write under way, if any: at most one is."""
+        """Wait for the write in the background, if there is one."""
         pending, self._pending = self._pending, None
         if pending is None:
             return
@@ -244,10 +238,10 @@ class ModelCheckpoint(Callback):
 def superfluous(
     saved: Sequence[tuple[Path, float]], newest: int, apart_seconds: float
 ) -> list[Path]:
-    """Which of the files (oldest first, with their times in seconds) are not to be kept.
+    """The files to delete, of files with their times in seconds, oldest first.
 
-    The last ``newest`` stay; of those before, the oldest and then each that is ``apart_seconds``
-    younger than the one kept before it. 0 and 0 keep everything.
+    Kept are the last ``newest`` and, of the older ones, the oldest and then each that is
+    ``apart_seconds`` younger than the one kept before it. 0 and 0 keep everything.
     """
     if not newest and not apart_seconds:
         return []

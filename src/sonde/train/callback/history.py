@@ -1,4 +1,4 @@
-"""``History`` keeps the results of the epochs; ``LambdaCallback`` makes callbacks of functions."""
+"""``History`` keeps the results of the epochs; ``LambdaCallback`` wraps functions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Hook = Callable[[RunContext], Any]
 
 
 class History(Callback):
-    """After training, ``epoch["epoch"]`` lists the epochs and ``history`` what each ended with.
+    """Keeps the numbers of the epochs in ``epoch["epoch"]`` and their results in ``history``.
 
-    ``history["net_output"]`` is the loss of each epoch's last step as a float; after evaluations in
-    ``fit`` there is one list per result (``eval_accuracy``). It survives a resume.
+    ``history["net_output"]`` is the loss of each epoch's last step as a float; evaluations in
+    ``fit`` add one list per result (``eval_accuracy``). Checkpoints save it.
     """
 
     def __init__(self) -> None:
@@ -30,9 +30,10 @@ class History(Callback):
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         arguments = run_context.original_args()
         self.epoch["epoch"].append(arguments.cur_epoch_num)
-        self._append("net_output", loss_number(arguments.get("net_outputs")))
-        for name, value in arguments.get("eval_results", {}).items():
-            self._append(name, value)
+        loss = loss_number(arguments.get("net_outputs"))
+        results = {"net_output": loss, **arguments.get("eval_results", {})}
+        for name, value in results.items():
+            self.history.setdefault(name, []).append(value)
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.epoch["epoch"], "history": self.history}
@@ -41,12 +42,9 @@ class History(Callback):
         self.epoch = {"epoch": list(state["epoch"])}
         self.history = {name: list(values) for name, values in state["history"].items()}
 
-    def _append(self, name: str, value: Any) -> None:
-        self.history.setdefault(name, []).append(value)
-
 
 class LambdaCallback(Callback):
-    """A callback out of functions, each called with the ``run_context``."""
+    """A callback made of functions, each called with the ``run_context``."""
 
     def __init__(
         self,

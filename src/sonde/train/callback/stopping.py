@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from sonde.core.callback import Callback, RunContext
@@ -23,9 +23,9 @@ _log = logging.getLogger("sonde.train")
 
 
 class StopAtTime(Callback):
-    """Ends training ``run_time`` minutes after its start, at the end of a step, and says where.
+    """Ends training ``run_time`` minutes after its start, after a step, and prints that step.
 
-    All ranks stop with the first one whose time is over.
+    All ranks stop when the time of one of them is over.
     """
 
     def __init__(self, run_time: float) -> None:
@@ -49,13 +49,13 @@ class StopAtTime(Callback):
 
 
 class OnRequestExit(Callback):
-    """On a signal (SIGTERM), or when a file asks for it, ends training after the current step.
+    """Ends training after the current step on a signal (SIGTERM), or when a file requests it.
 
     With ``save_ckpt`` the run is saved to ``{directory}/{file_name}_train.{format}``, with its
-    training state, so it can be resumed. ``config_file`` is looked at after each step: the JSON
-    object ``{"GracefulExit": 1}`` in it has the effect of the signal. Signals are taken only in the
-    main thread, and the previous handler comes back after training. A request to one rank ends all
-    of them after the same step; ranks above 0 add ``_rank{n}`` to the file name.
+    training state, so it can be resumed. ``config_file`` is read after each step: the JSON object
+    ``{"GracefulExit": 1}`` has the effect of the signal. The signal handler is installed only in
+    the main thread, and the previous one is restored after training. A request to one rank ends all
+    ranks after the same step; ranks above 0 add ``_rank{n}`` to the file name.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class OnRequestExit(Callback):
             self._previous = signal.signal(self._signal, self._request)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        if not any_rank(self._requested or self._file_asks()):
+        if not any_rank(self._requested or self._is_requested_by_file()):
             return
         if self._save:
             network = run_context.original_args().train_network
@@ -91,12 +91,7 @@ class OnRequestExit(Callback):
             _log.warning("asked to exit: saved %s", saved)
         run_context.request_stop()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._previous is not None:
             signal.signal(self._signal, self._previous)
             self._previous = None
@@ -104,11 +99,11 @@ class OnRequestExit(Callback):
     def _request(self, number: int, frame: FrameType | None) -> None:
         self._requested = True
 
-    def _file_asks(self) -> bool:
+    def _is_requested_by_file(self) -> bool:
         if self._config_file is None or not self._config_file.is_file():
             return False
         try:
-            asked = json.loads(self._config_file.read_text())
+            content = json.loads(self._config_file.read_text())
         except ValueError:
-            return False  # the file is being written: look again after the next step
-        return isinstance(asked, dict) and asked.get("GracefulExit") == 1
+            return False  # the file is being written: read it again after the next step
+        return isinstance(content, dict) and content.get("GracefulExit") == 1

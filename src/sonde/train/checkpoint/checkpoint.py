@@ -1,20 +1,17 @@
-"""Checkpoints on disk: weights by their names, and the training state beside them in one file.
+"""Checkpoint files: weights by name, and the training state in the same file.
 
 Three formats: MindSpore's ``.ckpt``, ``.safetensors`` and torch's ``.pt`` (read with
-``weights_only=True``: loading never runs code from the file). In each a file is a flat list of
-names with tensors or texts, so other tools can read the weights. The training state that ``resume``
-needs is the text ``sonde.resume`` with its tensors ``sonde.resume/0``, ``sonde.resume/1``, ...
-
-A file appears under its name only when it is complete.
+``weights_only=True``: loading never runs code from the file). In each format a file is a flat list
+of names with tensors or texts, so other tools can read the weights. The training state for resuming
+is the text ``sonde.resume`` with its tensors ``sonde.resume/0``, ``sonde.resume/1``, ...
 """
 
 from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +41,14 @@ def save_checkpoint(
 ) -> Path:
     """Write ``save_obj``: a module, a dict of tensors, or a list of ``{"name", "data"}``.
 
-    The suffix says the format; a name without a known suffix gets ``.ckpt`` (or ``format``).
-    ``append_dict`` adds numbers, texts and tensors, ``choice_func`` picks names, ``crc_check`` adds
-    MindSpore's checksum to a ``.ckpt``. Returns the path. An existing file is replaced in one move.
+    The suffix chooses the format; a name without a known suffix gets ``.ckpt`` (or ``format``).
+    ``append_dict`` adds numbers, texts and tensors, ``choice_func`` selects names, ``crc_check``
+    adds MindSpore's checksum to a ``.ckpt``. An existing file is replaced atomically. Returns the
+    path.
     """
     path, kind = _destination(ckpt_file_name, format)
-    named = _named(save_obj, append_dict, choice_func, training_state)
-    entries: Entries = {
-        name: value if isinstance(value, str) else value.detach().cpu()
-        for name, value in named.items()
-    }
-    _write(path, kind, entries, crc_check)
-    return path
+    entries = _entries(save_obj, append_dict, choice_func, training_state)
+    return _write(path, kind, entries, crc_check)
 
 
 def save_checkpoint_async(
@@ -68,31 +61,18 @@ def save_checkpoint_async(
     format: str | None = None,
     training_state: Mapping[str, Any] | None = None,
 ) -> Future[Path]:
-    """Like ``save_checkpoint``, but only the copy of the tensors happens before it returns.
+    """Like ``save_checkpoint``, but returns as soon as the tensors are copied.
 
-    Writing happens in a thread of its own. The future gives the path or raises what went wrong;
-    wait for it before you save under the same name again. The interpreter waits for unfinished
-    writes when it exits.
+    The file is written in a thread. The result of the future is the path, or the error; wait for it
+    before you save under the same name again. The interpreter waits for unfinished writes when it
+    exits.
     """
     path, kind = _destination(ckpt_file_name, format)
-    named = _named(save_obj, append_dict, choice_func, training_state)
-    owned: Entries = {
-        name: value if isinstance(value, str) else value.detach().to("cpu", copy=True)
-        for name, value in named.items()
-    }
-
-    result: Future[Path] = Future()
-
-    def write() -> None:
-        try:
-            _write(path, kind, owned, crc_check)
-        except BaseException as error:  # raised again by future.result()
-            result.set_exception(error)
-        else:
-            result.set_result(path)
-
-    threading.Thread(target=write, name=f"sonde-checkpoint-{path.name}").start()
-    return result
+    entries = _entries(save_obj, append_dict, choice_func, training_state, copy=True)
+    executor = ThreadPoolExecutor(1, thread_name_prefix=f"sonde-checkpoint-{path.name}")
+    writing = executor.submit(_write, path, kind, entries, crc_check)
+    executor.shutdown(wait=False)
+    return writing
 
 
 def load_checkpoint(
@@ -104,8 +84,8 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """The weights of a checkpoint by name (tensors on the CPU; appended texts as ``str``).
 
-    With ``net`` they are also loaded into it, see ``load_param_into_net``. The training state is
-    left out. A file that is damaged, encrypted or would need to run code is a ``CheckpointError``.
+    With ``net`` they are also loaded into it (``load_param_into_net``). The training state is left
+    out. A file that is damaged, encrypted or contains code to run is a ``CheckpointError``.
     """
     parameters = {
         name: value
@@ -122,9 +102,9 @@ def load_param_into_net(
 ) -> tuple[list[str], list[str]]:
     """Copy the tensors of ``parameter_dict`` into ``net`` by name.
 
-    Returns the names of the network that got no value and the names that found no place. Strict
-    loading refuses both and a change of element type; a shape that differs, or no common name at
-    all, is always an error, and then the network is unchanged.
+    Returns the names of the network that the dict lacks, and the names of the dict that the network
+    lacks. With ``strict_load`` both, and a different element type, are errors. A different shape,
+    or no common name at all, is always an error; the network is then unchanged.
     """
     own = net.state_dict()
     missing = [name for name in own if name not in parameter_dict]
@@ -153,7 +133,7 @@ def load_param_into_net(
 
 
 def load_training_state(ckpt_file_name: str | os.PathLike[str]) -> dict[str, Any]:
-    """The training state in a checkpoint; a ``CheckpointError`` when it holds weights only."""
+    """The training state in a checkpoint; a ``CheckpointError`` if it has only weights."""
     return _training_state(Path(ckpt_file_name), read_entries(Path(ckpt_file_name)))
 
 
@@ -167,8 +147,8 @@ def load_for_resume(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def newest_checkpoint(directory: str | os.PathLike[str], prefix: str | None = None) -> Path | None:
     """The newest file in ``directory`` from which training can be resumed; None without one.
 
-    Files that cannot be read whole, and files with weights only, are skipped. ``prefix`` keeps
-    to the checkpoints of one ``ModelCheckpoint``.
+    Damaged files, and files with only weights, are skipped. ``prefix`` selects the checkpoints of
+    one ``ModelCheckpoint``.
     """
     found = checkpoints_in(Path(directory))
     if prefix is not None:
@@ -177,7 +157,7 @@ def newest_checkpoint(directory: str | os.PathLike[str], prefix: str | None = No
 
 
 def checkpoints_in(directory: Path) -> list[Path]:
-    """The checkpoint files of a directory, newest first, unread."""
+    """The checkpoint files of a directory, newest first; none is read."""
     if not directory.is_dir():
         return []
     found = [
@@ -189,7 +169,7 @@ def checkpoints_in(directory: Path) -> list[Path]:
 
 
 def can_resume(path: Path) -> bool:
-    """Whether ``path`` is whole and has a training state; reads all of it."""
+    """Whether ``path`` is undamaged and has a training state; reads the whole file."""
     try:
         load_training_state(path)
     except (CheckpointError, OSError):
@@ -198,7 +178,7 @@ def can_resume(path: Path) -> bool:
 
 
 def _age_key(path: Path) -> tuple[int, list[int]]:
-    """Write time first; the numbers in the name decide between files of one clock tick."""
+    """The write time, then the numbers in the name for files written at the same time."""
     return path.stat().st_mtime_ns, [int(number) for number in re.findall(r"\d+", path.stem)]
 
 
@@ -237,12 +217,15 @@ def _destination(name: str | os.PathLike[str], format: str | None) -> tuple[Path
     return path, format
 
 
-def _named(
+def _entries(
     save_obj: Savable,
     append_dict: Mapping[str, Any] | None,
     choice_func: Callable[[str], bool] | None,
     training_state: Mapping[str, Any] | None,
+    *,
+    copy: bool = False,
 ) -> Entries:
+    """Everything a file holds, tensors on the CPU; ``copy`` detaches them from the network."""
     if isinstance(save_obj, nn.Module):
         named = dict(save_obj.state_dict())
     elif isinstance(save_obj, Mapping):
@@ -261,7 +244,7 @@ def _named(
     for name, value in (append_dict or {}).items():
         named[name] = value if isinstance(value, str | torch.Tensor) else torch.tensor(value)
     if training_state is not None:
-        # The text comes last: a file that has it has everything.
+        # The text comes last: a file that has it is complete.
         text, tensors = flatten(training_state)
         named |= {f"{_STATE}/{i}": tensor for i, tensor in enumerate(tensors)}
         named[_STATE] = text
@@ -271,13 +254,17 @@ def _named(
                 f"{name} is a {type(value).__name__}; a checkpoint holds tensors and texts",
                 slug="checkpoint-state",
             )
-    return named
+    return {
+        name: value if isinstance(value, str) else value.detach().to("cpu", copy=copy)
+        for name, value in named.items()
+    }
 
 
 def _is_named(item: Any) -> bool:
     return isinstance(item, Mapping) and {"name", "data"} <= item.keys()
 
 
-def _write(path: Path, kind: str, entries: Entries, crc: bool) -> None:
+def _write(path: Path, kind: str, entries: Entries, crc: bool) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file_durably(path, lambda partial: write_entries(partial, kind, entries, crc=crc))
+    return path

@@ -1,4 +1,4 @@
-"""The three file formats of a checkpoint, each as a flat dict of names with tensors or texts."""
+"""Reads and writes the three checkpoint formats, as a flat dict of tensors and texts by name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Entries = dict[str, torch.Tensor | str]
 FORMATS = ("ckpt", "safetensors", "pt")
 SUFFIXES = {".ckpt": "ckpt", ".safetensors": "safetensors", ".pt": "pt", ".pth": "pt"}
 
-# Where other trainers put the weights inside their own .pt files.
+# The keys under which other trainers store the weights in their .pt files.
 _WEIGHT_KEYS = ("state_dict", "model_state_dict", "model")
 
 
@@ -36,12 +36,12 @@ def write_entries(path: Path, kind: str, entries: Entries, *, crc: bool = False)
     elif kind == "safetensors":
         _write_safetensors(path, entries)
     else:
-        # torch.save keeps whole storages: a view into a large one is cut out first.
+        # torch.save writes whole storages, so a view into a large one is copied first.
         torch.save({name: _compact(value) for name, value in entries.items()}, path)
 
 
 def read_entries(path: Path) -> Entries:
-    """All names of a checkpoint; tensors on the CPU that own their memory."""
+    """Everything in a checkpoint; the tensors are on the CPU and own their memory."""
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
         raise CheckpointError(
@@ -108,7 +108,7 @@ def _write_safetensors(path: Path, entries: Entries) -> None:
             continue
         tensor = value.resolve_conj().resolve_neg().contiguous()
         storage = tensor.untyped_storage().data_ptr()
-        # The format has no shared memory: tied weights are written out once per name.
+        # The format has no shared memory: tied weights are written once per name.
         tensors[name] = tensor.clone() if storage in seen else tensor
         seen.add(storage)
     texts = {name: value for name, value in entries.items() if isinstance(value, str)}
@@ -129,7 +129,7 @@ def _read_safetensors(path: Path) -> Entries:
 def _read_torch(path: Path) -> Entries:
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged pickle can fail in any way; all mean the same here
+    except Exception as error:  # a damaged pickle can raise any exception
         raise _damaged(path, "file of tensors only", error) from error
     for key in _WEIGHT_KEYS:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping):

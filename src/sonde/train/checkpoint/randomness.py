@@ -1,4 +1,4 @@
-"""Every random number generator a training step may draw from: take its state, put it back."""
+"""Captures and restores the states of all random number generators that a step may use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import torch
 def capture_randomness(generators: Iterable[torch.Generator] = ()) -> dict[str, Any]:
     """The states of Python's, numpy's and torch's global generators and of ``generators``.
 
-    Taking the states draws no number. The user's own generators (a ``numpy.random.Generator``
-    inside a dataset) are not known here; a dataset with ``state_dict`` keeps them itself.
+    The generators are not advanced. Other generators of the user (a ``numpy.random.Generator``
+    inside a dataset) are not included; a dataset can save them in its ``state_dict``.
     """
     version, internal, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
@@ -47,7 +47,7 @@ def restore_randomness(state: dict[str, Any], generators: Iterable[torch.Generat
 
 
 def generators_of(dataset: object) -> list[torch.Generator]:
-    """The generators a ``DataLoader`` and its samplers draw from, each once."""
+    """The generators of a ``DataLoader`` and its samplers, each once."""
     batch_sampler = getattr(dataset, "batch_sampler", None)
     owners = (
         dataset,

@@ -1,10 +1,10 @@
-"""Everything besides the weights that a run needs to continue as if never interrupted.
+"""Saves and restores the state of a run, so that it continues as if never interrupted.
 
-The order in which a ``DataLoader`` gives its batches comes from random states at the start of the
-epoch. Resuming sets those, opens the dataset, skips the batches already seen, and then sets
-the random states of the checkpoint: the next batch, the next dropout mask and the next shuffle are
-those of the uninterrupted run. A dataset with ``state_dict`` and ``load_state_dict`` (torchdata's
-``StatefulDataLoader``) restores its own position instead and nothing is skipped.
+The order of a ``DataLoader``'s batches depends on the random states at the start of the epoch.
+Resuming sets those states, opens the dataset, skips the batches that were already used, and then
+sets the random states of the checkpoint: the next batch, the next dropout mask and the next shuffle
+are those of the uninterrupted run. A dataset with ``state_dict`` and ``load_state_dict``
+(torchdata's ``StatefulDataLoader``) restores its own position instead; nothing is skipped.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _log = logging.getLogger("sonde.train")
 
 @dataclass(slots=True)
 class Position:
-    """Where a run is: counts of what is done, all from the start of training.
+    """How far a run is.
 
     ``epoch`` is the number of the latest epoch (1-based, 0 before the first), ``step_in_epoch``
-    the steps done in it, ``inside`` whether it is still going on.
+    the steps done in it, ``inside`` whether it has not ended, ``step`` all steps done.
     """
 
     epoch: int = 0
@@ -51,7 +51,7 @@ class Position:
 
 @dataclass(slots=True)
 class Trained:
-    """The objects whose state belongs to a run; each may be absent."""
+    """The objects whose state is part of a run; each is optional."""
 
     network: nn.Module | None = None
     optimizer: Any = None
@@ -66,7 +66,7 @@ class Trained:
 
 
 class DatasetCursor:
-    """Opens a dataset for each epoch and knows how to come back to a place inside one."""
+    """Opens a dataset for each epoch, and restores a position inside an epoch."""
 
     def __init__(self) -> None:
         self._dataset: Any = None
@@ -83,14 +83,14 @@ class DatasetCursor:
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        # At once as well as in open(): a loop that never opens a dataset here draws numbers too.
+        # Now, and again in open(): a loop that opens no dataset here uses random numbers too.
         restore_randomness(state["now"])
         self._return_to = state
 
     def open(self, dataset: Any, epoch: int, seen: int) -> Iterator[Any]:
-        """Iterate over the batches of ``epoch`` (1-based), the first ``seen`` of them left out."""
+        """Iterate over the batches of ``epoch`` (1-based) after the first ``seen`` ones."""
         self._dataset = dataset
-        _announce_epoch(dataset, epoch)
+        _set_epoch(dataset, epoch)
         generators = generators_of(dataset)
         back, self._return_to = self._return_to, None
         if back is not None and back["epoch_start"] is not None:
@@ -101,7 +101,7 @@ class DatasetCursor:
         return iter(dataset)
 
     def close(self) -> None:
-        """The epoch is over: the next place to come back to is the start of the next one."""
+        """End the epoch: a checkpoint saved from now on continues with the next epoch."""
         self._epoch_start = None
 
     def _reopen(
@@ -117,7 +117,7 @@ class DatasetCursor:
             dataset.load_state_dict(back["dataset"])
             seen = 0
         batches: Iterator[Any] = iter(dataset)
-        _pass_over(batches, seen)
+        _skip(batches, seen)
         restore_randomness(back["now"], generators)
         return batches
 
@@ -125,7 +125,7 @@ class DatasetCursor:
 def training_state(
     trained: Trained, position: Position, cursor: DatasetCursor, callbacks: Sequence[Callback]
 ) -> dict[str, Any]:
-    """The state of a run between two steps, for ``restore``; tensors in it are not copied."""
+    """The state of a run between two steps, for ``restore``; tensors are not copied."""
     return {
         "version": _VERSION,
         "position": asdict(position),
@@ -136,10 +136,10 @@ def training_state(
 
 
 def find_checkpoint(source: str | os.PathLike[str]) -> Path | None:
-    """The file to resume from: ``source`` itself, or the newest good one in that directory.
+    """The file to resume from: ``source`` itself, or the newest undamaged one in that directory.
 
-    With several ranks each has its own files, and all take those of the same step: the newest
-    that every rank has whole.
+    With several ranks each rank has its own files, and all ranks use the newest step of which every
+    rank has an undamaged file.
     """
     path = Path(source)
     if path.is_file():
@@ -149,15 +149,12 @@ def find_checkpoint(source: str | os.PathLike[str]) -> Path | None:
             f"{path} does not exist: there is nothing to resume from", slug="checkpoint-missing"
         )
     found = newest_checkpoint(path) if rank_count() == 1 else newest_of_all_ranks(path)
-    _log.info(
-        "resuming from %s",
-        found or f"the beginning: {path} has no checkpoint",
-    )
+    _log.info("resuming from %s", found or f"the beginning: {path} has no checkpoint")
     return found
 
 
 def restore(path: Path, trained: Trained, cursor: DatasetCursor) -> tuple[Position, dict[str, Any]]:
-    """Load weights and states of ``path`` into the objects; gives the position and the rest."""
+    """Load weights and states of ``path`` into the objects; returns the position and the state."""
     weights, state = load_for_resume(path)
     if state.get("version") != _VERSION:
         raise CheckpointError(
@@ -181,7 +178,7 @@ def restore(path: Path, trained: Trained, cursor: DatasetCursor) -> tuple[Positi
 
 
 def restore_callbacks(state: dict[str, Any], callbacks: Sequence[Callback]) -> None:
-    """Give each callback its state back; the n-th of a class gets the state of the n-th."""
+    """Restore the state of each callback; the n-th of a class gets the state of the n-th."""
     saved: list[list[Any]] = list(state["callbacks"])
     for callback in callbacks:
         for index, (name, own) in enumerate(saved):
@@ -194,7 +191,7 @@ def restore_callbacks(state: dict[str, Any], callbacks: Sequence[Callback]) -> N
 def _state_of(owner: Any) -> dict[str, Any]:
     state = dict(owner.state_dict())
     if "lr_lambdas" in state:
-        # LambdaLR gives all attributes of a schedule object; ops among them are not state.
+        # LambdaLR saves all attributes of a schedule object, also functions, which are not state.
         state["lr_lambdas"] = [
             own and {name: value for name, value in own.items() if is_plain(value)}
             for own in state["lr_lambdas"]
@@ -208,15 +205,15 @@ def _is_stateful(dataset: Any) -> bool:
     )
 
 
-def _announce_epoch(dataset: Any, epoch: int) -> None:
-    """Distributed samplers and streamed datasets shuffle by the epoch they are told (0-based)."""
+def _set_epoch(dataset: Any, epoch: int) -> None:
+    """Set the epoch (0-based) by which distributed samplers and streamed datasets shuffle."""
     for owner in (dataset, getattr(dataset, "sampler", None), getattr(dataset, "dataset", None)):
-        announce = getattr(owner, "set_epoch", None)
-        if callable(announce):
-            announce(epoch - 1)
+        set_epoch = getattr(owner, "set_epoch", None)
+        if callable(set_epoch):
+            set_epoch(epoch - 1)
 
 
-def _pass_over(batches: Iterator[Any], count: int) -> None:
+def _skip(batches: Iterator[Any], count: int) -> None:
     for number in range(count):
         try:
             next(batches)

@@ -1,8 +1,8 @@
-"""Nested training state as one JSON text plus named tensors, and back.
+"""Converts nested training state to one JSON text plus a list of tensors, and back.
 
 Lists, tuples and dicts of numbers, text, None and tensors become text in which each tensor is a
-reference. Floats keep every bit (JSON's shortest form reads back exactly; NaN and the infinities,
-which JSON lacks, are tagged). Anything else is refused by the path that leads to it.
+reference. Floats are exact (JSON's shortest form reads back exactly; NaN and the infinities, which
+JSON lacks, are tagged). Any other type is an error that names the path to the value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sonde.core.mindspore_ckpt import CheckpointError
 
 
 def flatten(state: Mapping[str, Any]) -> tuple[str, list[torch.Tensor]]:
-    """``state`` as text and the tensors its references count, in order of appearance."""
+    """``state`` as text and the tensors that its references number."""
     tensors: list[torch.Tensor] = []
     return json.dumps(_pack(state, tensors, "state"), allow_nan=False), tensors
 
@@ -39,7 +39,7 @@ def unflatten(text: str, tensors: list[torch.Tensor]) -> dict[str, Any]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether ``flatten`` can hold ``value``."""
+    """Whether ``flatten`` accepts ``value``."""
     try:
         _pack(value, [], "value")
     except CheckpointError:

@@ -1,7 +1,7 @@
-"""What one batch of a dataset means: inputs of the network, and the target of the loss.
+"""Splits a batch of a dataset into the inputs of the network and the target of the loss.
 
 A tuple or list is inputs followed by the target. A mapping (Hugging Face style) is keyword inputs
-with the target under ``labels`` or ``label``. Anything else is the one input. Numpy arrays, and
+with the target under ``labels`` or ``label``. Anything else is a single input. Numpy arrays, and
 lists of numbers inside a mapping, become tensors.
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from sonde.core.errors import UsageError
+from sonde.train.nested import map_nested
 
 _TARGET_KEYS = ("labels", "label")
 
@@ -32,7 +33,7 @@ class Batch:
 
 
 def whole_batch(element: Any, device: torch.device) -> Batch:
-    """Everything goes to the network (which computes its own loss)."""
+    """A batch of which everything is input of the network (which computes its own loss)."""
     if isinstance(element, Mapping):
         target = next((element[key] for key in _TARGET_KEYS if key in element), None)
         return Batch((), _keywords(element, device), place(target, device))
@@ -42,7 +43,7 @@ def whole_batch(element: Any, device: torch.device) -> Batch:
 
 
 def split_batch(element: Any, device: torch.device) -> Batch:
-    """The target is taken out: it goes to the loss function, the rest to the network."""
+    """A batch whose target goes to the loss function and the rest to the network."""
     if isinstance(element, Mapping):
         for key in _TARGET_KEYS:
             if key in element:
@@ -57,28 +58,25 @@ def split_batch(element: Any, device: torch.device) -> Batch:
     if isinstance(element, tuple | list) and len(element) >= 2:
         *inputs, target = (place(item, device) for item in element)
         return Batch(tuple(inputs), {}, target)
+    length = f" of {len(element)}" if isinstance(element, tuple | list) else ""
     raise UsageError(
         f"a batch for a loss function is (input, ..., target) or a dict with 'labels', not "
-        f"{_described(element)}",
+        f"a {type(element).__name__}{length}",
         slug="batch-without-target",
     )
 
 
 def place(value: Any, device: torch.device) -> Any:
     """``value`` with every tensor on ``device`` and every numpy array a tensor there."""
-    if isinstance(value, torch.Tensor):
-        return value if value.device == device else value.to(device, non_blocking=True)
-    if isinstance(value, np.ndarray | np.generic):
-        return torch.as_tensor(value).to(device, non_blocking=True)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(place(item, device) for item in value))
-    if isinstance(value, tuple | list):
-        return type(value)(place(item, device) for item in value)
-    if isinstance(value, Mapping):
-        return {key: place(item, device) for key, item in value.items()}
-    if hasattr(value, "to"):
-        return value.to(device)
-    return value
+
+    def move(item: Any) -> Any:
+        if isinstance(item, np.ndarray | np.generic):
+            item = torch.as_tensor(item)
+        if isinstance(item, torch.Tensor):
+            return item if item.device == device else item.to(device, non_blocking=True)
+        return item.to(device) if hasattr(item, "to") else item
+
+    return map_nested(value, move)
 
 
 def _keywords(element: Mapping[Any, Any], device: torch.device) -> dict[str, Any]:
@@ -93,9 +91,3 @@ def _number_list(value: Any, device: torch.device) -> Any:
     if isinstance(value, list) and isinstance(first, bool | int | float):
         return torch.tensor(value).to(device, non_blocking=True)
     return place(value, device)
-
-
-def _described(element: Any) -> str:
-    if isinstance(element, tuple | list):
-        return f"a {type(element).__name__} of {len(element)}"
-    return f"a {type(element).__name__}"

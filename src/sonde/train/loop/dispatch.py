@@ -1,11 +1,10 @@
-"""Calls the hooks of a list of callbacks, in order, and says which callback failed."""
+"""Calls the hooks of a list of callbacks, in order, and names the callback that failed."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Any
 
 from sonde.core.callback import Callback, RunContext
@@ -17,7 +16,7 @@ MOMENTS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 
 
 def callback_list(*groups: Callbacks) -> list[Callback]:
-    """One list from what users pass: nothing, one callback, or several."""
+    """One list from the arguments of users: None, one callback, or several."""
     found: list[Callback] = []
     for group in groups:
         if group is None:
@@ -36,14 +35,15 @@ def callback_list(*groups: Callbacks) -> list[Callback]:
 
 
 class Dispatcher:
-    """The callbacks of one run; entering and leaving it enters and leaves each of them.
+    """The callbacks of one run, training or evaluation (``phase`` is "train" or "eval").
 
-    A hook that a callback does not override costs nothing: per event only the methods that
-    wrote are called.
+    Entering and leaving it enters and leaves each callback. Only the hooks that a callback
+    overrides are called.
     """
 
-    def __init__(self, callbacks: Sequence[Callback], phase: str) -> None:
+    def __init__(self, callbacks: Sequence[Callback], phase: str, run_context: RunContext) -> None:
         self.callbacks = list(callbacks)
+        self._run_context = run_context
         self._stack = ExitStack()
         self._hooks = {
             moment: _hooks_of(self.callbacks, moment, f"on_{phase}_{moment}") for moment in MOMENTS
@@ -58,21 +58,16 @@ class Dispatcher:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
-    def call(self, moment: str, run_context: RunContext) -> None:
+    def call(self, moment: str) -> None:
         """Call every callback's hook for ``moment``; an error gets a note naming the callback."""
         for name, hook in self._hooks[moment]:
             try:
-                hook(run_context)
+                hook(self._run_context)
             except Exception as error:
-                _annotate(error, name, run_context)
+                _annotate(error, name, self._run_context)
                 raise
 
 
@@ -100,5 +95,5 @@ def _annotate(error: Exception, name: str, run_context: RunContext) -> None:
     note = f"raised by callback {name}" + (f" ({where})" if where else "")
     if hasattr(error, "add_note"):
         error.add_note(note)
-    else:  # Python 3.10 has no notes: say it in the log
+    else:  # Python 3.10 has no notes
         logging.getLogger("sonde.train").error("%s: %s: %s", note, type(error).__name__, error)

@@ -1,4 +1,4 @@
-"""One evaluation: metrics over a dataset, with the callbacks' ``on_eval_*`` hooks."""
+"""Evaluates metrics over a dataset and calls the ``on_eval_*`` hooks of the callbacks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ LOSS_PREDICTION_TARGET = (0, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRun:
-    """``step`` gives the outputs for a batch; ``indexes`` are loss, prediction, target in them."""
+    """``step`` computes the outputs for a batch.
+
+    ``indexes`` are the positions of loss, prediction and target in the outputs; without them the
+    metrics get all outputs.
+    """
 
     step: Callable[[Any], tuple[Any, ...]]
     metrics: dict[str, Any]
@@ -29,18 +33,18 @@ class EvaluationRun:
     context: RunContext
 
     def over(self, dataset: Iterable[Any]) -> dict[str, Any]:
-        """The metrics over all batches (or until a callback asks to stop)."""
+        """The metrics over all batches (or until a callback requests a stop)."""
         for metric in self.metrics.values():
             metric.clear()
-        # Inside fit the training run has entered the callbacks and will leave them.
+        # Inside fit, the training run enters and leaves the callbacks.
         with nullcontext() if self.context.within_fit else self.hooks:
-            self._call("begin")
-            self._call("epoch_begin")
+            self.hooks.call("begin")
+            self.hooks.call("epoch_begin")
             self._run(dataset)
             results = {name: metric.eval() for name, metric in self.metrics.items()}
             self.context.original_args().metrics = results
-            self._call("epoch_end")
-            self._call("end")
+            self.hooks.call("epoch_end")
+            self.hooks.call("end")
         return results
 
     def _run(self, dataset: Iterable[Any]) -> None:
@@ -48,12 +52,12 @@ class EvaluationRun:
         arguments.setdefault("cur_epoch_num", 1)
         for number, element in enumerate(dataset, start=1):
             arguments.update(cur_step_num=number, eval_dataset_element=element)
-            self._call("step_begin")
+            self.hooks.call("step_begin")
             with torch.no_grad():
                 outputs = self.step(element)
                 self._update(outputs)
             arguments.net_outputs = as_step_output(outputs)
-            self._call("step_end")
+            self.hooks.call("step_end")
             if self.context.get_stop_requested():
                 break
 
@@ -74,13 +78,10 @@ class EvaluationRun:
             else:
                 metric.update(outputs[self.indexes[1]], outputs[self.indexes[2]])
 
-    def _call(self, moment: str) -> None:
-        self.hooks.call(moment, self.context)
-
 
 @contextmanager
 def evaluating(*networks: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and afterwards the mode each module was in (frozen ones stay frozen)."""
+    """Evaluation mode inside the block; each module's own mode is restored afterwards."""
     before = [(module, module.training) for network in networks for module in network.modules()]
     for network in networks:
         network.eval()

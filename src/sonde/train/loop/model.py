@@ -34,15 +34,15 @@ class Model:
     """Trains, evaluates and runs ``network``.
 
     A batch is ``(input, ..., target)``, or a dict with ``labels``. Without ``loss_fn`` the network
-    gets the whole batch and returns its loss; without ``optimizer`` it is a whole training step.
+    gets the whole batch and returns its loss; without ``optimizer`` it also updates the weights.
     ``metrics`` is a set of names or a dict of metrics. ``eval_network`` replaces the network in
-    ``eval``; ``eval_indexes`` then says which of its outputs are loss, prediction and target.
+    ``eval``; ``eval_indexes`` are then the positions of loss, prediction and target in its outputs.
 
     ``amp_level`` (O0, O1, O2, O3, auto) and ``dtype`` choose the precision, ``loss_scale_manager``
     scales the loss, ``scheduler`` (any of ``torch.optim.lr_scheduler``) is stepped every step or
     every epoch. ``compile=True``, or a dict of options, runs the network through
     ``torch.compile``. ``device`` moves the network; batches always go where the network is.
-    ``callbacks`` take part in every run.
+    ``callbacks`` are called in every run.
     """
 
     def __init__(
@@ -111,19 +111,18 @@ class Model:
         resume: str | os.PathLike[str] | None = None,
         progress: bool | None = None,
     ) -> None:
-        """Train until ``epoch`` epochs are done, or a callback asks to stop.
+        """Train until ``epoch`` epochs are done, or a callback requests a stop.
 
         ``train_dataset`` is any iterable of batches; it is iterated once per epoch. ``resume`` is a
-        checkpoint or a directory of them: training continues from there exactly as if never
-        interrupted (an empty directory starts from the beginning). The progress bar shows when the
-        output is a terminal, or as ``progress`` says. Callbacks
-        receive ``dataset_sink_mode``; nothing else uses it.
+        checkpoint or a directory of them: training continues from there exactly as if it had not
+        been interrupted (an empty directory starts from the beginning). ``progress`` shows or hides
+        the progress bar; by default it is shown in a terminal. ``dataset_sink_mode`` is passed to
+        the callbacks and has no other effect.
         """
-        self._run(
+        self.fit(
             epoch,
             train_dataset,
-            callbacks,
-            lambda number, loop: None,
+            callbacks=callbacks,
             dataset_sink_mode=dataset_sink_mode,
             initial_epoch=initial_epoch,
             resume=resume,
@@ -145,31 +144,33 @@ class Model:
     ) -> None:
         """``train`` with an evaluation after every ``valid_frequency``-th (or each listed) epoch.
 
-        Before the epoch ends, callbacks find the results in ``cb_params.metrics`` and, with
-        ``eval_`` before each name, in ``cb_params.eval_results``.
+        At the end of the epoch, callbacks find the results in ``cb_params.metrics`` and, with the
+        prefix ``eval_``, in ``cb_params.eval_results``.
         """
+        self._check_run(epoch, initial_epoch, train_dataset, valid_dataset, valid_frequency)
         listed = callback_list(self._callbacks, callbacks)
-
-        def evaluate(number: int, loop: Loop) -> None:
-            if valid_dataset is not None and _is_due(number, valid_frequency):
-                results = self._evaluate(valid_dataset, listed, dataset_sink_mode, loop)
-                loop.arguments.metrics = results
-                loop.report(**{f"eval_{name}": value for name, value in results.items()})
-
-        check_valid_frequency(valid_frequency)
-        if valid_dataset is not None:
-            check_dataset(valid_dataset, "valid_dataset")
-            self._require_metrics()
-        self._run(
-            epoch,
-            train_dataset,
-            callbacks,
-            evaluate,
-            dataset_sink_mode=dataset_sink_mode,
-            initial_epoch=initial_epoch,
+        shown = progress or (progress is None and ProgressBar.is_useful())
+        loop = Loop(
+            [*listed, ProgressBar()] if shown else listed,
+            network=self.network,
+            # A network that is a whole training step holds the optimizer itself.
+            optimizer=self.optimizer or getattr(self.network, "optimizer", None),
+            loss_fn=self.loss_fn,
+            scheduler=self.scheduler,
+            loss_scale_manager=self.loss_scale_manager,
+            train_dataset=train_dataset,
             resume=resume,
-            progress=progress,
         )
+        loop.arguments.dataset_sink_mode = dataset_sink_mode
+        step = self._train_step()
+        self.network.train()
+        with loop:
+            for number in loop.epochs(epoch, initial_epoch=initial_epoch):
+                self._train_epoch(loop, step, train_dataset)
+                if valid_dataset is not None and _is_due(number, valid_frequency):
+                    results = self._evaluate(valid_dataset, listed, dataset_sink_mode, loop)
+                    loop.arguments.metrics = results
+                    loop.report(**{f"eval_{name}": value for name, value in results.items()})
 
     def eval(
         self,
@@ -177,7 +178,7 @@ class Model:
         callbacks: Callbacks = None,
         dataset_sink_mode: bool = False,
     ) -> dict[str, Any]:
-        """The values of the metrics over ``valid_dataset``; the network is left as it was."""
+        """The values of the metrics over ``valid_dataset``; the network's mode is restored."""
         check_dataset(valid_dataset, "valid_dataset")
         listed = callback_list(self._callbacks, callbacks)
         return self._evaluate(valid_dataset, listed, dataset_sink_mode, None)
@@ -189,51 +190,36 @@ class Model:
             outputs = self._runner(*self._precision.inputs(inputs))
         return self._precision.outputs(outputs)
 
-    def _run(
+    def _check_run(
         self,
         epoch: int,
-        dataset: Iterable[Any],
-        callbacks: Callbacks,
-        after_epoch: Callable[[int, Loop], None],
-        *,
-        dataset_sink_mode: bool,
         initial_epoch: int,
-        resume: str | os.PathLike[str] | None,
-        progress: bool | None,
+        train_dataset: Iterable[Any],
+        valid_dataset: Iterable[Any] | None,
+        valid_frequency: int | Sequence[int],
     ) -> None:
+        check_valid_frequency(valid_frequency)
+        if valid_dataset is not None:
+            check_dataset(valid_dataset, "valid_dataset")
+            self._require_metrics()
         check_positive_int(epoch, "epoch", "Model")
         check_non_negative_int(initial_epoch, "initial_epoch", "Model")
         if initial_epoch >= epoch:
             rule = f"must be less than epoch, which is {epoch}"
             raise wrong_value("initial_epoch", "Model", rule, initial_epoch)
-        check_dataset(dataset, "train_dataset")
-        listed = callback_list(self._callbacks, callbacks)
-        if progress or (progress is None and ProgressBar.is_useful()):
-            listed.append(ProgressBar())
-        loop = Loop(
-            listed,
-            network=self.network,
-            # A network that is a whole training step holds the optimizer itself.
-            optimizer=self.optimizer or getattr(self.network, "optimizer", None),
-            loss_fn=self.loss_fn,
-            scheduler=self.scheduler,
-            loss_scale_manager=self.loss_scale_manager,
-            train_dataset=dataset,
-            resume=resume,
-        )
-        loop.arguments.dataset_sink_mode = dataset_sink_mode
-        step = self._train_step()
-        self.network.train()
-        with loop:
-            for number in loop.epochs(epoch, initial_epoch=initial_epoch):
-                for element in loop.steps(dataset):
-                    result = step(element)
-                    loop.loss = result.output
-                    if result.scale is not None:
-                        loop.arguments.update(overflow=result.overflow, loss_scale=result.scale)
-                if self.scheduler is not None and self._scheduler_every == "epoch":
-                    _step_after_epoch(self.scheduler)
-                after_epoch(number, loop)
+        check_dataset(train_dataset, "train_dataset")
+
+    def _train_epoch(self, loop: Loop, step: TrainStep, dataset: Iterable[Any]) -> None:
+        for element in loop.steps(dataset):
+            result = step(element)
+            loop.loss = result.output
+            if result.scale is not None:
+                loop.arguments.update(overflow=result.overflow, loss_scale=result.scale)
+        if self.scheduler is not None and self._scheduler_every == "epoch":
+            with warnings.catch_warnings():
+                # A run resumed at the end of an epoch steps the scheduler before the optimizer.
+                warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+                self.scheduler.step()
 
     def _train_step(self) -> TrainStep:
         return TrainStep(
@@ -265,17 +251,18 @@ class Model:
             list_callback=callbacks,
             dataset_sink_mode=dataset_sink_mode,
         )
+        context = RunContext(arguments, within_fit=training is not None)
         run = EvaluationRun(
             EvalStep(forward, self._eval_network),
             self._metrics,
             self._eval_indexes,
-            Dispatcher(callbacks, "eval"),
-            RunContext(arguments, within_fit=training is not None),
+            Dispatcher(callbacks, "eval", context),
+            context,
         )
         own = [self._eval_network] if isinstance(self._eval_network, nn.Module) else []
         with evaluating(self.network, *own):
             results = run.over(dataset)
-        if training is not None and run.context.get_stop_requested():
+        if training is not None and context.get_stop_requested():
             training.run_context.request_stop()
         return results
 
@@ -299,13 +286,6 @@ def _metrics(metrics: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any
     from sonde.train.metrics import get_metrics  # torchmetrics is slow to import
 
     return dict(get_metrics(metrics))
-
-
-def _step_after_epoch(scheduler: Any) -> None:
-    with warnings.catch_warnings():
-        # A run resumed at the end of an epoch steps the scheduler first; torch cannot know why.
-        warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
-        scheduler.step()
 
 
 def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:

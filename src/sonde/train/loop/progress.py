@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -81,12 +80,7 @@ class ProgressBar(Callback):
     def on_eval_begin(self, run_context: RunContext) -> None:
         """Evaluations inside training leave the line as it is."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._task = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -11,8 +10,8 @@ import torch
 class StepLoss(torch.Tensor):
     """A detached scalar tensor that prints as its number: ``2.298344373703003``.
 
-    It stays on its device; nothing is copied or waited for until the value is read. Operations on
-    it give plain tensors.
+    It stays on its device and is not copied until the value is read. Operations on it return plain
+    tensors.
     """
 
     # torch's documented way to make every operation return plain tensors.
@@ -43,8 +42,8 @@ def as_step_output(output: Any) -> Any:
 def loss_number(output: Any) -> float | None:
     """The loss in a step's output as a float, or None.
 
-    A tuple's loss is its first item; of a tensor with several elements the mean (in float64) is
-    taken, so one NaN makes it NaN. An empty tensor has no loss.
+    The loss of a tuple is its first item, that of a tensor with several elements its mean in
+    float64 (one NaN makes it NaN). An empty tensor has no loss.
     """
     if isinstance(output, tuple | list) and output:
         return loss_number(output[0])
@@ -55,8 +54,3 @@ def loss_number(output: Any) -> float | None:
     if isinstance(output, bool) or not hasattr(output, "__float__"):
         return None
     return float(output)
-
-
-def is_bad(loss: float | None) -> bool:
-    """Whether a loss is NaN or infinite."""
-    return loss is not None and not math.isfinite(loss)

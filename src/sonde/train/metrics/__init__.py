@@ -1,4 +1,4 @@
-"""Metrics: judgements of a model, by name, by class, or from torchmetrics."""
+"""Metrics of a model's quality, by name, by class, or from torchmetrics."""
 
 from sonde.train.metrics.classification import (
     F1,

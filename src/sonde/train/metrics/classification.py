@@ -1,9 +1,9 @@
-"""Metrics of classification, all from the counts of right and wrong answers.
+"""Classification metrics, computed from counts of right and wrong predictions.
 
 torchmetrics counts (as integers, so nothing is lost); the divisions are done here in float64,
-because torchmetrics divides in float32. Scores are compared with ``torch.argmax``, for which NaN is
-the largest score. A class that was never predicted (or never occurs) has precision (or recall,
-F-score) 0, not NaN. An empty batch adds nothing.
+because torchmetrics divides in float32. The predicted class is ``torch.argmax`` of the scores, for
+which NaN is the largest score. A class that was never predicted (or never occurs) has precision (or
+recall, F-score) 0, not NaN. An empty batch adds nothing.
 """
 
 from __future__ import annotations
@@ -31,68 +31,66 @@ from sonde.train.validator import (
 
 EVAL_TYPES = ("classification", "multilabel")
 
-Counts = MulticlassStatScores | MultilabelStatScores
+# Inputs are checked before they reach torchmetrics.
+_UNCHECKED: dict[str, Any] = {"validate_args": False, "sync_on_compute": False}
 
 
-class Accuracy(GatheredMetric[MulticlassStatScores | MultilabelExactMatch]):
-    """The share of samples answered right.
+class _CountingMetric(GatheredMetric[Any]):
+    """Reads a batch and passes it to the torchmetrics counter of the subclass.
 
-    ``"classification"``: scores ``(N, C, ...)`` against labels ``(N, ...)``, indexes or one-hot; a
-    sample is right when its largest score is the label's. ``"multilabel"``: zeros and ones
-    ``(N, C, ...)`` on both sides; a sample is right when all its C labels are.
+    ``"classification"``: scores ``(N, C, ...)`` against labels ``(N, ...)``, indexes or one-hot.
+    ``"multilabel"``: zeros and ones ``(N, C, ...)`` on both sides.
     """
-
-    def __init__(self, eval_type: str = "classification") -> None:
-        self.eval_type = check_string(eval_type, EVAL_TYPES, "eval_type", "Accuracy")
-
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Take predictions and labels."""
-        kind: Any
-        if self.eval_type == "classification":
-            preds, target, classes = class_pair("Accuracy", inputs)
-            kind = MulticlassStatScores
-        else:
-            preds, target, classes = label_sets("Accuracy", inputs)
-            kind = MultilabelExactMatch
-        self._check_classes(classes)
-        if target.numel() == 0:
-            return
-        if self._state is None:
-            self._state = _counter(kind, classes, average="micro")
-        self._state.update(_labels(preds, target).cpu(), target.cpu())
-
-    def eval(self) -> MetricValue:
-        """The share, from 0 to 1."""
-        state = self._merged()
-        if isinstance(state, MultilabelExactMatch):
-            return MetricValue(_whole(state.correct) / _whole(state.total))
-        right, _, _, _, samples = state.compute().tolist()
-        return MetricValue(right / samples)
-
-
-class _PerClass(GatheredMetric[Counts]):
-    """What precision, recall and F-score share: counts per class, and a value per class."""
 
     def __init__(self, eval_type: str = "classification") -> None:
         self.eval_type = check_string(eval_type, EVAL_TYPES, "eval_type", type(self).__name__)
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take predictions and labels, shaped as for ``Accuracy``."""
-        kind: Any
-        if self.eval_type == "classification":
-            preds, target, classes = class_pair(type(self).__name__, inputs)
-            kind = MulticlassStatScores
-        else:
-            preds, target, classes = label_sets(type(self).__name__, inputs)
-            kind = MultilabelStatScores
+        """Add a batch of predictions and labels."""
+        read = class_pair if self.eval_type == "classification" else label_sets
+        preds, target, classes = read(type(self).__name__, inputs)
         self._check_classes(classes)
         if target.numel() == 0:
             return
         if self._state is None:
-            self._state = _counter(kind, classes, average="none")
-        self._state.update(_labels(preds, target).cpu(), target.cpu())
+            self._state = self._counter(classes)
+        self._state.update(self._predicted(preds, target).cpu(), target.cpu())
+
+    def _counter(self, classes: int) -> Any:
+        """The torchmetrics object that counts."""
+        raise NotImplementedError
+
+    def _predicted(self, preds: Tensor, target: Tensor) -> Tensor:
+        """Scores as the class they choose, labels unchanged; on the device of ``preds``."""
+        return preds.argmax(1) if preds.ndim > target.ndim else preds
+
+
+class Accuracy(_CountingMetric):
+    """The share of samples predicted right.
+
+    ``"classification"``: scores ``(N, C, ...)`` against labels ``(N, ...)``, indexes or one-hot; a
+    sample is right when its largest score is the label's. ``"multilabel"``: zeros and ones
+    ``(N, C, ...)`` on both sides; a sample is right when all its C labels are.
+    """
+
+    def eval(self) -> MetricValue:
+        """The share, from 0 to 1."""
+        state = self._merged()
+        if isinstance(state, MultilabelExactMatch):
+            correct: Any = state.correct
+            return MetricValue(int(correct) / int(state.total))
+        right, _, _, _, samples = state.compute().tolist()
+        return MetricValue(right / samples)
+
+    def _counter(self, classes: int) -> Any:
+        if self.eval_type == "classification":
+            return MulticlassStatScores(classes, average="micro", **_UNCHECKED)
+        return MultilabelExactMatch(classes, **_UNCHECKED)
+
+
+class _PerClass(_CountingMetric):
+    """Base of precision, recall and F-score: a value for each class, from its counts."""
 
     def eval(self, average: bool = False) -> Any:
         """The value of each class as a float64 array; with ``average``, their plain mean."""
@@ -102,19 +100,24 @@ class _PerClass(GatheredMetric[Counts]):
         array: np.ndarray = torch.nan_to_num(values, nan=0.0).numpy()
         return MetricValue(array.mean()) if average else array
 
+    def _counter(self, classes: int) -> Any:
+        is_multilabel = self.eval_type == "multilabel"
+        counter = MultilabelStatScores if is_multilabel else MulticlassStatScores
+        return counter(classes, average="none", **_UNCHECKED)
+
     def _value(self, tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor) -> Tensor:
         raise NotImplementedError
 
 
 class Precision(_PerClass):
-    """Of the samples given to a class, the share that belongs to it."""
+    """Of the samples predicted as a class, the share that belongs to it; inputs as ``Accuracy``."""
 
     def _value(self, tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor) -> Tensor:
         return tp / (tp + fp)
 
 
 class Recall(_PerClass):
-    """Of the samples that belong to a class, the share that was given to it."""
+    """Of the samples that belong to a class, the share predicted as it; inputs as ``Accuracy``."""
 
     def _value(self, tp: Tensor, fp: Tensor, tn: Tensor, fn: Tensor) -> Tensor:
         return tp / (tp + fn)
@@ -139,34 +142,25 @@ class F1(Fbeta):
         super().__init__(1.0, eval_type)
 
 
-class TopKCategoricalAccuracy(GatheredMetric[MulticlassStatScores]):
+class TopKCategoricalAccuracy(Accuracy):
     """The share of samples whose label is among the ``k`` largest scores.
 
-    With ``k`` of at least the number of classes every sample is right. Of equal scores at the
-    border, which one counts is torch.topk's choice.
+    Takes scores ``(N, C, ...)`` and labels ``(N, ...)``, indexes or one-hot. With ``k`` of at least
+    the number of classes every sample is right. ``torch.topk`` breaks ties at the border.
     """
 
     def __init__(self, k: int) -> None:
+        super().__init__()
         self.k = check_positive_int(k, "k", type(self).__name__)
 
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Take scores ``(N, C, ...)`` and labels ``(N, ...)``, indexes or one-hot."""
-        preds, target, classes = class_pair(type(self).__name__, inputs)
-        self._check_classes(classes)
-        if target.numel() == 0:
-            return
-        if self._state is None:
-            self._state = _counter(
-                MulticlassStatScores, classes, average="micro", top_k=min(self.k, classes)
-            )
-        scores = preds.cpu() if preds.is_floating_point() else preds.cpu().double()
-        self._state.update(scores, target.cpu())
+    def _counter(self, classes: int) -> Any:
+        return MulticlassStatScores(
+            classes, average="micro", top_k=min(self.k, classes), **_UNCHECKED
+        )
 
-    def eval(self) -> MetricValue:
-        """The share, from 0 to 1."""
-        right, _, _, _, samples = self._merged().compute().tolist()
-        return MetricValue(right / samples)
+    def _predicted(self, preds: Tensor, target: Tensor) -> Tensor:
+        """The scores themselves, as floats."""
+        return preds if preds.is_floating_point() else preds.double()
 
 
 class Top1CategoricalAccuracy(TopKCategoricalAccuracy):
@@ -181,22 +175,3 @@ class Top5CategoricalAccuracy(TopKCategoricalAccuracy):
 
     def __init__(self) -> None:
         super().__init__(5)
-
-
-def _labels(preds: Tensor, target: Tensor) -> Tensor:
-    """Scores as the class they choose, on the device where they are; labels as they are."""
-    return preds.argmax(1) if preds.ndim > target.ndim else preds
-
-
-def _whole(count: Any) -> int:
-    return int(count)
-
-
-def _counter(kind: Any, classes: int, *, average: Any, top_k: int = 1) -> Any:
-    """A torchmetrics counter; inputs are checked before they reach it, so its checks are off."""
-    options: dict[str, Any] = {"validate_args": False, "sync_on_compute": False}
-    if kind is MulticlassStatScores:
-        return kind(num_classes=classes, average=average, top_k=top_k, **options)
-    if kind is MultilabelExactMatch:
-        return kind(num_labels=classes, **options)
-    return kind(num_labels=classes, average=average, **options)

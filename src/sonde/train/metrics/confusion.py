@@ -1,4 +1,4 @@
-"""The confusion matrix and the measures drawn from it."""
+"""The confusion matrix and the measures computed from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchmetrics.classification import MulticlassConfusionMatrix
 
 from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, Rows
-from sonde.train.metrics.inputs import as_tensor, class_labels, expect
+from sonde.train.metrics.inputs import class_labels, is_binary, tensors
 from sonde.train.validator import (
     check_bool,
     check_non_negative_float,
@@ -25,11 +25,11 @@ REDUCTIONS = ("none", "mean", "sum", "mean_batch", "sum_batch", "mean_channel", 
 
 
 class ConfusionMatrix(GatheredMetric[MulticlassConfusionMatrix]):
-    """How often each true class (row) was taken for each class (column).
+    """How often each true class (row) was predicted as each class (column).
 
-    ``normalize`` divides by the row (``"target"``), the column (``"prediction"``) or everything
-    (``"all"``); where there is nothing to divide, the entry is 0. ``num_classes`` may be left out
-    when predictions come with a dimension of classes.
+    ``normalize`` divides by the sum of the row (``"target"``), the column (``"prediction"``) or the
+    matrix (``"all"``); where that sum is 0, the entry is 0. ``num_classes`` is optional when the
+    predictions have a dimension of classes.
     """
 
     def __init__(
@@ -43,21 +43,19 @@ class ConfusionMatrix(GatheredMetric[MulticlassConfusionMatrix]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take predictions and labels ``(N, ...)``.
+        """Add a batch of predictions and labels ``(N, ...)``.
 
         Predictions are scores ``(N, C, ...)``, classes ``(N, ...)``, or floats ``(N, ...)`` that
         count as class 1 from ``threshold`` on.
         """
         owner = "ConfusionMatrix"
-        expect(owner, inputs, "predictions", "labels")
-        preds, target = as_tensor(owner, inputs[0]), as_tensor(owner, inputs[1])
+        preds, target = tensors(owner, inputs, "predictions", "labels")
         scores_given = preds.ndim == target.ndim + 1 and preds.ndim >= 2
         classes = self.num_classes or (preds.shape[1] if scores_given else None)
         if classes is None:
             raise MetricInputError(
                 "ConfusionMatrix: without a dimension of classes the predictions do not say how "
-                "many there are; give num_classes",
-                slug="metric-input",
+                "many there are; give num_classes"
             )
         if scores_given:
             preds = preds.argmax(1)
@@ -67,18 +65,16 @@ class ConfusionMatrix(GatheredMetric[MulticlassConfusionMatrix]):
             raise MetricInputError(
                 f"ConfusionMatrix: predictions {tuple(preds.shape)} and labels "
                 f"{tuple(target.shape)} must have one shape, or the predictions one more dimension "
-                "of classes",
-                slug="metric-input",
+                "of classes"
             )
         self._check_classes(classes)
         preds, target = (class_labels(owner, side, classes) for side in (preds, target))
         if target.numel() == 0:
             return
-        if self._state is None:
-            self._state = MulticlassConfusionMatrix(
-                num_classes=classes, validate_args=False, sync_on_compute=False
-            )
-        self._state.update(preds.cpu(), target.cpu())
+        state = self._state_or(
+            lambda: MulticlassConfusionMatrix(classes, validate_args=False, sync_on_compute=False)
+        )
+        state.update(preds.cpu(), target.cpu())
 
     def eval(self) -> np.ndarray:
         """The matrix as float64, true classes down, predicted classes across."""
@@ -96,10 +92,10 @@ class ConfusionMatrixMetric(GatheredMetric[Rows]):
 
     ``skip_channel`` leaves out the first class, usually the background. With
     ``calculation_method`` False all samples and classes are counted together. With True the
-    measure is taken of each class of each sample, measures without a meaning (NaN) are left out,
-    and ``decrease`` says what to do with the rest: ``"none"`` gives ``(samples, classes)`` with
-    0 where there was none, ``"mean"`` and ``"sum"`` one number, ``"mean_batch"`` and
-    ``"sum_batch"`` one per class, ``"mean_channel"`` and ``"sum_channel"`` one per sample.
+    measure is computed for each class of each sample, undefined measures (NaN) are left out, and
+    ``decrease`` reduces the others: ``"none"`` returns ``(samples, classes)`` with 0 for undefined
+    measures, ``"mean"`` and ``"sum"`` one number, ``"mean_batch"`` and ``"sum_batch"`` one per
+    class, ``"mean_channel"`` and ``"sum_channel"`` one per sample.
     """
 
     def __init__(
@@ -119,28 +115,25 @@ class ConfusionMatrixMetric(GatheredMetric[Rows]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take one-hot predictions and labels, both ``(N, C, ...)`` of zeros and ones."""
+        """Add one-hot predictions and labels, both ``(N, C, ...)`` of zeros and ones."""
         owner = "ConfusionMatrixMetric"
-        expect(owner, inputs, "predictions", "labels")
-        preds, target = as_tensor(owner, inputs[0]).cpu(), as_tensor(owner, inputs[1]).cpu()
-        binary = all(bool(((side == 0) | (side == 1)).all()) for side in (preds, target))
-        if preds.ndim < 2 or preds.shape != target.shape or not binary:
+        preds, target = (one.cpu() for one in tensors(owner, inputs, "predictions", "labels"))
+        are_binary = is_binary(preds) and is_binary(target)
+        if preds.ndim < 2 or preds.shape != target.shape or not are_binary:
             raise MetricInputError(
                 f"{owner}: predictions {tuple(preds.shape)} and labels {tuple(target.shape)} must "
-                "be zeros and ones of one shape (N, C, ...)",
-                slug="metric-input",
+                "be zeros and ones of one shape (N, C, ...)"
             )
         if self.skip_channel and preds.shape[1] > 1:
             preds, target = preds[:, 1:], target[:, 1:]
         if preds.numel() == 0:
             return
         self._check_classes(preds.shape[1])
-        if self._state is None:
-            self._state = Rows(1, num_classes=preds.shape[1])
-        self._state.update(_counts(preds.bool(), target.bool()))
+        state = self._state_or(lambda: Rows(1, num_classes=preds.shape[1]))
+        state.update(_counts(preds.bool(), target.bool()))
 
     def eval(self) -> Any:
-        """The measure; NaN when it has no meaning, as the sensitivity without a positive sample."""
+        """The measure; NaN when it is undefined, as the sensitivity without positive samples."""
         (counts,) = self._merged().compute()
         measure = MEASURES[self.metric_name]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -151,30 +144,30 @@ class ConfusionMatrixMetric(GatheredMetric[Rows]):
 
 
 def _counts(preds: Tensor, target: Tensor) -> Tensor:
-    """Right and wrong answers ``(N, C, 4)``: true and false positives, true and false negatives."""
+    """Counts ``(N, C, 4)``: true and false positives, true and false negatives."""
     preds, target = (side.reshape(*side.shape[:2], -1) for side in (preds, target))
     hits = (preds & target, preds & ~target, ~preds & ~target, ~preds & target)
     return torch.stack([hit.sum(2) for hit in hits], dim=-1)
 
 
 def _reduced(values: np.ndarray, how: str) -> Any:
-    """Reduce ``(samples, classes)``; means run over what has a meaning, an empty mean is 0."""
-    meant = ~np.isnan(values)
-    values = np.where(meant, values, 0.0)
+    """Reduce ``(samples, classes)``; means leave out NaN, and the mean of nothing is 0."""
+    defined = ~np.isnan(values)
+    values = np.where(defined, values, 0.0)
     if how == "none":
         return values
     if how == "sum":
         return MetricValue(values.sum())
     if how == "mean":
-        per_sample = _mean(values, meant, axis=1)
-        return MetricValue(_mean(per_sample, meant.any(axis=1), axis=0))
+        per_sample = _mean(values, defined, axis=1)
+        return MetricValue(_mean(per_sample, defined.any(axis=1), axis=0))
     axis = 0 if how.endswith("batch") else 1
-    return values.sum(axis=axis) if how.startswith("sum") else _mean(values, meant, axis)
+    return values.sum(axis=axis) if how.startswith("sum") else _mean(values, defined, axis)
 
 
-def _mean(values: np.ndarray, meant: np.ndarray, axis: int) -> Any:
-    counted = meant.sum(axis=axis)
-    return (values * meant).sum(axis=axis) / np.maximum(counted, 1)
+def _mean(values: np.ndarray, defined: np.ndarray, axis: int) -> Any:
+    counted = defined.sum(axis=axis)
+    return (values * defined).sum(axis=axis) / np.maximum(counted, 1)
 
 
 def _prevalence_threshold(tp: Any, fp: Any, tn: Any, fn: Any) -> Any:

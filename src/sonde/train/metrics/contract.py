@@ -15,24 +15,29 @@ AnyMetric = TypeVar("AnyMetric", bound="Metric")
 
 
 class MetricNotReadyError(SondeError, RuntimeError):
-    """A metric asked for its value before it has seen anything."""
+    """``eval`` was called before the metric got any samples."""
 
 
 class MetricInputError(SondeError, ValueError):
-    """Predictions and labels that do not fit each other or the metric."""
+    """Inputs of a metric that do not fit each other or the metric."""
+
+    def __init__(self, message: str, *, slug: str = "metric-input") -> None:
+        super().__init__(message, slug=slug)
 
 
 class MetricInputTypeError(SondeError, TypeError):
-    """An argument of a metric that is not a tensor, list or array."""
+    """An input of a metric that has the wrong type."""
+
+    def __init__(self, message: str, *, slug: str = "metric-input") -> None:
+        super().__init__(message, slug=slug)
 
 
 class MetricValue(float):
-    """The number a metric gives: a float in every way, exact, that prints four decimals.
+    """A float that ``str``, ``print`` and f-strings show with at most four decimals.
 
-    ``str``, ``print`` and an f-string without a format show at most four decimals, as torch prints
-    tensors; ``repr``, ``json``, formats, comparisons and arithmetic use the whole number, and the
-    result of arithmetic is a plain float. Numbers smaller than 0.001 or of a million and more are
-    shown with four decimals of their scientific form. NaN and Inf show as ``nan`` and ``inf``.
+    Numbers below 0.001, and from a million on, are shown in scientific notation. ``repr``,
+    ``json``, explicit formats, comparisons and arithmetic use the exact number; arithmetic returns
+    a plain float.
     """
 
     __slots__ = ()
@@ -51,27 +56,27 @@ class MetricValue(float):
 
 
 class Metric(ABC):
-    """A judgement of a model, gathered batch by batch.
+    """A measure of a model's quality, accumulated batch by batch.
 
-    A subclass defines ``clear`` (forget everything), ``update`` (take one batch: predictions and
-    labels, or what the metric needs) and ``eval`` (the value so far). The built-in ones return a
-    ``MetricValue`` or an array, give the value over all ranks when ``torch.distributed`` is in use
-    (so every rank must call ``eval``), do not depend on how the data were cut into batches unless
-    they say so, and raise ``MetricNotReadyError``, a ``RuntimeError``, when nothing was seen.
+    A subclass defines ``clear`` (reset), ``update`` (add one batch: predictions and labels, or
+    whatever the metric needs) and ``eval`` (the value so far). ``eval`` of the built-in metrics
+    returns a ``MetricValue`` or an array, over all ranks when ``torch.distributed`` is in use (so
+    every rank must call it), and raises ``MetricNotReadyError``, a ``RuntimeError``, without
+    samples. Unless their docstring says otherwise, the batch size does not change the result.
     """
 
     _indexes: list[int] | None = None
 
     @property
     def indexes(self) -> list[int] | None:
-        """Which inputs of ``update`` are used, in which order; None means all as they come."""
+        """The positions of the inputs that ``update`` uses, in order; None means all."""
         return self._indexes
 
     def set_indexes(self: AnyMetric, indexes: list[int]) -> AnyMetric:
         """Choose and order the inputs of ``update``: ``[2, 1]`` uses the third, then the second.
 
-        It takes effect where ``update`` is decorated with ``rearrange_inputs``, as it is in every
-        built-in metric.
+        It takes effect if ``update`` is decorated with ``rearrange_inputs``, as in every built-in
+        metric.
         """
         if not isinstance(indexes, list) or not all(type(index) is int for index in indexes):
             raise wrong_value("indexes", type(self).__name__, "must be a list of integers", indexes)
@@ -79,22 +84,22 @@ class Metric(ABC):
         return self
 
     def __call__(self, *inputs: Any) -> Any:
-        """The value of these inputs alone; what was gathered before is forgotten."""
+        """The value of these inputs alone; resets the metric first."""
         self.clear()
         self.update(*inputs)
         return self.eval()
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget everything gathered so far."""
+        """Reset the metric."""
 
     @abstractmethod
     def update(self, *inputs: Any) -> None:
-        """Take one batch."""
+        """Add one batch."""
 
     @abstractmethod
     def eval(self) -> Any:
-        """The value of everything since the last ``clear``."""
+        """The value of all batches since the last ``clear``."""
 
 
 def rearrange_inputs(update: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,8 +115,7 @@ def rearrange_inputs(update: Callable[..., Any]) -> Callable[..., Any]:
         except IndexError:
             raise MetricInputError(
                 f"{type(self).__name__}: indexes {indexes} do not fit {len(inputs)} inputs; "
-                "give set_indexes positions that exist",
-                slug="metric-input",
+                "give set_indexes positions that exist"
             ) from None
         return update(self, *chosen)
 

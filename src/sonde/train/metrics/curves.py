@@ -1,9 +1,9 @@
 """The ROC curve and the area under a curve.
 
-The curve is torchmetrics' own, with two cares. Its scores are replaced by their rank first, because
-torchmetrics takes scores outside 0..1 for logits and squashes them in float32, where large scores
-become equal. And its rates, counts divided in float32, are put back on the counts and divided in
-float64. NaN scores are refused: they have no place in an order.
+torchmetrics computes the curve, with two corrections. Scores are replaced by their rank first,
+because torchmetrics treats scores outside 0..1 as logits and applies a float32 sigmoid, which makes
+large scores equal. Rates, which torchmetrics divides in float32, are converted back to counts and
+divided in float64. NaN scores are an error, because they cannot be ordered.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sonde.train.metrics.contract import (
     rearrange_inputs,
 )
 from sonde.train.metrics.gathered import GatheredMetric, Rows
-from sonde.train.metrics.inputs import as_tensor, expect
+from sonde.train.metrics.inputs import tensors
 from sonde.train.validator import check_bool, check_positive_int, check_value_type
 
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -49,20 +49,17 @@ class ROC(GatheredMetric[Rows]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take scores and labels."""
+        """Add a batch of scores and labels."""
         owner = type(self).__name__
-        expect(owner, inputs, "scores", "labels")
-        scores = as_tensor(owner, inputs[0]).cpu().double()
-        labels = as_tensor(owner, inputs[1]).cpu()
-        rows = self._as_rows(scores, labels)
-        if bool(scores.isnan().any()):
-            raise MetricInputError(f"{owner}: scores must not be NaN", slug="metric-input")
+        scores, labels = (one.cpu() for one in tensors(owner, inputs, "scores", "labels"))
+        rows = self._as_rows(scores.double(), labels)
+        if bool(rows.isnan().any()):
+            raise MetricInputError(f"{owner}: scores must not be NaN")
         if labels.numel() == 0:
             return
         self._check_classes(rows.shape[1])
-        if self._state is None:
-            self._state = Rows(2, num_classes=rows.shape[1])
-        self._state.update(rows, labels.reshape(-1).long())
+        state = self._state_or(lambda: Rows(2, num_classes=rows.shape[1]))
+        state.update(rows, labels.reshape(-1).long())
 
     def _as_rows(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Scores as ``(samples, classes)``; one column is the binary case."""
@@ -75,22 +72,20 @@ class ROC(GatheredMetric[Rows]):
             raise MetricInputError(
                 f"{owner}: scores {tuple(scores.shape)} and labels {tuple(labels.shape)} do not "
                 "fit: they have one shape (binary), or the scores have one more dimension of "
-                "classes, and pos_label is not given",
-                slug="metric-input",
+                "classes, and pos_label is not given"
             )
         if rows.shape[0] != labels.numel() or self.class_num not in (None, rows.shape[1]):
             raise MetricInputError(
                 f"{owner}: {rows.shape[0]} rows of {rows.shape[1]} classes do not fit "
-                f"{labels.numel()} labels and class_num {self.class_num}",
-                slug="metric-input",
+                f"{labels.numel()} labels and class_num {self.class_num}"
             )
         return rows
 
     def eval(self) -> Any:
-        """``(fpr, tpr, thresholds)`` as arrays; with several classes, lists with one of each class.
+        """``(fpr, tpr, thresholds)`` as arrays; with several classes, lists of one per class.
 
-        The first threshold is the largest score plus 1, where nothing is positive yet. Labels that
-        hold no positive or no negative sample are a ``MetricInputError``.
+        The first threshold is the largest score plus 1, where no sample is positive. Labels without
+        a positive or without a negative sample are a ``MetricInputError``.
         """
         curves = self._curves()
         if len(curves) == 1:
@@ -101,12 +96,12 @@ class ROC(GatheredMetric[Rows]):
     def _curves(self) -> list[Curve]:
         scores, labels = self._merged().compute()
         owner = type(self).__name__
-        if scores.shape[1] == 1:
-            positive = 1 if self.pos_label is None else self.pos_label
-            return [_curve(owner, scores[:, 0], labels == positive, positive)]
+        positives = list(range(scores.shape[1]))
+        if len(positives) == 1:
+            positives = [1 if self.pos_label is None else self.pos_label]
         return [
-            _curve(owner, scores[:, column], labels == column, column)
-            for column in range(scores.shape[1])
+            _curve(owner, column, labels == label, label)
+            for column, label in zip(scores.unbind(1), positives, strict=True)
         ]
 
 
@@ -123,38 +118,33 @@ class AUC(ROC):
 def auc(x: Any, y: Any, reorder: bool = False) -> MetricValue:
     """The area under the points ``(x, y)`` by the trapezoidal rule, in float64.
 
-    ``x`` must rise or fall throughout, unless ``reorder`` sorts it first.
+    ``x`` must be monotonic; ``reorder`` sorts it first.
     """
     if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
         raise MetricInputTypeError(
-            f"auc takes two numpy arrays, not {type(x).__name__} and {type(y).__name__}",
-            slug="metric-input",
+            f"auc takes two numpy arrays, not {type(x).__name__} and {type(y).__name__}"
         )
     x, y = (np.array(side, dtype=np.float64).reshape(-1) for side in (x, y))
     if x.size != y.size or x.size < 2:
         raise MetricInputError(
-            f"auc takes two arrays of one length of at least 2, not {x.size} and {y.size}",
-            slug="metric-input",
+            f"auc takes two arrays of one length of at least 2, not {x.size} and {y.size}"
         )
     moves = np.diff(x)
     if not reorder and (moves < 0).any() and (moves > 0).any():
-        raise MetricInputError(
-            "auc: x must rise or fall throughout; pass reorder=True to sort it",
-            slug="metric-input",
-        )
+        raise MetricInputError("auc: x must rise or fall throughout; pass reorder=True to sort it")
     return MetricValue(
         torchmetrics_auc(torch.from_numpy(x), torch.from_numpy(y), reorder=bool(reorder))
     )
 
 
 def _curve(owner: str, scores: Tensor, positive: Tensor, label: int) -> Curve:
+    """The curve of one class; ``label`` is for messages."""
     positives = int(positive.sum())
     negatives = positive.numel() - positives
     if positives == 0 or negatives == 0:
         missing = "positive" if positives == 0 else "negative"
         raise MetricInputError(
-            f"{owner}: no sample is {missing} for label {label}, so the curve has no meaning",
-            slug="metric-input",
+            f"{owner}: no sample is {missing} for label {label}, so the curve has no meaning"
         )
     values, ranks = torch.unique(scores, return_inverse=True)
     fpr, tpr, thresholds = binary_roc(ranks.double() / len(values), positive.long())
@@ -167,5 +157,6 @@ def _curve(owner: str, scores: Tensor, positive: Tensor, label: int) -> Curve:
 
 
 def _exact(rate: Tensor, samples: int) -> np.ndarray:
+    """A rate of so many samples, which torchmetrics divided in float32, divided in float64."""
     array: np.ndarray = ((rate.double() * samples).round() / samples).numpy()
     return array

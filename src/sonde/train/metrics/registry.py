@@ -1,4 +1,4 @@
-"""The names of the metrics, and metrics by name."""
+"""Creates metrics by name."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ _METRICS: dict[str, type[Metric]] = {
 
 
 class UnknownMetricError(SondeError, KeyError):
-    """A name that is not the name of a metric."""
+    """The name of a metric that does not exist."""
 
     __str__ = SondeError.__str__
 
 
 def names() -> list[str]:
-    """Every name of a metric, sorted."""
+    """The names of all metrics, sorted."""
     return sorted(_METRICS)
 
 
 def get_metric_fn(name: str, *args: Any, **kwargs: Any) -> Metric:
-    """The metric of this name, made with these arguments."""
+    """Create the metric of this name with these arguments."""
     if name not in _METRICS:
         hint = nearest(name, names(), "there are")
         raise UnknownMetricError(f"there is no metric {name!r}{hint}", slug="metric-unknown")
@@ -68,13 +68,13 @@ def get_metric_fn(name: str, *args: Any, **kwargs: Any) -> Metric:
 def get_metrics(metrics: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Metric]:
     """Metrics by name, from names or from a dict of metrics and torchmetrics objects.
 
-    Names given as a set come out sorted, so that all ranks evaluate them in one order; a dict and a
-    list keep theirs. None gives none.
+    A set of names is sorted, so that all ranks evaluate the metrics in the same order; a dict or a
+    list keeps its order.
     """
     if metrics is None:
         return {}
     if isinstance(metrics, Mapping):
-        return {_checked_name(name): _as_metric(name, metric) for name, metric in metrics.items()}
+        return {name: _as_metric(name, metric) for name, metric in metrics.items()}
     if isinstance(metrics, str) or not isinstance(metrics, Iterable):
         raise wrong_type("metrics", None, "must be a set of names or a dict of metrics", metrics)
     chosen = sorted(metrics) if isinstance(metrics, (set, frozenset)) else list(metrics)
@@ -91,13 +91,9 @@ def _by_name(name: str) -> Metric:
     return get_metric_fn(name)
 
 
-def _checked_name(name: Any) -> str:
+def _as_metric(name: Any, metric: Any) -> Metric:
     if not isinstance(name, str):
         raise wrong_type("metrics", None, "must have names as keys", name)
-    return name
-
-
-def _as_metric(name: str, metric: Any) -> Metric:
     if isinstance(metric, Metric):
         return metric
     if isinstance(metric, (torchmetrics.Metric, torchmetrics.MetricCollection)):

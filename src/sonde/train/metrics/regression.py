@@ -1,7 +1,7 @@
 """Metrics of predicted numbers, and the loss; everything is computed and summed in float64.
 
-The mean runs over elements, not over samples. NaN and Inf go through: one NaN makes an error or a
-loss NaN. An empty batch adds nothing.
+The mean is over elements, not over samples. NaN and Inf propagate: one NaN makes an error or a loss
+NaN. An empty batch adds nothing.
 """
 
 from __future__ import annotations
@@ -9,94 +9,79 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torchmetrics import MeanAbsoluteError, MeanMetric, MeanSquaredError
+import torchmetrics
+from torch import Tensor
 
-from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
+from sonde.train.metrics.contract import MetricInputError, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, float64_mean, in_float64
 from sonde.train.metrics.inputs import as_tensor, expect, real_pair
 from sonde.train.validator import check_non_negative_float
 
 
-class MAE(GatheredMetric[MeanAbsoluteError]):
+class PairMetric(GatheredMetric[Any]):
+    """A metric of predictions and true values of the same shape.
+
+    A subclass defines ``_new_state``, the torchmetrics object that accumulates, and ``_terms``,
+    what is passed to it for a batch.
+    """
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Add a batch of predictions and true values of the same shape."""
+        preds, target = real_pair(type(self).__name__, inputs)
+        if preds.numel():
+            self._state_or(self._new_state).update(*self._terms(preds, target))
+
+    def _new_state(self) -> torchmetrics.Metric:
+        raise NotImplementedError
+
+    def _terms(self, preds: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return preds.reshape(-1), target.reshape(-1)
+
+
+class MAE(PairMetric):
     """The mean of the absolute differences."""
 
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Take predictions and true values of one shape."""
-        preds, target = real_pair("MAE", inputs)
-        if preds.numel() == 0:
-            return
-        if self._state is None:
-            self._state = in_float64(MeanAbsoluteError(sync_on_compute=False))
-        self._state.update(preds.reshape(-1), target.reshape(-1))
-
-    def eval(self) -> MetricValue:
-        """The mean absolute error."""
-        return MetricValue(self._merged().compute())
+    def _new_state(self) -> torchmetrics.Metric:
+        return in_float64(torchmetrics.MeanAbsoluteError(sync_on_compute=False))
 
 
-class MSE(GatheredMetric[MeanSquaredError]):
+class MSE(PairMetric):
     """The mean of the squared differences."""
 
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Take predictions and true values of one shape."""
-        preds, target = real_pair("MSE", inputs)
-        if preds.numel() == 0:
-            return
-        if self._state is None:
-            self._state = in_float64(MeanSquaredError(sync_on_compute=False))
-        self._state.update(preds.reshape(-1), target.reshape(-1))
-
-    def eval(self) -> MetricValue:
-        """The mean squared error."""
-        return MetricValue(self._merged().compute())
+    def _new_state(self) -> torchmetrics.Metric:
+        return in_float64(torchmetrics.MeanSquaredError(sync_on_compute=False))
 
 
-class Tolerance(GatheredMetric[MeanMetric]):
+class Tolerance(PairMetric):
     """The share of elements within ``absolute + relative * |true value|`` of the true value.
 
-    NaN is never within; an Inf is within of the same Inf only.
+    A NaN is never within the tolerance, an Inf only if the true value is the same Inf.
     """
 
     def __init__(self, relative: float = 1e-3, absolute: float = 1e-3) -> None:
         self.relative = check_non_negative_float(relative, "relative", "Tolerance")
         self.absolute = check_non_negative_float(absolute, "absolute", "Tolerance")
 
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Take predictions and true values of one shape."""
-        preds, target = real_pair("Tolerance", inputs)
-        if preds.numel() == 0:
-            return
-        if self._state is None:
-            self._state = float64_mean()
+    def _new_state(self) -> torchmetrics.Metric:
+        return float64_mean()
+
+    def _terms(self, preds: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         within = torch.isclose(preds, target, rtol=self.relative, atol=self.absolute)
-        self._state.update(within.double())
-
-    def eval(self) -> MetricValue:
-        """The share, from 0 to 1."""
-        return MetricValue(self._merged().compute())
+        return (within.double(),)
 
 
-class Loss(GatheredMetric[MeanMetric]):
+class Loss(GatheredMetric[torchmetrics.MeanMetric]):
     """The mean loss over the batches, each batch counting once; a vector counts as its mean."""
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take the loss of one batch, a number or a vector."""
+        """Add the loss of one batch, a number or a vector."""
         expect("Loss", inputs, "loss")
         given = [inputs[0]] if isinstance(inputs[0], (int, float)) else inputs[0]
         loss = as_tensor("Loss", given)
         if loss.ndim > 1 or loss.numel() == 0:
             raise MetricInputError(
-                f"Loss: a loss is a number or a vector, not of shape {tuple(loss.shape)}",
-                slug="metric-input",
+                f"Loss: a loss is a number or a vector, not of shape {tuple(loss.shape)}"
             )
-        if self._state is None:
-            self._state = float64_mean()
-        self._state.update(loss.cpu().double().mean())
-
-    def eval(self) -> MetricValue:
-        """The mean loss."""
-        return MetricValue(self._merged().compute())
+        self._state_or(float64_mean).update(loss.cpu().double().mean())

@@ -1,7 +1,8 @@
 """Metrics that compare two masks: how much they overlap, how far apart their borders are.
 
-Distances are scipy's distance transforms in float64. A mask's border are its pixels that touch the
-outside or the edge of the picture. When just one of the masks is empty the distance is infinite.
+Distances are computed by scipy's distance transforms, in float64. The border of a mask are its
+pixels next to the outside or to the edge of the picture. When exactly one of the masks is empty,
+the distance is infinite.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import ndimage  # type: ignore[import-untyped]
+from torch import Tensor
 from torchmetrics import MeanMetric
 
 from sonde.train.metrics.contract import (
@@ -20,7 +22,8 @@ from sonde.train.metrics.contract import (
     rearrange_inputs,
 )
 from sonde.train.metrics.gathered import GatheredMetric, Sums, float64_mean
-from sonde.train.metrics.inputs import as_numpy, expect, real_pair
+from sonde.train.metrics.inputs import as_numpy, as_tensor, expect
+from sonde.train.metrics.regression import PairMetric
 from sonde.train.validator import (
     check_bool,
     check_non_negative_float,
@@ -32,26 +35,22 @@ from sonde.train.validator import (
 DISTANCES = ("euclidean", "chessboard", "taxicab")
 
 
-class Dice(GatheredMetric[Sums]):
-    """Twice the overlap over the two sizes, of all elements seen: 1 is equal, 0 is disjoint.
+class Dice(PairMetric):
+    """Twice the overlap of two masks divided by the sum of their sizes: 1 is equal, 0 is disjoint.
 
-    Predictions may be soft; sizes are sums of squares, which for zeros and ones are counts, so the
-    value is then the F1 score. ``smooth`` is added to the size to keep two empty masks from
-    dividing by zero; they give 0. NaN goes through.
+    Predictions may be fractions. Sizes are sums of squares; for zeros and ones they are counts and
+    the value is the F1 score. ``smooth`` is added to the divisor, so that two empty masks give 0.
+    NaN propagates.
     """
 
     def __init__(self, smooth: float = 1e-5) -> None:
         self.smooth = check_positive_float(smooth, "smooth", "Dice")
 
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Take predictions and true masks of one shape."""
-        preds, target = real_pair("Dice", inputs)
-        if preds.numel() == 0:
-            return
-        if self._state is None:
-            self._state = Sums(2)
-        self._state.update((preds * target).sum(), (preds * preds).sum() + (target * target).sum())
+    def _new_state(self) -> Sums:
+        return Sums(2)
+
+    def _terms(self, preds: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+        return (preds * target).sum(), (preds * preds).sum() + (target * target).sum()
 
     def eval(self) -> MetricValue:
         """The coefficient, from 0 to 1."""
@@ -60,7 +59,7 @@ class Dice(GatheredMetric[Sums]):
 
 
 class _BorderDistance(GatheredMetric[MeanMetric]):
-    """What the distances of borders share: two masks in, the mean of their distances out."""
+    """The mean of a distance between the borders of two masks, over the pairs of masks."""
 
     def __init__(self, distance_metric: str) -> None:
         owner = type(self).__name__
@@ -68,44 +67,36 @@ class _BorderDistance(GatheredMetric[MeanMetric]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take a predicted picture, the true one, and the label whose regions are compared.
+        """Add a predicted picture, the true one, and the label whose regions are compared.
 
-        A bool picture is a mask already. The label must occur in one of the two.
+        A bool picture is used as the mask itself. The label must occur in one of the two.
         """
         owner = type(self).__name__
         expect(owner, inputs, "predictions", "true values", "label")
-        preds, target = (as_numpy(owner, side) for side in inputs[:2])
+        preds, target = (as_numpy(as_tensor(owner, side)) for side in inputs[:2])
         label = inputs[2]
         if isinstance(label, bool) or not isinstance(label, (int, float)):
             raise MetricInputTypeError(
-                f"{owner}: the label must be a number, not {type(label).__name__}",
-                slug="metric-input",
+                f"{owner}: the label must be a number, not {type(label).__name__}"
             )
         if preds.size == 0 or preds.shape != target.shape:
             raise MetricInputError(
                 f"{owner}: two pictures of one shape are needed, not {preds.shape} and "
-                f"{target.shape}",
-                slug="metric-input",
+                f"{target.shape}"
             )
         masks = [side if side.dtype == bool else side == label for side in (preds, target)]
         if not masks[0].any() and not masks[1].any():
             raise MetricInputError(
-                f"{owner}: label {label} is in neither picture, so there is no distance",
-                slug="metric-input",
+                f"{owner}: label {label} is in neither picture, so there is no distance"
             )
-        if self._state is None:
-            self._state = float64_mean()
-        self._state.update(self._distance(_border(masks[0]), _border(masks[1])))
-
-    def eval(self) -> MetricValue:
-        """The distance in pixels, the mean over all pairs seen."""
-        return MetricValue(self._merged().compute())
+        distance = self._distance(_border(masks[0]), _border(masks[1]))
+        self._state_or(float64_mean).update(distance)
 
     def _distance(self, preds: np.ndarray, target: np.ndarray) -> float:
         raise NotImplementedError
 
     def _from(self, border: np.ndarray, other: np.ndarray) -> np.ndarray:
-        """How far each pixel of a border is from the other border, in float64."""
+        """The distance of each pixel of a border from the other border, in float64."""
         if not other.any():
             return np.full(int(border.sum()), np.inf)
         if self.distance_metric == "euclidean":
@@ -119,9 +110,9 @@ class _BorderDistance(GatheredMetric[MeanMetric]):
 class HausdorffDistance(_BorderDistance):
     """The largest distance of a border pixel from the other border.
 
-    ``percentile`` takes that percentile of the distances instead of the largest. ``directed`` looks
-    from the predicted border only. ``crop`` cuts the pictures to the box around both regions, which
-    is faster and gives the same distance.
+    ``percentile`` takes that percentile of the distances instead of the largest. ``directed``
+    measures from the predicted border only. ``crop`` crops the pictures to the box around both
+    regions, which is faster and gives the same distance.
     """
 
     def __init__(

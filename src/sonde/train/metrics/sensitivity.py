@@ -1,15 +1,15 @@
-"""Which parts of a picture a network's answer hangs on."""
+"""The parts of a picture that a network's prediction depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sonde.train.loop.evaluation import evaluating
 from sonde.train.metrics.contract import (
     Metric,
     MetricInputError,
@@ -30,12 +30,12 @@ from sonde.train.validator import (
 class OcclusionSensitivity(Metric):
     """How much the score of a label falls when a part of the picture is covered.
 
-    A box reaching ``margin`` before (and up to) each position is filled with ``pad_val``; the value
-    there is the score of the whole picture minus the score of the covered one. ``margin`` is one
-    number or one per dimension. ``b_box`` (``[min1, max1, min2, max2, ...]``, both included, a
-    negative maximum meaning the end) limits the positions. ``n_batch`` covered pictures go through
-    the network at once, without gradients, in eval mode, after which its mode is as before.
-    The value is that of the last picture, on each rank its own; NaN goes through.
+    Around each position, from ``margin`` before it to ``margin`` after it, the picture is filled
+    with ``pad_val``; the value there is the score of the original picture minus that of the covered
+    one. ``margin`` is one number or one per dimension. ``b_box`` (``[min1, max1, min2, max2]`` and
+    so on, both included, a negative maximum means the end) limits the positions. ``n_batch``
+    covered pictures are evaluated at once, in eval mode without gradients; the network's mode is
+    restored. The value is that of the last picture of this rank; NaN propagates.
     """
 
     def __init__(
@@ -60,24 +60,24 @@ class OcclusionSensitivity(Metric):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take a network, one picture ``(1, ...)`` and the label whose score is watched."""
+        """Set the network, one picture ``(1, ...)`` and the label whose score is measured."""
         owner = "OcclusionSensitivity"
         expect(owner, inputs, "network", "picture", "label")
         network, picture = inputs[0], as_tensor(owner, inputs[1])
         if not isinstance(network, nn.Module):
             raise MetricInputTypeError(
-                f"{owner}: the network must be a torch module, not {type(network).__name__}",
-                slug="metric-input",
+                f"{owner}: the network must be a torch module, not {type(network).__name__}"
             )
-        label = torch.as_tensor(np.asarray(inputs[2])) if not _is_tensor(inputs[2]) else inputs[2]
+        label = inputs[2]
+        if not isinstance(label, Tensor):
+            label = torch.as_tensor(np.asarray(label))
         if picture.ndim < 2 or picture.shape[0] != 1 or label.numel() != 1:
             raise MetricInputError(
                 f"{owner}: one picture (1, ...) and one label are needed, not "
-                f"{tuple(picture.shape)} and {label.numel()} labels",
-                slug="metric-input",
+                f"{tuple(picture.shape)} and {label.numel()} labels"
             )
         low, high = self._box(picture.shape[1:])
-        with _evaluating(network):
+        with evaluating(network), torch.no_grad():
             whole = _scores(network(picture), int(label))[0]
             covered = [
                 _scores(network(batch), int(label)) for batch in self._covered(picture, low, high)
@@ -86,7 +86,7 @@ class OcclusionSensitivity(Metric):
         self._map = fallen.squeeze().numpy()
 
     def eval(self) -> np.ndarray:
-        """The map of the last picture, shaped as the picture or box without dimensions of 1."""
+        """The values for the last picture, in its shape (or that of ``b_box``) squeezed."""
         if self._map is None:
             raise not_ready("OcclusionSensitivity")
         return self._map
@@ -114,7 +114,7 @@ class OcclusionSensitivity(Metric):
         return low, high
 
     def _covered(self, picture: Tensor, low: np.ndarray, high: np.ndarray) -> Iterator[Tensor]:
-        """Batches of the picture, each copy covered around one position, in order."""
+        """Batches of copies of the picture, each covered around one position, in order."""
         margin = np.broadcast_to(self.margin, len(low))
         places = np.stack(np.unravel_index(range(int(np.prod(high - low + 1))), high - low + 1), 1)
         for start in range(0, len(places), self.n_batch):
@@ -129,22 +129,5 @@ class OcclusionSensitivity(Metric):
             yield batch
 
 
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[None]:
-    """Eval mode and no gradients inside; each module's own mode afterwards."""
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
 def _scores(output: Tensor, label: int) -> Tensor:
     return output[:, label].cpu().double()
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)

@@ -1,4 +1,4 @@
-"""How alike the rows of a matrix are."""
+"""The similarity of the rows of a matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torchmetrics.functional import pairwise_cosine_similarity, pairwise_linear_
 
 from sonde.train.metrics.contract import MetricInputError, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, Rows
-from sonde.train.metrics.inputs import as_tensor, expect
+from sonde.train.metrics.inputs import tensors
 from sonde.train.validator import check_bool, check_string
 
 SIMILARITIES = ("cosine", "dot")
@@ -17,12 +17,12 @@ REDUCTIONS = ("none", "sum", "mean")
 
 
 class CosineSimilarity(GatheredMetric[Rows]):
-    """The similarity of each row seen with each other row.
+    """The similarity of each row with each other row.
 
     ``similarity`` is ``"cosine"`` or ``"dot"``; ``reduction`` sums or averages each line of the
-    square matrix; ``zero_diagonal`` sets each row's likeness with itself to 0 (before reducing).
-    Computed in float64. A row of zeros has cosine NaN; NaN goes through. All rows are kept in
-    memory until ``clear``, and the matrix grows with their square.
+    square matrix; ``zero_diagonal`` sets the similarity of each row with itself to 0 (before
+    reducing). Computed in float64. The cosine of a row of zeros is NaN; NaN propagates. All rows
+    are kept in memory until ``clear``, and the matrix grows with their square.
     """
 
     def __init__(
@@ -35,18 +35,15 @@ class CosineSimilarity(GatheredMetric[Rows]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take a matrix, one vector per row."""
-        expect("CosineSimilarity", inputs, "matrix")
-        matrix = as_tensor("CosineSimilarity", inputs[0]).cpu().double()
+        """Add a matrix, one vector per row."""
+        (matrix,) = tensors("CosineSimilarity", inputs, "matrix")
         if matrix.ndim != 2:
             raise MetricInputError(
-                f"CosineSimilarity: a matrix is needed, not the shape {tuple(matrix.shape)}",
-                slug="metric-input",
+                f"CosineSimilarity: a matrix is needed, not the shape {tuple(matrix.shape)}"
             )
         self._check_classes(matrix.shape[1])
-        if self._state is None:
-            self._state = Rows(1, num_classes=matrix.shape[1])
-        self._state.update(matrix)
+        state = self._state_or(lambda: Rows(1, num_classes=matrix.shape[1]))
+        state.update(matrix.double())
 
     def eval(self) -> np.ndarray:
         """The square matrix, or one number per row when reduced."""

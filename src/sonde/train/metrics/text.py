@@ -1,4 +1,4 @@
-"""Metrics of language models."""
+"""Metrics for language models."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torchmetrics.text
-from torch import Tensor
 
 from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, Sums, in_float64, not_ready
-from sonde.train.metrics.inputs import as_tensor, class_labels, expect
+from sonde.train.metrics.inputs import class_labels, expect, tensors
 from sonde.train.validator import check_bool, check_positive_int, check_value_type, wrong_value
 
 SMALLEST_PROBABILITY = 1e-10
@@ -19,12 +18,12 @@ LONGEST_N_GRAM = 4
 
 
 class Perplexity(GatheredMetric[Any]):
-    """How surprised the model is: the inverse geometric mean of the labels' probabilities.
+    """The inverse of the geometric mean of the probabilities of the labels.
 
-    ``update`` takes probabilities, used as they are and not below 1e-10, so the value is never
-    infinite. With ``from_logits`` it takes the network's raw scores, which torchmetrics turns into
-    probabilities first. Samples labelled ``ignore_label`` do not count. Computed in float64; NaN
-    goes through.
+    ``update`` takes probabilities; those below 1e-10 count as 1e-10, so the value is never
+    infinite. With ``from_logits`` it takes the network's raw scores, which torchmetrics converts to
+    probabilities. Samples labelled ``ignore_label`` do not count. Computed in float64; NaN
+    propagates.
     """
 
     def __init__(self, ignore_label: int | None = None, *, from_logits: bool = False) -> None:
@@ -35,15 +34,13 @@ class Perplexity(GatheredMetric[Any]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take predictions ``(..., C)`` and labels ``(...)``."""
-        expect("Perplexity", inputs, "predictions", "labels")
-        preds = as_tensor("Perplexity", inputs[0]).cpu().double()
-        target = as_tensor("Perplexity", inputs[1]).cpu().reshape(-1)
+        """Add predictions ``(..., C)`` and labels ``(...)``."""
+        preds, target = tensors("Perplexity", inputs, "predictions", "labels")
+        preds, target = preds.cpu().double(), target.cpu().reshape(-1)
         if preds.ndim == 0 or target.numel() * preds.shape[-1] != preds.numel():
             raise MetricInputError(
                 f"Perplexity: predictions {tuple(preds.shape)} need one label for each row of "
-                f"{preds.shape[-1] if preds.ndim else 0} classes, not {target.numel()} labels",
-                slug="metric-input",
+                f"{preds.shape[-1] if preds.ndim else 0} classes, not {target.numel()} labels"
             )
         preds = preds.reshape(-1, preds.shape[-1])
         if self.ignore_label is not None:
@@ -53,21 +50,10 @@ class Perplexity(GatheredMetric[Any]):
         if target.numel() == 0:
             return
         if self.from_logits:
-            self._update_logits(preds, target)
+            self._state_or(_logits_state).update(preds.unsqueeze(0), target.unsqueeze(0))
         else:
-            self._update_probabilities(preds, target)
-
-    def _update_logits(self, preds: Tensor, target: Tensor) -> None:
-        if self._state is None:
-            options: dict[str, Any] = {"sync_on_compute": False}
-            self._state = in_float64(torchmetrics.text.Perplexity(**options))
-        self._state.update(preds.unsqueeze(0), target.unsqueeze(0))
-
-    def _update_probabilities(self, preds: Tensor, target: Tensor) -> None:
-        if self._state is None:
-            self._state = Sums(2)
-        chosen = preds.gather(1, target.unsqueeze(1)).clamp(min=SMALLEST_PROBABILITY)
-        self._state.update(-chosen.log().sum(), target.numel())
+            chosen = preds.gather(1, target.unsqueeze(1)).clamp(min=SMALLEST_PROBABILITY)
+            self._state_or(lambda: Sums(2)).update(-chosen.log().sum(), target.numel())
 
     def eval(self) -> MetricValue:
         """The perplexity, at least 1 when the predictions are probabilities."""
@@ -78,17 +64,22 @@ class Perplexity(GatheredMetric[Any]):
         return MetricValue(state.compute())
 
 
+def _logits_state() -> torchmetrics.Metric:
+    options: dict[str, Any] = {"sync_on_compute": False}
+    return in_float64(torchmetrics.text.Perplexity(**options))
+
+
 class _MergingBleu(torchmetrics.text.BLEUScore):
-    """torchmetrics' BLEU; it keeps sums only, so two instances merge by addition."""
+    """torchmetrics' BLEU; its state is sums, so two instances merge by addition."""
 
     full_state_update = False
 
 
 class BleuScore(GatheredMetric[_MergingBleu]):
-    """How much of the candidates' n-grams the references share, with a penalty for brevity.
+    """The share of the candidates' n-grams that the references have, with a brevity penalty.
 
-    0 when a length of n-gram up to ``n_gram`` is nowhere shared. ``smooth`` adds one to the counts
-    of all lengths but the first.
+    0 when no n-gram of some length up to ``n_gram`` is shared. ``smooth`` adds one to the counts of
+    all lengths but the first.
     """
 
     def __init__(self, n_gram: int = 4, smooth: bool = False) -> None:
@@ -99,24 +90,24 @@ class BleuScore(GatheredMetric[_MergingBleu]):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Take candidates and, for each, its references: lists of words, or text to be split.
+        """Add candidates and, for each, its references: lists of words, or text to be split.
 
-        Numbers of words (token ids) may come as lists, arrays or tensors.
+        Token ids may be given as lists, arrays or tensors.
         """
         expect("BleuScore", inputs, "candidates", "references")
         candidates, references = (_listed(one) for one in inputs)
         if len(candidates) != len(references):
             raise MetricInputError(
                 f"BleuScore: {len(candidates)} candidates need as many lists of references, "
-                f"not {len(references)}",
-                slug="metric-input",
+                f"not {len(references)}"
             )
-        if self._state is None:
-            self._state = in_float64(
+        state = self._state_or(
+            lambda: in_float64(
                 _MergingBleu(n_gram=self.n_gram, smooth=self.smooth, sync_on_compute=False)
             )
+        )
         numbers: dict[Any, int] = {}
-        self._state.update(
+        state.update(
             [_spelled(text, numbers) for text in candidates],
             [[_spelled(text, numbers) for text in _listed(choices)] for choices in references],
         )
@@ -130,18 +121,17 @@ class BleuScore(GatheredMetric[_MergingBleu]):
 
 
 def _listed(given: Any) -> Sequence[Any]:
-    """A list or tuple as it is; the values of an array or tensor, which compare as words do."""
+    """A list or tuple unchanged; an array or tensor as a list of its values."""
     values = given.tolist() if hasattr(given, "tolist") else given
     if not isinstance(values, list | tuple):
         raise MetricInputError(
             "BleuScore takes a list of candidates and, for each, a list of references; each is a "
-            f"text or a list of words; got {given!r} for a list",
-            slug="metric-input",
+            f"text or a list of words; got {given!r} for a list"
         )
     return values
 
 
 def _spelled(text: str | Sequence[Any], numbers: dict[Any, int]) -> str:
-    """Words as numbers between blanks, as torchmetrics splits there and words may hold blanks."""
+    """Words as numbers between spaces: torchmetrics splits at spaces, which words may contain."""
     words = text.split() if isinstance(text, str) else _listed(text)
     return " ".join(str(numbers.setdefault(word, len(numbers))) for word in words)
