@@ -127,13 +127,11 @@ def show_margins(seeds: int) -> None:
 class Silent:
     """Nobody watches."""
 
-    def began(self, running: RunningTrial) -> None: ...
-
-    def looked(self, running: list[RunningTrial]) -> None: ...
+    def polled(self, running: list[RunningTrial]) -> None: ...
 
     def ended(self, running: RunningTrial, result: Result) -> None: ...
 
-    def taken_back(self, trials: list[optuna.trial.FrozenTrial]) -> None: ...
+    def requeued(self, trials: list[optuna.trial.FrozenTrial]) -> None: ...
 
 
 def configuration(directory: Path, tuner: Tuner) -> TuneConfig:
@@ -152,7 +150,12 @@ def filled_study(config: TuneConfig, url: str, count: int) -> optuna.Study:
     study = open_study(
         url, "bench", "minimize", make_sampler(config.tuner), make_pruner(config.pruner)
     )
-    space = {one.name: one.distribution() for one in config.space.parameters}
+    space: dict[str, optuna.distributions.BaseDistribution] = {
+        one.name: optuna.distributions.CategoricalDistribution(one.choices)
+        if one.choices
+        else optuna.distributions.FloatDistribution(one.low, one.largest)
+        for one in config.space.parameters
+    }
     draw = random.Random(0)
     trials = []
     for _ in range(count):

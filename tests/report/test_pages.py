@@ -23,7 +23,7 @@ from sonde.compare.runs.report_page import page_text
 from sonde.dump.reader import Dump
 from sonde.profile.report.files import profile_page
 from sonde.report import page
-from sonde.tune.results import study_page
+from sonde.tune.trials.search import study_page
 
 # A browser on a busy machine is late now and then; a second try is reported as one.
 pytestmark = pytest.mark.flaky(reruns=2)

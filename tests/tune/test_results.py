@@ -11,7 +11,6 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState, create_trial
 
 from sonde.tune.errors import TuneError
-from sonde.tune.results import study_page, write_best, write_page
 from sonde.tune.store.listing import (
     SEARCH,
     StudyListing,
@@ -22,6 +21,7 @@ from sonde.tune.store.listing import (
 )
 from sonde.tune.store.outcome import OUTCOME
 from sonde.tune.store.storage import open_study
+from sonde.tune.trials.search import study_page, write_results
 
 SPACE = {
     "learning_rate": FloatDistribution(1e-4, 1.0, log=True),
@@ -92,8 +92,8 @@ def test_the_listing_has_what_people_ask_for() -> None:
 
 def test_a_study_without_trials_has_a_page_and_no_best(tmp_path: Path) -> None:
     listing = list_study(optuna.create_study())
-    write_page(listing, tmp_path)
-    assert write_best(listing, tmp_path) is None
+    write_results(listing, tmp_path)
+    assert not (tmp_path / "best.yaml").exists()
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 
 

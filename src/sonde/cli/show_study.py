@@ -10,7 +10,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sonde.cli.tune_text import STYLES, add_trial_columns, cell_text, print_best, print_culprits
+from sonde.cli.tune_text import (
+    STYLES,
+    add_trial_columns,
+    cell_text,
+    counts_text,
+    print_best,
+    print_origins,
+)
 from sonde.core.number_text import long_duration, number_text
 from sonde.tune.store.listing import ListedTrial, StudyListing, read_study
 
@@ -27,7 +34,7 @@ def print_study(directory: Path, console: Console, limit: int | None) -> None:
     """Print the best trial, importances, why trials diverged, and the best trials (0: all)."""
     listing = read_study(directory)
     console.print(Text(_headline(directory, listing), "bold"), soft_wrap=True)
-    print_culprits(listing, console)
+    print_origins(listing, console)
     print_best(listing, console)
     ranked = _ranked(listing)
     shown = ranked[: (DEFAULT_LIMIT if limit is None else limit) or None]
@@ -41,8 +48,8 @@ def print_study(directory: Path, console: Console, limit: int | None) -> None:
 
 
 def _headline(directory: Path, listing: StudyListing) -> str:
-    counts = ", ".join(f"{count} {state}" for state, count in listing.counts().items())
-    return f"{directory}: a search to {listing.goal} {listing.target}: {counts or 'no trials yet'}"
+    counts = counts_text(listing) or "no trials yet"
+    return f"{directory}: a search to {listing.goal} {listing.target}: {counts}"
 
 
 def _ranked(listing: StudyListing) -> list[ListedTrial]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
@@ -39,7 +38,7 @@ STYLES = {
 
 
 class SearchProgress:
-    """Follows a search on stdout; see `sonde.tune.trials.runner.Listener`."""
+    """Shows a search on stdout; a `sonde.tune.trials.runner.Listener`."""
 
     def __init__(self, config: TuneConfig, session: SearchSession) -> None:
         self._config = config
@@ -47,7 +46,7 @@ class SearchProgress:
         self._console = Console(highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._began = time.monotonic()
-        self._rows: list[tuple[int, str, float | None, dict[str, Any], float, str]] = []
+        self._rows: list[tuple[RunningTrial, Result]] = []
         self._refreshed = 0.0
         listing = session.listing()
         self._done = sum(1 for one in listing.trials if one.state not in ("running", "interrupted"))
@@ -60,27 +59,19 @@ class SearchProgress:
             self._live.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._live is not None:
             self._live.update(self._picture([]), refresh=True)
-            self._live.__exit__(kind, error, trace)
+            self._live.__exit__(*error)
 
-    def taken_back(self, trials: list[FrozenTrial]) -> None:
+    def requeued(self, trials: list[FrozenTrial]) -> None:
         if self._done or trials:
             print(f"sonde: continuing a search with {self._done} trials done", file=sys.stderr)
         if trials:
             numbers = ", ".join(str(one.number) for one in trials)
-            print(f"sonde: taken back, their search was killed: {numbers}", file=sys.stderr)
+            print(f"sonde: queued again after their search was killed: {numbers}", file=sys.stderr)
 
-    def began(self, running: RunningTrial) -> None:
-        pass
-
-    def looked(self, running: list[RunningTrial]) -> None:
+    def polled(self, running: list[RunningTrial]) -> None:
         now = time.monotonic()
         if self._live is not None and now - self._refreshed > 1 / REFRESHES_PER_SECOND:
             self._refreshed = now
@@ -91,18 +82,9 @@ class SearchProgress:
         self._done += 1
         if result.value is not None and self._is_better(result.value):
             self._best = (running.number, result.value)
-        row = (
-            running.number,
-            result.ending,
-            result.value,
-            running.values,
-            running.seconds,
-            result.reason,
-        )
-        self._rows = [*self._rows[-MOST_ROWS + 1 :], row]
+        self._rows = [*self._rows[-MOST_ROWS + 1 :], (running, result)]
         if self._live is None:
-            is_best = self._best is not None and self._best[0] == running.number
-            self._console.print(_line(self._config.target.name, row, is_best=is_best))
+            self._console.print(self._line(running, result))
 
     def _is_better(self, value: float) -> bool:
         if self._best is None or self._best[1] is None:
@@ -113,36 +95,46 @@ class SearchProgress:
     def _picture(self, running: list[RunningTrial]) -> Group:
         names = self._config.space.names
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        trials = [row[3] for row in self._rows] + [one.values for one in running]
-        rows = {name: [cell_text(values, name) for values in trials] for name in names}
+        trials = [one for one, _ in self._rows] + running
+        rows = {name: [cell_text(one.values, name) for one in trials] for name in names}
         width = self._console.width
         room = width - add_trial_columns(table, "", self._config.target.name, rows, width)
         table.add_column("", overflow="ellipsis", no_wrap=True, max_width=max(1, room))
-        for number, ending, value, values, seconds, reason in self._rows:
-            is_best = self._best is not None and self._best[0] == number
+
+        def add(trial: RunningTrial, state: Text, value: Text, note: str) -> None:
             table.add_row(
-                str(number),
-                Text(ending, STYLES.get(ending, "")),
-                Text(
-                    number_text(value, 6) + (" *" if is_best else "  "), "bold" if is_best else ""
-                ),
-                *(cell_text(values, name) for name in names),
-                long_duration(seconds),
-                Text(reason if room > _LEAST_NAME else "", "dim"),
+                str(trial.number),
+                state,
+                value,
+                *(cell_text(trial.values, name) for name in names),
+                long_duration(trial.seconds),
+                Text(note if room > _LEAST_NAME else "", "dim"),
             )
+
+        for one, result in self._rows:
+            mark, style = (" *", "bold") if self._is_best(one) else ("  ", "")
+            value = Text(number_text(result.value, 6) + mark, style)
+            add(one, Text(result.ending, STYLES.get(result.ending, "")), value, result.reason)
         for one in running:
             latest = one.series.latest
             now = "" if latest is None else f"{number_text(latest[1], 6)}  "
             note = "" if latest is None else f"step {latest[0]}"
-            table.add_row(
-                str(one.number),
-                Text(one.doing, "cyan"),
-                Text(now, "cyan"),
-                *(cell_text(one.values, name) for name in names),
-                long_duration(one.seconds),
-                Text(note if room > _LEAST_NAME else "", "dim"),
-            )
+            add(one, Text(one.doing, "cyan"), Text(now, "cyan"), note)
         return Group(self._headline(), table)
+
+    def _is_best(self, trial: RunningTrial) -> bool:
+        return self._best is not None and self._best[0] == trial.number
+
+    def _line(self, trial: RunningTrial, result: Result) -> Text:
+        """An ended trial as one line."""
+        mark = " *" if self._is_best(trial) else ""
+        value = f"  {self._config.target.name} {number_text(result.value, 6)}{mark}"
+        settings = " ".join(f"{name}={cell_text(trial.values, name)}" for name in trial.values)
+        text = Text(f"trial {trial.number}  ")
+        text.append(result.ending, STYLES.get(result.ending, ""))
+        text.append(value if result.value is not None else "")
+        text.append(f"  {settings}  {long_duration(trial.seconds)}")
+        return text.append(f"  {result.reason}", "dim") if result.reason else text
 
     def _headline(self) -> Text:
         limit = self._config.limits.trials
@@ -158,15 +150,13 @@ class SearchProgress:
 
     def results(self, listing: StudyListing, reason: str) -> None:
         """Print the end of a search: the reason, the best trial, importances, files."""
-        write = self._console.print
-        write()
+        self._console.print()
         if reason:
-            counts = ", ".join(f"{count} {state}" for state, count in listing.counts().items())
-            write(Text(f"{reason}: {counts}"))
-        print_culprits(listing, self._console)
+            self._console.print(Text(f"{reason}: {counts_text(listing)}"))
+        print_origins(listing, self._console)
         print_best(listing, self._console)
-        directory = self._config.directory
-        write(Text(f"page {directory / 'report.html'}", "dim"))
+        page = self._config.directory / "report.html"
+        self._console.print(Text(f"page {page}", "dim"))
 
 
 def add_trial_columns(
@@ -204,15 +194,20 @@ def print_best(listing: StudyListing, console: Console) -> None:
     lines = [Text(f"best {listing.target} {best.value!r}, trial {best.number}", "bold")]
     for name, value in best.parameters.items():
         share = dict(listing.importance).get(name)
-        told = "" if share is None else f"   importance {share:.0%}"
-        lines.append(Text(f"  {name} {value}{told}"))
+        importance = "" if share is None else f"   importance {share:.0%}"
+        lines.append(Text(f"  {name} {value}{importance}"))
     if best.command:
         lines += [Text("run it again:", "dim"), Text(f"  {best.command}")]
     for line in lines:
         console.print(line, soft_wrap=True)
 
 
-def print_culprits(listing: StudyListing, console: Console) -> None:
+def counts_text(listing: StudyListing) -> str:
+    """How many trials are in each state."""
+    return ", ".join(f"{count} {state}" for state, count in listing.counts().items())
+
+
+def print_origins(listing: StudyListing, console: Console) -> None:
     """Print the ops that made trials diverge, each once."""
     found: dict[str, list[int]] = {}
     for one in listing.trials:
@@ -222,21 +217,6 @@ def print_culprits(listing: StudyListing, console: Console) -> None:
     for place, numbers in found.items():
         which = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
         console.print(Text(f"diverged in {place}: trials {which}", "red"), soft_wrap=True)
-
-
-def _line(
-    target: str,
-    row: tuple[int, str, float | None, Mapping[str, Any], float, str],
-    *,
-    is_best: bool,
-) -> Text:
-    number, ending, value, values, seconds, reason = row
-    said = "" if value is None else f"  {target} {number_text(value, 6)}{' *' if is_best else ''}"
-    settings = " ".join(f"{name}={cell_text(values, name)}" for name in values)
-    text = Text(f"trial {number}  ")
-    text.append(ending, STYLES.get(ending, ""))
-    text.append(f"{said}  {settings}  {long_duration(seconds)}")
-    return text.append(f"  {reason}", "dim") if reason else text
 
 
 def show_check(config: TuneConfig, template: CommandTemplate) -> None:

@@ -5,23 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from sonde.core.callback import Callback, RunArguments, RunContext
-from sonde.train.callback import (
-    CheckpointConfig,
-    EarlyStopping,
-    GradientMonitor,
-    History,
-    LambdaCallback,
-    LearningRateScheduler,
-    LossMonitor,
-    ModelCheckpoint,
-    NonFiniteLossError,
-    OnRequestExit,
-    ReduceLROnPlateau,
-    SaveBest,
-    StopAtTime,
-    TimeMonitor,
-)
+from sonde.core.callback import RunArguments, RunContext
+from sonde.train import callback as _callback
+from sonde.train.callback import *  # noqa: F403
 from sonde.train.checkpoint.checkpoint import (
     load_checkpoint,
     load_param_into_net,
@@ -36,26 +22,12 @@ from sonde.train.loop.model import Model
 from sonde.train.loop.progress import ProgressBar
 
 __all__ = [
-    "Callback",
-    "CheckpointConfig",
-    "EarlyStopping",
-    "GradientMonitor",
-    "History",
-    "LambdaCallback",
-    "LearningRateScheduler",
+    *_callback.__all__,
     "Loop",
-    "LossMonitor",
     "Model",
-    "ModelCheckpoint",
-    "NonFiniteLossError",
-    "OnRequestExit",
     "ProgressBar",
-    "ReduceLROnPlateau",
     "RunArguments",
     "RunContext",
-    "SaveBest",
-    "StopAtTime",
-    "TimeMonitor",
     "callbacks",
     "check_gradients",
     "check_update",
@@ -69,8 +41,8 @@ __all__ = [
     "save_checkpoint_async",
 ]
 
-# Exported too, and imported when first asked for: their libraries are slow to import, and
-# summaries are a layer beside this one.
+# Exported too, but imported on first use: their libraries are slow to import. The same holds for
+# the summaries, which are in a layer beside this one.
 _LAZY_MODULES = (
     "sonde.train.loss_scale",
     "sonde.train.learning_rate",

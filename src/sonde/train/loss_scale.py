@@ -1,9 +1,9 @@
-"""Loss scale: multiply the loss so that small float16 gradients survive, and notice overflow.
+"""Loss scale: multiplies the loss, so that small float16 gradients do not become 0.
 
-A *manager* decides the scale of the next step. ``LossScaling`` carries a step out on top of
-``torch.amp.GradScaler``: scale, backward, divide the gradients, look for NaN and Inf, update or
-not, tell the manager. *Scalers* are for loops that do these things themselves. *Update cells* are
-managers under the reference's second name for them.
+A *manager* decides the scale of the next step. ``LossScaling`` runs a step with
+``torch.amp.GradScaler``: scale, backward, unscale the gradients, check them for NaN and Inf, update
+the weights if there are none, and report to the manager. *Scalers* are for hand-written loops.
+*Update cells* are managers with MindSpore's second interface.
 """
 
 from __future__ import annotations
@@ -32,35 +32,38 @@ MOST_OVERFLOWS_IN_A_ROW = 1000
 
 
 class LossScaleError(SondeError, RuntimeError):
-    """A scaled step that cannot be done, or that overflows without end."""
+    """A scaled step that is not possible, or too many overflows in a row."""
 
 
 @dataclass(slots=True)
 class _DynamicScale:
-    """The rule of a dynamic loss scale and its current state.
+    """A dynamic loss scale.
 
     An overflow divides the scale by ``factor``, not below 1. After ``window`` steps in a row
-    without one it is multiplied by ``factor``, unless that left the range of float32.
+    without overflow it is multiplied by ``factor``, unless the result is too large for float32.
     """
 
-    value: float
+    loss_scale: float
     factor: float
     window: int
-    steps_without: int = 0
+    steps_without_overflow: int = 0
     overflows_in_a_row: int = 0
 
     def update(self, overflow: bool) -> None:
         if overflow:
-            self.value = max(SMALLEST_SCALE, self.value / self.factor)
-            self.steps_without = 0
+            self.loss_scale = max(SMALLEST_SCALE, self.loss_scale / self.factor)
+            self.steps_without_overflow = 0
             self.overflows_in_a_row += 1
             return
         self.overflows_in_a_row = 0
-        self.steps_without += 1
-        if self.steps_without == self.window:
-            self.steps_without = 0
-            if self.value * self.factor <= LARGEST_SCALE:
-                self.value *= self.factor
+        self.steps_without_overflow += 1
+        if self.steps_without_overflow == self.window:
+            self.steps_without_overflow = 0
+            if self.loss_scale * self.factor <= LARGEST_SCALE:
+                self.loss_scale *= self.factor
+
+
+_DYNAMIC_STATE = {"loss_scale": float, "steps_without_overflow": int, "overflows_in_a_row": int}
 
 
 class LossScaleManager(ABC):
@@ -72,10 +75,10 @@ class LossScaleManager(ABC):
 
     @abstractmethod
     def update_loss_scale(self, overflow: bool) -> None:
-        """Say whether the step just done overflowed."""
+        """Report whether the last step overflowed."""
 
     def get_drop_overflow_update(self) -> bool:
-        """Whether a step that overflowed leaves the weights alone."""
+        """Whether a step that overflows does not update the weights."""
         return True
 
     def get_update_cell(self) -> LossScaleManager | None:
@@ -91,7 +94,7 @@ class LossScaleManager(ABC):
 
 
 class FixedLossScaleManager(LossScaleManager):
-    """A scale that stays as it is.
+    """A constant scale.
 
     Without ``drop_overflow_update`` the weights are updated even when gradients are NaN or Inf.
     """
@@ -110,15 +113,15 @@ class FixedLossScaleManager(LossScaleManager):
         return self._drop
 
     def get_update_cell(self) -> LossScaleManager | None:
-        """A cell with this scale; None when overflow is not to be acted on."""
+        """A cell with this scale; None if overflow does not drop the update."""
         return FixedLossScaleUpdateCell(self._loss_scale) if self._drop else None
 
 
 class DynamicLossScaleManager(LossScaleManager):
     """A scale that falls with each overflow and rises after ``scale_window`` steps without one.
 
-    It never falls below 1. After more than 1000 overflows in a row a ``LossScaleError`` says that
-    the scale is not at fault.
+    It never falls below 1. More than 1000 overflows in a row are a ``LossScaleError``: the scale is
+    not the cause.
     """
 
     def __init__(
@@ -135,15 +138,15 @@ class DynamicLossScaleManager(LossScaleManager):
         return self._rule.window
 
     def get_loss_scale(self) -> float:
-        return self._rule.value
+        return self._rule.loss_scale
 
     def update_loss_scale(self, overflow: bool) -> None:
         self._rule.update(bool(overflow))
         if self._rule.overflows_in_a_row > MOST_OVERFLOWS_IN_A_ROW:
             raise LossScaleError(
                 f"{self._rule.overflows_in_a_row} steps in a row overflowed, the last with a loss "
-                f"scale of {self._rule.value}: the network itself gives NaN or Inf; find the first "
-                "operator that does",
+                f"scale of {self._rule.loss_scale}: the network itself produces NaN or Inf; find "
+                "the first operator that does",
                 slug="loss-scale-overflow",
             )
 
@@ -153,16 +156,11 @@ class DynamicLossScaleManager(LossScaleManager):
         return cell
 
     def state_dict(self) -> dict[str, Any]:
-        return {
-            "loss_scale": self._rule.value,
-            "steps_without_overflow": self._rule.steps_without,
-            "overflows_in_a_row": self._rule.overflows_in_a_row,
-        }
+        return {name: getattr(self._rule, name) for name in _DYNAMIC_STATE}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._rule.value = float(state["loss_scale"])
-        self._rule.steps_without = int(state["steps_without_overflow"])
-        self._rule.overflows_in_a_row = int(state["overflows_in_a_row"])
+        for name, kind in _DYNAMIC_STATE.items():
+            setattr(self._rule, name, kind(state[name]))
 
 
 class FixedLossScaleUpdateCell(FixedLossScaleManager):
@@ -198,7 +196,7 @@ class LossScaler(ABC):
     @property
     @abstractmethod
     def scale_value(self) -> float:
-        """The scale of now."""
+        """The current scale."""
 
     def scale(self, inputs: Any) -> Any:
         """The inputs times the scale."""
@@ -210,11 +208,11 @@ class LossScaler(ABC):
 
     @abstractmethod
     def adjust(self, grads_finite: bool | Tensor) -> bool:
-        """Say whether all gradients were finite; whether this scaler can change its scale."""
+        """Report whether all gradients were finite; returns whether the scale is dynamic."""
 
 
 class StaticLossScaler(LossScaler):
-    """A scale that stays as it is."""
+    """A constant scale."""
 
     def __init__(self, scale_value: float) -> None:
         self._scale_value = _checked_scale(scale_value, "scale_value", "StaticLossScaler")
@@ -235,7 +233,7 @@ class DynamicLossScaler(LossScaler):
 
     @property
     def scale_value(self) -> float:
-        return self._rule.value
+        return self._rule.loss_scale
 
     def adjust(self, grads_finite: bool | Tensor) -> bool:
         self._rule.update(not bool(grads_finite))
@@ -257,9 +255,9 @@ def all_finite(inputs: Tensor | Iterable[Tensor | None]) -> Tensor:
 class LossScaling:
     """One optimizer's scaled steps, on ``torch.amp.GradScaler``.
 
-    ``step(loss)`` does backward and update and gives whether the step overflowed; ``scale`` is the
-    scale it used. Gradients are left unscaled. Weights must not be float16 themselves: torch keeps
-    them in float32 and computes in float16 under ``torch.autocast``.
+    ``step(loss)`` runs backward and update and returns whether the step overflowed; ``scale`` is
+    the scale it used. The gradients are unscaled afterwards. The weights must not be float16: keep
+    them in float32 and compute in float16 under ``torch.autocast``.
     """
 
     def __init__(self, optimizer: Optimizer, manager: LossScaleManager) -> None:
@@ -283,7 +281,7 @@ class LossScaling:
             scaler.step(self.optimizer)
         else:
             self.optimizer.step()
-        # All that torch tells in public is that its scale fell; that is how overflow is noticed.
+        # GradScaler reports an overflow only by lowering its scale.
         before = scaler.get_scale()
         scaler.update()
         overflow = scaler.get_scale() < before
@@ -293,10 +291,10 @@ class LossScaling:
         return overflow
 
     def _scaler_for(self, loss: Tensor) -> torch.amp.GradScaler:
-        """The scaler, holding the scale the manager wants for this step."""
+        """The scaler, with the manager's scale for this step."""
         wanted = float(self.manager.get_loss_scale())
         if self._scaler is None:
-            # Its own growth is never reached: the manager decides.
+            # Its own growth is disabled: the manager decides.
             self._scaler = torch.amp.GradScaler(
                 loss.device.type, init_scale=wanted, growth_interval=2**31 - 1
             )

@@ -28,8 +28,8 @@ class WithLossCell(nn.Module):
 class TrainOneStepWithLossScaleCell(nn.Module):
     """A whole training step as a module: a batch in; loss, overflow and scale out.
 
-    ``network`` gives the loss. ``scale_sense`` is an update cell, a manager, a number, or a tensor
-    of one number. ``state_dict`` includes the state of a dynamic scale.
+    ``network`` returns the loss. ``scale_sense`` is an update cell, a manager, a number, or a
+    tensor of one number. ``state_dict`` includes the state of a dynamic scale.
     """
 
     def __init__(self, network: nn.Module, optimizer: Optimizer, scale_sense: Any) -> None:
@@ -41,7 +41,7 @@ class TrainOneStepWithLossScaleCell(nn.Module):
     def forward(self, *inputs: Any) -> tuple[Tensor, bool, float]:
         """Train on this batch: the loss, whether the step overflowed, and the scale it used.
 
-        A step that overflowed leaves the weights alone.
+        A step that overflows does not update the weights.
         """
         self.optimizer.zero_grad(set_to_none=True)
         loss: Tensor = self.network(*inputs)
@@ -53,7 +53,7 @@ class TrainOneStepWithLossScaleCell(nn.Module):
         self._scaling.manager = _manager_of(sens)
 
     def get_extra_state(self) -> Tensor:
-        """The state of the scale as a tensor: checkpoint files hold tensors."""
+        """The state of the scale as a tensor, for checkpoint files."""
         manager = self._scaling.manager
         numbers = [manager.get_loss_scale(), *manager.state_dict().values()]
         return torch.tensor(numbers, dtype=torch.float64)

@@ -37,16 +37,14 @@ def check_non_negative_int(value: object, name: str, owner: str | None = None) -
 
 def check_positive_float(value: object, name: str, owner: str | None = None) -> float:
     """A finite number greater than 0."""
-    number = _real(value, name, owner)
-    if not number > 0:
+    if (number := _real(value, name, owner)) <= 0:
         raise wrong_value(name, owner, "must be greater than 0", value)
     return number
 
 
 def check_non_negative_float(value: object, name: str, owner: str | None = None) -> float:
     """A finite number of at least 0."""
-    number = _real(value, name, owner)
-    if number < 0:
+    if (number := _real(value, name, owner)) < 0:
         raise wrong_value(name, owner, "must be at least 0", value)
     return number
 

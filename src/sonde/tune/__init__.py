@@ -1,8 +1,8 @@
-"""Hyper-parameter search, on Optuna.
+"""Hyper-parameter search, based on Optuna.
 
-``sonde tune config.yaml`` runs a training command again and again; a script can ask for its values
-with `suggest` or `HyperConfig` and say how it does with `report`. `search` does the same over a
-Python function. Importing this imports neither Optuna nor a framework.
+``sonde tune config.yaml`` runs a training command many times; the script gets its values with
+`suggest` or `HyperConfig` and reports results with `report`. `search` does the same with a Python
+function. Importing this package imports neither Optuna nor a framework.
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sonde.tune.errors import TuneError
-from sonde.tune.script_side.current import report, suggest, summary_dir
-from sonde.tune.script_side.hyper_config import HyperConfig, HyperParameters
+from sonde.tune.script_side.current import (
+    HyperConfig,
+    HyperParameters,
+    report,
+    suggest,
+    summary_dir,
+)
 
 if TYPE_CHECKING:
     from sonde.tune.store.listing import StudyListing, read_study

@@ -138,7 +138,7 @@ def test_the_documents_typing_error_is_explained(tmp_path: Path) -> None:
         ("command: [a\nx: {", 2, "is not YAML"),
         ("", None, "is empty"),
         ("- a\n- b", 1, "is a list, not keys and values"),
-        ("a: &x {b: *x}", None, "an alias refers to what it stands in"),
+        ("a: &x {b: *x}", None, "an alias refers to a value that contains it"),
     ],
 )
 def test_what_is_not_yaml_is_said(tmp_path: Path, text: str, line: int | None, words: str) -> None:

@@ -12,7 +12,6 @@ from sonde.core.settings import Problems
 from sonde.tune.config.parameters import read_space
 from sonde.tune.config.space import SearchParameter, Space
 from sonde.tune.config.yaml_lines import located
-from sonde.tune.trials.sampling import suggest_all, suggest_one
 
 
 def space(**parameters: dict[str, Any]) -> Space:
@@ -24,7 +23,7 @@ def space(**parameters: dict[str, Any]) -> Space:
 
 def drawn(parameter: SearchParameter, seed: int, count: int = 40) -> list[Any]:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    return [suggest_one(study.ask(), parameter) for _ in range(count)]
+    return [parameter.suggest(study.ask()) for _ in range(count)]
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +79,7 @@ def test_a_parameter_exists_only_where_its_condition_holds() -> None:
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     seen = {True: 0, False: 0}
     for _ in range(40):
-        values = suggest_all(study.ask(), found)
+        values = found.suggest(study.ask())
         assert ("momentum" in values) == (values["optimizer"] != "adam")
         seen["momentum" in values] += 1
     assert min(seen.values()) > 5

@@ -26,7 +26,7 @@ def test_outside_a_search_the_default_is_used_and_reports_go_nowhere() -> None:
     assert sonde.tune.suggest("width", None) is None
     assert sonde.tune.summary_dir("here") == "here"
     sonde.tune.report(loss=1.0)
-    with pytest.raises(TuneError, match=r"this is no trial.*\[tune-suggest\]"):
+    with pytest.raises(TuneError, match=r"this is not a trial.*\[tune-suggest\]"):
         sonde.tune.suggest("learning_rate")
 
 

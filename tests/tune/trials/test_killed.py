@@ -17,7 +17,7 @@ DRIVER = """\
 import glob, json, os, random, signal, sys, time
 import optuna, sqlalchemy.dialects.sqlite, yaml
 from sonde.cli.main import main
-from sonde.tune import TuneError, results
+from sonde.tune import TuneError
 from sonde.tune.store import listing, storage
 from sonde.tune.trials import progress, runner, samplers, search as search_module
 from sonde.tune.store.listing import read_study

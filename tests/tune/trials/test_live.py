@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.tune.config.search_config import SearchTarget
-from sonde.tune.trials.series import Series, is_kept
-from sonde.tune.trials.trial_output import Log, ReportedValue, Summaries, Tail, target_tag
+from sonde.tune.trials.trial_output import (
+    Log,
+    ReportedValue,
+    Series,
+    Summaries,
+    Tail,
+    is_kept,
+    target_tag,
+)
 
 
 @given(

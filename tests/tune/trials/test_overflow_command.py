@@ -1,6 +1,7 @@
 """A command is put under the overflow watch, however Python is started in it."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sonde.tune.trials.command import Launch, environment_for
+from sonde.tune.trials.command import Launch
 from sonde.tune.trials.divergence import find_origin
 from sonde.tune.trials.overflow_command import watch, watched_words
 
@@ -51,7 +52,7 @@ def test_a_python_inside_a_shell_script_is_watched_too(tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     made = watch(launch, dump, tmp_path / "bin")
     assert made.words == launch.words
-    environment = environment_for(made)
+    environment = {**os.environ, **made.environment}
     # The ``python`` the script finds without us must be this one.
     first, _, rest = environment["PATH"].partition(":")
     (tmp_path / "bin" / "python").write_text(

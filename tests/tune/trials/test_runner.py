@@ -24,15 +24,13 @@ class Recorder:
         self.most_at_once = 0
         self.results: list[Result] = []
 
-    def began(self, running: RunningTrial) -> None: ...
-
-    def looked(self, running: list[RunningTrial]) -> None:
+    def polled(self, running: list[RunningTrial]) -> None:
         self.most_at_once = max(self.most_at_once, len(running))
 
     def ended(self, running: RunningTrial, result: Result) -> None:
         self.results.append(result)
 
-    def taken_back(self, trials: list[FrozenTrial]) -> None: ...
+    def requeued(self, trials: list[FrozenTrial]) -> None: ...
 
 
 def run(directory: Path, script: str, *lines: str) -> tuple[StudyListing, str, Recorder]:
@@ -178,7 +176,7 @@ def test_a_pattern_reads_any_output(tmp_path: Path) -> None:
     ("script", "words"),
     [
         ("print('done')\n", "no value of the target: report(loss=...) was not called, its summary"),
-        ("import os\nos.kill(os.getpid(), 11)\n", "signal 11, without a word"),
+        ("import os\nos.kill(os.getpid(), 11)\n", "signal 11, without output"),
         ("raise SystemExit('bad data')\n", "exit code 1: bad data"),
     ],
 )

@@ -12,14 +12,15 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sonde.tune.config.search_config import METHODS, TUNERS, Method, Pruner, Tuner, TunerName
 from sonde.tune.store.outcome import OUTCOME
-from sonde.tune.trials.gaussian import (
+from sonde.tune.trials.samplers import (
     MOST_OBSERVATIONS,
     GaussianProcess,
+    make_pruner,
+    make_sampler,
     missing_parts,
     observations,
     thinned,
 )
-from sonde.tune.trials.samplers import make_pruner, make_sampler
 
 AREA = {"x": FloatDistribution(-5.0, 10.0), "y": FloatDistribution(0.0, 15.0)}
 

@@ -18,7 +18,7 @@ from sonde.core.atomic_file import remove_stale_partials
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
-from sonde.train.checkpoint.checkpoint import save_checkpoint, save_checkpoint_async
+from sonde.train.checkpoint.checkpoint import checkpoints_in, save_checkpoint, save_checkpoint_async
 from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import rank, rank_suffix
 from sonde.train.validator import (
@@ -260,15 +260,9 @@ def superfluous(
 
 def _existing(directory: Path, prefix: str) -> list[tuple[Path, float]]:
     """The checkpoints with exactly this prefix, oldest first."""
-    if not directory.is_dir():
-        return []
-    pattern = re.compile(rf"{re.escape(prefix)}-(\d+)_(\d+)\.({'|'.join(FORMATS)})$")
-    found = [
-        (path.stat().st_mtime, int(match[1]), int(match[2]), path)
-        for path in directory.iterdir()
-        if (match := pattern.match(path.name))
-    ]
-    return [(path, moment) for moment, _, _, path in sorted(found)]
+    pattern = re.compile(rf"{re.escape(prefix)}-\d+_\d+\.({'|'.join(FORMATS)})$")
+    found = [path for path in checkpoints_in(directory) if pattern.match(path.name)]
+    return [(path, path.stat().st_mtime) for path in reversed(found)]
 
 
 def _unused_prefix(directory: Path, prefix: str) -> str:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,7 +29,6 @@ from sonde.train.checkpoint.checkpoint import (
     load_param_into_net,
     newest_checkpoint,
 )
-from sonde.train.checkpoint.randomness import capture_randomness, generators_of, restore_randomness
 from sonde.train.checkpoint.state_json import is_plain
 from sonde.train.ranks import newest_of_all_ranks, rank_count
 
@@ -47,6 +48,11 @@ class Position:
     step: int = 0
     step_in_epoch: int = 0
     inside: bool = False
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the next step."""
+        return self.epoch if self.inside else self.epoch + 1
 
 
 @dataclass(slots=True)
@@ -223,3 +229,56 @@ def _skip(batches: Iterator[Any], count: int) -> None:
                 "of an epoch: resume with the dataset and batch size of the first run",
                 slug="resume-dataset",
             ) from None
+
+
+def capture_randomness(generators: Iterable[torch.Generator] = ()) -> dict[str, Any]:
+    """The states of Python's, numpy's and torch's global generators and of ``generators``.
+
+    The generators are not advanced. Other generators of the user (a ``numpy.random.Generator``
+    inside a dataset) are not included; a dataset can save them in its ``state_dict``.
+    """
+    version, internal, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    return {
+        "python": (version, torch.tensor(internal, dtype=torch.int64), gauss),
+        "numpy": (
+            str(kind),
+            torch.from_numpy(np.asarray(keys, dtype=np.int64)),
+            int(position),
+            int(has_gauss),
+            float(cached),
+        ),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "generators": [generator.get_state() for generator in generators],
+    }
+
+
+def restore_randomness(state: dict[str, Any], generators: Iterable[torch.Generator] = ()) -> None:
+    """Restore the states of ``capture_randomness``; generators are matched by their order."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal.tolist()), gauss))
+    kind, keys, position, has_gauss, cached = state["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    torch.set_rng_state(state["torch"])
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(state["cuda"])
+    for generator, saved in zip(generators, state["generators"], strict=False):
+        generator.set_state(saved)
+
+
+def generators_of(dataset: object) -> list[torch.Generator]:
+    """The generators of a ``DataLoader`` and its samplers, each once."""
+    batch_sampler = getattr(dataset, "batch_sampler", None)
+    owners = (
+        dataset,
+        getattr(dataset, "sampler", None),
+        batch_sampler,
+        getattr(batch_sampler, "sampler", None),
+    )
+    found: list[torch.Generator] = []
+    for owner in owners:
+        generator = getattr(owner, "generator", None)
+        if isinstance(generator, torch.Generator) and all(generator is not g for g in found):
+            found.append(generator)
+    return found

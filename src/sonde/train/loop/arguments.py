@@ -1,4 +1,4 @@
-"""What a training run tells its callbacks at the start: the entries of ``cb_params``."""
+"""The entries of ``cb_params`` at the start of a training run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def first_arguments(
     loss_fn: Callable[..., Any] | None,
     dataset: Iterable[Any] | None,
 ) -> RunArguments:
-    """The entries a callback finds in ``begin``; counts are zero, steps count from 1."""
+    """The ``cb_params`` of the hook ``begin``."""
     ranks = rank_count()
     return RunArguments(
         mode="train",
@@ -26,7 +26,7 @@ def first_arguments(
         optimizer=trained.optimizer,
         scheduler=trained.scheduler,
         loss_scale_manager=trained.loss_scale_manager,
-        loss_scale_mananger=trained.loss_scale_manager,  # the reference's spelling
+        loss_scale_mananger=trained.loss_scale_manager,  # MindSpore's spelling
         train_dataset=dataset,
         batch_num=length_of(dataset),
         epoch_num=None,
@@ -44,7 +44,7 @@ def first_arguments(
 
 
 def length_of(dataset: Iterable[Any] | None) -> int | None:
-    """The number of batches, where the dataset knows it beforehand."""
+    """The number of batches, or None if the dataset has no length."""
     try:
         return len(dataset)  # type: ignore[arg-type]
     except (TypeError, NotImplementedError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,65 +17,62 @@ from sonde.train.loop.step_loss import as_step_output
 LOSS_PREDICTION_TARGET = (0, 1, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationRun:
-    """``step`` computes the outputs for a batch.
+def evaluate(
+    dataset: Iterable[Any],
+    outputs_of: Callable[[Any], tuple[Any, ...]],
+    metrics: dict[str, Any],
+    indexes: tuple[int, int, int] | None,
+    hooks: Dispatcher,
+    context: RunContext,
+) -> dict[str, Any]:
+    """The metrics over all batches (or until a callback requests a stop).
 
-    ``indexes`` are the positions of loss, prediction and target in the outputs; without them the
-    metrics get all outputs.
+    ``outputs_of`` computes the outputs for a batch. ``indexes`` are the positions of loss,
+    prediction and target in the outputs; without them the metrics get all outputs.
     """
-
-    step: Callable[[Any], tuple[Any, ...]]
-    metrics: dict[str, Any]
-    indexes: tuple[int, int, int] | None
-    hooks: Dispatcher
-    context: RunContext
-
-    def over(self, dataset: Iterable[Any]) -> dict[str, Any]:
-        """The metrics over all batches (or until a callback requests a stop)."""
-        for metric in self.metrics.values():
-            metric.clear()
-        # Inside fit, the training run enters and leaves the callbacks.
-        with nullcontext() if self.context.within_fit else self.hooks:
-            self.hooks.call("begin")
-            self.hooks.call("epoch_begin")
-            self._run(dataset)
-            results = {name: metric.eval() for name, metric in self.metrics.items()}
-            self.context.original_args().metrics = results
-            self.hooks.call("epoch_end")
-            self.hooks.call("end")
-        return results
-
-    def _run(self, dataset: Iterable[Any]) -> None:
-        arguments = self.context.original_args()
+    arguments = context.original_args()
+    for metric in metrics.values():
+        metric.clear()
+    # Inside fit, the training run enters and leaves the callbacks.
+    with nullcontext() if context.within_fit else hooks:
+        hooks.call("begin")
+        hooks.call("epoch_begin")
         arguments.setdefault("cur_epoch_num", 1)
         for number, element in enumerate(dataset, start=1):
             arguments.update(cur_step_num=number, eval_dataset_element=element)
-            self.hooks.call("step_begin")
+            hooks.call("step_begin")
             with torch.no_grad():
-                outputs = self.step(element)
-                self._update(outputs)
+                outputs = outputs_of(element)
+                _update(metrics, indexes, outputs)
             arguments.net_outputs = as_step_output(outputs)
-            self.hooks.call("step_end")
-            if self.context.get_stop_requested():
+            hooks.call("step_end")
+            if context.get_stop_requested():
                 break
+        results = {name: metric.eval() for name, metric in metrics.items()}
+        arguments.metrics = results
+        hooks.call("epoch_end")
+        hooks.call("end")
+    return results
 
-    def _update(self, outputs: tuple[Any, ...]) -> None:
-        from sonde.train.metrics import Loss  # torchmetrics is slow to import
 
-        for metric in self.metrics.values():
-            if self.indexes is None:
-                metric.update(*outputs)
-            elif isinstance(metric, Loss):
-                metric.update(outputs[self.indexes[0]])
-            elif outputs[self.indexes[2]] is None:
-                raise UsageError(
-                    f"{type(metric).__name__} needs a target, and a network that returns its own "
-                    "loss has none: use batches that are a dict with 'labels', or eval_network",
-                    slug="batch-without-target",
-                )
-            else:
-                metric.update(outputs[self.indexes[1]], outputs[self.indexes[2]])
+def _update(
+    metrics: dict[str, Any], indexes: tuple[int, int, int] | None, outputs: tuple[Any, ...]
+) -> None:
+    from sonde.train.metrics import Loss  # torchmetrics is slow to import
+
+    for metric in metrics.values():
+        if indexes is None:
+            metric.update(*outputs)
+        elif isinstance(metric, Loss):
+            metric.update(outputs[indexes[0]])
+        elif outputs[indexes[2]] is None:
+            raise UsageError(
+                f"{type(metric).__name__} needs a target, and a network that returns its own "
+                "loss has none: use batches that are a dict with 'labels', or eval_network",
+                slug="batch-without-target",
+            )
+        else:
+            metric.update(outputs[indexes[1]], outputs[indexes[2]])
 
 
 @contextmanager

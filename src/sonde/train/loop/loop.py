@@ -118,7 +118,10 @@ class Loop:
                 self._settle()
                 self._hooks.call("end")
             elif self._has_begun and isinstance(error, OrderlyEnd):
-                self._leave_step_undone()
+                # The end hooks, and a resumed run, continue after the last complete step.
+                self._finish_reported_step()
+                self.arguments.cur_step_num = self._position.step
+                self.arguments.cur_step_in_epoch = self._position.step_in_epoch
                 self._hooks.call("end")
         except BaseException:
             self._hooks.__exit__(*sys.exc_info())
@@ -147,7 +150,7 @@ class Loop:
         """The numbers (from 1) of the epochs to run; ends early when a callback requests a stop."""
         self.arguments.epoch_num = check_non_negative_int(count, "count", "epochs")
         self._begin(initial_epoch)
-        while not self.stop_requested and self._next_epoch() <= count:
+        while not self.stop_requested and self._position.next_epoch <= count:
             self.epoch_begin()
             yield self._position.epoch
             self.epoch_end()
@@ -265,15 +268,6 @@ class Loop:
         if self._is_step_open and self.loss is not None:
             self.step_end(self.loss)
         self._is_step_open = False
-
-    def _leave_step_undone(self) -> None:
-        """Report the last complete step to the callbacks; a resumed run continues after it."""
-        self._finish_reported_step()
-        self.arguments.cur_step_num = self._position.step
-        self.arguments.cur_step_in_epoch = self._position.step_in_epoch
-
-    def _next_epoch(self) -> int:
-        return self._position.epoch + (0 if self._position.inside else 1)
 
     def _hold_if_cut_short(self) -> None:
         """Keep the current state if the epoch has batches left.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,9 +14,8 @@ from torch import nn
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.loop.arguments import length_of
-from sonde.train.loop.batch import place
 from sonde.train.loop.dispatch import Callbacks, Dispatcher, callback_list
-from sonde.train.loop.evaluation import LOSS_PREDICTION_TARGET, EvaluationRun, evaluating
+from sonde.train.loop.evaluation import LOSS_PREDICTION_TARGET, evaluate, evaluating
 from sonde.train.loop.loop import Loop
 from sonde.train.loop.model_checks import (
     check_dataset,
@@ -24,7 +24,7 @@ from sonde.train.loop.model_checks import (
     check_valid_frequency,
 )
 from sonde.train.loop.progress import ProgressBar
-from sonde.train.loop.step import EvalStep, Forward, TrainStep
+from sonde.train.loop.step import Forward, TrainStep, evaluation_outputs, place
 from sonde.train.loss_scale import DynamicLossScaleManager
 from sonde.train.precision import precision_of
 from sonde.train.validator import check_non_negative_int, check_positive_int, wrong_value
@@ -153,7 +153,7 @@ class Model:
         loop = Loop(
             [*listed, ProgressBar()] if shown else listed,
             network=self.network,
-            # A network that is a whole training step holds the optimizer itself.
+            # A network that updates its own weights has the optimizer.
             optimizer=self.optimizer or getattr(self.network, "optimizer", None),
             loss_fn=self.loss_fn,
             scheduler=self.scheduler,
@@ -162,7 +162,13 @@ class Model:
             resume=resume,
         )
         loop.arguments.dataset_sink_mode = dataset_sink_mode
-        step = self._train_step()
+        step = TrainStep(
+            Forward(self._runner, self.loss_fn, self._precision),
+            self.network,
+            self.optimizer,
+            self.loss_scale_manager,
+            self.scheduler if self._scheduler_every == "step" else None,
+        )
         self.network.train()
         with loop:
             for number in loop.epochs(epoch, initial_epoch=initial_epoch):
@@ -221,15 +227,6 @@ class Model:
                 warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
                 self.scheduler.step()
 
-    def _train_step(self) -> TrainStep:
-        return TrainStep(
-            Forward(self._runner, self.loss_fn, self._precision),
-            self.network,
-            self.optimizer,
-            self.loss_scale_manager,
-            self.scheduler if self._scheduler_every == "step" else None,
-        )
-
     def _evaluate(
         self,
         dataset: Iterable[Any],
@@ -252,16 +249,16 @@ class Model:
             dataset_sink_mode=dataset_sink_mode,
         )
         context = RunContext(arguments, within_fit=training is not None)
-        run = EvaluationRun(
-            EvalStep(forward, self._eval_network),
-            self._metrics,
-            self._eval_indexes,
-            Dispatcher(callbacks, "eval", context),
-            context,
-        )
         own = [self._eval_network] if isinstance(self._eval_network, nn.Module) else []
         with evaluating(self.network, *own):
-            results = run.over(dataset)
+            results = evaluate(
+                dataset,
+                functools.partial(evaluation_outputs, forward, self._eval_network),
+                self._metrics,
+                self._eval_indexes,
+                Dispatcher(callbacks, "eval", context),
+                context,
+            )
         if training is not None and context.get_stop_requested():
             training.run_context.request_stop()
         return results

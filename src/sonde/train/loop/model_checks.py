@@ -1,4 +1,4 @@
-"""Checks the arguments of ``Model``, so that a mistake is reported where it was made."""
+"""Checks the arguments of ``Model``."""
 
 from __future__ import annotations
 

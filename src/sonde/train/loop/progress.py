@@ -1,4 +1,4 @@
-"""A progress bar with loss, speed and time left; silent when the output is not a terminal."""
+"""A progress bar with loss, speed and remaining time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ProgressBar(Callback):
             self._draw(run_context)
 
     def on_eval_begin(self, run_context: RunContext) -> None:
-        """Evaluations inside training leave the line as it is."""
+        """Evaluations inside training do not change the line."""
 
     def __exit__(self, *error: object) -> None:
         if self._progress is not None:

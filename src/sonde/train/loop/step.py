@@ -1,4 +1,9 @@
-"""One training step and one evaluation step of a network on a batch."""
+"""One training step and one evaluation step of a network on a batch.
+
+A batch that is a tuple or list has the inputs of the network, then the target of the loss. A
+mapping (Hugging Face style) has keyword inputs, and the target under ``labels`` or ``label``.
+Anything else is a single input. Numpy arrays, and lists of numbers in a mapping, become tensors.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +11,89 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from sonde.core.errors import UsageError
-from sonde.train.loop.batch import Batch, split_batch, whole_batch
 from sonde.train.loss_scale import LossScaling
+from sonde.train.nested import map_nested
 from sonde.train.precision import ComputePrecision
+
+_TARGET_KEYS = ("labels", "label")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch, on the device: positional and keyword inputs, and the target if there is one."""
+
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    target: Any = None
+
+    def apply(self, network: Callable[..., Any]) -> Any:
+        return network(*self.arguments, **self.keywords)
+
+
+def whole_batch(element: Any, device: torch.device) -> Batch:
+    """A batch of which everything is input of the network (which computes its own loss)."""
+    if isinstance(element, Mapping):
+        target = next((element[key] for key in _TARGET_KEYS if key in element), None)
+        return Batch((), _keywords(element, device), place(target, device))
+    if isinstance(element, tuple | list):
+        return Batch(tuple(place(item, device) for item in element), {})
+    return Batch((place(element, device),), {})
+
+
+def split_batch(element: Any, device: torch.device) -> Batch:
+    """A batch whose target goes to the loss function and the rest to the network."""
+    if isinstance(element, Mapping):
+        for key in _TARGET_KEYS:
+            if key in element:
+                rest = {name: value for name, value in element.items() if name != key}
+                return Batch((), _keywords(rest, device), _number_list(element[key], device))
+        raise UsageError(
+            f"a batch with the keys {', '.join(map(str, element))} has no 'labels' or 'label' for "
+            "the loss function; rename the key, or leave loss_fn out when the network returns its "
+            "own loss",
+            slug="batch-without-target",
+        )
+    if isinstance(element, tuple | list) and len(element) >= 2:
+        *inputs, target = (place(item, device) for item in element)
+        return Batch(tuple(inputs), {}, target)
+    length = f" of {len(element)}" if isinstance(element, tuple | list) else ""
+    raise UsageError(
+        f"a batch for a loss function is (input, ..., target) or a dict with 'labels', not "
+        f"a {type(element).__name__}{length}",
+        slug="batch-without-target",
+    )
+
+
+def place(value: Any, device: torch.device) -> Any:
+    """``value`` with every tensor on ``device`` and every numpy array a tensor there."""
+
+    def move(item: Any) -> Any:
+        if isinstance(item, np.ndarray | np.generic):
+            item = torch.as_tensor(item)
+        if isinstance(item, torch.Tensor):
+            return item if item.device == device else item.to(device, non_blocking=True)
+        return item.to(device) if hasattr(item, "to") else item
+
+    return map_nested(value, move)
+
+
+def _keywords(element: Mapping[Any, Any], device: torch.device) -> dict[str, Any]:
+    return {str(key): _number_list(value, device) for key, value in element.items()}
+
+
+def _number_list(value: Any, device: torch.device) -> Any:
+    """A list of numbers (a row of a Hugging Face dataset without format) becomes a tensor."""
+    first = value
+    while isinstance(first, list) and first:
+        first = first[0]
+    if isinstance(value, list) and isinstance(first, bool | int | float):
+        return torch.tensor(value).to(device, non_blocking=True)
+    return place(value, device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +107,7 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """From a batch to outputs and loss. ``network`` may be a compiled one."""
+    """Computes outputs and loss of a batch. ``network`` may be compiled."""
 
     network: Callable[..., Any]
     loss_fn: Callable[..., Any] | None
@@ -49,7 +130,7 @@ class Forward:
 
 @dataclass(slots=True)
 class TrainStep:
-    """Forward, backward, update. Without an optimizer the network does all of it."""
+    """Forward, backward, update. Without an optimizer the network does all three."""
 
     forward: Forward
     module: nn.Module
@@ -98,30 +179,26 @@ class TrainStep:
         return StepResult(output)
 
 
-@dataclass(frozen=True, slots=True)
-class EvalStep:
-    """Loss, prediction and target of one batch, for the metrics."""
-
-    forward: Forward
-    eval_network: Callable[..., Any] | None = None
-
-    def __call__(self, element: Any) -> tuple[Any, ...]:
-        precision = self.forward.precision
-        if self.eval_network is not None:
-            with precision.context():
-                outputs = whole_batch(element, precision.device).apply(self.eval_network)
-            return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
-        batch = self.forward.batch(element)
+def evaluation_outputs(
+    forward: Forward, eval_network: Callable[..., Any] | None, element: Any
+) -> tuple[Any, ...]:
+    """Loss, prediction and target of one batch, or the outputs of ``eval_network``."""
+    precision = forward.precision
+    if eval_network is not None:
         with precision.context():
-            outputs = self.forward.outputs(batch)
-            loss = self.forward.loss(outputs, batch)
-        return loss_of(loss), prediction_of(outputs), batch.target
+            outputs = whole_batch(element, precision.device).apply(eval_network)
+        return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+    batch = forward.batch(element)
+    with precision.context():
+        outputs = forward.outputs(batch)
+        loss = forward.loss(outputs, batch)
+    return loss_of(loss), prediction_of(outputs), batch.target
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """The loss in what a network or loss function returned; it must be one number.
+    """The loss in the output of a network or loss function; it must be one number.
 
-    A mapping or an object may carry it as ``loss`` (Hugging Face), a tuple as its first item.
+    It is ``loss`` of a mapping or object (Hugging Face), or the first item of a tuple.
     """
     loss = output
     if isinstance(output, Mapping) and "loss" in output:
@@ -146,7 +223,7 @@ def loss_of(output: Any) -> torch.Tensor:
 
 
 def prediction_of(outputs: Any) -> Any:
-    """The prediction among a network's outputs (``logits`` where they carry their own loss)."""
+    """The prediction in the outputs of a network: ``logits`` (Hugging Face), or all of them."""
     if isinstance(outputs, Mapping) and "logits" in outputs:
         return outputs["logits"]
     if not isinstance(outputs, torch.Tensor) and hasattr(outputs, "logits"):
@@ -155,5 +232,5 @@ def prediction_of(outputs: Any) -> Any:
 
 
 def _versions(module: nn.Module) -> list[int]:
-    """How often each weight was written in place: cheap evidence that something was updated."""
+    """How often each weight was written in place, which shows cheaply whether one was updated."""
     return [parameter._version for parameter in module.parameters()]

@@ -27,7 +27,6 @@ from sonde.train.metrics.inputs import tensors
 from sonde.train.validator import check_bool, check_positive_int, check_value_type
 
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
-Curves = tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]
 
 
 class ROC(GatheredMetric[Rows]):

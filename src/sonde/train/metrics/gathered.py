@@ -1,4 +1,4 @@
-"""Metrics whose state is a torchmetrics object, accumulated by batch and merged over ranks."""
+"""Metrics built on torchmetrics objects, accumulated by batch and merged over ranks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from typing import Any, Generic, TypeVar
 
 import torch
 import torchmetrics
-from torch import Tensor
+from torch import Tensor, distributed
 
 from sonde.train.metrics.contract import (
     Metric,
     MetricInputError,
     MetricNotReadyError,
     MetricValue,
+    rearrange_inputs,
 )
+from sonde.train.metrics.inputs import as_numpy
+from sonde.train.nested import map_nested
 from sonde.train.ranks import gather
+from sonde.train.validator import wrong_type
 
 State = TypeVar("State", bound=torchmetrics.Metric)
 
@@ -134,3 +138,47 @@ def not_ready(owner: str) -> MetricNotReadyError:
 def _classes(state: torchmetrics.Metric) -> int | None:
     found = getattr(state, "num_classes", None) or getattr(state, "num_labels", None)
     return None if found is None else int(found)
+
+
+class TorchMetric(Metric):
+    """A torchmetrics object, or a collection of them.
+
+    Counting, merging over ranks and computing are torchmetrics' own; inputs are passed unchanged.
+    The object is moved to the device of the first tensor it gets. Results of one element are
+    returned as ``MetricValue``, larger ones as numpy arrays, also inside tuples, lists and dicts.
+    """
+
+    def __init__(self, metric: torchmetrics.Metric | torchmetrics.MetricCollection) -> None:
+        if not isinstance(metric, (torchmetrics.Metric, torchmetrics.MetricCollection)):
+            raise wrong_type("metric", "TorchMetric", "must be a torchmetrics object", metric)
+        self.metric = metric
+        self._updated = False
+
+    def clear(self) -> None:
+        self.metric.reset()
+        self._updated = False
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Pass the inputs to the torchmetrics object."""
+        device = next((value.device for value in inputs if isinstance(value, Tensor)), None)
+        if device is not None and not self._updated:
+            self.metric.to(device)
+        self.metric.update(*inputs)
+        self._updated = True
+
+    def eval(self) -> Any:
+        """The result of ``compute`` as plain values.
+
+        With several ranks torchmetrics decides what a rank without batches means.
+        """
+        is_distributed = distributed.is_available() and distributed.is_initialized()
+        if not is_distributed and not self._updated:
+            raise not_ready(type(self.metric).__name__)
+        return map_nested(self.metric.compute(), _plain)
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return MetricValue(value.item()) if value.numel() == 1 else as_numpy(value)

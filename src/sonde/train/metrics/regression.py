@@ -21,8 +21,8 @@ from sonde.train.validator import check_non_negative_float
 class PairMetric(GatheredMetric[Any]):
     """A metric of predictions and true values of the same shape.
 
-    A subclass defines ``_new_state``, the torchmetrics object that accumulates, and ``_terms``,
-    what is passed to it for a batch.
+    A subclass defines ``_new_state``, which creates the torchmetrics object that accumulates, and
+    ``_terms``, its inputs for a batch.
     """
 
     @rearrange_inputs

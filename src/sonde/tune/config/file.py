@@ -1,4 +1,4 @@
-"""Reading the YAML of a search: MindOptimizer's keys and what goes beyond them."""
+"""Reads the YAML file of a search: MindOptimizer's keys, and Sonde's additional ones."""
 
 from __future__ import annotations
 
@@ -28,20 +28,26 @@ from sonde.tune.config.search_config import (
     TunerName,
 )
 from sonde.tune.config.section import ConfigSection
+from sonde.tune.config.space import MOST_OF_A_GRID, too_large_a_grid
 from sonde.tune.config.yaml_lines import Located, read_yaml
+from sonde.tune.errors import TuneError
 
-MOST_OF_A_GRID = 100_000
+_PRUNER_ARGUMENTS = {
+    "median": {"startup_trials": 0, "warmup_steps": 0, "interval_steps": 1},
+    "hyperband": {"min_resource": 1, "max_resource": 1, "reduction_factor": 2},
+}
+"""The arguments of each pruner, and their smallest values."""
 _SHELL_WORDS = ("&&", "||", "|", ";", ">", ">>", "<", "2>", "2>&1", "&")
 
 
 def load_config(path: str | os.PathLike[str]) -> TuneConfig:
-    """The search a YAML file describes; a `ConfigError` has all its problems, with lines."""
+    """The search that a YAML file describes; a `ConfigError` lists all its problems, with lines."""
     file = Path(path)
     problems = Problems(os.fspath(path))
     node = read_yaml(file, problems)
     if node is None:
         problems.raise_if_any()
-        raise AssertionError("a file without content has a problem")
+        raise AssertionError("read_yaml notes a problem for a file without content")
     top = ConfigSection(node, "", problems)
     assignments, command = _command(top)
     tuner = _tuner(top)
@@ -67,7 +73,12 @@ def load_config(path: str | os.PathLike[str]) -> TuneConfig:
         study=top.text("study") or file.stem,
     )
     if tuner.name == "grid":
-        config = _as_grid(config, top)
+        try:
+            config = replace(config, space=config.space.as_grid())
+            if config.space.size(MOST_OF_A_GRID) > MOST_OF_A_GRID:
+                raise too_large_a_grid()
+        except TuneError as error:
+            top.refuse("tuner", f"grid: {error.message}", slug=error.slug)
     top.finish()
     problems.raise_if_any()
     return config
@@ -110,7 +121,7 @@ def _environment(top: ConfigSection) -> tuple[tuple[str, str], ...]:
 
 
 def _named(top: ConfigSection, key: str) -> ConfigSection:
-    """A section ``{name: ..., args: {...}}``; a word alone stands for its name."""
+    """A section ``{name: ..., args: {...}}``; a single word is the name."""
     node = top.node(key)
     if node is not None and isinstance(node.value, str) and ":" not in node.value:
         node = Located({"name": Located(node.value, node.line)}, node.line)
@@ -141,28 +152,11 @@ def _pruner(top: ConfigSection) -> Pruner:
     section = _named(top, "pruner")
     name = cast(PrunerName, section.word("name", "none", PRUNERS))
     arguments = section.section("args")
-    pruner = Pruner(name)
-    if name == "median":
-        pruner = Pruner(
-            name,
-            startup_trials=_or(arguments.whole("startup_trials"), 5),
-            warmup_steps=_or(arguments.whole("warmup_steps"), 0),
-            interval_steps=_or(arguments.whole("interval_steps", minimum=1), 1),
-        )
-    elif name == "hyperband":
-        pruner = Pruner(
-            name,
-            min_resource=_or(arguments.whole("min_resource", minimum=1), 1),
-            max_resource=arguments.whole("max_resource", minimum=1),
-            reduction_factor=_or(arguments.whole("reduction_factor", minimum=2), 3),
-        )
+    minima = _PRUNER_ARGUMENTS.get(name, {})
+    given = {key: arguments.whole(key, minimum=minimum) for key, minimum in minima.items()}
     arguments.finish()
     section.finish()
-    return pruner
-
-
-def _or(value: int | None, default: int) -> int:
-    return default if value is None else value
+    return Pruner(name, **{key: value for key, value in given.items() if value is not None})
 
 
 def _target(top: ConfigSection) -> SearchTarget:
@@ -227,25 +221,3 @@ def _divergence(top: ConfigSection) -> DivergenceSettings:
     )
     section.finish()
     return divergence
-
-
-def _as_grid(config: TuneConfig, top: ConfigSection) -> TuneConfig:
-    for one in config.space.parameters:
-        if one.kind == "float" and one.step is None and one.points is None:
-            top.refuse(
-                "tuner",
-                f"grid needs to know which values of {one.name} to try: give it 'points' (how "
-                "many), 'step' or 'decimal'",
-                slug="tune-space",
-            )
-            return config
-    is_small = all(one.candidate_count <= MOST_OF_A_GRID for one in config.space.parameters)
-    grid = config.space.as_grid() if is_small else config.space
-    if not is_small or grid.size(MOST_OF_A_GRID) > MOST_OF_A_GRID:
-        top.refuse(
-            "tuner",
-            f"grid would have more than {MOST_OF_A_GRID:,} trials; give 'points' or a larger step",
-            slug="tune-space",
-        )
-        return config
-    return replace(config, space=grid)

@@ -1,14 +1,13 @@
-"""The ``parameters`` of a configuration, and the ``space`` of `sonde.tune.search`: one grammar."""
+"""Reads the ``parameters`` of a configuration and the ``space`` of `sonde.tune.search`."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from sonde.core.settings import Problems, nearest
-from sonde.tune.config.section import ConfigSection, is_number, kind
+from sonde.tune.config.section import ConfigSection, is_finite_number, is_number, kind
 from sonde.tune.config.space import (
     SYSTEM_DEFINED,
     Kind,
@@ -21,23 +20,10 @@ from sonde.tune.config.space import (
 from sonde.tune.config.yaml_lines import Located
 
 _NAME = re.compile(r"[A-Za-z0-9_]+")
-_POSITIVE = tuple(SYSTEM_DEFINED)
-
-
-@dataclass(slots=True)
-class _Range:
-    """A range as it is being read."""
-
-    kind: Kind
-    low: float
-    high: float
-    step: float | None = None
-    log: bool = False
-    points: int | None = None
 
 
 def read_space(node: Located | None, where: str, problems: Problems) -> Space:
-    """The space a mapping of parameters describes; what is wrong with it is noted."""
+    """The space that a mapping of parameters describes; mistakes are added to ``problems``."""
     if node is None:
         return Space(())
     section = ConfigSection(node, where, problems)
@@ -65,43 +51,25 @@ def _parameter(section: ConfigSection, name: str) -> SearchParameter | None:
     source = _source(own, name)
     wanted = SYSTEM_DEFINED.get(name) if source == "system_defined" else None
     bounds, choice = own.node("bounds"), own.node("choice")
-    conditions = _conditions(own)
-    argument, environment = own.text("argument"), own.text("environment")
-    parameter: SearchParameter | None = None
+    common: dict[str, Any] = {
+        "source": source,
+        "conditions": _conditions(own),
+        "argument": own.text("argument"),
+        "environment": own.text("environment"),
+    }
+    values: dict[str, Any] | None = None
     if (bounds is None) == (choice is None):
         said = "both 'bounds' and 'choice'" if bounds else "neither 'bounds' nor 'choice'"
         section.refuse(name, f"has {said}; it takes one of them", slug="tune-space")
-        _skip(own, ("type", "decimal", "step", "log", "points"))
+        for key in ("type", "decimal", "step", "log", "points"):
+            own.node(key)
     elif choice is not None:
-        _skip(own, ("type",))  # the document: with a choice, the type has no effect
-        choices = _choices(own, choice, name, wanted)
-        parameter = SearchParameter(name, "choice", choices=choices) if choices else None
+        own.node("type")  # MindOptimizer ignores the type of a choice
+        values = _choices(own, choice, name, wanted)
     else:
-        read = _range(own, cast(Located, bounds), name, wanted)
-        if read is not None:
-            parameter = SearchParameter(
-                name, read.kind, read.low, read.high, read.step, read.log, points=read.points
-            )
+        values = _range(own, cast(Located, bounds), name, wanted)
     own.finish(hints=_hints(choice is not None))
-    if parameter is None:
-        return None
-    return _placed(parameter, source, conditions, argument, environment)
-
-
-def _placed(
-    parameter: SearchParameter,
-    source: Source,
-    conditions: tuple[ParameterCondition, ...],
-    argument: str | None,
-    environment: str | None,
-) -> SearchParameter:
-    return replace(
-        parameter,
-        source=source,
-        conditions=conditions,
-        argument=argument,
-        environment=environment,
-    )
+    return None if values is None else SearchParameter(name, **values, **common)
 
 
 def _hints(is_choice: bool) -> dict[str, str]:
@@ -110,11 +78,6 @@ def _hints(is_choice: bool) -> dict[str, str]:
         reason = " of a choice: it goes with 'bounds'"
         hints |= dict.fromkeys(("decimal", "step", "log", "points"), reason)
     return hints
-
-
-def _skip(section: ConfigSection, keys: tuple[str, ...]) -> None:
-    for key in keys:
-        section.node(key)
 
 
 def _source(own: ConfigSection, name: str) -> Source:
@@ -129,13 +92,16 @@ def _source(own: ConfigSection, name: str) -> Source:
     return cast(Source, source)
 
 
-def _choices(own: ConfigSection, node: Located, name: str, wanted: Kind | None) -> tuple[Any, ...]:
+def _choices(
+    own: ConfigSection, node: Located, name: str, wanted: Kind | None
+) -> dict[str, Any] | None:
     if not isinstance(node.value, list) or not node.value:
         own.refuse("choice", "is not a list of at least one value such as [32, 64]")
-        return ()
+        return None
     values: list[Any] = []
     for each in node.value:
-        if isinstance(each.value, dict | list) or _is_non_finite(each.value):
+        is_infinite = is_number(each.value) and not is_finite_number(each.value)
+        if isinstance(each.value, dict | list) or is_infinite:
             own.refuse("choice", f"has {kind(each.value)}; use numbers, texts, true, false")
         elif any(each.value == one and type(each.value) is type(one) for one in values):
             own.refuse("choice", f"has {each.value!r} twice")
@@ -144,18 +110,18 @@ def _choices(own: ConfigSection, node: Located, name: str, wanted: Kind | None) 
             own.refuse("choice", f"has {each.value!r}, but {name} takes {word}")
         else:
             values.append(each.value)
-    return tuple(values) if len(values) == len(node.value) else ()
-
-
-def _is_non_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+    if len(values) < len(node.value):
+        return None
+    return {"kind": "choice", "choices": tuple(values)}
 
 
 def _fits(value: Any, wanted: Kind) -> bool:
     return is_number(value) and value > 0 and (wanted == "float" or isinstance(value, int))
 
 
-def _range(own: ConfigSection, bounds: Located, name: str, wanted: Kind | None) -> _Range | None:
+def _range(
+    own: ConfigSection, bounds: Located, name: str, wanted: Kind | None
+) -> dict[str, Any] | None:
     found = _kind(own, wanted)
     log = own.flag("log", False)
     step = own.number("step", above=0)
@@ -164,10 +130,10 @@ def _range(own: ConfigSection, bounds: Located, name: str, wanted: Kind | None) 
     limits = _limits(own, bounds)
     if found is None or limits is None:
         return None
-    read = _Range(found, *limits, step=step, log=log, points=points)
-    if log and read.low <= 0:
-        own.refuse("log", f"needs bounds above 0, and {read.low:g} is not", slug="tune-space")
-    if name in _POSITIVE and wanted is not None and read.low <= 0:
+    low, high = limits
+    if log and low <= 0:
+        own.refuse("log", f"needs bounds above 0, and {low:g} is not", slug="tune-space")
+    if wanted is not None and low <= 0:
         own.refuse("bounds", f"must be above 0 for {name}", slug="tune-space")
     if log and (step is not None or decimal is not None):
         key = "step" if step is not None else "decimal"
@@ -176,7 +142,17 @@ def _range(own: ConfigSection, bounds: Located, name: str, wanted: Kind | None) 
     if step is not None and decimal is not None:
         own.refuse("decimal", "and step exclude each other; keep one of them")
         return None
-    return _whole_range(own, read) if found == "int" else _decimal_range(own, read, decimal)
+    least: float | None
+    if found == "int":
+        least = _least_whole(own, low, high, step)
+    elif decimal is None:
+        least, high = float(low), float(high)
+    else:
+        step = 10.0**-decimal
+        least = _least_decimal(own, low, high, decimal)
+    if least is None:
+        return None
+    return {"kind": found, "low": least, "high": high, "step": step, "log": log, "points": points}
 
 
 def _kind(own: ConfigSection, wanted: Kind | None) -> Kind | None:
@@ -191,11 +167,8 @@ def _kind(own: ConfigSection, wanted: Kind | None) -> Kind | None:
 
 def _limits(own: ConfigSection, bounds: Located) -> tuple[float, float] | None:
     values = bounds.plain()
-    if (
-        not isinstance(values, list)
-        or len(values) != 2
-        or not all(is_number(one) and math.isfinite(one) for one in values)
-    ):
+    is_pair = isinstance(values, list) and len(values) == 2
+    if not is_pair or not all(is_finite_number(one) for one in values):
         own.refuse("bounds", "is not a list of two numbers such as [0.001, 0.1]")
         return None
     low, high = values
@@ -205,32 +178,29 @@ def _limits(own: ConfigSection, bounds: Located) -> tuple[float, float] | None:
     return low, high
 
 
-def _whole_range(own: ConfigSection, read: _Range) -> _Range | None:
-    if read.step is not None and read.step != int(read.step):
-        own.refuse("step", f"is {read.step:g}, but the type is int")
+def _least_whole(own: ConfigSection, low: float, high: float, step: float | None) -> int | None:
+    """The smallest whole number within the bounds."""
+    if step is not None and step != int(step):
+        own.refuse("step", f"is {step:g}, but the type is int")
         return None
     if "decimal" in own:
         own.refuse("decimal", "is for type float")
         return None
-    low = math.ceil(read.low)
-    if low >= read.high:
-        own.refuse("bounds", f"[{read.low:g}, {read.high:g}) has no whole number in it")
+    least = math.ceil(low)
+    if least >= high:
+        own.refuse("bounds", f"[{low:g}, {high:g}) has no whole number in it")
         return None
-    read.low = low
-    return read
+    return least
 
 
-def _decimal_range(own: ConfigSection, read: _Range, decimal: int | None) -> _Range | None:
-    if decimal is None:
-        read.low, read.high = float(read.low), float(read.high)
-        return read
+def _least_decimal(own: ConfigSection, low: float, high: float, decimal: int) -> float | None:
+    """The smallest number within the bounds that has so many decimals."""
     step = 10.0**-decimal
-    low = round(math.ceil(round(read.low / step, 9)) * step, decimal)
-    if low >= read.high:
-        own.refuse("decimal", f"is {decimal}: no such number lies in [{read.low:g}, {read.high:g})")
+    least = round(math.ceil(round(low / step, 9)) * step, decimal)
+    if least >= high:
+        own.refuse("decimal", f"is {decimal}: no such number lies in [{low:g}, {high:g})")
         return None
-    read.low, read.step = low, step
-    return read
+    return least
 
 
 def _conditions(own: ConfigSection) -> tuple[ParameterCondition, ...]:
@@ -240,17 +210,15 @@ def _conditions(own: ConfigSection) -> tuple[ParameterCondition, ...]:
     if not isinstance(node.value, dict) or not node.value:
         own.refuse("when", "is not such as {optimizer: sgd} or {layers: [2, 3]}")
         return ()
-    found = []
-    for name, each in node.value.items():
-        values = each.plain()
-        found.append(
-            ParameterCondition(name, tuple(values) if isinstance(values, list) else (values,))
-        )
-    return tuple(found)
+    wanted = {name: each.plain() for name, each in node.value.items()}
+    return tuple(
+        ParameterCondition(name, tuple(values) if isinstance(values, list) else (values,))
+        for name, values in wanted.items()
+    )
 
 
 def _check_conditions(section: ConfigSection, parameters: list[SearchParameter]) -> None:
-    """A condition speaks of another parameter and of values that one can have."""
+    """Note conditions on unknown parameters, and on values that a parameter never has."""
     by_name = {one.name: one for one in parameters}
     for parameter in parameters:
         for condition in parameter.conditions:

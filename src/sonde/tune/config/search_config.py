@@ -1,4 +1,4 @@
-"""What a search is, as values; `config_file` reads them."""
+"""The configuration of a search, as values; `file` reads it from YAML."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ METHODS = ("ucb", "pi", "ei")
 
 @dataclass(frozen=True, slots=True)
 class Tuner:
-    """How values are chosen; ``startup_trials`` are random ones before a model is used.
+    """How values are chosen; the first ``startup_trials`` trials are random.
 
-    Where the choice is ours the method is ``ei``, which finds better values in fewer trials; a
-    configuration that names gp without a method gets the document's ``ucb``.
+    The default method is ``ei``, which finds better values in fewer trials; a configuration that
+    names gp without a method gets MindOptimizer's ``ucb``.
     """
 
     name: TunerName = "gp"
@@ -36,7 +36,7 @@ class Tuner:
 
 @dataclass(frozen=True, slots=True)
 class Pruner:
-    """Which trials are ended early, judged by their live values."""
+    """Which trials are stopped early, by the values they report while they run."""
 
     name: PrunerName = "none"
     startup_trials: int = 5
@@ -49,7 +49,7 @@ class Pruner:
 
 @dataclass(frozen=True, slots=True)
 class SearchTarget:
-    """The number the search improves. ``keep`` is which of a trial's values counts."""
+    """The number that the search improves; ``keep`` chooses the last or the best of a trial."""
 
     name: str = "loss"
     group: Literal["metric", "system_defined"] = "system_defined"
@@ -61,7 +61,7 @@ class SearchTarget:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search, or one trial, is over; None: no limit. Times are in seconds."""
+    """When a search, or one trial, ends; None: no limit. Times are in seconds."""
 
     trials: int | None = None
     time: float | None = None
@@ -72,7 +72,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class DivergenceSettings:
-    """What happens to a trial whose loss is no longer finite."""
+    """What happens to a trial whose loss becomes NaN or infinite."""
 
     stop: bool = True
     explain: bool = True
@@ -81,10 +81,10 @@ class DivergenceSettings:
 
 @dataclass(frozen=True, slots=True)
 class TuneConfig:
-    """A search. One that exists is valid.
+    """A valid search.
 
-    ``command`` are the words of the training command and ``assignments`` the ``NAME=value`` that
-    stood before them; ``directory`` is absolute and need not exist.
+    ``command`` are the words of the training command and ``assignments`` the ``NAME=value`` before
+    them; ``directory`` is absolute and need not exist.
     """
 
     path: Path

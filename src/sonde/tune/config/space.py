@@ -1,4 +1,4 @@
-"""The space of a search: what values each parameter may take, and when it exists at all."""
+"""The space of a search: the values of each parameter, and in which trials it exists."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal
 
+from sonde.tune.errors import TuneError
+
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
+    from optuna import Trial
 
 Kind = Literal["float", "int", "choice"]
 Source = Literal["system_defined", "user_defined"]
 Value = float | int | str | bool | None
 
+MOST_OF_A_GRID = 100_000
+
 SYSTEM_DEFINED: dict[str, Kind] = {"learning_rate": "float", "batch_size": "int", "epoch": "int"}
-"""The parameters MindOptimizer knows by itself, and their types."""
+"""The parameters that MindOptimizer defines, and their types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +38,11 @@ class ParameterCondition:
 
 @dataclass(frozen=True, slots=True)
 class SearchParameter:
-    """One dimension. Numbers lie in [low, high); with ``step`` on low, low + step, ...
+    """One dimension. Numbers are in [low, high); with ``step`` they are low, low + step, ...
 
-    ``points`` is how many values of a range without step a grid tries. ``conditions`` must all
-    hold for the parameter to exist in a trial. ``argument`` and ``environment`` say how it reaches
-    the script, where that is not to be found out.
+    ``points`` is how many values of a range without step a grid tries. The parameter exists in a
+    trial if all ``conditions`` hold. ``argument`` and ``environment`` are the option or variable
+    that passes it to the script; without them it is found in the command and the script.
     """
 
     name: str
@@ -69,20 +74,19 @@ class SearchParameter:
         # In decimals, as Optuna counts: 0.1 + 2 * 0.1 is not 0.3 in binary.
         return float(Decimal(str(self.low)) + steps * Decimal(str(self.step)))
 
-    def distribution(self) -> BaseDistribution:
-        """The same, in Optuna's words."""
-        from optuna.distributions import (
-            CategoricalDistribution,
-            FloatDistribution,
-            IntDistribution,
-        )
+    def suggest(self, trial: Trial) -> Value:
+        """Ask Optuna for the value of a trial; the same value when asked again.
 
+        ValueError if the study knows another space by this name.
+        """
         if self.kind == "choice":
-            return CategoricalDistribution(self.choices)
+            chosen: Value = trial.suggest_categorical(self.name, self.choices)
+            return chosen
         if self.kind == "int":
             step = 1 if self.log else int(self.step or 1)
-            return IntDistribution(int(self.low), int(self.largest), log=self.log, step=step)
-        return FloatDistribution(self.low, self.largest, log=self.log, step=self.step)
+            low, high = int(self.low), int(self.largest)
+            return trial.suggest_int(self.name, low, high, step=step, log=self.log)
+        return trial.suggest_float(self.name, self.low, self.largest, step=self.step, log=self.log)
 
     @property
     def candidate_count(self) -> int:
@@ -94,16 +98,16 @@ class SearchParameter:
         return math.floor(round((self.largest - self.low) / (self.step or 1), 9)) + 1
 
     def candidates(self) -> tuple[Value, ...]:
-        """All its values, for a grid; of a range without step, ``points`` evenly spread ones."""
+        """All values for a grid; for a range without step, ``points`` evenly spaced ones."""
         if self.kind == "choice":
             return self.choices
         if self.points is not None:
-            return self._spread(self.points)
+            return self._spaced(self.points)
         step = self.step or 1
         found = (self.low + index * step for index in range(self.candidate_count))
         return tuple(int(one) if self.kind == "int" else round(one, 12) for one in found)
 
-    def _spread(self, count: int) -> tuple[Value, ...]:
+    def _spaced(self, count: int) -> tuple[Value, ...]:
         low, high = self.low, float(self.largest)
         if self.log:
             low, high = math.log(low), math.log(high)
@@ -118,7 +122,7 @@ class SearchParameter:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Parameters in an order in which every condition speaks of an earlier one."""
+    """Parameters, each after those that its conditions name."""
 
     parameters: tuple[SearchParameter, ...]
 
@@ -132,8 +136,28 @@ class Space:
     def names(self) -> tuple[str, ...]:
         return tuple(one.name for one in self.parameters)
 
+    def suggest(self, trial: Trial) -> dict[str, Value]:
+        """A value for every parameter that exists in this trial, in the order of the space."""
+        values: dict[str, Value] = {}
+        for parameter in self.parameters:
+            if parameter.is_active(values):
+                values[parameter.name] = parameter.suggest(trial)
+        return values
+
     def as_grid(self) -> Space:
-        """The same space with every range replaced by the values a grid tries."""
+        """The same space with every range replaced by the values a grid tries.
+
+        `TuneError` for a range without ``points``, ``step`` or ``decimal``, or of too many values.
+        """
+        for one in self.parameters:
+            if one.kind == "float" and one.step is None and one.points is None:
+                raise TuneError(
+                    "a grid needs 'points' (how many), 'step' or 'decimal', to know which values "
+                    f"of {one.name} to try",
+                    slug="tune-space",
+                )
+            if one.candidate_count > MOST_OF_A_GRID:
+                raise too_large_a_grid()
         return Space(
             tuple(
                 replace(one, kind="choice", choices=one.candidates(), step=None, log=False)
@@ -142,7 +166,7 @@ class Space:
         )
 
     def combinations(self) -> Iterator[tuple[tuple[str, Value], ...]]:
-        """Every point of a space of choices; conditional parameters stand where they exist."""
+        """Every point of a space of choices; parameters are left out where they do not exist."""
 
         def extend(values: dict[str, Value], rest: Sequence[SearchParameter]) -> Iterator[Any]:
             if not rest:
@@ -158,26 +182,37 @@ class Space:
         yield from extend({}, self.parameters)
 
     def size(self, most: int) -> int:
-        """How many combinations there are, counted up to ``most`` + 1."""
+        """The number of combinations, counted up to ``most`` + 1."""
         return sum(1 for _ in itertools.islice(self.combinations(), most + 1))
 
 
+def too_large_a_grid() -> TuneError:
+    return TuneError(
+        f"a grid would have more than {MOST_OF_A_GRID:,} trials; give 'points' or a larger step",
+        slug="tune-space",
+    )
+
+
 def ordered(parameters: Sequence[SearchParameter]) -> tuple[SearchParameter, ...] | None:
-    """The parameters with every condition's parameter before it; None if they go in a circle."""
-    known = {one.name for one in parameters}
-    waiting, placed = list(parameters), list[SearchParameter]()
-    while waiting:
-        done = {one.name for one in placed}
-        ready = [
-            one
-            for one in waiting
-            if all(each.name in done or each.name not in known for each in one.conditions)
-        ]
-        if not ready:
-            return None
-        placed.extend(ready)
-        waiting = [one for one in waiting if one not in ready]
-    return tuple(placed)
+    """The parameters, each after those its conditions name; None if conditions form a circle."""
+    by_name = {one.name: one for one in parameters}
+    names = list(by_name)
+    sorter = TopologicalSorter(
+        {
+            one.name: [each.name for each in one.conditions if each.name in by_name]
+            for one in parameters
+        }
+    )
+    found: list[str] = []
+    try:
+        sorter.prepare()
+    except CycleError:
+        return None
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=names.index)
+        found += ready
+        sorter.done(*ready)
+    return tuple(by_name[name] for name in found)
 
 
 def _same(one: Value, other: Value) -> bool:

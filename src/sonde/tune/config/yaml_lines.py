@@ -1,8 +1,7 @@
-"""YAML as values that know the line they stand on, so that every mistake can be pointed at.
+"""Reads YAML into values with line numbers, so that messages can name the line.
 
-Numbers and booleans are those of YAML 1.2: ``1e-4`` is a number (the library's YAML 1.1 makes it a
-text), ``on`` and ``yes`` are texts. A key that stands twice is a mistake: elsewhere the last one
-silently wins.
+Numbers and booleans are those of YAML 1.2: ``1e-4`` is a number (in PyYAML's YAML 1.1 a text),
+``on`` and ``yes`` are texts. A key that occurs twice is an error; PyYAML uses the last one.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.settings import Problems
-from sonde.tune.errors import TuneError
+from sonde.tune.errors import require
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
@@ -48,7 +47,7 @@ class Located:
 
 
 def located(value: Any) -> Located:
-    """Plain Python values in the same form, without lines."""
+    """Plain Python values in the same form, with line 0."""
     if isinstance(value, Mapping):
         return Located({str(name): located(each) for name, each in value.items()}, 0)
     if isinstance(value, list | tuple | range):
@@ -57,8 +56,8 @@ def located(value: Any) -> Located:
 
 
 def read_yaml(path: Path, problems: Problems) -> Located | None:
-    """The one document of a YAML file; None, with the reason among the problems, if it has none."""
-    yaml = _yaml()
+    """The document of a YAML file; None, with the reason in ``problems``, if there is none."""
+    yaml = require("yaml", "PyYAML", "reading a search's configuration")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -82,26 +81,25 @@ def read_yaml(path: Path, problems: Problems) -> Located | None:
 
 
 class _Conversion:
-    """Nodes of the YAML library to located values; a node that is referred to twice is shared."""
+    """Converts PyYAML's nodes to located values; a node that is used twice is shared."""
 
     def __init__(self, yaml: Any, problems: Problems) -> None:
         self._yaml = yaml
         self._problems = problems
-        self._known: dict[int, Located] = {}
-        self._open: set[int] = set()
+        self._known: dict[int, Located | None] = {}
+        """The values by node; None while a node is being converted."""
 
     def convert(self, node: Any) -> Located:
         line = node.start_mark.line + 1
-        if id(node) in self._known:
-            return self._known[id(node)]
-        if id(node) in self._open:
-            self._problems.add("an alias refers to what it stands in", slug="tune-yaml", line=line)
-            return Located(None, line)
-        self._open.add(id(node))
-        found = Located(self._value(node), line)
-        self._open.discard(id(node))
-        self._known[id(node)] = found
-        return found
+        if id(node) not in self._known:
+            self._known[id(node)] = None
+            self._known[id(node)] = Located(self._value(node), line)
+        found = self._known[id(node)]
+        if found is None:
+            self._problems.add(
+                "an alias refers to a value that contains it", slug="tune-yaml", line=line
+            )
+        return found or Located(None, line)
 
     def _value(self, node: Any) -> Any:
         if isinstance(node, self._yaml.MappingNode):
@@ -134,14 +132,3 @@ def _scalar(text: str) -> Any:
     if _NUMBER.fullmatch(text):
         return float(text)
     return text
-
-
-def _yaml() -> Any:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        raise TuneError(
-            "reading a search's configuration needs PyYAML: pip install 'sonde[tune]'",
-            slug="extra-missing",
-        ) from None
-    return yaml

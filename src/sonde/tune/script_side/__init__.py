@@ -1,1 +1,1 @@
-"""What runs inside the user's training script; imports no framework."""
+"""The part that runs inside the user's training script; imports no framework."""

@@ -1,9 +1,9 @@
-"""The trial a training script is part of: what `sonde.tune.suggest` and `report` do there.
+"""`suggest`, `report` and `HyperConfig`, called from the training script of a trial.
 
 A script that ``sonde tune`` started finds its trial's directory in ``SONDE_TUNE_TRIAL`` and its
-values in ``SONDE_TUNE_VALUES``. It appends what it reports to ``reports.jsonl`` there; values it
-asks for that nobody foresaw are answered in ``answers.jsonl``. Nothing here imports Optuna, so a
-script pays for a search with the reading of two variables.
+values in ``SONDE_TUNE_VALUES``. It appends its reports to ``reports.jsonl`` in that directory, and
+requests for parameters that the configuration lacks; the search answers in ``answers.jsonl``. This
+module does not import Optuna, so it costs the script almost nothing.
 """
 
 from __future__ import annotations
@@ -32,38 +32,33 @@ ANSWER_SECONDS = 300.0
 _POLL_SECONDS = 0.005
 
 
-class _Missing:
-    def __repr__(self) -> str:
-        return "no default"
-
-
-MISSING = _Missing()
+MISSING: Any = object()
 
 
 class CurrentTrial(Protocol):
-    """What a script can do with the trial it is part of."""
+    """The trial of the running script."""
 
     def value(self, name: str, parameter: SearchParameter | None) -> Value:
-        """The value to use; KeyError when the trial has none and cannot get one."""
+        """The value to use; KeyError (name, known names) if the trial has none and gets none."""
         ...
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
-        """Hand numbers to the search. ``""`` names the target, whatever its name."""
+        """Pass numbers to the search. The name ``""`` means the target."""
         ...
 
 
 IN_PROCESS: ContextVar[CurrentTrial | None] = ContextVar("sonde.tune trial", default=None)
-"""The trial of `sonde.tune.search` that is running here."""
+"""The trial of `sonde.tune.search` that is running in this context."""
 
 
 def suggest(name: str, default: Any = MISSING, **space: Any) -> Any:
     """The value this trial uses for ``name``; outside a search, the default.
 
-    The space stands in the configuration; a name that does not may bring its own, in the same
-    words: ``suggest("width", 64, choice=[32, 64, 128])``,
+    The configuration defines the space of ``name``; for other names, give the space here, with the
+    same keys: ``suggest("width", 64, choice=[32, 64, 128])``,
     ``suggest("rate", 0.1, bounds=[1e-4, 1], type="float", log=True)``.
     """
-    parameter = _parameter(name, space) if space else None
+    parameter = parameter_from_words(name, space) if space else None
     current = IN_PROCESS.get() or _mailbox()
     known: tuple[str, ...] = ()
     if current is not None:
@@ -77,11 +72,11 @@ def suggest(name: str, default: Any = MISSING, **space: Any) -> Any:
 
 
 def report(value: Any = None, /, *, step: int | None = None, **metrics: Any) -> None:
-    """Tell the search how the trial is doing: ``report(loss)`` or ``report(loss=x, accuracy=y)``.
+    """Report values of the trial to the search: ``report(loss)`` or ``report(loss=x, accuracy=y)``.
 
     A value without a name is the target's. ``step`` counts epochs or steps; without it, calls are
-    counted. Tensors of one element are numbers too. NaN and Inf of the target end the trial: it
-    diverged. Outside a search nothing happens; of several ranks, the first one reports.
+    counted. Tensors of one element are accepted. NaN or Inf in the target ends the trial as
+    diverged. Outside a search it does nothing; of several ranks, only rank 0 reports.
     """
     found = {name: _number(name, one) for name, one in metrics.items()}
     if value is not None:
@@ -94,7 +89,7 @@ def report(value: Any = None, /, *, step: int | None = None, **metrics: Any) -> 
 
 
 def summary_dir(default: str | os.PathLike[str] | None = None) -> str | None:
-    """The directory where this trial's summaries belong; outside a search, the default."""
+    """The directory for this trial's summaries; outside a search, the default."""
     directory = os.environ.get(TRIAL_VARIABLE)
     if directory:
         return directory
@@ -102,7 +97,7 @@ def summary_dir(default: str | os.PathLike[str] | None = None) -> str | None:
 
 
 class Mailbox:
-    """The trial of a script that ``sonde tune`` started; files between it and the search."""
+    """The trial of a script that ``sonde tune`` started; talks to the search through files."""
 
     def __init__(self, directory: Path | None, values: Mapping[str, Value]) -> None:
         self._directory = directory
@@ -121,8 +116,8 @@ class Mailbox:
             append_line(self._directory / REPORTS_FILE, {"step": step, "metrics": encoded})
 
     def _ask(self, directory: Path, parameter: SearchParameter) -> Value:
-        question = {"name": parameter.name, "space": space_words(parameter)}
-        append_line(directory / REPORTS_FILE, {"ask": question})
+        request = {"name": parameter.name, "space": space_words(parameter)}
+        append_line(directory / REPORTS_FILE, {"ask": request})
         until = time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < until:
             for line in complete_lines(directory / ANSWERS_FILE):
@@ -149,10 +144,7 @@ def _mailbox() -> Mailbox | None:
         return None
     key = (directory, text)
     if key not in _MAILBOXES:
-        try:
-            values = json.loads(text or "{}")
-        except ValueError as error:
-            raise TuneError(f"{VALUES_VARIABLE} is not JSON: {error}", slug="tune-values") from None
+        values = _parsed(VALUES_VARIABLE, text or "{}")
         if not isinstance(values, dict):
             raise TuneError(f"{VALUES_VARIABLE} is not an object of names", slug="tune-values")
         _MAILBOXES[key] = Mailbox(Path(directory) if directory else None, values)
@@ -160,7 +152,7 @@ def _mailbox() -> Mailbox | None:
 
 
 def append_line(path: Path, content: Mapping[str, Any]) -> None:
-    """Add one JSON line in one write, so that lines of several processes do not mix."""
+    """Append one JSON line in one write, so that lines of several processes do not mix."""
     data = json.dumps(content, allow_nan=False).encode() + b"\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -179,7 +171,7 @@ def complete_lines(path: Path) -> list[bytes]:
 
 
 def space_words(parameter: SearchParameter) -> dict[str, Any]:
-    """A parameter in the words `suggest` and the configuration take."""
+    """A parameter as the keys that `suggest` and the configuration take."""
     if parameter.kind == "choice":
         return {"choice": list(parameter.choices)}
     words: dict[str, Any] = {
@@ -193,21 +185,17 @@ def space_words(parameter: SearchParameter) -> dict[str, Any]:
 
 
 def parameter_from_words(name: str, words: Mapping[str, Any]) -> SearchParameter:
-    """The parameter that such words describe; a ConfigError names all that is wrong."""
+    """The parameter that these keys describe; a ConfigError lists all mistakes."""
     problems = Problems(f"suggest({name!r})")
     space = read_space(located({name: dict(words)}), "space", problems)
     problems.raise_if_any()
     return space[name]
 
 
-def _parameter(name: str, words: Mapping[str, Any]) -> SearchParameter:
-    return parameter_from_words(name, words)
-
-
 def _why_no_value(name: str, in_trial: bool, known: tuple[str, ...]) -> str:
     if not in_trial:
         return (
-            f"suggest({name!r}) has no default and this is no trial; give a default, or run the "
+            f"suggest({name!r}) has no default and this is not a trial; give a default, or run the "
             "script with sonde tune"
         )
     there = f"; it has {', '.join(known)}" if known else ""
@@ -225,3 +213,54 @@ def _number(name: str, value: Any) -> float:
 
 def _encoded(number: float) -> float | str:
     return number if math.isfinite(number) else repr(number)
+
+
+class HyperParameters(dict[str, Any]):
+    """The values of a trial, by key and by attribute."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            known = ", ".join(self) or "none"
+            raise AttributeError(f"the trial has no {name!r}; it has: {known}") from None
+
+
+class HyperConfig:
+    """The values of this trial (``params``) and the directory for its summaries (``summary_dir``).
+
+    Replaces ``mindinsight.optimizer.HyperConfig``; raises a `TuneError` outside a search.
+    """
+
+    def __init__(self) -> None:
+        content = _from_environment()
+        self.params = HyperParameters(content["params"])
+        self.summary_dir: str = os.path.realpath(content["summary_dir"])
+        self.custom_lineage_data: dict[str, Any] = dict(content.get("custom_lineage_data") or {})
+
+
+def _from_environment() -> dict[str, Any]:
+    text = os.environ.get(HYPER_CONFIG_VARIABLE)
+    if text is None and VALUES_VARIABLE in os.environ:
+        directory = os.environ.get(TRIAL_VARIABLE, "summary")
+        values = os.environ[VALUES_VARIABLE]
+        text = f'{{"params": {values}, "summary_dir": {json.dumps(directory)}}}'
+    if text is None:
+        raise TuneError(
+            "HyperConfig() is for a script that 'sonde tune' runs; outside it, give values with "
+            f"{VALUES_VARIABLE}='{{\"learning_rate\": 0.1}}'",
+            slug="tune-values",
+        )
+    content = _parsed(HYPER_CONFIG_VARIABLE, text)
+    if not isinstance(content, dict) or not {"params", "summary_dir"} <= content.keys():
+        raise TuneError(
+            f"{HYPER_CONFIG_VARIABLE} needs 'params' and 'summary_dir'", slug="tune-values"
+        )
+    return content
+
+
+def _parsed(variable: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise TuneError(f"{variable} is not JSON: {error}", slug="tune-values") from None

@@ -1,4 +1,4 @@
-"""What a training script takes from outside, read from its source without running it."""
+"""Finds the options and variables that a training script reads, from its source."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MOST_BYTES = 2 << 20
 
 
 @dataclass(slots=True)
-class Taken:
-    """The options a script declares, the variables it reads, whether it asks the search itself.
+class ScriptInputs:
+    """The options a script declares, the variables it reads, whether it calls `suggest` itself.
 
-    ``is_readable`` is false when no source was found, so that nothing can be said.
+    ``is_readable`` is false when no source was found; then nothing is known about the script.
     """
 
     options: set[str] = field(default_factory=set)
@@ -31,9 +31,9 @@ class Taken:
     is_readable: bool = False
 
 
-def scan_command(words: Sequence[str], directory: Path) -> Taken:
-    """What the scripts named in a command take, and the modules beside them that they import."""
-    taken = Taken()
+def scan_command(words: Sequence[str], directory: Path) -> ScriptInputs:
+    """The inputs of the scripts named in a command, and of the modules beside them they import."""
+    inputs = ScriptInputs()
     waiting = [file for file in (directory / word for word in words) if _is_source(file)]
     if "-m" in words[:-1]:
         waiting += _module_files(words[words.index("-m") + 1], directory)
@@ -44,23 +44,22 @@ def scan_command(words: Sequence[str], directory: Path) -> Taken:
             continue
         seen.add(file)
         text = _read(file)
-        taken.is_readable = True
-        taken.asks_the_search |= bool(_SEARCH_WORDS.search(text) or _SUGGESTS.search(text))
+        inputs.is_readable = True
+        inputs.asks_the_search |= bool(_SEARCH_WORDS.search(text) or _SUGGESTS.search(text))
         if file.suffix == ".py":
-            waiting += _scan_python(text, file, taken)
+            waiting += _scan_python(text, file, inputs)
         else:
-            taken.variables.update(_SHELL_VARIABLE.findall(text))
+            inputs.variables.update(_SHELL_VARIABLE.findall(text))
             named = (file.parent / word for word in _PYTHON_FILE.findall(text))
             beside = (directory / word for word in _PYTHON_FILE.findall(text))
             waiting += [one for one in (*named, *beside) if _is_source(one)]
-    return taken
+    return inputs
 
 
 def _is_source(file: Path) -> bool:
     try:
-        return (
-            file.suffix in (".py", ".sh", ".bash") and file.is_file()
-        ) and file.stat().st_size <= MOST_BYTES
+        is_script = file.suffix in (".py", ".sh", ".bash") and file.is_file()
+        return is_script and file.stat().st_size <= MOST_BYTES
     except OSError:
         return False
 
@@ -78,8 +77,8 @@ def _read(file: Path) -> str:
         return ""
 
 
-def _scan_python(text: str, file: Path, taken: Taken) -> list[Path]:
-    """Note what one file takes; the files beside it that it imports."""
+def _scan_python(text: str, file: Path, inputs: ScriptInputs) -> list[Path]:
+    """Add the inputs of one file; returns the files beside it that it imports."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -89,11 +88,11 @@ def _scan_python(text: str, file: Path, taken: Taken) -> list[Path]:
         if isinstance(node, ast.Call):
             name = _name(node.func)
             if name in _DECLARING:
-                taken.options.update(one for one in _texts(node.args) if one.startswith("-"))
+                inputs.options.update(one for one in _texts(node.args) if one.startswith("-"))
             elif name == "getenv" or (name in ("get", "pop") and _reads_environment(node.func)):
-                taken.variables.update(_texts(node.args[:1]))
+                inputs.variables.update(_texts(node.args[:1]))
         elif isinstance(node, ast.Subscript) and _name(node.value) == "environ":
-            taken.variables.update(_texts([node.slice]))
+            inputs.variables.update(_texts([node.slice]))
         elif isinstance(node, ast.Import):
             imported += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,4 +1,4 @@
-"""A study as plain values: what ``sonde show``, the page and ``best.yaml`` are made from."""
+"""A study as plain values, for ``sonde show``, the page and ``best.yaml``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import json
 import math
 import os
 import warnings
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.core.atomic_file import write_whole
-from sonde.tune.errors import TuneError
+from sonde.tune.errors import TuneError, require
+from sonde.tune.store.outcome import DIRECTORY, best_trial, facts_of, state_of
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -47,7 +49,7 @@ class ListedTrial:
 
 @dataclass(frozen=True, slots=True)
 class ListedParameter:
-    """One dimension of the space, as far as trials have used it."""
+    """One dimension of the space, as the trials used it."""
 
     name: str
     kind: str
@@ -59,11 +61,11 @@ class ListedParameter:
 
 @dataclass(frozen=True, slots=True)
 class StudyListing:
-    """A study: its trials in the order of their numbers, the best, and what mattered.
+    """A study: its trials by number, the best one, and the importance of the parameters.
 
     ``importance`` has a share for each parameter (they add up to 1), most important first; it is
-    empty while there are fewer than four finished trials or none differ. ``best`` is the number of
-    the best trial, None without one.
+    empty with fewer than four finished trials, or if all have the same value. ``best`` is the
+    number of the best trial, or None.
     """
 
     path: str
@@ -83,10 +85,7 @@ class StudyListing:
 
     def counts(self) -> dict[str, int]:
         """How many trials are in each state."""
-        found: dict[str, int] = {}
-        for one in self.trials:
-            found[one.state] = found.get(one.state, 0) + 1
-        return found
+        return dict(Counter(one.state for one in self.trials))
 
     def as_dict(self) -> dict[str, Any]:
         """Dicts, lists, texts and finite numbers only."""
@@ -94,7 +93,7 @@ class StudyListing:
 
 
 def is_study(path: str | os.PathLike[str]) -> bool:
-    """Whether a directory belongs to a search of ``sonde tune``, or a file is its database."""
+    """Whether the path is a directory of ``sonde tune``, or its database file."""
     place = Path(path)
     if place.is_dir():
         return (place / POINTER_FILE).is_file() or (place / DATABASE).is_file()
@@ -102,7 +101,7 @@ def is_study(path: str | os.PathLike[str]) -> bool:
 
 
 def write_pointer(directory: Path, storage: str, study: str) -> None:
-    """Leave in a search's directory where its study is."""
+    """Write the address of the study into the directory of a search."""
     directory.mkdir(parents=True, exist_ok=True)
     content = {"format": FORMAT, "version": VERSION, "storage": storage, "study": study}
     write_whole(directory / POINTER_FILE, json.dumps(content, indent=1) + "\n")
@@ -111,12 +110,12 @@ def write_pointer(directory: Path, storage: str, study: str) -> None:
 def read_study(
     path: str | os.PathLike[str], *, storage: str | None = None, study: str | None = None
 ) -> StudyListing:
-    """The study of a search's directory, of a SQLite file, or of a storage's address.
+    """The study in a search's directory, in a SQLite file, or at a storage URL.
 
-    ``storage`` and ``study`` override what the directory says (a password is never kept there).
-    `TuneError` if it does not exist or cannot be read.
+    ``storage`` and ``study`` override the address in the directory (which has no password).
+    `TuneError` if the study does not exist or cannot be read.
     """
-    _require_optuna()
+    require("optuna", "Optuna", "reading a search")
     from sonde.tune.store.storage import load_study
 
     url, name = _address(path, storage, study)
@@ -164,8 +163,7 @@ def _pointer(directory: Path) -> dict[str, str] | None:
 
 
 def list_study(study: Study, *, path: str = "", storage: str = "") -> StudyListing:
-    """A study that is open, as plain values."""
-    from sonde.tune.store.outcome import best_trial
+    """An open study as plain values."""
     from sonde.tune.store.storage import without_password
 
     trials = study.get_trials(deepcopy=False)
@@ -187,8 +185,6 @@ def list_study(study: Study, *, path: str = "", storage: str = "") -> StudyListi
 
 
 def _listed(trial: FrozenTrial) -> ListedTrial:
-    from sonde.tune.store.outcome import DIRECTORY, facts_of, state_of
-
     facts = facts_of(trial)
     course = tuple(
         (step, value)
@@ -198,16 +194,15 @@ def _listed(trial: FrozenTrial) -> ListedTrial:
     seconds = facts.get("seconds")
     if seconds is None and trial.duration is not None:
         seconds = trial.duration.total_seconds()
-    is_complete = state_of(trial) == "finished"
+    state = state_of(trial)
+    began = trial.datetime_start
     return ListedTrial(
         number=trial.number,
-        state=state_of(trial),
-        value=trial.value if is_complete else None,
+        state=state,
+        value=trial.value if state == "finished" else None,
         parameters=dict(trial.params),
         seconds=seconds,
-        started=""
-        if trial.datetime_start is None
-        else trial.datetime_start.isoformat(" ", "seconds"),
+        started="" if began is None else began.isoformat(" ", "seconds"),
         reason=str(facts.get("reason", "")),
         origin=facts.get("origin"),
         command=str(facts.get("command", "")),
@@ -237,23 +232,13 @@ def _importance(study: Study, trials: list[FrozenTrial]) -> tuple[tuple[str, flo
     import optuna
     from optuna.trial import TrialState
 
-    values = {one.value for one in trials if one.state == TrialState.COMPLETE}
-    complete = sum(1 for one in trials if one.state == TrialState.COMPLETE)
-    if complete < LEAST_FOR_IMPORTANCE or len(values) < 2:
+    values = [one.value for one in trials if one.state == TrialState.COMPLETE]
+    if len(values) < LEAST_FOR_IMPORTANCE or len(set(values)) < 2:
         return ()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             shares = optuna.importance.get_param_importances(study)
-    except (RuntimeError, ValueError):  # Optuna's, where nothing can be said of these trials
+    except (RuntimeError, ValueError):  # Optuna cannot compute it for these trials
         return ()
     return tuple((name, share) for name, share in shares.items() if math.isfinite(share))
-
-
-def _require_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise TuneError(
-            "reading a search needs Optuna: pip install 'sonde[tune]'", slug="extra-missing"
-        ) from None

@@ -1,8 +1,8 @@
-"""How a trial ended, and what of it is kept in the study.
+"""How a trial ended, as stored in the study.
 
-Optuna knows complete, pruned and failed. A diverged trial is pruned there and says so in the user
-attribute ``sonde:outcome``; a trial that has failed without that attribute was interrupted: the
-search was killed, and the trial will be tried again.
+Optuna has the states complete, pruned and failed. A diverged trial is pruned there, with its ending
+in the user attribute ``sonde:outcome``. A failed trial without that attribute was interrupted: the
+search was killed, and the values are tried again.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ State = Literal[
 ]
 
 OUTCOME = "sonde:outcome"
-"""How the trial ended (``ending``, ``seconds``, ``command``, ``reason``, ``origin``): one write."""
+"""How the trial ended: ``ending``, ``seconds``, ``command``, ``reason``, ``origin``."""
 OWNER = "sonde:owner"
-"""Who runs the trial, and when it was last known to."""
+"""The process that runs the trial, and its last heartbeat."""
 ATTEMPT = "sonde:attempt"
 DIRECTORY = "sonde:directory"
 
 
 def record(trial: Trial, ending: Ending, **facts: Any) -> None:
-    """Note how a trial ended, before it is told to the study: what is told is whole."""
+    """Store how a trial ended; call it before ``study.tell``, so that finished trials have it."""
     kept = {name: value for name, value in facts.items() if value not in (None, "")}
     trial.set_user_attr(OUTCOME, {"ending": ending, **kept})
 
 
 def facts_of(trial: FrozenTrial) -> dict[str, Any]:
-    """What was recorded of a trial; nothing if it was interrupted."""
+    """What `record` stored; empty if the trial was interrupted."""
     found = trial.user_attrs.get(OUTCOME)
     return found if isinstance(found, dict) else {}
 
 
 def state_of(trial: FrozenTrial) -> State | Literal["surplus"]:
-    """What became of a trial, in the words people see."""
+    """The state of a trial, as shown to users."""
     from optuna.trial import TrialState
 
     said: Any = facts_of(trial).get("ending")
@@ -58,12 +58,12 @@ def state_of(trial: FrozenTrial) -> State | Literal["surplus"]:
 
 
 def is_bad_region(trial: FrozenTrial) -> bool:
-    """Whether the trial's values led nowhere: it diverged, crashed or ran out of time."""
+    """Whether the trial diverged, crashed or ran out of time."""
     return state_of(trial) in ("diverged", "failed", "timeout")
 
 
 def counts(trial: FrozenTrial) -> bool:
-    """Whether a trial is one of those a limit on trials speaks of, once it is finished."""
+    """Whether an ended trial counts for a limit on the number of trials."""
     return state_of(trial) not in ("interrupted", "surplus", "waiting", "running")
 
 

@@ -1,7 +1,7 @@
-"""Who runs a trial: a search may be killed at any time and on any machine.
+"""Marks each trial with the process that runs it, and requeues trials whose process is gone.
 
-Every trial names its owner (host, boot, process) from its first moment; one whose owner is gone is
-taken back and tried again.
+A search may be killed at any time and on any machine. Optuna's own heartbeat exists only for
+relational databases and notices a dead process only after a grace period.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from optuna.trial import FrozenTrial, TrialState
 from sonde.tune.store.outcome import ATTEMPT, OWNER
 
 STALE_SECONDS = 600.0
-"""After how long without a sign of life a trial of another machine is taken back."""
+"""A trial of another machine is requeued after so long without a heartbeat."""
 MOST_ATTEMPTS = 3
 """How often the same values are tried when the search dies with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that runs a trial; the boot and start time tell it from a later namesake."""
+    """The process that runs a trial; boot and start time identify it when its pid is reused."""
 
     host: str
     boot: str
@@ -38,7 +38,7 @@ class Owner:
     started: str
 
     def is_gone(self) -> bool:
-        """Whether the process is known not to run any more."""
+        """Whether the process is known to have ended."""
         if self.host != socket.gethostname():
             return False
         return self.boot != boot_id() or self.started != process_start(self.pid)
@@ -68,58 +68,61 @@ def process_start(pid: int) -> str:
 
 
 def ask_signed(study: Study) -> optuna.Trial:
-    """A new trial, or the first that waits; it names an owner from its first moment.
+    """The first waiting trial, or a new one, with this process as its owner.
 
-    Otherwise a search that dies between asking and signing would leave a trial without an owner.
+    A new trial is queued with its owner: a search that died between asking and signing would leave
+    a trial without an owner.
     """
     if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
         study.enqueue_trial({}, user_attrs={OWNER: signature()})
     trial = study.ask()
-    if not _is_mine(trial.user_attrs.get(OWNER)):
+    if _owner(trial.user_attrs) != this_process():
         trial.set_user_attr(OWNER, signature())
     return trial
 
 
 def signature() -> dict[str, Any]:
-    """This process as the owner of a trial, with a sign of life."""
+    """This process as the owner of a trial, with a heartbeat."""
     return {**asdict(this_process()), "alive": time.time()}
 
 
-def _is_mine(owner: Any) -> bool:
-    return isinstance(owner, dict) and _owner(owner) == this_process()
-
-
-def _owner(content: dict[str, Any]) -> Owner:
+def _owner(attributes: dict[str, Any]) -> Owner | None:
+    """The owner of a trial; None for a trial of another tool."""
+    content = attributes.get(OWNER)
+    if not isinstance(content, dict):
+        return None
     return Owner(content["host"], content["boot"], content["pid"], content["started"])
 
 
-def recover(study: Study) -> list[FrozenTrial]:
-    """Take back the trials whose owner is gone and queue their values again.
+def requeue(study: Study, trial: FrozenTrial | optuna.Trial, *, is_attempt: bool) -> None:
+    """Fail a running trial and queue its values again.
 
-    The result are the trials taken back. Several searches may do this at once: each trial is
-    taken by one of them.
+    ``is_attempt``: the failed trial counts as one of the `MOST_ATTEMPTS` with these values.
+    """
+    study.tell(trial.number, state=TrialState.FAIL)
+    attempt = int(trial.user_attrs.get(ATTEMPT, 1)) + is_attempt
+    if trial.params and attempt <= MOST_ATTEMPTS:
+        study.enqueue_trial(trial.params, user_attrs={OWNER: signature(), ATTEMPT: attempt})
+
+
+def recover(study: Study) -> list[FrozenTrial]:
+    """Requeue the trials whose owner is gone, and return them.
+
+    Several searches may do this at once: each trial is requeued by one of them.
     """
     taken = []
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        if not is_abandoned(trial):
-            continue
-        with contextlib.suppress(OptunaError, ValueError, RuntimeError):  # another was faster
-            study.tell(trial.number, state=TrialState.FAIL)
-            taken.append(trial)
-            attempt = int(trial.user_attrs.get(ATTEMPT, 1))
-            if trial.params and attempt < MOST_ATTEMPTS:
-                study.enqueue_trial(
-                    trial.params, user_attrs={OWNER: signature(), ATTEMPT: attempt + 1}
-                )
+        # Optuna raises if another search was faster.
+        with contextlib.suppress(OptunaError, ValueError, RuntimeError):
+            if is_abandoned(trial):
+                requeue(study, trial, is_attempt=True)
+                taken.append(trial)
     return taken
 
 
 def is_abandoned(trial: FrozenTrial) -> bool:
-    """Whether a running trial's owner is gone, or has been silent for too long."""
-    owner = trial.user_attrs.get(OWNER)
-    if not isinstance(owner, dict):
-        return False  # another tool's trial
-    if _owner(owner).is_gone():
-        return True
-    is_here = owner["host"] == socket.gethostname()
-    return not is_here and time.time() - float(owner["alive"]) > STALE_SECONDS
+    """Whether a running trial's owner is gone, or has sent no heartbeat for too long."""
+    owner = _owner(trial.user_attrs)
+    if owner is None or owner.host == socket.gethostname():
+        return owner is not None and owner.is_gone()
+    return time.time() - float(trial.user_attrs[OWNER]["alive"]) > STALE_SECONDS

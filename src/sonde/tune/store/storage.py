@@ -1,4 +1,4 @@
-"""Where a study is kept: a SQLite file by default, or anything Optuna can store in."""
+"""Opens the storage of a study: a SQLite file by default, or any storage of Optuna."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _OPENINGS = 5
 LOCK_SECONDS = 60
-"""How long a transaction of SQLite waits for another process's."""
+"""How long a SQLite transaction waits for one of another process."""
 _PASSWORD = re.compile(r"(?<=://)([^:/@]+):[^@/]*@")
 
 
@@ -37,23 +37,31 @@ def default_url(directory: Path) -> str:
 
 
 def without_password(url: str) -> str:
-    """A storage's address as it may be shown."""
+    """The URL of a storage with the password masked."""
     return _PASSWORD.sub(r"\1:***@", url)
 
 
-def open_study(url: str, name: str, goal: Goal, sampler: BaseSampler, pruner: BasePruner) -> Study:
-    """The study of that name, created if missing; `TuneError` says why it cannot be opened."""
-    study = _opened(
-        url,
-        lambda storage: optuna.create_study(
+def open_study(
+    url: str | None, name: str, goal: Goal, sampler: BaseSampler, pruner: BasePruner
+) -> Study:
+    """The study of that name, created if missing; a `TuneError` if it cannot be opened.
+
+    Without a URL the study is in memory.
+    """
+
+    def create(storage: BaseStorage | None) -> Study:
+        return optuna.create_study(
             study_name=name,
             storage=storage,
             direction=goal,
             sampler=sampler,
             pruner=pruner,
             load_if_exists=True,
-        ),
-    )
+        )
+
+    if url is None:
+        return create(None)
+    study = _opened(url, create)
     before = study.direction.name.lower()
     if before != goal:
         raise TuneError(
@@ -65,7 +73,7 @@ def open_study(url: str, name: str, goal: Goal, sampler: BaseSampler, pruner: Ba
 
 
 def load_study(url: str, name: str | None) -> Study:
-    """A study that exists, to be read; the only one if no name is given."""
+    """An existing study, for reading; without a name, the only one."""
 
     def load(storage: BaseStorage) -> Study:
         names = optuna.get_all_study_names(storage)
@@ -84,7 +92,7 @@ def load_study(url: str, name: str | None) -> Study:
 
 
 def _opened(url: str, use: Callable[[BaseStorage], Study], *, is_read: bool = False) -> Study:
-    """Open the storage and use it; several processes may be making its tables at this moment."""
+    """Open the storage and use it; retry, as other processes may be creating its tables."""
     failure: BaseException | None = None
     for attempt in range(_OPENINGS):
         try:
@@ -137,8 +145,8 @@ def _storage(url: str, *, is_read: bool) -> BaseStorage:
 def open_sqlite(url: str) -> RDBStorage:
     """The storage in a SQLite file, made with its directory if it does not exist.
 
-    Python's driver and Optuna read and then write in two transactions, so that two searches could
-    take the same waiting trial. Here a transaction begins with the right to write.
+    Python's driver and Optuna read and write in separate transactions, so two searches could take
+    the same waiting trial. Here each transaction begins with the write lock.
     """
     file = file_of(url)
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +160,7 @@ def open_sqlite(url: str) -> RDBStorage:
 
 
 def read_sqlite(url: str) -> RDBStorage:
-    """The same for reading only, without a lock. `TuneError` if the file does not exist."""
+    """The storage for reading, without a lock. `TuneError` if the file does not exist."""
     if not file_of(url).is_file():
         raise TuneError(f"there is no file {file_of(url)}", slug="tune-storage")
     return RDBStorage(url, engine_kwargs={"connect_args": {"timeout": LOCK_SECONDS}})
@@ -163,9 +171,9 @@ def file_of(url: str) -> Path:
 
 
 class _Connection(sqlite3.Connection):
-    """With a write-ahead log: readers do not wait, and a write is as safe at half the price.
+    """Uses a write-ahead log: readers do not wait, and a durable write costs half as much.
 
-    Transactions are SQLAlchemy's business, so the driver begins none by itself.
+    SQLAlchemy begins the transactions, so the driver must not.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -177,7 +185,7 @@ class _Connection(sqlite3.Connection):
 
 @contextlib.contextmanager
 def _one_at_a_time(database: Path) -> Iterator[None]:
-    """Making the tables is not safe in two processes at once: the second waits for the first."""
+    """A lock on creating the tables, which is not safe in two processes at once."""
     import fcntl
 
     with open(database.with_name(f".{database.name}.lock"), "a") as lock:

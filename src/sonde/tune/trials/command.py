@@ -1,9 +1,8 @@
-"""From the values of a trial to the words and variables its script is started with."""
+"""Builds the command and the environment of a trial from its values."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -17,7 +16,7 @@ from sonde.tune.config.search_config import TuneConfig
 from sonde.tune.config.space import SearchParameter, Value
 from sonde.tune.errors import TuneError
 from sonde.tune.script_side.current import HYPER_CONFIG_VARIABLE, TRIAL_VARIABLE, VALUES_VARIABLE
-from sonde.tune.script_side.script_scan import Taken, scan_command
+from sonde.tune.script_side.script_scan import ScriptInputs, scan_command
 
 Way = Literal["placeholder", "replaced", "appended", "environment", "code"]
 
@@ -26,7 +25,7 @@ SYSTEM_NAMES: dict[str, tuple[str, ...]] = {
     "batch_size": ("batch_size", "bs"),
     "epoch": ("epoch", "epochs", "num_epochs", "n_epochs", "max_epochs", "epoch_size"),
 }
-"""Under which names scripts take what the document calls system-defined parameters."""
+"""The names under which scripts take MindOptimizer's system-defined parameters."""
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _OWN_PLACEHOLDERS = ("summary_dir",)
 
@@ -38,17 +37,17 @@ class Launch:
     words: tuple[str, ...]
     environment: dict[str, str]
     shown: dict[str, str] = field(default_factory=dict)
-    """The variables that matter when a person runs the command again."""
+    """The variables that a user must set to run the command again."""
 
     def text(self) -> str:
-        """The command as a person would type it."""
+        """The command as a user would type it."""
         assigned = [f"{name}={shlex.quote(value)}" for name, value in self.shown.items()]
         return " ".join([*assigned, shlex.join(self.words)])
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How one parameter reaches the script; ``name`` is the option or variable."""
+    """How one parameter is passed to the script; ``name`` is the option or variable."""
 
     parameter: SearchParameter
     way: Way
@@ -66,10 +65,9 @@ class Delivery:
 
 
 class CommandTemplate:
-    """A configuration's command, ready to be filled with values.
+    """The command of a configuration, to be filled with values.
 
-    ``unused`` names the parameters for which neither the command nor the scripts it names show any
-    way in.
+    ``unused`` names the parameters that neither the command nor the scripts it names use.
     """
 
     def __init__(self, config: TuneConfig) -> None:
@@ -77,18 +75,18 @@ class CommandTemplate:
         self._words = config.command
         self._assigned = dict(config.assignments)
         self._check_placeholders()
-        taken = scan_command(config.command, Path.cwd())
-        self.deliveries = tuple(self._deliver(one, taken) for one in config.space.parameters)
-        self._asks = taken.asks_the_search or any(one.way == "code" for one in self.deliveries)
-        self._is_opaque = not taken.is_readable
+        inputs = scan_command(config.command, Path.cwd())
+        self.deliveries = tuple(self._deliver(one, inputs) for one in config.space.parameters)
+        self._asks = inputs.asks_the_search or any(one.way == "code" for one in self.deliveries)
+        self._is_opaque = not inputs.is_readable
         self.unused = tuple(
             one.parameter.name
             for one in self.deliveries
-            if one.way == "code" and taken.is_readable and not taken.asks_the_search
+            if one.way == "code" and inputs.is_readable and not inputs.asks_the_search
         )
 
     def render(self, values: Mapping[str, Value], directory: Path | None) -> Launch:
-        """The launch of a trial with these values; no directory: a run outside the search."""
+        """The launch of a trial; without a directory, that of a run outside a search."""
         words, environment = self._fill(values, directory)
         shown = {**dict(self._config.environment), **environment}
         encoded = json.dumps(dict(values), allow_nan=False)
@@ -107,7 +105,7 @@ class CommandTemplate:
                 },
                 allow_nan=False,
             ),
-            "PYTHONUNBUFFERED": "1",  # what a script prints is watched while it runs
+            "PYTHONUNBUFFERED": "1",  # the output is read while the script runs
         }
         return Launch(words, {**hidden, **shown}, shown)
 
@@ -126,7 +124,7 @@ class CommandTemplate:
                         slug="tune-command",
                     )
 
-    def _deliver(self, parameter: SearchParameter, taken: Taken) -> Delivery:
+    def _deliver(self, parameter: SearchParameter, inputs: ScriptInputs) -> Delivery:
         if any(f"{{{parameter.name}}}" in word for word in self._all_words()):
             return Delivery(parameter, "placeholder")
         if parameter.argument is not None:
@@ -139,10 +137,10 @@ class CommandTemplate:
             option = word.partition("=")[0]
             if _bare(option) in names and ("=" in word or option.startswith("-")):
                 return Delivery(parameter, "replaced", option)
-        for variable in (*self._assigned, *sorted(taken.variables)):
+        for variable in (*self._assigned, *sorted(inputs.variables)):
             if variable.lower() in names:
                 return Delivery(parameter, "environment", variable)
-        for option in sorted(taken.options, key=len, reverse=True):
+        for option in sorted(inputs.options, key=len, reverse=True):
             if _bare(option) in names:
                 return Delivery(parameter, "appended", option)
         return Delivery(parameter, "code")
@@ -168,7 +166,7 @@ class CommandTemplate:
             elif delivery.way == "appended" and is_given:
                 words += _option(delivery.name, value, parameter)
             elif delivery.way == "code" and self._is_opaque and is_given:
-                # Nothing is known of the program: it may read the usual variables.
+                # The program cannot be scanned: it may read the usual variables.
                 for name in _names_of(parameter):
                     environment[name.upper()] = value_text(value, parameter)
         texts = {
@@ -185,7 +183,7 @@ class CommandTemplate:
 
 
 def value_text(value: Value, parameter: SearchParameter | None = None) -> str:
-    """A value as a word; numbers on a grid without the noise of binary fractions."""
+    """A value as a word; numbers with a step without binary rounding errors (0.3)."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -213,7 +211,7 @@ def _position(words: Sequence[str], option: str) -> int | None:
 
 
 def _option(name: str, value: Value, parameter: SearchParameter) -> list[str]:
-    """The words of an option; a true flag stands alone, a false one is left out."""
+    """The words of an option; a true flag has no value, a false flag is left out."""
     if isinstance(value, bool):
         return [name] if value else []
     if name.endswith("="):
@@ -224,7 +222,7 @@ def _option(name: str, value: Value, parameter: SearchParameter) -> list[str]:
 def _replace(
     words: list[str], option: str, value: Value, parameter: SearchParameter, *, is_given: bool
 ) -> None:
-    """Put the value where the option's old one stands; without a value, take the option out."""
+    """Replace the value of an option in the command; without a value, remove the option."""
     index = _position(words, option)
     if index is None:
         return
@@ -243,7 +241,7 @@ def _is_option(word: str) -> bool:
 def _fill_placeholders(
     words: Sequence[str], texts: Mapping[str, str], known: Sequence[str]
 ) -> list[str]:
-    """Words with values for names; where one has none, its word and the option before it go."""
+    """Fill in the placeholders; a word without a value is removed, with the option before it."""
     filled: list[str] = []
     for word in words:
         missing = [one for one in _PLACEHOLDER.findall(word) if one in known and one not in texts]
@@ -260,8 +258,3 @@ def check_program(words: Sequence[str]) -> None:
         raise TuneError(
             f"the command's program {words[0]!r} cannot be found or run", slug="tune-command"
         )
-
-
-def environment_for(launch: Launch) -> dict[str, str]:
-    """The whole environment of a launch: ours, with what it sets."""
-    return {**os.environ, **launch.environment}

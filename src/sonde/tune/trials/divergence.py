@@ -1,8 +1,8 @@
-"""Why a trial diverged: the op that made the first NaN or Inf, and its line in the user's code.
+"""Finds why a trial diverged: the op that produced the first NaN or Inf, and its source line.
 
-The trial itself is stopped at once. Its command is then run again, with the same values, under
-Sonde's overflow watch, until the watch has named the op or the time for it is over. A search with
-``--watch`` runs every trial that way from the start and needs no second run.
+The trial is stopped. Its command is then run again with the same values and an overflow dump, until
+the dump names the op or the time for it is over. A search with ``--watch`` runs every trial with an
+overflow dump and needs no second run.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from sonde.tune.trials.trial_process import TrialProcess
 
 DUMP_DIRECTORY = "overflow"
 RERUN_DIRECTORY = "diverged"
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class NonFiniteOrigin:
-    """The op that made the first value that was not finite. ``file`` may be empty."""
+    """The op that produced the first NaN or Inf. ``file`` may be empty."""
 
     step: int
     op: str
@@ -43,7 +43,7 @@ class NonFiniteOrigin:
 
 
 class Explanation:
-    """A second run of a diverged trial, watched. Polled by the thread that made it."""
+    """A second run of a diverged trial, with an overflow dump. Poll it from the same thread."""
 
     def __init__(self, launch: Launch, directory: Path, seconds: float) -> None:
         place = directory / RERUN_DIRECTORY
@@ -53,16 +53,16 @@ class Explanation:
         again.environment[TRIAL_VARIABLE] = str(place)
         self._process = TrialProcess(again, place)
         self._seconds = seconds
-        self._looked = 0.0
+        self._polled_at = 0.0
         self._log = place
 
     def poll(self) -> tuple[NonFiniteOrigin | None, str] | None:
-        """None while the run lasts; then the origin, or the reason why none was found."""
+        """None while it runs; then the origin, or the reason why none was found."""
         code = self._process.poll()
-        is_due = time.monotonic() - self._looked > _LOOK_SECONDS
+        is_due = time.monotonic() - self._polled_at > _POLL_SECONDS
         origin = find_origin(self._dump) if code is not None or is_due else None
         if is_due:
-            self._looked = time.monotonic()
+            self._polled_at = time.monotonic()
         if origin is not None:
             self.close()
             return origin, ""
@@ -78,17 +78,17 @@ class Explanation:
 
 
 def find_origin(dump: Path) -> NonFiniteOrigin | None:
-    """The first producer of a non-finite value in an overflow dump, also one still being written.
+    """The first producer of NaN or Inf in an overflow dump, which may still be written.
 
-    Infinities an op was told to write (``masked_fill(..., -inf)``) do not count unless a NaN came
-    of them.
+    Infinities that an op was asked to write (``masked_fill(..., -inf)``) count only if they caused
+    a NaN.
     """
     for path in sorted(dump.glob(f"rank_*/*/*/*/{OVERFLOW}"), key=_step):
         try:
             entries = read_overflow(path)
         except DumpError:
             continue
-        chosen = _most_telling(entries)
+        chosen = _first_producer(entries)
         if chosen is not None:
             return _origin(chosen, _step(path))
     return None
@@ -99,7 +99,7 @@ def _step(path: Path) -> int:
     return int(name) if name.isdigit() else -1
 
 
-def _most_telling(entries: Sequence[OverflowEntry]) -> OverflowEntry | None:
+def _first_producer(entries: Sequence[OverflowEntry]) -> OverflowEntry | None:
     producers = [one for one in entries if one.role == "producer"]
     for one in producers:
         if one.by_argument is None:

@@ -1,4 +1,4 @@
-"""``sonde.tune.search``: the same search over a Python function, in this process."""
+"""``sonde.tune.search``: a search over a Python function, in this process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sonde.core.settings import Problems
-from sonde.tune.config.file import MOST_OF_A_GRID
 from sonde.tune.config.parameters import read_space
 from sonde.tune.config.search_config import (
+    TUNERS,
     DivergenceSettings,
     Goal,
     Limits,
@@ -26,18 +26,16 @@ from sonde.tune.config.search_config import (
     SearchTarget,
     TuneConfig,
     Tuner,
+    TunerName,
 )
-from sonde.tune.config.space import SearchParameter, Space, Value
+from sonde.tune.config.space import SearchParameter, Value
 from sonde.tune.config.yaml_lines import located
 from sonde.tune.errors import TuneError
-from sonde.tune.script_side.current import IN_PROCESS
-from sonde.tune.script_side.hyper_config import HyperParameters
+from sonde.tune.script_side.current import IN_PROCESS, HyperParameters
 from sonde.tune.store.listing import StudyListing, list_study
 from sonde.tune.store.outcome import Ending, record
 from sonde.tune.trials.divergence import NonFiniteOrigin, find_origin
-from sonde.tune.trials.sampling import suggest_all, suggest_one
-from sonde.tune.trials.series import Series
-from sonde.tune.trials.trial_output import ReportedValue
+from sonde.tune.trials.trial_output import ReportedValue, Series
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -46,8 +44,8 @@ if TYPE_CHECKING:
 Objective = Callable[[HyperParameters], Any]
 
 
-class TrialStopped(Exception):  # noqa: N818 - the trial is, nothing went wrong
-    """Raised out of `report()` to end a trial of `search` early; let it pass."""
+class TrialStopped(Exception):  # noqa: N818 - not an error
+    """Raised by `report()` to end a trial of `search` early; do not catch it."""
 
     def __init__(self, ending: Ending, reason: str) -> None:
         super().__init__(reason)
@@ -73,21 +71,42 @@ def search(
 ) -> StudyListing:
     """Call ``function(parameters)`` with values of ``space`` until a limit is reached.
 
-    ``space`` is what ``parameters`` is in a configuration. The function returns the number to
-    improve, or reports it with `sonde.tune.report`, which also ends trials that a pruner gives up
-    or that diverge. Limits: ``trials`` of the study in all, ``seconds``, ``patience`` (trials
-    without improvement), ``value`` (good enough). With a ``storage`` the study is kept, continued
-    by the next call, and shared with others. What the function raises ends the search. A diverged
-    trial is run a second time, observed, to name the op (``explain=False`` does without).
+    ``space`` has the format of ``parameters`` in a configuration. The function returns the number
+    to improve, or reports it with `sonde.tune.report`, which also ends trials that the pruner stops
+    or that diverge. Limits: ``trials`` in the study, ``seconds``, ``patience`` (trials without
+    improvement), ``value`` (good enough). With a ``storage`` the study is saved, continued by the
+    next call, and shared with other processes. An exception in the function ends the search. With
+    ``explain``, a diverged trial is run a second time to find the op that produced NaN or Inf.
     """
-    config = _config(
-        space, goal, tuner, pruner, seed, Limits(trials, seconds, None, patience, value)
+    problems = Problems("search()")
+    read = read_space(located(space), "space", problems)
+    problems.raise_if_any()
+    if not isinstance(tuner, Tuner):
+        if tuner not in TUNERS:
+            raise TuneError(
+                f"search(): tuner {tuner!r} is not one of {', '.join(TUNERS)}", slug="tune-value"
+            )
+        tuner = Tuner(cast(TunerName, tuner))
+    config = TuneConfig(
+        path=Path(),
+        command=(),
+        directory=Path(),
+        space=read.as_grid() if tuner.name == "grid" else read,
+        tuner=replace(tuner, seed=tuner.seed if seed is None else seed),
+        pruner=pruner if isinstance(pruner, Pruner) else Pruner(pruner),
+        target=SearchTarget(name="value", goal=goal),
+        limits=Limits(trials, seconds, None, patience, value),
+        divergence=DivergenceSettings(explain=explain),
+        study=study,
+        storage=storage,
     )
-    config = replace(
-        config, divergence=DivergenceSettings(explain=explain), study=study, storage=storage
-    )
+    from sonde.tune.store.storage import open_study
+    from sonde.tune.trials.samplers import make_pruner, make_sampler
+
     with _quiet():
-        opened = _study(config)
+        opened = open_study(
+            storage, study, goal, make_sampler(config.tuner), make_pruner(config.pruner)
+        )
         _run(config, opened, function)
         return list_study(opened, storage=storage or "")
 
@@ -99,40 +118,34 @@ def _run(config: TuneConfig, study: Study, function: Objective) -> None:
     recover(study)
     progress = Progress(config, study)
     while progress.why_over() is None:
-        trial = ask_signed(study)
-        values = suggest_all(trial, config.space)
-        _one_trial(config, study, trial, values, function)
+        _one_trial(config, study, ask_signed(study), function)
 
 
-def _one_trial(
-    config: TuneConfig,
-    study: Study,
-    trial: Trial,
-    values: dict[str, Value],
-    function: Objective,
-) -> None:
+def _one_trial(config: TuneConfig, study: Study, trial: Trial, function: Objective) -> None:
     from optuna.trial import TrialState
 
-    current = FunctionTrial(trial, values, config.target)
+    current = FunctionTrial(trial, config.space.suggest(trial), config.target)
     ending: Ending
     began = time.monotonic()
+    result: float | None = None
     try:
         result = current.call(function)
     except TrialStopped as stopped:
-        ending, reason, result = stopped.ending, stopped.reason, None
+        ending, reason = stopped.ending, stopped.reason
     except BaseException:
         record(trial, "failed")
         study.tell(trial, state=TrialState.FAIL)
         raise
     else:
-        ending, reason = ("finished", "") if _is_finite(result) else ("diverged", f"it is {result}")
+        is_finite = math.isfinite(result)
+        ending, reason = ("finished", "") if is_finite else ("diverged", f"it is {result}")
     seconds = round(time.monotonic() - began, 3)
     origin = None
     if ending == "diverged" and config.divergence.explain:
         origin = _why(function, current.values, config.target)
         reason = reason if origin is None else f"{reason}; {origin}"
-    told = None if origin is None else asdict(origin)
-    record(trial, ending, seconds=seconds, reason=reason, origin=told)
+    facts = None if origin is None else asdict(origin)
+    record(trial, ending, seconds=seconds, reason=reason, origin=facts)
     if ending == "finished":
         study.tell(trial, result)
     else:
@@ -140,7 +153,7 @@ def _one_trial(
 
 
 class FunctionTrial:
-    """The trial that runs a function of `search`; the counterpart of `CurrentTrial`."""
+    """The trial of a function of `search`; a `CurrentTrial`."""
 
     def __init__(
         self, trial: Trial | None, values: Mapping[str, Value], target: SearchTarget
@@ -152,7 +165,7 @@ class FunctionTrial:
         self._count = 0
 
     def call(self, function: Objective) -> float:
-        """The function's number: what it returned, else the last it reported."""
+        """The number that the function returned, or else the last it reported."""
         token = IN_PROCESS.set(self)
         try:
             returned = function(HyperParameters(self.values))
@@ -172,27 +185,21 @@ class FunctionTrial:
         if name not in self.values:
             if parameter is None or self._trial is None:
                 raise KeyError(name, tuple(self.values))
-            self.values[name] = suggest_one(self._trial, parameter)
+            self.values[name] = parameter.suggest(self._trial)
         return self.values[name]
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         is_alone = len(metrics) == 1
         self._count += 1
         number = self._count if step is None else step
-        observed = [
-            ReportedValue(
-                name or self._target.name,
-                one,
-                number,
-                "report",
-                name in ("", self._target.name) or is_alone,
-            )
+        target = self._target.name
+        new = self._series.note(
+            ReportedValue(name or target, one, number, "report", is_alone or name in ("", target))
             for name, one in metrics.items()
-        ]
-        new = self._series.note(observed)
-        broken = self._series.broken
-        if broken is not None:
-            raise TrialStopped("diverged", f"{broken.name} is {broken.value} at step {number}")
+        )
+        bad = self._series.non_finite
+        if bad is not None:
+            raise TrialStopped("diverged", f"{bad.name} is {bad.value} at step {number}")
         for at, one in new:
             if self._trial is not None:
                 self._trial.report(one, at)
@@ -203,15 +210,15 @@ class FunctionTrial:
 def _why(
     function: Objective, values: Mapping[str, Value], target: SearchTarget
 ) -> NonFiniteOrigin | None:
-    """The op that made the first NaN or Inf, from a second call of the function, observed."""
+    """The op that produced the first NaN or Inf in a second call of the function."""
     from sonde.capture.options import config_from_options
 
     with tempfile.TemporaryDirectory(prefix="sonde-tune-") as place:
         capture: Any = import_module("sonde.capture")
         config = config_from_options(Path(place), {}, overflow=True)
-        said = io.StringIO()  # what it prints was printed the first time
+        hidden = io.StringIO()  # the first call has printed the same
         try:
-            with redirect_stdout(said), redirect_stderr(said), capture(config):
+            with redirect_stdout(hidden), redirect_stderr(hidden), capture(config):
                 FunctionTrial(None, values, target).call(function)
         except TrialStopped:
             pass
@@ -220,74 +227,9 @@ def _why(
         return find_origin(Path(place))
 
 
-def _config(
-    space: Mapping[str, Any],
-    goal: Goal,
-    tuner: Tuner | str,
-    pruner: Pruner | PrunerName,
-    seed: int | None,
-    limits: Limits,
-) -> TuneConfig:
-    problems = Problems("search()")
-    read = read_space(located(space), "space", problems)
-    problems.raise_if_any()
-    chosen = tuner if isinstance(tuner, Tuner) else replace(Tuner(), name=_checked(tuner))
-    if chosen.name == "grid":
-        read = _grid(read)
-    return TuneConfig(
-        path=Path(),
-        command=(),
-        directory=Path(),
-        space=read,
-        tuner=replace(chosen, seed=chosen.seed if seed is None else seed),
-        pruner=pruner if isinstance(pruner, Pruner) else Pruner(pruner),
-        target=SearchTarget(name="value", goal=goal),
-        limits=limits,
-    )
-
-
-def _checked(name: str) -> Any:
-    from sonde.tune.config.search_config import TUNERS
-
-    if name not in TUNERS:
-        raise TuneError(
-            f"search(): tuner {name!r} is not one of {', '.join(TUNERS)}", slug="tune-value"
-        )
-    return name
-
-
-def _grid(space: Space) -> Space:
-    for one in space.parameters:
-        if one.kind == "float" and one.step is None and one.points is None:
-            raise TuneError(
-                f"search(): a grid needs 'points', 'step' or 'decimal' for {one.name}",
-                slug="tune-space",
-            )
-    if any(one.candidate_count > MOST_OF_A_GRID for one in space.parameters):
-        raise TuneError("search(): the grid is too large; give 'points'", slug="tune-space")
-    return space.as_grid()
-
-
-def _study(config: TuneConfig) -> Study:
-    import optuna
-
-    from sonde.tune.store.storage import open_study
-    from sonde.tune.trials.samplers import make_pruner, make_sampler
-
-    sampler, pruner = make_sampler(config.tuner), make_pruner(config.pruner)
-    if config.storage is None:
-        return optuna.create_study(
-            direction=config.target.goal,
-            sampler=sampler,
-            pruner=pruner,
-            study_name=config.study,
-        )
-    return open_study(config.storage, config.study, config.target.goal, sampler, pruner)
-
-
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Optuna's log of every trial is not wanted here; its level is put back afterwards."""
+    """Silence Optuna's log of every trial; its level is restored afterwards."""
     from optuna import logging
 
     level = logging.get_verbosity()
@@ -296,7 +238,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(level)
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, float) and math.isfinite(value)

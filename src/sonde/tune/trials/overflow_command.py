@@ -1,8 +1,8 @@
-"""Putting a command's Python program under Sonde's overflow watch, whatever wraps it.
+"""Changes a command so that its Python program writes an overflow dump.
 
-``python train.py`` becomes ``python -m sonde run --overflow --dump-to DIR train.py``. Where the
-command is no Python at all (``sh run.sh``), a directory before all others in ``PATH`` has a
-``python`` that does the same to every script it is asked to run.
+``python train.py`` becomes ``python -m sonde run --overflow --dump-to DIR train.py``. For a command
+that is not Python (``sh run.sh``), a directory is put first in ``PATH`` whose ``python`` does the
+same with every script it runs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
 def watch(launch: Launch, dump: Path, shims: Path) -> Launch:
-    """The same launch with its Python program watched; ``shims`` is a directory to be made."""
+    """The launch with its Python program watched; ``shims`` is the directory for `make_shims`."""
     words = watched_words(launch.words, dump)
     if words is not None:
         return replace(launch, words=tuple(words))
@@ -33,7 +33,7 @@ def watch(launch: Launch, dump: Path, shims: Path) -> Launch:
 
 
 def watched_words(words: Sequence[str], dump: Path) -> list[str] | None:
-    """The command with the watch in it; None if no Python program is to be seen."""
+    """The command with its Python program watched; None if no program is found in it."""
     watcher = ["-m", "sonde", "run", "--overflow", "--dump-to", str(dump)]
     for index, word in enumerate(words):
         name = os.path.basename(word)
@@ -53,40 +53,33 @@ def watched_words(words: Sequence[str], dump: Path) -> list[str] | None:
 
 
 def _program(words: Sequence[str], index: int) -> int | None:
-    """Where the script, or ``-m``, of a Python command stands; None for ``-c`` and the like."""
+    """The index of the script, or of ``-m``, in a Python command; None for ``-c``."""
     while index < len(words):
         word = words[index]
         if word == "-m" or not word.startswith("-"):
             is_launcher = word == "-m" and words[index + 1 : index + 2] == ["torch.distributed.run"]
-            return _launched(words, index + 2) if is_launcher else index
+            scripts = (i for i in range(index + 2, len(words)) if words[i].endswith(".py"))
+            return next(scripts, None) if is_launcher else index
         if word in ("-c", "-"):
             return None
         index += 2 if word in _WITH_VALUE else 1
     return None
 
 
-def _launched(words: Sequence[str], index: int) -> int | None:
-    return next((i for i in range(index, len(words)) if words[i].endswith(".py")), None)
-
-
 def make_shims(directory: Path, dump: Path) -> Path:
-    """A directory with a ``python``, ``python3`` and ``torchrun`` that watch what they run."""
+    """Create a directory of ``python``, ``python3`` and ``torchrun`` that watch their program."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in ("python", "python3", *_LAUNCHERS):
         real = shutil.which(name)
         if real is None:
             continue
-        ours = (sys.executable, "-m", "sonde.tune.trials.overflow_command", str(dump), real)
+        watched = (sys.executable, "-m", "sonde.tune.trials.overflow_command", str(dump), real)
         shim = directory / name
-        shim.write_text(f'#!/bin/sh\nexec {shlex.join(ours)} "$@"\n')
+        shim.write_text(f'#!/bin/sh\nexec {shlex.join(watched)} "$@"\n')
         shim.chmod(0o755)
     return directory
 
 
-def _exec_watched(dump: str, command: Sequence[str]) -> None:
-    words = watched_words(command, Path(dump)) or list(command)
-    os.execv(words[0], words)
-
-
 if __name__ == "__main__":
-    _exec_watched(sys.argv[1], sys.argv[2:])
+    command = watched_words(sys.argv[2:], Path(sys.argv[1])) or sys.argv[2:]
+    os.execv(command[0], command)

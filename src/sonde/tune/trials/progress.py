@@ -1,4 +1,4 @@
-"""How far a search is: what counts as done, and which limit ends it."""
+"""Counts the trials of a search and checks its limits."""
 
 from __future__ import annotations
 
@@ -14,41 +14,38 @@ from sonde.tune.store.ownership import is_abandoned
 
 
 class Progress:
-    """Judges the limits of a search. A limit on trials is that of the study, not of this process.
+    """Checks the limits of a search.
 
-    So a killed search continues where it was, and machines that run the same command share the
-    trials. The limit on time is that of this process.
+    The limit on trials is for the study, not for this process: a killed search continues, and
+    machines that run the same command share the trials. The limit on time is for this process.
     """
 
     def __init__(self, config: TuneConfig, study: Study) -> None:
         self._config = config
         self._study = study
         self._began = time.monotonic()
-        self._grid = len(tuple(config.space.combinations())) if _is_grid(config) else None
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
+        is_grid = config.tuner.name == "grid"
+        self._grid = len(tuple(config.space.combinations())) if is_grid else None
 
     @property
     def is_time_up(self) -> bool:
         limit = self._config.limits.time
-        return limit is not None and self.seconds > limit
+        return limit is not None and time.monotonic() - self._began > limit
 
     def trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
     def done(self) -> int:
-        """How many trials have ended, however they did."""
+        """How many trials have ended."""
         return sum(1 for one in self.trials() if counts(one))
 
     def why_over(self) -> str | None:
-        """Why no further trial is started; None while one is wanted."""
+        """The reason to start no further trial, or None."""
         limits = self._config.limits
         trials = self.trials()
         if self.is_time_up:
             return f"the time of {limits.time:g} s is up"
-        if limits.trials is not None and _taken(trials) >= limits.trials:
+        if limits.trials is not None and len(_taken(trials)) >= limits.trials:
             running = sum(1 for one in trials if one.state == TrialState.RUNNING)
             rest = f", {running} of them still by others" if running else ""
             return f"all {limits.trials} trials are done{rest}"
@@ -70,37 +67,32 @@ class Progress:
         return None
 
     def is_surplus(self, number: int) -> bool:
-        """Whether the study needs no trial of that number: another process was faster."""
+        """Whether the study has enough trials without this one: another process was faster."""
         limit = self._config.limits.trials
         if limit is None:
             return False
-        return _taken([one for one in self.trials() if one.number < number]) >= limit
+        return sum(1 for one in _taken(self.trials()) if one.number < number) >= limit
 
     def _tried(self, trials: Sequence[FrozenTrial]) -> int:
         names = self._config.space.names
         return len(
             {
                 tuple((name, repr(one.params.get(name, "-"))) for name in names)
-                for one in trials
-                if counts(one) or (one.state == TrialState.RUNNING and not is_abandoned(one))
+                for one in _taken(trials)
             }
         )
 
 
-def _taken(trials: Sequence[FrozenTrial]) -> int:
-    """How many trials are done or being done."""
-    return sum(
-        1
+def _taken(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+    """The trials that are done or running."""
+    return [
+        one
         for one in trials
         if counts(one) or (one.state == TrialState.RUNNING and not is_abandoned(one))
-    )
+    ]
 
 
 def _ended_after(one: FrozenTrial, other: FrozenTrial) -> bool:
     if one.datetime_complete is None or other.datetime_complete is None:
         return one.number > other.number
     return one.datetime_complete > other.datetime_complete
-
-
-def _is_grid(config: TuneConfig) -> bool:
-    return config.tuner.name == "grid"

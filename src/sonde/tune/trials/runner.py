@@ -1,4 +1,4 @@
-"""The search: asks for trials, runs them side by side, and tells the study how they ended."""
+"""Runs the trials of a search, several at a time, and stores in the study how they ended."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sonde.tune.config.search_config import TuneConfig
 from sonde.tune.errors import TuneError
-from sonde.tune.store.outcome import ATTEMPT, DIRECTORY, OWNER, record, state_of
-from sonde.tune.store.ownership import ask_signed, recover, signature
+from sonde.tune.store.outcome import DIRECTORY, OWNER, record, state_of
+from sonde.tune.store.ownership import ask_signed, recover, requeue, signature
 from sonde.tune.trials.command import CommandTemplate
 from sonde.tune.trials.progress import Progress
-from sonde.tune.trials.sampling import suggest_all
 from sonde.tune.trials.trial import Result, RunningTrial
 from sonde.tune.trials.trial_output import ScalarReader
 from sonde.tune.trials.trial_process import kill_leftovers, new_directory
 
-ALIVE_SECONDS = 60.0
+HEARTBEAT_SECONDS = 60.0
 MOST_FAILURES_AT_START = 3
-"""After so many failed trials and no finished one, the command itself is taken to be broken."""
+"""After so many failed trials and no finished one, the search ends: the command does not work."""
 _STATES = {
     "finished": TrialState.COMPLETE,
     "pruned": TrialState.PRUNED,
@@ -38,15 +37,13 @@ _STATES = {
 
 
 class Listener(Protocol):
-    """Who wants to know how a search is getting on. Called by the search's thread."""
+    """Follows the progress of a search. Called by the search's thread."""
 
-    def began(self, running: RunningTrial) -> None: ...
-
-    def looked(self, running: list[RunningTrial]) -> None: ...
+    def polled(self, running: list[RunningTrial]) -> None: ...
 
     def ended(self, running: RunningTrial, result: Result) -> None: ...
 
-    def taken_back(self, trials: list[FrozenTrial]) -> None: ...
+    def requeued(self, trials: list[FrozenTrial]) -> None: ...
 
 
 class Runner:
@@ -72,40 +69,43 @@ class Runner:
         self._is_watched = is_watched
         self._running: list[RunningTrial] = []
         self._failures: list[str] = []
-        self._alive_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
         self.progress = Progress(config, study)
 
     def run(self) -> str:
-        """Search; why it stopped, in words.
+        """Run the search; returns the reason for its end.
 
-        Trials under way when it is interrupted, or when its time is up, are ended and queued
-        again for the search that continues this one.
+        When it is interrupted or its time is up, running trials are stopped and queued again for
+        the search that continues this one.
         """
-        self._take_back()
+        self._recover()
         try:
             while True:
                 why_over = self._fill()
                 if why_over is not None and (not self._running or self.progress.is_time_up):
                     return why_over
-                self._look()
+                self._poll()
                 if self._is_interrupted():
                     raise KeyboardInterrupt
         finally:
             for one in self._running:
                 one.stop()
             for one in self._running:
-                self._give_back(one)
+                one.interrupt()
+                with contextlib.suppress(OptunaError, ValueError, RuntimeError):
+                    requeue(self._study, one.trial, is_attempt=False)
 
-    def _take_back(self) -> None:
-        taken = recover(self._study)
-        for trial in taken:
-            is_ours = trial.user_attrs.get(OWNER, {}).get("host") == socket.gethostname()
-            if is_ours and DIRECTORY in trial.user_attrs:
+    def _recover(self) -> None:
+        """Requeue the trials of killed searches, and kill what still runs of them."""
+        requeued = recover(self._study)
+        for trial in requeued:
+            is_local = trial.user_attrs.get(OWNER, {}).get("host") == socket.gethostname()
+            if is_local and DIRECTORY in trial.user_attrs:
                 kill_leftovers(Path(trial.user_attrs[DIRECTORY]))
-        self._listener.taken_back(taken)
+        self._listener.requeued(requeued)
 
     def _fill(self) -> str | None:
-        """Start trials while there is room; why no more are started, if that is so."""
+        """Start trials up to the limit of parallel ones; the reason if no more are started."""
         while len(self._running) < self._config.parallel and not self._is_interrupted():
             why_over = self.progress.why_over()
             if why_over is not None:
@@ -116,8 +116,8 @@ class Runner:
     def _start(self) -> None:
         trial = ask_signed(self._study)
         try:
-            values = suggest_all(trial, self._config.space)
-        except ValueError as error:  # Optuna's: the study knows another space by this name
+            values = self._config.space.suggest(trial)
+        except ValueError as error:  # the study has another space under this name
             self._study.tell(trial, state=TrialState.FAIL)
             raise TuneError(
                 f"the study {self._study.study_name!r} was made with another space: {error}; give "
@@ -140,10 +140,9 @@ class Runner:
             is_watched=self._is_watched,
         )
         self._running.append(running)
-        self._listener.began(running)
 
-    def _look(self) -> None:
-        """One round over the trials under way."""
+    def _poll(self) -> None:
+        """Poll each running trial once."""
         for running in tuple(self._running):
             result = running.poll()
             if result is not None:
@@ -151,9 +150,9 @@ class Runner:
                 self._tell(running, result)
                 self._listener.ended(running, result)
                 self._check_failures(result)
-        self._listener.looked(self._running)
-        if time.monotonic() - self._alive_at > ALIVE_SECONDS:
-            self._alive_at = time.monotonic()
+        self._listener.polled(self._running)
+        if time.monotonic() - self._heartbeat_at > HEARTBEAT_SECONDS:
+            self._heartbeat_at = time.monotonic()
             for running in self._running:
                 running.trial.set_user_attr(OWNER, signature())
         if self._running:
@@ -182,14 +181,4 @@ class Runner:
                 f"the first {len(self._failures)} trials failed, the last with {self._failures[-1]}"
                 f" (see {self._config.directory}); does the command run by itself?",
                 slug="tune-all-failed",
-            )
-
-    def _give_back(self, running: RunningTrial) -> None:
-        """End a trial whose result is no longer needed; its values are queued again."""
-        running.interrupt()
-        with contextlib.suppress(OptunaError, ValueError, RuntimeError):
-            attempt = int(running.trial.user_attrs.get(ATTEMPT, 1))
-            self._study.tell(running.trial, state=TrialState.FAIL)
-            self._study.enqueue_trial(
-                running.trial.params, user_attrs={OWNER: signature(), ATTEMPT: attempt}
             )

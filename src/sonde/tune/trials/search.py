@@ -1,4 +1,4 @@
-"""A search from its configuration to its results on disk: everything but the screen."""
+"""Opens the study of a search, and writes its results: ``report.html`` and ``best.yaml``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sonde.core.atomic_file import write_whole
+from sonde.report import page
 from sonde.tune.config.search_config import TuneConfig
-from sonde.tune.errors import TuneError
-from sonde.tune.results import write_best, write_page
+from sonde.tune.errors import require
 from sonde.tune.store.listing import SEARCH, StudyListing, list_study, write_pointer
 from sonde.tune.store.storage import default_url, open_study, without_password
 from sonde.tune.trials.command import CommandTemplate, check_program
@@ -17,9 +18,13 @@ from sonde.tune.trials.command import CommandTemplate, check_program
 if TYPE_CHECKING:
     from optuna.study import Study
 
+PAGE_FILE = "report.html"
+BEST_FILE = "best.yaml"
 PAGE_SECONDS = 20.0
 PAGE_SHARE = 50
-"""The page is written again after so many times the time that took, so that it costs 2 %."""
+"""The page is rewritten after this many times the time that writing took, so it costs 2 %."""
+MOST_POINTS = 120
+"""The page shows at most about this many points of a trial."""
 
 
 @dataclass(slots=True)
@@ -36,26 +41,24 @@ class SearchSession:
         return list_study(self.study, path=str(self.config.directory), storage=self.url)
 
     def write(self) -> StudyListing:
-        """Write page and best trial as they are now."""
+        """Write the page and the best trial."""
         began = time.monotonic()
         listing = self.listing()
         self.config.directory.mkdir(parents=True, exist_ok=True)
-        write_page(listing, self.config.directory)
-        write_best(listing, self.config.directory)
+        write_results(listing, self.config.directory)
         now = time.monotonic()
         self._due = now + max(PAGE_SECONDS, PAGE_SHARE * (now - began))
         return listing
 
     def write_if_due(self) -> None:
-        """The same, if the last time is long enough ago to be worth it."""
+        """`write`, unless the last time was too recently."""
         if time.monotonic() > self._due:
             self.write()
 
 
 def open_session(config: TuneConfig) -> SearchSession:
-    """Open or make the study; `TuneError` says why it cannot be."""
-    _require_optuna()
-    import optuna
+    """Open or create the study; a `TuneError` if that fails."""
+    optuna = require("optuna", "Optuna", "a search")
 
     from sonde.tune.trials.samplers import make_pruner, make_sampler
 
@@ -73,7 +76,7 @@ def open_session(config: TuneConfig) -> SearchSession:
 
 
 def with_default_limit(config: TuneConfig, done: int) -> TuneConfig:
-    """One trial more than there are, as the document says, where nothing else limits a search."""
+    """Without other limits, a search runs one more trial than there are, like MindOptimizer."""
     limits = config.limits
     is_limited = any((limits.trials, limits.time, limits.patience, limits.value is not None))
     if is_limited or config.tuner.name == "grid":
@@ -82,7 +85,7 @@ def with_default_limit(config: TuneConfig, done: int) -> TuneConfig:
 
 
 def _described(config: TuneConfig) -> dict[str, Any]:
-    """What the study should remember of the search, for people and for the page."""
+    """The description of the search that is stored in the study."""
     is_gp = config.tuner.name == "gp"
     tuner = f"gp, {config.tuner.method}" if is_gp else config.tuner.name
     return {
@@ -94,10 +97,35 @@ def _described(config: TuneConfig) -> dict[str, Any]:
     }
 
 
-def _require_optuna() -> None:
-    try:
-        import optuna  # noqa: F401
-    except ImportError:
-        raise TuneError(
-            "a search needs Optuna: pip install 'sonde[tune]'", slug="extra-missing"
-        ) from None
+def write_results(listing: StudyListing, directory: Path) -> None:
+    """Write the page, and the best trial if there is one; earlier files are replaced."""
+    import yaml  # type: ignore[import-untyped]
+
+    write_whole(directory / PAGE_FILE, study_page(listing))
+    best = listing.best_trial
+    if best is None:
+        return
+    done = sum(1 for one in listing.trials if one.state not in ("running", "interrupted"))
+    head = (
+        f"# The best of {done} trials: {listing.target} {best.value!r}\n"
+        f"# To run it again:\n#   {best.command}\n"
+    )
+    content = {
+        "study": listing.study,
+        "trial": best.number,
+        "target": {"name": listing.target, "goal": listing.goal, "value": best.value},
+        "parameters": best.parameters,
+        "command": best.command,
+        "directory": best.directory,
+    }
+    text = head + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    write_whole(directory / BEST_FILE, text)
+
+
+def study_page(listing: StudyListing) -> str:
+    """The HTML of the page."""
+    content = listing.as_dict()
+    for trial in content["trials"]:
+        course = trial["course"]
+        trial["course"] = course[:: max(1, len(course) // MOST_POINTS)]
+    return page("study", f"{listing.study}: {listing.target}", content)

@@ -1,4 +1,4 @@
-"""One trial from its start to its end: training, stopping, and finding out why it diverged."""
+"""Runs one trial: the training, its end, and the search for the cause if it diverged."""
 
 from __future__ import annotations
 
@@ -9,38 +9,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.core.errors import SondeError
-from sonde.tune.config.search_config import TuneConfig
+from sonde.tune.config.search_config import SearchTarget, TuneConfig
 from sonde.tune.config.space import Value
 from sonde.tune.script_side.current import ANSWERS_FILE, append_line, parameter_from_words
 from sonde.tune.store.outcome import Ending
 from sonde.tune.trials.command import CommandTemplate, value_text
 from sonde.tune.trials.divergence import DUMP_DIRECTORY, Explanation, NonFiniteOrigin, find_origin
 from sonde.tune.trials.overflow_command import watch
-from sonde.tune.trials.sampling import suggest_one
-from sonde.tune.trials.series import Series
-from sonde.tune.trials.trial_output import Log, Reports, ScalarReader, Summaries
+from sonde.tune.trials.trial_output import (
+    Log,
+    ReportedValue,
+    Reports,
+    ScalarReader,
+    Series,
+    Summaries,
+)
 from sonde.tune.trials.trial_process import TrialProcess
 
 if TYPE_CHECKING:
     from optuna import Trial
 
 WATCH_GRACE_SECONDS = 10.0
-"""How long a watched trial may go on after its loss broke, to finish the step that says why."""
+"""How long a watched trial continues after its loss became NaN or infinite.
+
+The overflow dump of that step, which names the op, is written at the end of the step.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a trial ended. ``value`` is finite, and there for finished trials only."""
+    """How a trial ended. ``value`` is finite; only finished trials have one."""
 
     ending: Ending
     value: float | None
     reason: str
     origin: NonFiniteOrigin | None = None
-    origin_of_value: str = ""
 
 
 class RunningTrial:
-    """A trial under way; `poll` moves it on and gives its result when it has one."""
+    """A running trial; call `poll` until it returns the result."""
 
     def __init__(
         self,
@@ -65,7 +72,7 @@ class RunningTrial:
         self._summaries = Summaries(directory, config.target, read_scalars)
         self._ending: Ending | None = None
         self._reason = ""
-        self._broken_at: float | None = None
+        self._diverged_at: float | None = None
         self._explanation: Explanation | None = None
         launch = template.render(values, directory)
         if is_watched:
@@ -82,28 +89,28 @@ class RunningTrial:
 
     @property
     def doing(self) -> str:
-        """What it is at, for people: training, stopping, or asking why it diverged."""
+        """What the trial is doing, as shown to users."""
         if self._explanation is not None:
             return "finding out why"
         return "training" if self._ending is None else "stopping"
 
     def poll(self) -> Result | None:
-        """The result once there is one; until then None."""
+        """The result, or None while the trial runs."""
         if self._explanation is not None:
             return self._explained(self._explanation)
         code = self._process.poll()
         self._observe(to_end=code is not None)
         if code is None:
-            self._judge()
+            self._end_if_due()
             return None
         return self._finished(code)
 
     def stop(self) -> None:
-        """Ask it to end, without a result; `interrupt` waits for that."""
+        """Send SIGTERM; `interrupt` waits for the end."""
         self._process.stop()
 
     def interrupt(self) -> None:
-        """End everything; what was asked to stop has a moment for it."""
+        """End all its processes and wait for them."""
         self._process.end()
         if self._explanation is not None:
             self._explanation.close()
@@ -121,61 +128,61 @@ class RunningTrial:
             self._answer(question)
 
     def _answer(self, question: Mapping[str, Any]) -> None:
-        """Give the script a value it asked for by itself."""
+        """Answer a script's request for a parameter that the configuration lacks."""
         name = str(question.get("name"))
         answer: dict[str, Any] = {"name": name}
         try:
             parameter = parameter_from_words(name, question.get("space", {}))
-            self.values[name] = answer["value"] = suggest_one(self.trial, parameter)
+            self.values[name] = answer["value"] = parameter.suggest(self.trial)
         except SondeError as error:
             answer["problem"] = error.message
-        except ValueError as error:  # Optuna's: another space under the same name
+        except ValueError as error:  # the study has another space under this name
             answer["problem"] = f"suggest({name!r}): {error}"
         append_line(self.directory / ANSWERS_FILE, answer)
 
-    def _judge(self) -> None:
+    def _end_if_due(self) -> None:
         """End the trial if it diverged or takes too long."""
         if self._ending is not None:
             return
-        broken, limit = self.series.broken, self._config.limits.trial_time
-        if broken is not None and self._config.divergence.stop:
-            if self._is_watched and self._may_still_say_why():
+        bad, limit = self.series.non_finite, self._config.limits.trial_time
+        if bad is not None and self._config.divergence.stop:
+            if self._is_watched and self._may_still_name_the_op():
                 return
-            self._end("diverged", f"{broken.name} is {value_text(broken.value)}{_at(broken.step)}")
+            self._end("diverged", _why_diverged(bad))
         elif limit is not None and self.seconds > limit:
             self._end("timeout", f"not done after {limit:g} s")
 
-    def _may_still_say_why(self) -> bool:
-        if self._broken_at is None:
-            self._broken_at = self.seconds
+    def _may_still_name_the_op(self) -> bool:
+        if self._diverged_at is None:
+            self._diverged_at = self.seconds
         is_known = find_origin(self.directory / DUMP_DIRECTORY) is not None
-        return not is_known and self.seconds - self._broken_at < WATCH_GRACE_SECONDS
+        return not is_known and self.seconds - self._diverged_at < WATCH_GRACE_SECONDS
 
     def _end(self, ending: Ending, reason: str) -> None:
         self._ending, self._reason = ending, reason
         self._process.stop()
 
     def _finished(self, code: int) -> Result | None:
-        """What an ended process means; None if it is to be run again to find out why."""
-        value, broken = self.series.result(), self.series.broken
-        if self._ending is None and broken is not None and (code or not _is_finite(value)):
-            self._ending = "diverged"
-            self._reason = f"{broken.name} is {value_text(broken.value)}{_at(broken.step)}"
+        """The result of an ended process; None if it is run again to find the cause."""
+        value, bad = self.series.result(), self.series.non_finite
+        is_finite = value is not None and math.isfinite(value)
+        if self._ending is None and bad is not None and (code or not is_finite):
+            self._ending, self._reason = "diverged", _why_diverged(bad)
         if self._ending == "diverged":
             return self._diverged()
         if self._ending is not None:
             return Result(self._ending, None, self._reason)
         if code:
-            return Result("failed", None, self._why_failed(code))
+            return Result("failed", None, _why_failed(code, self._log.last_lines))
         if value is None:
-            return Result("failed", None, self._why_no_value())
-        return Result("finished", value, "", origin_of_value=str(self.series.origin))
+            return Result("failed", None, _why_no_value(self._config.target))
+        return Result("finished", value, "")
 
     def _diverged(self) -> Result | None:
-        if self._is_watched:
-            origin = find_origin(self.directory / DUMP_DIRECTORY)
-            if origin is not None:
-                return self._with_origin(origin)
+        """The result of a diverged trial; None if a second run was started to find the cause."""
+        origin = find_origin(self.directory / DUMP_DIRECTORY) if self._is_watched else None
+        if origin is not None:
+            return Result("diverged", None, f"{self._reason}; {origin}", origin)
         if not self._config.divergence.explain:
             return Result("diverged", None, self._reason)
         launch = self._template.render(self.values, self.directory)
@@ -187,34 +194,28 @@ class RunningTrial:
         if found is None:
             return None
         origin, why_not = found
-        if origin is not None:
-            return self._with_origin(origin)
-        return Result("diverged", None, f"{self._reason}; the origin is not known: {why_not}")
-
-    def _with_origin(self, origin: NonFiniteOrigin) -> Result:
-        return Result("diverged", None, f"{self._reason}; {origin}", origin)
-
-    def _why_failed(self, code: int) -> str:
-        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        last = next((line.strip() for line in reversed(self._log.last_lines) if line.strip()), "")
-        return f"{ended}: {last}" if last else f"{ended}, without a word"
-
-    def _why_no_value(self) -> str:
-        target = self._config.target
-        if target.pattern is not None:
-            return f"nothing in its output matches {target.pattern.pattern!r}"
-        places = {
-            "report": f"report({target.name}=...) was not called",
-            "summary": f"its summary has no {target.name!r}",
-            "log": f"its output has no line such as '{target.name}: 0.1'",
-        }
-        wanted = places if target.origin == "auto" else {target.origin: places[target.origin]}
-        return "no value of the target: " + ", ".join(wanted.values())
+        cause = f"the origin is not known: {why_not}" if origin is None else str(origin)
+        return Result("diverged", None, f"{self._reason}; {cause}", origin)
 
 
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+def _why_failed(code: int, output: list[str]) -> str:
+    ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+    last = next((line.strip() for line in reversed(output) if line.strip()), "")
+    return f"{ended}: {last}" if last else f"{ended}, without output"
 
 
-def _at(step: int | None) -> str:
-    return "" if step is None else f" at step {step}"
+def _why_no_value(target: SearchTarget) -> str:
+    if target.pattern is not None:
+        return f"nothing in its output matches {target.pattern.pattern!r}"
+    places = {
+        "report": f"report({target.name}=...) was not called",
+        "summary": f"its summary has no {target.name!r}",
+        "log": f"its output has no line such as '{target.name}: 0.1'",
+    }
+    wanted = places if target.origin == "auto" else {target.origin: places[target.origin]}
+    return "no value of the target: " + ", ".join(wanted.values())
+
+
+def _why_diverged(bad: ReportedValue) -> str:
+    step = "" if bad.step is None else f" at step {bad.step}"
+    return f"{bad.name} is {value_text(bad.value)}{step}"

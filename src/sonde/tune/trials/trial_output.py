@@ -1,7 +1,6 @@
-"""What a running trial says of itself: its reports, its log, its summaries.
+"""Reads the output of a running trial: its reports, its log, its summaries.
 
-Each source is read from where it was left, so that looking is cheap. None of them needs the
-script's help to be read, and none can disturb it.
+Each source is read from where the last read ended. Reading does not disturb the script.
 """
 
 from __future__ import annotations
@@ -10,8 +9,8 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +37,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ReportedValue:
-    """A number a trial gave. ``is_target``: it is what the search improves.
+    """A number from a trial. ``is_target``: it is the number that the search improves.
 
     ``step`` is None when the source does not count. A value may be NaN or infinite.
     """
@@ -51,7 +50,7 @@ class ReportedValue:
 
 
 class Tail:
-    """The lines a growing file has gained since the last look; a carriage return ends one too."""
+    """New lines of a growing file; a carriage return also ends a line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,7 +58,7 @@ class Tail:
         self._rest = b""
 
     def lines(self, *, to_end: bool = False) -> list[str]:
-        """New complete lines; ``to_end`` also gives the last one, complete or not."""
+        """Complete lines since the last call; ``to_end`` adds an incomplete last line."""
         found: list[str] = []
         try:
             with self._path.open("rb") as file:
@@ -77,7 +76,7 @@ class Tail:
 
 
 class Reports:
-    """``reports.jsonl``: what `sonde.tune.report` wrote, and the values `suggest` asks for."""
+    """``reports.jsonl``: reports of `sonde.tune.report`, and requests of `suggest`."""
 
     def __init__(self, directory: Path, target: SearchTarget) -> None:
         self._tail = Tail(directory / REPORTS_FILE)
@@ -91,7 +90,7 @@ class Reports:
             try:
                 content = json.loads(line)
             except ValueError:
-                continue  # a script killed in the middle of a write
+                continue  # the script was killed during a write
             if "ask" in content:
                 self.questions.append(content["ask"])
                 continue
@@ -150,20 +149,20 @@ class Log:
 
 
 class Summaries:
-    """The newest numbers of the trial's summary directory, looked at no more than once a second."""
+    """The newest numbers of the trial's summary directory, read at most once a second."""
 
     def __init__(self, directory: Path, target: SearchTarget, read: ScalarReader | None) -> None:
         self._directory = directory
         self._target = target
         self._read = read
-        self._looked = -math.inf
+        self._read_at = -math.inf
         self._seen: dict[str, tuple[int, float]] = {}
 
     def look(self, *, to_end: bool) -> list[ReportedValue]:
         now = time.monotonic()
-        if self._read is None or (not to_end and now - self._looked < SUMMARY_SECONDS):
+        if self._read is None or (not to_end and now - self._read_at < SUMMARY_SECONDS):
             return []
-        self._looked = now
+        self._read_at = now
         scalars = self._read(self._directory)
         tag = target_tag(self._target, scalars)
         found = []
@@ -176,7 +175,7 @@ class Summaries:
 
 
 def target_tag(target: SearchTarget, tags: Mapping[str, object]) -> str | None:
-    """The tag of a summary that holds the target: its name, or that of an evaluation."""
+    """The tag of a summary that has the target: its name, or ``eval/`` and its name."""
     wanted = (target.name, f"eval/{target.name}")
     if target.group == "metric":
         wanted = (f"eval/{target.name}", target.name)
@@ -197,3 +196,79 @@ def _parsed(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None
+
+
+PREFERENCE: tuple[From, ...] = ("report", "summary", "log")
+"""Which source is used when several have the target and the configuration names none."""
+
+
+@dataclass(slots=True)
+class Series:
+    """The values observed so far.
+
+    ``non_finite`` is the first observation of the target or the loss that was NaN or infinite.
+    """
+
+    target: SearchTarget
+    values: dict[From, list[tuple[int, float]]] = field(default_factory=dict)
+    non_finite: ReportedValue | None = None
+    _stored: set[int] = field(default_factory=set)
+
+    def note(self, observations: Iterable[ReportedValue]) -> list[tuple[int, float]]:
+        """Add observations; returns the new finite values for the study, each kept step once."""
+        before = {origin: len(values) for origin, values in self.values.items()}
+        for one in observations:
+            if one.is_target and self._is_used(one.origin):
+                known = self.values.setdefault(one.origin, [])
+                known.append((len(known) + 1 if one.step is None else one.step, one.value))
+            if not math.isfinite(one.value) and self.non_finite is None and self._matters(one):
+                self.non_finite = one
+        origin = self.origin
+        if origin is None:
+            return []
+        new = []
+        for step, value in self.values[origin][before.get(origin, 0) :]:
+            if math.isfinite(value) and is_kept(step) and step not in self._stored:
+                self._stored.add(step)
+                new.append((step, value))
+        return new
+
+    def _is_used(self, origin: From) -> bool:
+        return self.target.origin in ("auto", origin)
+
+    def _matters(self, one: ReportedValue) -> bool:
+        return (one.is_target and self._is_used(one.origin)) or one.name == "loss"
+
+    @property
+    def origin(self) -> From | None:
+        """The source that is used, of those that have values."""
+        return next((one for one in PREFERENCE if self.values.get(one)), None)
+
+    @property
+    def latest(self) -> tuple[int, float] | None:
+        origin = self.origin
+        return None if origin is None else self.values[origin][-1]
+
+    def result(self) -> float | None:
+        """The trial's value, its last or its best; may be NaN; None if it has none."""
+        origin = self.origin
+        if origin is None:
+            return None
+        values = [value for _, value in self.values[origin]]
+        if self.target.keep == "last":
+            return values[-1]
+        finite = [value for value in values if math.isfinite(value)]
+        if not finite:
+            return values[-1]
+        return min(finite) if self.target.goal == "minimize" else max(finite)
+
+
+def is_kept(step: int) -> bool:
+    """Whether a step's value is stored: every step to 100, then about 90 for each factor of ten.
+
+    Pruners compare trials at equal steps, so the choice depends only on the step. Optuna does not
+    accept negative steps.
+    """
+    if step < 0:
+        return False
+    return step <= 100 or step % 10 ** (len(str(step - 1)) - 2) == 0

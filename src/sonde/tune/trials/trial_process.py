@@ -1,4 +1,4 @@
-"""The process of one trial: started in a group of its own, stopped as a whole."""
+"""The process of one trial, started in its own process group and stopped with all of it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from functools import cache
 from pathlib import Path
 
 from sonde.tune.script_side.current import ANSWERS_FILE, REPORTS_FILE, TRIAL_VARIABLE
-from sonde.tune.trials.command import Launch, environment_for
+from sonde.tune.trials.command import Launch
 from sonde.tune.trials.trial_output import OUTPUT_FILE
 
 STOP_SECONDS = 3.0
-"""How long a trial may take to end by itself after it was told to."""
+"""How long a trial may take to end after SIGTERM, before it is killed."""
 
 
 class TrialProcess:
-    """A command that runs. Must be started and polled by one thread that outlives it."""
+    """A running command. Must be started and polled by one thread that outlives it."""
 
     def __init__(self, launch: Launch, directory: Path) -> None:
         for name in (REPORTS_FILE, ANSWERS_FILE):
@@ -31,7 +31,7 @@ class TrialProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment_for(launch),
+                env={**os.environ, **launch.environment},
                 start_new_session=True,
             )
         self.started = time.monotonic()
@@ -40,12 +40,8 @@ class TrialProcess:
         self._ended: float | None = None
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def seconds(self) -> float:
-        """How long it has run, or did."""
+        """How long it has run, or ran."""
         return (self._ended or time.monotonic()) - self.started
 
     def poll(self) -> int | None:
@@ -56,24 +52,24 @@ class TrialProcess:
         if code is not None and not self._is_swept:
             self._is_swept = True
             self._ended = time.monotonic()
-            self._signal(signal.SIGKILL)  # what it started and left behind
+            self._signal(signal.SIGKILL)  # processes that it left behind
         return code
 
     def stop(self) -> None:
-        """Ask it to end; a later `poll` kills it if it does not."""
+        """Send SIGTERM; a later `poll` kills it if it does not end."""
         if self._kill_at is None:
             self._kill_at = time.monotonic() + STOP_SECONDS
             self._signal(signal.SIGTERM)
 
     def end(self) -> None:
-        """Stop it, and wait until it has ended, in its own way or killed."""
+        """Stop it and wait for its end; kill it if it does not end in time."""
         self.stop()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
         self.kill()
 
     def kill(self) -> None:
-        """End it now, and wait until it has."""
+        """Kill it and wait for its end."""
         self._signal(signal.SIGKILL)
         self._process.wait()
 
@@ -83,10 +79,10 @@ class TrialProcess:
 
 
 def kill_leftovers(directory: Path) -> int:
-    """Kill what still runs of the trial in that directory; how many processes that were.
+    """Kill the processes of the trial in that directory; returns their number.
 
-    A search that is killed cannot stop what its trials started. Every process of a trial carries
-    the trial's directory in its environment, which finds them with certainty.
+    A search that is killed cannot stop its trials. Every process of a trial has the trial's
+    directory in its environment, by which it is found.
     """
     mark = f"{TRIAL_VARIABLE}={directory}".encode()
     killed = 0
@@ -115,7 +111,7 @@ def new_directory(parent: Path, number: int) -> Path:
 
 @cache
 def _guard() -> tuple[str, ...]:
-    """Words that make a command die with the search, where the system has them."""
+    """The words before a command that make it die with the search, if the system has them."""
     found = shutil.which("setpriv")
     if found is None:
         return ()
