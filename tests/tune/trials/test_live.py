@@ -84,14 +84,14 @@ def test_a_loss_that_is_nan_is_noticed_whatever_the_target(line: str) -> None:
     log = Log(Path("nowhere"), SearchTarget(name="accuracy", goal="maximize"))
     series = Series(SearchTarget(name="accuracy"))
     series.note(log._in_line(line))
-    assert series.broken is not None
+    assert series.non_finite is not None
 
 
 def test_a_best_loss_that_starts_at_infinity_breaks_nothing() -> None:
     log = Log(Path("nowhere"), SearchTarget(name="loss"))
     series = Series(SearchTarget(name="loss"))
     series.note([*log._in_line("best loss: inf"), *log._in_line("loss: 3")])
-    assert series.broken is None
+    assert series.non_finite is None
     assert series.result() == 3.0
 
 

@@ -230,7 +230,9 @@ def _entries(
         named = dict(save_obj.state_dict())
     elif isinstance(save_obj, Mapping):
         named = dict(save_obj)
-    elif isinstance(save_obj, Sequence) and all(_is_named(item) for item in save_obj):
+    elif isinstance(save_obj, Sequence) and all(
+        isinstance(item, Mapping) and {"name", "data"} <= item.keys() for item in save_obj
+    ):
         named = {str(item["name"]): item["data"] for item in save_obj}
     else:
         raise wrong_type(
@@ -258,10 +260,6 @@ def _entries(
         name: value if isinstance(value, str) else value.detach().to("cpu", copy=copy)
         for name, value in named.items()
     }
-
-
-def _is_named(item: Any) -> bool:
-    return isinstance(item, Mapping) and {"name", "data"} <= item.keys()
 
 
 def _write(path: Path, kind: str, entries: Entries, crc: bool) -> Path:

@@ -30,7 +30,7 @@ from sonde.train.validator import (
 class OcclusionSensitivity(Metric):
     """How much the score of a label falls when a part of the picture is covered.
 
-    Around each position, from ``margin`` before it to ``margin`` after it, the picture is filled
+    Around each position, from ``margin`` before it until ``margin`` after it, the picture is filled
     with ``pad_val``; the value there is the score of the original picture minus that of the covered
     one. ``margin`` is one number or one per dimension. ``b_box`` (``[min1, max1, min2, max2]`` and
     so on, both included, a negative maximum means the end) limits the positions. ``n_batch``

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -28,7 +27,7 @@ from sonde.tune.config.search_config import (
     TunerName,
 )
 from sonde.tune.config.section import ConfigSection
-from sonde.tune.config.space import MOST_OF_A_GRID, too_large_a_grid
+from sonde.tune.config.space import MOST_OF_A_GRID, Space, too_large_a_grid
 from sonde.tune.config.yaml_lines import Located, read_yaml
 from sonde.tune.errors import TuneError
 
@@ -62,7 +61,7 @@ def load_config(path: str | os.PathLike[str]) -> TuneConfig:
         assignments=assignments,
         environment=_environment(top),
         directory=Path(os.path.abspath(os.path.expanduser(directory))),
-        space=space,
+        space=_as_grid(space, top) if tuner.name == "grid" else space,
         tuner=tuner,
         pruner=_pruner(top),
         target=_target(top),
@@ -72,16 +71,20 @@ def load_config(path: str | os.PathLike[str]) -> TuneConfig:
         storage=top.text("storage"),
         study=top.text("study") or file.stem,
     )
-    if tuner.name == "grid":
-        try:
-            config = replace(config, space=config.space.as_grid())
-            if config.space.size(MOST_OF_A_GRID) > MOST_OF_A_GRID:
-                raise too_large_a_grid()
-        except TuneError as error:
-            top.refuse("tuner", f"grid: {error.message}", slug=error.slug)
     top.finish()
     problems.raise_if_any()
     return config
+
+
+def _as_grid(space: Space, top: ConfigSection) -> Space:
+    try:
+        grid = space.as_grid()
+        if grid.size(MOST_OF_A_GRID) > MOST_OF_A_GRID:
+            raise too_large_a_grid()
+    except TuneError as error:
+        top.refuse("tuner", f"grid: {error.message}", slug=error.slug)
+        return space
+    return grid
 
 
 def _command(top: ConfigSection) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:

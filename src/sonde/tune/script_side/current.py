@@ -112,7 +112,9 @@ class Mailbox:
 
     def report(self, metrics: Mapping[str, float], step: int | None) -> None:
         if self._directory is not None and os.environ.get("RANK", "0") == "0":
-            encoded = {name: _encoded(one) for name, one in metrics.items()}
+            encoded = {
+                name: one if math.isfinite(one) else repr(one) for name, one in metrics.items()
+            }
             append_line(self._directory / REPORTS_FILE, {"step": step, "metrics": encoded})
 
     def _ask(self, directory: Path, parameter: SearchParameter) -> Value:
@@ -209,10 +211,6 @@ def _number(name: str, value: Any) -> float:
     except (TypeError, ValueError, RuntimeError):
         said = type(value).__name__
         raise TuneError(f"report(): {name} is a {said}, not a number", slug="tune-report") from None
-
-
-def _encoded(number: float) -> float | str:
-    return number if math.isfinite(number) else repr(number)
 
 
 class HyperParameters(dict[str, Any]):

@@ -170,6 +170,7 @@ def list_study(study: Study, *, path: str = "", storage: str = "") -> StudyListi
     best = best_trial(trials, study.direction)
     search = study.user_attrs.get(SEARCH, {})
     listed = [_listed(one) for one in trials]
+    distributions = {name: one for trial in trials for name, one in trial.distributions.items()}
     return StudyListing(
         path=path,
         study=study.study_name,
@@ -178,7 +179,7 @@ def list_study(study: Study, *, path: str = "", storage: str = "") -> StudyListi
         goal=study.direction.name.lower(),
         best=None if best is None else best.number,
         trials=tuple(one for one in listed if one.state not in ("waiting", "surplus")),
-        parameters=_parameters(trials),
+        parameters=tuple(_parameter(name, one) for name, one in distributions.items()),
         importance=_importance(study, trials),
         search=dict(search),
     )
@@ -209,13 +210,6 @@ def _listed(trial: FrozenTrial) -> ListedTrial:
         directory=str(trial.user_attrs.get(DIRECTORY, "")),
         course=course,
     )
-
-
-def _parameters(trials: list[FrozenTrial]) -> tuple[ListedParameter, ...]:
-    found: dict[str, BaseDistribution] = {}
-    for trial in trials:
-        found.update(trial.distributions)
-    return tuple(_parameter(name, one) for name, one in found.items())
 
 
 def _parameter(name: str, one: BaseDistribution) -> ListedParameter:

@@ -27,7 +27,13 @@ SYSTEM_NAMES: dict[str, tuple[str, ...]] = {
 }
 """The names under which scripts take MindOptimizer's system-defined parameters."""
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
-_OWN_PLACEHOLDERS = ("summary_dir",)
+_DESCRIPTIONS: dict[Way, str] = {
+    "placeholder": "{{{parameter}}} in the command",
+    "replaced": "{name} in the command",
+    "appended": "{name}, added to the command",
+    "environment": "the variable {name}",
+    "code": "sonde.tune.suggest() or HyperConfig in the script",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +60,7 @@ class Delivery:
     name: str = ""
 
     def described(self) -> str:
-        place = {
-            "placeholder": f"{{{self.parameter.name}}} in the command",
-            "replaced": f"{self.name} in the command",
-            "appended": f"{self.name}, added to the command",
-            "environment": f"the variable {self.name}",
-            "code": "sonde.tune.suggest() or HyperConfig in the script",
-        }
-        return place[self.way]
+        return _DESCRIPTIONS[self.way].format(parameter=self.parameter.name, name=self.name)
 
 
 class CommandTemplate:
@@ -74,6 +73,7 @@ class CommandTemplate:
         self._config = config
         self._words = config.command
         self._assigned = dict(config.assignments)
+        self._placeholders = (*config.space.names, "summary_dir")
         self._check_placeholders()
         inputs = scan_command(config.command, Path.cwd())
         self.deliveries = tuple(self._deliver(one, inputs) for one in config.space.parameters)
@@ -101,7 +101,11 @@ class CommandTemplate:
                 {
                     "params": dict(values),
                     "summary_dir": str(directory),
-                    "custom_lineage_data": self._lineage(values),
+                    "custom_lineage_data": {
+                        one.name: values[one.name]
+                        for one in self._config.space.parameters
+                        if one.source == "user_defined" and one.name in values
+                    },
                 },
                 allow_nan=False,
             ),
@@ -109,23 +113,19 @@ class CommandTemplate:
         }
         return Launch(words, {**hidden, **shown}, shown)
 
-    def _lineage(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        own = {one.name for one in self._config.space.parameters if one.source == "user_defined"}
-        return {name: value for name, value in values.items() if name in own}
-
     def _check_placeholders(self) -> None:
-        names = (*self._config.space.names, *_OWN_PLACEHOLDERS)
         for word in self._words:
             for found in _PLACEHOLDER.findall(word):
-                hint = nearest(found, names)
-                if found not in names and hint:
+                hint = nearest(found, self._placeholders)
+                if found not in self._placeholders and hint:
                     raise TuneError(
                         f"{self._config.path}: command has {{{found}}}, no parameter{hint}",
                         slug="tune-command",
                     )
 
     def _deliver(self, parameter: SearchParameter, inputs: ScriptInputs) -> Delivery:
-        if any(f"{{{parameter.name}}}" in word for word in self._all_words()):
+        words = (*self._words, *self._assigned.values())
+        if any(f"{{{parameter.name}}}" in word for word in words):
             return Delivery(parameter, "placeholder")
         if parameter.argument is not None:
             is_there = _position(self._words, parameter.argument) is not None
@@ -144,9 +144,6 @@ class CommandTemplate:
             if _bare(option) in names:
                 return Delivery(parameter, "appended", option)
         return Delivery(parameter, "code")
-
-    def _all_words(self) -> Sequence[str]:
-        return (*self._words, *self._assigned.values())
 
     def _fill(
         self, values: Mapping[str, Value], directory: Path | None
@@ -175,11 +172,8 @@ class CommandTemplate:
             if one.name in values
         }
         texts["summary_dir"] = "summary" if directory is None else str(directory)
-        known = (*self._config.space.names, *_OWN_PLACEHOLDERS)
-        filled = _fill_placeholders(words, texts, known)
-        for name, text in environment.items():
-            environment[name] = _PLACEHOLDER.sub(lambda m: texts.get(m[1], m[0]), text)
-        return tuple(filled), environment
+        filled = _fill_placeholders(words, texts, self._placeholders)
+        return filled, {name: _filled(text, texts) for name, text in environment.items()}
 
 
 def value_text(value: Value, parameter: SearchParameter | None = None) -> str:
@@ -240,16 +234,20 @@ def _is_option(word: str) -> bool:
 
 def _fill_placeholders(
     words: Sequence[str], texts: Mapping[str, str], known: Sequence[str]
-) -> list[str]:
+) -> tuple[str, ...]:
     """Fill in the placeholders; a word without a value is removed, with the option before it."""
     filled: list[str] = []
     for word in words:
         missing = [one for one in _PLACEHOLDER.findall(word) if one in known and one not in texts]
         if not missing:
-            filled.append(_PLACEHOLDER.sub(lambda match: texts.get(match[1], match[0]), word))
+            filled.append(_filled(word, texts))
         elif _PLACEHOLDER.fullmatch(word) and filled and _is_option(filled[-1]):
             filled.pop()
-    return filled
+    return tuple(filled)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 def check_program(words: Sequence[str]) -> None:

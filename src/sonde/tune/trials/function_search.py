@@ -81,18 +81,13 @@ def search(
     problems = Problems("search()")
     read = read_space(located(space), "space", problems)
     problems.raise_if_any()
-    if not isinstance(tuner, Tuner):
-        if tuner not in TUNERS:
-            raise TuneError(
-                f"search(): tuner {tuner!r} is not one of {', '.join(TUNERS)}", slug="tune-value"
-            )
-        tuner = Tuner(cast(TunerName, tuner))
+    tuner = _tuner(tuner, seed)
     config = TuneConfig(
         path=Path(),
         command=(),
         directory=Path(),
         space=read.as_grid() if tuner.name == "grid" else read,
-        tuner=replace(tuner, seed=tuner.seed if seed is None else seed),
+        tuner=tuner,
         pruner=pruner if isinstance(pruner, Pruner) else Pruner(pruner),
         target=SearchTarget(name="value", goal=goal),
         limits=Limits(trials, seconds, None, patience, value),
@@ -100,25 +95,33 @@ def search(
         study=study,
         storage=storage,
     )
+    with _quiet():
+        return list_study(_run(config, function), storage=storage or "")
+
+
+def _tuner(tuner: Tuner | str, seed: int | None) -> Tuner:
+    if not isinstance(tuner, Tuner):
+        if tuner not in TUNERS:
+            raise TuneError(
+                f"search(): tuner {tuner!r} is not one of {', '.join(TUNERS)}", slug="tune-value"
+            )
+        tuner = Tuner(cast(TunerName, tuner))
+    return tuner if seed is None else replace(tuner, seed=seed)
+
+
+def _run(config: TuneConfig, function: Objective) -> Study:
+    from sonde.tune.store.ownership import ask_signed, recover
     from sonde.tune.store.storage import open_study
+    from sonde.tune.trials.progress import Progress
     from sonde.tune.trials.samplers import make_pruner, make_sampler
 
-    with _quiet():
-        opened = open_study(
-            storage, study, goal, make_sampler(config.tuner), make_pruner(config.pruner)
-        )
-        _run(config, opened, function)
-        return list_study(opened, storage=storage or "")
-
-
-def _run(config: TuneConfig, study: Study, function: Objective) -> None:
-    from sonde.tune.store.ownership import ask_signed, recover
-    from sonde.tune.trials.progress import Progress
-
+    sampler, pruner = make_sampler(config.tuner), make_pruner(config.pruner)
+    study = open_study(config.storage, config.study, config.target.goal, sampler, pruner)
     recover(study)
     progress = Progress(config, study)
     while progress.why_over() is None:
         _one_trial(config, study, ask_signed(study), function)
+    return study
 
 
 def _one_trial(config: TuneConfig, study: Study, trial: Trial, function: Objective) -> None:

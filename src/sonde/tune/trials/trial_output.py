@@ -96,19 +96,13 @@ class Reports:
                 continue
             step = content.get("step")
             metrics = content.get("metrics", {})
-            if any(name in ("", self._target.name) for name in metrics):
-                self._count += 1
-            for name, value in metrics.items():
-                is_target = name in ("", self._target.name)
-                found.append(
-                    ReportedValue(
-                        name or self._target.name,
-                        float(value),
-                        self._count if step is None else int(step),
-                        "report",
-                        is_target,
-                    )
-                )
+            target = self._target.name
+            self._count += not {"", target}.isdisjoint(metrics)
+            number = self._count if step is None else int(step)
+            found += [
+                ReportedValue(name or target, float(value), number, "report", name in ("", target))
+                for name, value in metrics.items()
+            ]
         return found
 
 
@@ -221,8 +215,9 @@ class Series:
             if one.is_target and self._is_used(one.origin):
                 known = self.values.setdefault(one.origin, [])
                 known.append((len(known) + 1 if one.step is None else one.step, one.value))
-            if not math.isfinite(one.value) and self.non_finite is None and self._matters(one):
-                self.non_finite = one
+            if not math.isfinite(one.value) and self.non_finite is None:
+                is_relevant = one.name == "loss" or (one.is_target and self._is_used(one.origin))
+                self.non_finite = one if is_relevant else None
         origin = self.origin
         if origin is None:
             return []
@@ -235,9 +230,6 @@ class Series:
 
     def _is_used(self, origin: From) -> bool:
         return self.target.origin in ("auto", origin)
-
-    def _matters(self, one: ReportedValue) -> bool:
-        return (one.is_target and self._is_used(one.origin)) or one.name == "loss"
 
     @property
     def origin(self) -> From | None:
