@@ -116,8 +116,6 @@ class Forward:
     def batch(self, element: Any) -> Batch:
         split = whole_batch if self.loss_fn is None else split_batch
         batch = split(element, self.precision.device)
-        if self.precision.whole is None:
-            return batch
         cast = self.precision.inputs
         return Batch(cast(batch.arguments), cast(batch.keywords), batch.target)
 

@@ -238,18 +238,17 @@ class HyperConfig:
 
 
 def _from_environment() -> dict[str, Any]:
-    text = os.environ.get(HYPER_CONFIG_VARIABLE)
-    if text is None and VALUES_VARIABLE in os.environ:
-        directory = os.environ.get(TRIAL_VARIABLE, "summary")
-        values = os.environ[VALUES_VARIABLE]
-        text = f'{{"params": {values}, "summary_dir": {json.dumps(directory)}}}'
-    if text is None:
+    if HYPER_CONFIG_VARIABLE in os.environ:
+        content = _parsed(HYPER_CONFIG_VARIABLE, os.environ[HYPER_CONFIG_VARIABLE])
+    elif VALUES_VARIABLE in os.environ:
+        params = _parsed(VALUES_VARIABLE, os.environ[VALUES_VARIABLE])
+        content = {"params": params, "summary_dir": os.environ.get(TRIAL_VARIABLE, "summary")}
+    else:
         raise TuneError(
             "HyperConfig() is for a script that 'sonde tune' runs; outside it, give values with "
             f"{VALUES_VARIABLE}='{{\"learning_rate\": 0.1}}'",
             slug="tune-values",
         )
-    content = _parsed(HYPER_CONFIG_VARIABLE, text)
     if not isinstance(content, dict) or not {"params", "summary_dir"} <= content.keys():
         raise TuneError(
             f"{HYPER_CONFIG_VARIABLE} needs 'params' and 'summary_dir'", slug="tune-values"
