@@ -163,6 +163,8 @@ def read_varint(data: bytes | memoryview, position: int, stop: int) -> tuple[int
 
 def encode_varint(value: int) -> bytes:
     """A number from -2**63 to 2**64 - 1; a negative one takes ten bytes, as the format says."""
+    if 0 <= value < 0x80:  # The usual case.
+        return bytes((value,))
     value &= _MASK
     out = bytearray()
     while value > 0x7F:

@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 from sonde.core.errors import DumpError
-from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, Kind, OpNode, Phase, Source
+from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, OpNode, Phase, Source
 from sonde.core.protobuf_wire import WireError
 from sonde.dump import layout
 from sonde.dump.graph_files import columns as side_file
 from sonde.dump.graph_files.columns import GraphColumns
-from sonde.dump.graph_files.decode import decode_raw
+from sonde.dump.graph_files.decode import RawGraph, RawInput, RawNode, decode_raw
 from sonde.dump.graph_files.encode import encode_graph
-from sonde.dump.graph_files.raw import RawGraph, RawInput, RawNode
-from sonde.dump.graph_files.schema import KINDS, PHASES
 from sonde.dump.graph_files.source_lines import read_pb_sources, users_own
 from sonde.dump.graph_files.values import NOT_A_TENSOR
 
@@ -114,8 +112,8 @@ def _own_graph(raw: RawGraph) -> Graph:
             node.name,
             node.type,
             node.scope,
-            PHASES[node.phase],
-            KINDS[node.kind],
+            node.phase,
+            node.kind,
             tuple(_own_edge(item, node, ordered) for item in node.inputs),
             node.outputs,
             tuple(node.attributes),
@@ -159,21 +157,18 @@ class _Foreign:
         for node in raw.nodes:
             node.name = _unique(node.name, taken)
         return cls(
-            [node for node in raw.nodes if KINDS[node.kind] == "op"],
+            [node for node in raw.nodes if node.kind == "op"],
             # Ops come last, so that an op wins where a leaf has the same key.
-            {
-                node.key: node
-                for node in sorted(raw.nodes, key=lambda node: KINDS[node.kind] == "op")
-            },
+            {node.key: node for node in sorted(raw.nodes, key=lambda node: node.kind == "op")},
         )
 
     def nodes(self) -> Iterator[OpNode]:
         placed: set[str] = set()
-        leaves = [node for node in self.by_key.values() if KINDS[node.kind] != "op"]
+        leaves = [node for node in self.by_key.values() if node.kind != "op"]
         for op in self.ops:
             for item in op.inputs:
                 producer = self.by_key.get(item.name)
-                if producer and KINDS[producer.kind] != "op" and producer.name not in placed:
+                if producer and producer.kind != "op" and producer.name not in placed:
                     placed.add(producer.name)
                     yield self._node(producer)
             yield self._node(op)
@@ -182,7 +177,7 @@ class _Foreign:
                 yield self._node(leaf)
 
     def _node(self, raw: RawNode) -> OpNode:
-        kind: Kind = KINDS[raw.kind]
+        kind = raw.kind
         if kind == "parameter" and _BATCH_INPUT.fullmatch(raw.name):
             kind = "input"
         return OpNode(
