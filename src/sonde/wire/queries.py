@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from sonde.wire.comparison import PairSort, PairStatus, Side
 from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
 
 Slot = Annotated[int, msgspec.Meta(ge=0)]
@@ -147,3 +148,23 @@ class RecheckQuery(Plain, frozen=True):
     training when it is over."""
 
     wait_seconds: float = 0.0
+
+
+class PairsQuery(Plain, frozen=True):
+    """``query``: words that one of the names must contain; ``op``: the full name in this run."""
+
+    query: str = ""
+    op: str = ""
+    status: PairStatus | None = None
+    phase: Phase | None = None
+    step: int | None = None
+    sort: PairSort = "order"
+    offset: int = 0
+    limit: int = 200
+
+
+class UnpairedQuery(Plain, frozen=True):
+    query: str = ""
+    side: Side | None = None
+    offset: int = 0
+    limit: int = 200

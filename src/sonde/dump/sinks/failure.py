@@ -16,7 +16,7 @@ _NOTES_FAILURE = re.compile(r"_?linalg_\w+_ex")
 _RAISES_LATER = "_linalg_check_errors"
 
 
-class FailureDump:
+class FailureDump(Sink):
     """Saves the inputs of ops that raise through ``tensors``. Used from the training thread.
 
     The saved files are reported when the step ends, because only then their directory is known.
@@ -78,9 +78,6 @@ class FailureDump:
 
     def close(self) -> None:
         self._tensors.close()
-
-    def fast_path(self) -> None:
-        """All ops come through ``write``."""
 
 
 def _has_failed(call: OpCall) -> bool:

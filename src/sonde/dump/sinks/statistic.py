@@ -18,7 +18,7 @@ from sonde import kernels
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import OpCall, RowBuffer, RowPath, StepEnd, TensorView
+from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView
 from sonde.core.statistics import HASHES, ROW_COLUMNS, raw_column
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
@@ -45,7 +45,7 @@ _Texts = tuple[bytes, bytes]
 """What stands before and behind the timestamp in a tensor's line."""
 
 
-class StatisticDump:
+class StatisticDump(Sink):
     """Writes ``statistic.csv`` of each step. Used from the training thread.
 
     ``categories`` as in the configuration, in the order of the columns. With ``gather`` the
@@ -204,12 +204,6 @@ class StatisticDump:
             self._columns,
             [self._digests.get(name, ()) for name in HASHES],
         )
-
-    def drop_step(self) -> None:
-        """Nothing was written yet."""
-
-    def close(self) -> None:
-        """The writer is closed with the directories."""
 
 
 class _PythonRows:

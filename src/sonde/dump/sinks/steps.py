@@ -14,7 +14,7 @@ from types import TracebackType
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
 from sonde.core.number_text import size_text
-from sonde.core.sink import OpCall, StepEnd, TensorView
+from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
 from sonde.dump.graph_files.columns import encode_columns
@@ -25,7 +25,7 @@ from sonde.dump.writing.writer import Writer
 _WORTH_SAYING_BYTES = 64 * 1024 * 1024
 
 
-class StepFiles:
+class StepFiles(Sink):
     """One rank's directories. A step is written to its own directory until its graph is known.
 
     It is itself a sink, the last of its dump: when a step ends it writes the graph if it is new
@@ -71,18 +71,12 @@ class StepFiles:
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
-    def begin_step(self, step: int) -> None:
-        """A step in which nothing is written leaves no directory."""
-
     def has(self, view: TensorView) -> bool:
         return True
 
-    def write(self, call: OpCall) -> None:
-        """Only the other sinks record ops."""
-
     def end_step(self, end: StepEnd) -> None:
         raise_failure(self._writer)
-        if self._directory is None:
+        if self._directory is None:  # a step in which nothing was written has none
             return
         try:
             self._place_step(self._directory, end)
@@ -134,9 +128,6 @@ class StepFiles:
         with contextlib.suppress(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
         raise_failure(self._writer)
-
-    def fast_path(self) -> None:
-        """All ops come through ``write``."""
 
 
 def raise_failure(writer: Writer) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import Hold, OpCall, StepEnd, TensorView
+from sonde.core.sink import Hold, OpCall, Sink, StepEnd, TensorView
 from sonde.dump import layout
 from sonde.dump.name_book import NameBook
 from sonde.dump.sinks.steps import StepFiles, raise_failure
@@ -25,7 +26,7 @@ from sonde.dump.writing.writer import LINKABLE_JOBS, Writer
 _TIMESTAMP_DIGITS = 16
 
 
-class TensorDump:
+class TensorDump(Sink):
     """Writes the wanted tensors of each step below ``files``. Used from the training thread.
 
     ``ios``: inputs, outputs or both; ``memory_order`` keeps channels-last tensors in the order of
@@ -179,30 +180,16 @@ class TensorDump:
                 self._writer.link(job, str(directory / name))
         raise_failure(self._writer)
 
-    def drop_step(self) -> None:
-        """The files go with their directory."""
-
-    def close(self) -> None:
-        """The writer is closed with the directories."""
-
-    def fast_path(self) -> None:
-        """All ops come through ``write``."""
-
 
 _DEFAULT = layout.DEFAULT_FORMAT
 
 
-class _Parts:
+class _Parts(NamedTuple):
     """The fixed parts of one tensor's file name. Keeps the node alive: its id is the key."""
 
-    __slots__ = ("dtype", "head", "is_plain", "layout", "node", "tail")
-
-    def __init__(
-        self, node: OpNode, dtype: str, layout: str, head: str, tail: str, is_plain: bool
-    ) -> None:
-        self.node = node
-        self.dtype = dtype
-        self.layout = layout
-        self.head = head
-        self.tail = tail
-        self.is_plain = is_plain
+    node: OpNode
+    dtype: str
+    layout: str
+    head: str
+    tail: str
+    is_plain: bool
