@@ -1,4 +1,7 @@
-"""The comparison of two tensors in numpy, for installations without the native kernels."""
+"""The numpy versions of the kernels that compare tensors and count elements for watchpoints.
+
+For installations without the native kernels.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from numpy.typing import NDArray
 from sonde.kernels import memory
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.distances import PAIR_COLUMNS
-from sonde.kernels.low_precision import numbers, storage_of
+from sonde.kernels.low_precision import numbers
+from sonde.kernels.numpy_statistics import raw_elements
 
 _CHUNK = 1 << 16
 _FIRST_FLOAT_CODE = dtype_code("float16")
@@ -41,8 +45,8 @@ def compare_strided_into(
     shape: Shape,
     /,
 ) -> None:
-    a = memory.view(address_a, storage_of(DTYPES[code_a]), shape, strides_a)
-    b = memory.view(address_b, storage_of(DTYPES[code_b]), shape, strides_b)
+    a = raw_elements(address_a, code_a, shape, strides_a)
+    b = raw_elements(address_b, code_b, shape, strides_b)
     largest = _largest(a, b, code_a, code_b)
     scale = 2.0**-600 if largest > _HUGE else 2.0**600 if 0 < largest < _TINY else 1.0
     totals = _Totals(scale, code_a if code_a == code_b and code_a >= _FIRST_FLOAT_CODE else None)
@@ -149,3 +153,30 @@ def _max_ulp(raw_a: NDArray[Any], raw_b: NDArray[Any], code: int) -> int:
     x, y = (a & ~sign).astype(np.uint64), (b & ~sign).astype(np.uint64)
     apart = np.maximum(x, y) - np.minimum(x, y)
     return int(np.where((a ^ b) & sign, x + y, apart).max())
+
+
+def count_between(
+    address: int, code: int, shape: Shape, strides: Shape | None, low: float, high: float, /
+) -> int:
+    wide = _wide(raw_elements(address, code, shape, strides), code)
+    return int(np.count_nonzero((wide >= low) & (wide <= high)))
+
+
+def tally_change(
+    address_now: int,
+    code_now: int,
+    strides_now: Shape | None,
+    address_before: int,
+    code_before: int,
+    strides_before: Shape | None,
+    shape: Shape,
+    rtol: float,
+    atol: float,
+    /,
+) -> tuple[float, int]:
+    now = _wide(raw_elements(address_now, code_now, shape, strides_now), code_now)
+    before = _wide(raw_elements(address_before, code_before, shape, strides_before), code_before)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(now - before)
+        close = distance <= atol + rtol * np.abs(before)
+    return float(distance.sum()), int(distance.size - np.count_nonzero(close))
