@@ -23,11 +23,6 @@ def scientific(value: float) -> str:
     return f"{value:.2e}"
 
 
-def short_number(value: float) -> str:
-    """Three significant digits; very small and very large numbers as in ``scientific``."""
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else scientific(value)
-
-
 def percent(share: float) -> str:
     """``12 %``; below ten percent with one decimal."""
     return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else f"{100 * share:.1f} %"

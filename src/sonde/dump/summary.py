@@ -65,7 +65,6 @@ class StepSummary:
     tensors: int
     nbytes: int
     has_statistics: bool
-    has_overflow: bool
 
 
 def summarize_step(step: StepDir) -> StepSummary:
@@ -87,11 +86,11 @@ def summarize_step(step: StepDir) -> StepSummary:
                 elif entry.name in (layout.STATISTIC, layout.OVERFLOW):
                     names.add(entry.name)
     except OSError:
-        return StepSummary(step, tensors, nbytes, False, False)
+        return StepSummary(step, tensors, nbytes, False)
     has_statistics = layout.STATISTIC in names
     if has_statistics and not tensors:
         tensors = max(_count_lines(step.path / layout.STATISTIC) - 1, 0)
-    return StepSummary(step, tensors, nbytes, has_statistics, layout.OVERFLOW in names)
+    return StepSummary(step, tensors, nbytes, has_statistics)
 
 
 def _count_lines(path: Path) -> int:

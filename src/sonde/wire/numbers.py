@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 Number: TypeAlias = float | int | str
 
-_TEXTS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _EXACT: Final = 2**53
 
 
@@ -24,11 +23,3 @@ def to_wire(value: float | int) -> Number:
     if math.isnan(value):
         return "nan"
     return "inf" if value > 0 else "-inf"
-
-
-def from_wire(value: Number) -> float | int:
-    """The inverse of ``to_wire``; ValueError for text that is not a number."""
-    if not isinstance(value, str):
-        return value
-    found = _TEXTS.get(value)
-    return int(value) if found is None else found
