@@ -92,18 +92,17 @@ class Field(NamedTuple):
         self.expect(VARINT)
         return self.value - (1 << 64) if self.value >> 63 else self.value
 
-    def span(self) -> tuple[int, int]:
-        """The start and the end of its bytes."""
-        self.expect(BYTES)
-        return self.value, self.stop
-
     def as_bytes(self) -> bytes:
         self.expect(BYTES)
         return bytes(self.parent.data[self.value : self.stop])
 
     def as_text(self) -> str:
         """Text; bytes that are not UTF-8 become U+FFFD rather than an error."""
-        return decode_text(self.as_bytes())
+        raw = self.as_bytes()
+        try:
+            return raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return raw.decode("utf-8", "replace")
 
     def as_message(self) -> Message:
         self.expect(BYTES)
@@ -133,14 +132,6 @@ class Field(NamedTuple):
             raise WireError(f"field {self.number} is not made of {size}-byte numbers", self.stop)
         raw = self.parent.data[self.value : self.stop]
         return [value for (value,) in struct.iter_unpack(f"<{letter}", raw)]
-
-
-def decode_text(raw: bytes) -> str:
-    """Text; bytes that are not UTF-8 become U+FFFD rather than an error."""
-    try:
-        return raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return raw.decode("utf-8", "replace")
 
 
 def read_varint(data: bytes | memoryview, position: int, stop: int) -> tuple[int, int]:
