@@ -159,7 +159,33 @@ class StoredValue:
 
     def value(self, name: str = "checkpoint") -> CheckpointValue:
         """The value with memory of its own; ``name`` is what messages call the file."""
-        return _value_of(self, name)
+        tag, label, dims, parts = self.tag, self.label, self.shape, self.parts
+        content = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        if label == _TEXT:
+            try:
+                return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
+            except UnicodeDecodeError:
+                raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
+        code = _code_of(label)
+        if code is None:
+            raise CheckpointError(
+                f"{name}: {tag!r} has the element type {label!r}, which is not known here",
+                slug="checkpoint-dtype",
+            )
+        dtype = np.dtype(code)
+        # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
+        is_countable = (
+            len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
+        )
+        if not is_countable or len(content) != math.prod(dims) * dtype.itemsize:
+            raise _damaged(
+                name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}"
+            )
+        if label == "Bool":
+            flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
+            return flags
+        array: NDArray[Any] = np.frombuffer(content, dtype).reshape(dims).copy()
+        return BFloat16Array(array) if label == _BFLOAT16 else array
 
 
 def _entries(pieces: Iterable[StoredValue], name: str) -> Iterator[StoredValue]:
@@ -282,32 +308,6 @@ def _text(field: Field) -> str:
 def _code_of(label: str) -> str | None:
     """The numpy type of the bits of an element; None for texts and for types not known here."""
     return "<u2" if label == _BFLOAT16 else _NUMPY_TYPES.get(label)
-
-
-def _value_of(stored: StoredValue, name: str) -> CheckpointValue:
-    tag, label, dims, parts = stored.tag, stored.label, stored.shape, stored.parts
-    content = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-    if label == _TEXT:
-        try:
-            return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
-        except UnicodeDecodeError:
-            raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
-    code = _code_of(label)
-    if code is None:
-        raise CheckpointError(
-            f"{name}: {tag!r} has the element type {label!r}, which is not known here",
-            slug="checkpoint-dtype",
-        )
-    dtype = np.dtype(code)
-    # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
-    is_countable = len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
-    if not is_countable or len(content) != math.prod(dims) * dtype.itemsize:
-        raise _damaged(name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}")
-    if label == "Bool":
-        flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
-        return flags
-    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(dims).copy()
-    return BFloat16Array(array) if label == _BFLOAT16 else array
 
 
 def _damaged(name: str, reason: str) -> CheckpointError:

@@ -76,13 +76,14 @@ def _largest(a: NDArray[Any], b: NDArray[Any], code_a: int, code_b: int) -> floa
 
 
 class _Totals:
+    """The sums of ``Distances`` over chunks; norms are in units of ``scale``."""
+
     def __init__(self, scale: float, ulp_code: int | None) -> None:
         self._scale = scale
         self._ulp_code = ulp_code
         self._counts = np.zeros(8, np.int64)
-        self._max_error = self._max_relative = 0.0
-        self._error = self._relative = 0.0
-        self._dot = self._a = self._b = self._square = 0.0
+        self._sums = np.zeros(6)  # errors, relative errors, a·b, a·a, b·b, (a - b)·(a - b)
+        self._largest = np.zeros(2)  # error, relative error
         self._ulp = 0
 
     def add(self, raw_a: NDArray[Any], raw_b: NDArray[Any], x: Floats, y: Floats) -> None:
@@ -96,39 +97,33 @@ class _Totals:
         self._add_finite(x[both], y[both])
 
     def _add_finite(self, x: Floats, y: Floats) -> None:
-        with np.errstate(over="ignore"):
-            distance = np.abs(x - y)
         halves = np.maximum(np.maximum(np.abs(x), np.abs(y)) * 0.5, _SMALLEST)
         share = np.abs(x * 0.5 - y * 0.5) / halves
-        self._counts[5:] += (
-            np.count_nonzero(distance == 0),
-            np.count_nonzero(share <= 0.001),
-            np.count_nonzero(share <= 0.005),
-        )
-        self._max_error = max(self._max_error, float(distance.max(initial=0.0)))
-        self._max_relative = max(self._max_relative, float(share.max(initial=0.0)))
-        with np.errstate(over="ignore"):
-            self._error += float(distance.sum())
-        self._relative += float(share.sum())
         u, v = x * self._scale, y * self._scale
-        self._dot += float((u * v).sum())
-        self._a += float((u * u).sum())
-        self._b += float((v * v).sum())
-        self._square += float(np.square(u - v).sum())
+        products = [float(each.sum()) for each in (u * v, u * u, v * v, np.square(u - v))]
+        with np.errstate(over="ignore"):
+            distance = np.abs(x - y)
+            self._sums += (float(distance.sum()), float(share.sum()), *products)
+        largest = distance.max(initial=0.0), share.max(initial=0.0)
+        self._largest = np.maximum(self._largest, largest)
+        self._counts[5:] += [
+            np.count_nonzero(each) for each in (distance == 0, share <= 0.001, share <= 0.005)
+        ]
 
     def row(self) -> list[float]:
         counts = [float(count) for count in self._counts]
         finite = counts[1]
         if not finite:
             return [*counts, *[nan] * (PAIR_COLUMNS - len(counts))]
-        norm_a, norm_b, error = sqrt(self._a), sqrt(self._b), sqrt(self._square)
+        errors, shares, dot, *squares = self._sums.tolist()
+        norm_a, norm_b, error = map(sqrt, squares)
         return [
             *counts,
-            self._max_error,
-            self._error / finite,
-            self._max_relative,
-            self._relative / finite,
-            1.0 if counts[5] == finite else _cosine(self._dot, norm_a, norm_b),
+            float(self._largest[0]),
+            errors / finite,
+            float(self._largest[1]),
+            shares / finite,
+            1.0 if counts[5] == finite else _cosine(dot, norm_a, norm_b),
             0.0 if error == 0 else error / norm_b if norm_b else inf,
             nan if self._ulp_code is None else float(self._ulp),
             error / self._scale,

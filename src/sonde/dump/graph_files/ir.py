@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.core.dtypes import BY_NAME
-from sonde.core.errors import DumpError
 from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
+from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files.source_lines import MARK, read_ir_sources, source_text, users_own
 
 MAX_FILE_BYTES = 1 << 30
@@ -34,15 +34,9 @@ def write_ir(graph: Graph) -> str:
 
 
 def read_ir_file(path: Path) -> IrFile:
-    """``read_ir`` of the file at ``path``; bytes that are no text are read as U+FFFD."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES or not path.is_file():
-            raise DumpError(f"{path}: too large for a graph file, or not a file", slug="graph-file")
-        return read_ir(path.read_text("utf-8", errors="replace"))
-    except OSError as error:
-        raise DumpError(
-            f"{path}: the graph cannot be read: {error.strerror}", slug="graph-file"
-        ) from None
+    """``read_ir`` of the file at ``path``; bytes that are not UTF-8 become U+FFFD."""
+    data = read_bytes(path, MAX_FILE_BYTES, slug="graph-file")
+    return read_ir(data.decode("utf-8", "replace"))
 
 
 def read_ir(text: str) -> IrFile:

@@ -9,7 +9,6 @@ from the scopes, and sources are the user's own lines.
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from sonde.core.errors import DumpError
 from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, OpNode, Phase, Source
 from sonde.core.protobuf_wire import WireError
 from sonde.dump import layout
+from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files import columns as side_file
 from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.decode import RawGraph, RawInput, RawNode, decode_raw
@@ -52,43 +52,31 @@ def read_graph_file(path: Path, graph_id: int) -> GraphFile:
 
     Memory use is proportional to the file, at most about 1 GB, also for hostile files.
     """
+    data = read_bytes(path, MAX_FILE_BYTES, slug="graph-file")
+    columns = _stored_columns(path, data)
+    if columns is not None:
+        return GraphFile(columns.graph(), "sonde")
     try:
-        data = _read(path, MAX_FILE_BYTES)
-        columns = _stored_columns(path, data)
-        if columns is not None:
-            return GraphFile(columns.graph(), "sonde")
         return decode_graph(data, graph_id)
     except WireError as error:
         raise DumpError(f"{path}: not a graph file: {error}", slug="graph-file") from None
-    except OSError as error:
-        raise DumpError(
-            f"{path}: the graph cannot be read: {error.strerror}", slug="graph-file"
-        ) from None
 
 
 def read_columns(path: Path) -> GraphColumns | None:
     """The columns in the side file of the ``.pb`` at ``path``; None without a valid side file."""
     try:
-        return _stored_columns(path, _read(path, MAX_FILE_BYTES))
-    except (OSError, WireError):
+        return _stored_columns(path, read_bytes(path, MAX_FILE_BYTES, slug="graph-file"))
+    except DumpError:
         return None
 
 
 def _stored_columns(path: Path, data: bytes) -> GraphColumns | None:
+    file = layout.columns_file(path)
     try:
-        stored = _read(layout.columns_file(path), side_file.MAX_FILE_BYTES)
-    except (OSError, WireError):
+        stored = read_bytes(file, side_file.MAX_FILE_BYTES, slug="graph-file")
+    except DumpError:
         return None
     return side_file.decode_columns(stored, data)
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # Reading a pipe would block forever.
-        raise WireError("not a file", 0)
-    if status.st_size > max_bytes:
-        raise WireError(f"{status.st_size} bytes are more than a graph file has", max_bytes)
-    return path.read_bytes()
 
 
 def decode_graph(data: bytes, graph_id: int = 0) -> GraphFile:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
+from sonde.dump.bounded_file import open_without_blocking
 
 _MAGIC = b"\x93NUMPY"
 _NUMBER_TYPE = re.compile(r"[<>=|]?[?biufc][0-9]{0,2}")
@@ -102,7 +103,7 @@ class NpyHeader:
 def read_header(path: Path) -> NpyHeader:
     """Parse and check the header; DumpError names the file and the byte of the damage."""
     try:
-        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+        with open(path, "rb", buffering=0, opener=open_without_blocking) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _error(path, "is not a file")
@@ -128,11 +129,6 @@ def read_header(path: Path) -> NpyHeader:
             f"{header.offset + header.nbytes} bytes",
         )
     return header
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without blocking: reading a pipe in place of a file would block forever."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _header_span(path: Path, start: bytes) -> tuple[int, int]:
