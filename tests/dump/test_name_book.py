@@ -35,12 +35,6 @@ def test_the_limit_counts_bytes_not_letters() -> None:
     assert _assign(NameBook(), "mm", "é" * 120)[0] == "0.npy"
 
 
-def test_numbers_go_on_after_those_already_in_the_directory() -> None:
-    book = NameBook(["4.npy", "statistic.csv", "11.npy", "9.json"])
-    assert _assign(book, "mm", "a" * 300)[0] == "12.npy"
-    assert _assign(book, "mm", "b" * 300)[0] == "13.npy"
-
-
 def test_two_ops_that_escape_to_one_text_are_told_apart_by_the_mapping() -> None:
     book = NameBook()
     first, first_line = _assign(book, "mm", "Default/a/b", 1)

@@ -28,7 +28,7 @@ Message = TypeVar("Message")
 
 
 class FrameError(SondeError):
-    """The other side sent bytes that are not a message; ``message`` says what is wrong."""
+    """The other side sent bytes that are not a message; ``message`` says why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, slug="debugger-garbage")

@@ -1,7 +1,6 @@
-"""Numbers that may be non-finite, on their way through JSON, which has no NaN.
+"""Numbers that may be non-finite, for JSON, which has no NaN.
 
-``Number`` is what a field of such a kind is declared as: a number, or the text "nan", "inf" or
-"-inf". None stands for "there is no such number".
+A field with such a number has the type ``Number``: a number, or the text "nan", "inf" or "-inf".
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ _EXACT: Final = 2**53
 
 
 def to_wire(value: float | int) -> Number:
-    """``value`` in its wire form; integers that JavaScript would round are text, too."""
+    """``value`` in its wire form; integers that JavaScript would round become text, too."""
     if isinstance(value, int):
         return value if abs(value) <= _EXACT else str(value)
     if math.isfinite(value):
