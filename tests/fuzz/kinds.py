@@ -25,10 +25,10 @@ from sonde.compare.weights.formats.mindspore import write_mindspore
 from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.compare.weights.table import list_parameters
 from sonde.core.mindspore_ckpt import decode
+from sonde.dump.file_names import read_mapping
 from sonde.dump.graph_files.execution_order import read_node_order, read_steps
 from sonde.dump.graph_files.ir import read_ir_file, write_ir
 from sonde.dump.graph_files.pb import encode_graph, read_graph_file
-from sonde.dump.name_book import read_mapping
 from sonde.dump.reader import Dump
 from sonde.dump.reading.npy import read_header
 from sonde.dump.reading.side_files import read_json, read_overflow

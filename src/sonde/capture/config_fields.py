@@ -1,4 +1,4 @@
-"""The fields of the documented dump configuration, each read, checked and translated.
+"""Reads, checks and translates each field of the documented dump configuration.
 
 Only this module and ``capture/config.py`` know the keys of the file (``iteration``, ``kernels``,
 ``common_dump_settings``). ``docs/config.md`` has a heading for every key.

@@ -1,4 +1,4 @@
-"""One capture: which sinks want which ops, and how they get them at the lowest cost.
+"""One capture: which sinks want which ops.
 
 The session passes the ops that an adapter observes, on the training thread, to the sinks. It
 protects the training: a sink that raises is disabled and reported once.
@@ -71,7 +71,7 @@ class Session:
     generation: int = field(init=False, default=0)
     _active: tuple[Subscription, ...] = field(init=False, default=())
     _last_active: tuple[Subscription, ...] = field(init=False, default=())
-    _said: set[str] = field(init=False, default_factory=set)
+    _reported: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.step = self.initial_step
@@ -186,8 +186,8 @@ class Session:
         self.generation += 1
         if isinstance(error, SondeError):
             # Several sinks of one dump stop for the same reason: report it once.
-            if error.slug not in self._said:
-                self._said.add(error.slug)
+            if error.slug not in self._reported:
+                self._reported.add(error.slug)
                 self.report(f"sonde: {error}")
         else:
             self.report(

@@ -50,7 +50,7 @@ REFERENCE_SUBMODULES = frozenset(
         *("SESSION", "UTILS", "VM"),
     }
 )
-"""The reference's own sub modules, which its variable may name without a complaint from Sonde."""
+"""The reference's own sub modules; its variable may name them without a problem."""
 
 VARIABLES = {
     "level": ("SONDE_LOG_V", "GLOG_v"),

@@ -79,7 +79,7 @@ def name_parts(
 ) -> tuple[str, str]:
     """A tensor's file name before and after the timestamp, the one part that changes per step.
 
-    Without dtype part if the label is empty. ``NameBook`` shortens the name if it is too long for
+    Without dtype part if the label is empty. ``FileNamer`` shortens the name if it is too long for
     the file system.
     """
     kind = f".{escape(dtype_label, dots=True)}" if dtype_label else ""
@@ -140,7 +140,7 @@ def constant_file_name(data_id: int, timestamp: int, dtype_label: str) -> str:
 
 
 def kernel_args_file_name(op_type: str, op_name: str) -> str:
-    """The full name of the file of an op's arguments; ``NameBook.shorten`` may be needed."""
+    """The full name of the file of an op's arguments; ``FileNamer.shorten`` may be needed."""
     return f"{escape_op(op_type, op_name)}.json"
 
 

@@ -1,4 +1,4 @@
-"""``SummaryCollector``: a callback that writes what a run does as TensorBoard event files."""
+"""``SummaryCollector``: a callback that records a run as TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class SummaryCollector(Callback):
 
     Numbers are collected in the first step and in every ``collect_freq``-th; histograms and
     pictures every ``collect_tensor_freq`` steps (without it, in about 20 steps of the run).
-    ``collect_specified_data`` chooses what; ``keep_default_action=False`` leaves out all it does
-    not name. ``custom_lineage_data`` adds names and values (texts and numbers) to the lineage.
-    ``max_file_size`` begins a new event file before one grows larger; ``max_total_size`` deletes
-    the oldest before all together do. Both are bytes.
+    ``collect_specified_data`` chooses the contents; with ``keep_default_action=False`` only what it
+    names is collected. ``custom_lineage_data`` adds names and values (texts and numbers) to the
+    lineage. ``max_file_size`` begins a new event file before one grows larger; ``max_total_size``
+    deletes the oldest before all together do. Both are bytes.
 
     Only rank 0 writes. A failure while collecting is logged once and ends that part of the
     collecting, never the training.
@@ -84,7 +84,7 @@ class SummaryCollector(Callback):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write the index a last time and close the files; a run that failed is marked so."""
+        """Write the index with the final status of the run, and close the files."""
         if self._contents is not None:
             self._save("finished" if error is None else "failed")
             self._contents.recorder.close()

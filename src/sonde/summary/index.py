@@ -1,4 +1,4 @@
-"""``summary.json``: what a summary directory holds, kept beside the event files.
+"""``summary.json``: an index of the contents of a summary directory, beside the event files.
 
 The file is replaced as a whole, never written in place, so a reader always finds a complete one.
 JSON has no NaN and no Inf, so such numbers are the texts ``"nan"``, ``"inf"`` and ``"-inf"``.
@@ -24,7 +24,7 @@ KINDS = ("histograms", "images", "texts")
 
 @dataclass(slots=True)
 class ScalarTag:
-    """The course of one number: minimum and maximum leave NaN out, and are NaN if all were."""
+    """A series of one number; minimum and maximum ignore NaN, and are NaN if all values are."""
 
     first_step: int
     last_step: int
@@ -43,7 +43,7 @@ class ScalarTag:
 
 @dataclass(slots=True)
 class Tag:
-    """The course of one non-scalar series."""
+    """A series of histograms, pictures or texts."""
 
     first_step: int
     last_step: int
@@ -52,7 +52,7 @@ class Tag:
 
 @dataclass(slots=True)
 class SummaryIndex:
-    """Everything ``summary.json`` says."""
+    """The contents of ``summary.json``."""
 
     started: str = ""
     updated: str = ""

@@ -1,7 +1,7 @@
-"""Read what a summary directory holds, without torch.
+"""Lists the contents of a summary directory, without torch.
 
-``summary.json`` says it. A directory of event files without one, written by another tool or by a
-run that was killed early, is read with tensorboard itself.
+They are taken from ``summary.json``. A directory of event files without one, written by another
+tool or by a run that was killed early, is read with tensorboard itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EventFile:
 
 @dataclass(frozen=True, slots=True)
 class SummaryListing:
-    """What a summary directory holds, as plain values.
+    """The contents of a summary directory, as plain values.
 
     ``status`` is ``running``, ``finished`` or ``failed``, or ``unknown`` without an index; a
     killed run stays ``running``. ``graph`` is ``operators``, ``modules`` or empty.

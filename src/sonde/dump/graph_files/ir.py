@@ -1,7 +1,7 @@
-"""Graph files ``.ir``: a graph as text for people, in the shape of MindSpore's.
+"""Graph files ``.ir``: a graph as text, in the layout of MindSpore's.
 
-``read_ir`` takes from our files and MindSpore's what only they have: the source lines of each op,
-also of backward ops, and which parameters are weights.
+``read_ir`` reads, from files by Sonde and by MindSpore, what is only in them: the source lines of
+each op, also of backward ops, and which parameters are weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FULL_NAMES = ("# Fullname with scope: (", ": full_name_with_scope: (")
 
 @dataclass(frozen=True, slots=True)
 class IrFile:
-    """What an ``.ir`` file says: sources of each op by full name, innermost first; batch inputs."""
+    """Contents of an ``.ir`` file: sources of each op, innermost first, and batch inputs."""
 
     sources: dict[str, tuple[Source, ...]]
     inputs: frozenset[str]
@@ -67,7 +67,7 @@ def _keep(sources: dict[str, tuple[Source, ...]], name: str | None, lines: list[
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """One graph on its way to text; ``labels`` are what the nodes are called in it."""
+    """Writes one graph; ``labels`` are the names of the nodes in the text."""
 
     graph: Graph
     labels: dict[str, str]

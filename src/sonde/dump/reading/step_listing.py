@@ -11,7 +11,7 @@ from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
-from sonde.dump.name_book import read_mapping
+from sonde.dump.file_names import read_mapping
 from sonde.dump.op_names import OpText
 from sonde.dump.reading.directories import FOREIGN, DumpProblem
 from sonde.dump.reading.statistic_rows import StatisticRow, read_rows

@@ -21,8 +21,8 @@ LINKABLE_JOBS = 65536
 class Writer(Protocol):
     """A queue of files and the threads that write them. For use from any thread.
 
-    *Order.* A link comes after its file; of two jobs with the same path, the one queued last is
-    the one that stays; ``barrier_rename`` comes after everything queued before it and before
+    *Order.* A link comes after its file; of two jobs with the same path, the file of the
+    one queued last remains; ``barrier_rename`` comes after everything queued before it and before
     everything queued later. Apart from that files appear in any order.
 
     *Whole files.* A file appears under its name when it is whole, or not at all, also when the

@@ -42,7 +42,7 @@ class FileName:
 
 
 @dataclass(slots=True)
-class NameBook:
+class FileNamer:
     """Assigns the file names of one directory, so that no two ops share a name.
 
     A name over 255 bytes becomes ``<number>.npy``; so does the file of an op whose name escapes to
