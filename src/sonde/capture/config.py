@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal, cast
 
 from sonde.capture import config_fields as fields
-from sonde.capture.config_fields import DEFAULT_CATEGORIES, HASH_CATEGORIES, DebugMode, DumpMode
+from sonde.capture.config_fields import DEFAULT_CATEGORIES, DebugMode, DumpMode
 from sonde.capture.settings_file import read_settings
 from sonde.core.keys import Io
 from sonde.core.selection import Selection
 from sonde.core.settings import Problems, Section
+from sonde.core.statistics import HASHES
 
 SavedData = Literal["tensor", "statistic", "full"]
 StatCalcMode = Literal["host", "device"]
@@ -198,7 +199,7 @@ def _debug_mode_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
 
 
 def _saving_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
-    hashes = [name for name in config.statistic_categories if name in HASH_CATEGORIES]
+    hashes = [name for name in config.statistic_categories if name in HASHES]
     return (
         (
             config.save_kernel_args and config.asynchronous,

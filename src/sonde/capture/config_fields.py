@@ -16,19 +16,12 @@ from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
 from sonde.core.settings import Problems, Section, is_text, is_whole, kind_of, nearest
+from sonde.core.statistics import CATEGORIES
 
 DumpMode = Literal["all", "kernels", "set_dump"]
 DebugMode = Literal["off", "overflow", "exception"]
 
 DEFAULT_CATEGORIES = ("max", "min", "l2norm")
-HASH_CATEGORIES = ("md5", "xxh3")
-STATISTIC_CATEGORIES = (
-    *DEFAULT_CATEGORIES,
-    *("avg", "std", "abs mean", "finite max", "finite min", "count", "zero count"),
-    *("negative zero count", "positive zero count"),
-    *("nan count", "negative inf count", "positive inf count"),
-    *HASH_CATEGORIES,
-)
 
 CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "common_dump_settings": (
@@ -218,8 +211,8 @@ def statistic_categories(common: Section) -> tuple[str, ...]:
         "statistic_category", DEFAULT_CATEGORIES, accepted=accepted, has_type=is_text
     )
     for index, name in enumerate(names):
-        if name not in STATISTIC_CATEGORIES:
-            hint = nearest(name, STATISTIC_CATEGORIES, "accepted:")
+        if name not in CATEGORIES:
+            hint = nearest(name, CATEGORIES, "accepted:")
             common.refuse(
                 "statistic_category",
                 f"entry {index}: {name!r} is not a statistic{hint}",
