@@ -3,9 +3,9 @@
     python benchmarks/kernel.py [--elements 16777216] [--repeats 9] [--path avx2]
 
 One thread, its own processor time, microseconds. Everything is timed in turn and medians are
-compared, so that other programs on the machine affect all alike. "memory": each round takes the next
-of several tensors, which together are far larger than the caches; "cache": the same tensor again and
-again, as far as the caches hold it.
+compared, so that other programs on the machine affect all alike. "memory": each round takes another
+of several tensors, which together are far larger than the caches; "cache": always the same tensor,
+as far as the caches hold it.
 """
 
 from __future__ import annotations

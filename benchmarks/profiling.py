@@ -4,7 +4,7 @@
 
 Bare steps, steps outside the window, and profiled steps take turns; one torch thread, medians. Wall
 time depends on other programs on the machine; the training thread's processor time hardly does. The
-step that is run to learn names is not timed by ``sonde profile`` and has a column of its own. So has
+step that is run to learn names is not timed by ``sonde profile`` and has its own column. So has
 torch's own profiler, which records no names, modules or lines: with its default options, and with
 ours, which is the least that recording every op costs ("least").
 """
