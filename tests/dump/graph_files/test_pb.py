@@ -15,7 +15,7 @@ from tests.golden.sample import sample_graph
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Edge, Graph, Source, TensorSpec
-from sonde.core.protobuf_wire import WireError, encode_bytes, encode_text
+from sonde.core.protobuf_wire import WireError, encode_bytes, encode_text, encode_uint
 from sonde.dump.graph_files.pb import decode_graph, encode_graph, read_graph_file
 from sonde.dump.graph_files.schema import FIELDS
 
@@ -221,6 +221,22 @@ def test_deep_nesting_is_refused() -> None:
     data = encode_bytes(4, encode_bytes(1, encode_text(8, "n") + attribute))
     with pytest.raises(WireError, match="nested deeper"):
         decode_graph(data)
+
+
+@pytest.mark.parametrize("number", [1001, 1004])
+def test_a_number_packed_into_megabytes_is_refused(number: int) -> None:
+    node = encode_text(8, "n") + encode_bytes(number, bytes(2_000_000))
+    with pytest.raises(WireError):
+        decode_graph(encode_bytes(4, encode_bytes(1, node)))
+
+
+def test_unpacked_numbers_far_into_a_file_are_read() -> None:
+    model = message_class("ModelProto")()
+    node = model.graph.node.add(name="x" * 2_000_000, full_name="n")
+    data = node.SerializeToString() + encode_uint(1004, 0)
+    graph = encode_bytes(1, data) + encode_uint(1001, 0)
+    with pytest.raises(WireError, match="the node at position 0 is missing"):
+        decode_graph(encode_bytes(4, graph))
 
 
 def test_a_file_without_a_graph_is_refused() -> None:

@@ -1,6 +1,6 @@
 """Large graphs as columns, and the side file that stores them beside their ``.pb``.
 
-Decoding a ``.pb`` message by message takes about 60 µs per op, which is noticeable from some
+Decoding a ``.pb`` message by message takes about 50 µs per op, which is noticeable from some
 thousand ops on. For graphs that large the dump has a side file (``RankLayout.graph_columns``) with
 the same contents as msgpack, which is decoded in a tenth of the time. It adds nothing to the
 ``.pb`` and may be deleted. A side file is used only if it states the size and the hash of the

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from sonde.core.graph import Kind, Phase
 from sonde.core.protobuf_wire import (
     BYTES,
+    VARINT,
     Field,
     Message,
     WireError,
@@ -26,7 +27,7 @@ from sonde.core.protobuf_wire import (
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 KINDS: tuple[Kind, ...] = ("op", "parameter", "input", "constant")
 MAX_REPEATED: Final = 1_000_000
-"""Elements of the repeated fields of one message; bounds the memory a hostile file can take."""
+"""Elements of one repeated field, or bytes of packed ones; bounds the memory of hostile files."""
 
 _MESSAGE = re.compile(r"message (\w+) \{\n(.*?)\n\}", re.DOTALL)
 _FIELD = re.compile(r"(optional|repeated) (\w+) (\w+) = (\d+)")
@@ -43,7 +44,16 @@ class FieldType(NamedTuple):
 
     def values(self, field: Field) -> list[Any]:
         """The values in ``field``: several if it is packed. Messages stay undecoded Fields."""
-        return _VALUES.get(self.type, _undecoded)(field)
+        decode = _VALUES.get(self.type)
+        if decode is None:
+            field.expect(BYTES)
+            return [field]
+        if self.type in _VARINTS and not self.is_repeated:
+            field.expect(VARINT)
+        is_packed = field.wire == BYTES and self.type != "string"
+        if is_packed and field.stop - field.value > MAX_REPEATED:
+            raise WireError(f"{self.name} has over {MAX_REPEATED} bytes", field.stop)
+        return decode(field)
 
     def encode(self, value: Any) -> bytes:
         """``value`` as this field; a message is given as its bytes, repeated numbers as a tuple."""
@@ -57,11 +67,7 @@ class FieldType(NamedTuple):
         return encode_one(self.number, value)
 
 
-def _undecoded(field: Field) -> list[Any]:
-    field.expect(BYTES)
-    return [field]
-
-
+_VARINTS: Final = ("int64", "uint64", "bool")
 _VALUES: Final[dict[str, Callable[[Field], list[Any]]]] = {
     "string": lambda field: [field.as_text()],
     "int64": Field.as_ints,
