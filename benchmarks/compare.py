@@ -5,7 +5,7 @@
 1. The kernel: all distances of two tensors far beyond the caches, one thread, its own processor
    time, GB of input (both sides) per second.
 2. The command: two runs of one step of a network, one with a weight scaled by 1.001, dumped and
-   compared; processor seconds of the whole process per GB of both dumps as they lie on disk, and
+   compared; processor seconds of the whole process per GB of both dumps on disk, and
    its peak memory. Files are read once before, so that no disk is measured.
 3. With ``--msprobe``, a Python that has mindstudio-probe (``pip install torch==2.13.0
    mindstudio-probe`` in an environment of its own): the same two runs dumped by it (task tensor,
@@ -106,7 +106,7 @@ def sonde_cost(place: Path, net: str) -> Cost:
 
 
 def msprobe_costs(python: str, place: Path, net: str) -> dict[str, Cost]:
-    """What Sonde's and msprobe's comparison of the same tensors take."""
+    """The cost of comparing the same tensors with Sonde and with msprobe."""
     script = HERE / "msprobe_compare.py"
     count = size = 0
     for name, scale in (("a", 1.001), ("b", 1.0)):

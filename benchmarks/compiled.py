@@ -7,9 +7,9 @@ it, and the training thread's processor time, which other programs disturb least
 compilation is the processor's, this process's and its children's, each compiled anew with empty
 caches in a process of its own.
 
-The C library gives freed memory back to the system and asks for it again as the heap happens to
-lie: for ResNet 4,000 to 25,000 page faults a step, a tenth of its time, in any variant. It is told
-not to, for all of them alike.
+The C library returns freed memory to the system and requests it again, depending on the layout of
+the heap: for ResNet 4,000 to 25,000 page faults a step, a tenth of its time, in any variant. That
+is switched off for all variants.
 """
 
 from __future__ import annotations

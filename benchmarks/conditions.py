@@ -1,8 +1,8 @@
-"""How fast watch conditions are judged: gigabytes of tensors per second of one core.
+"""How fast watch conditions are evaluated: gigabytes of tensors per second of one core.
 
     python benchmarks/conditions.py [--megabytes 704]
 
-Each condition alone, and five together, over 44 float32 tensors with former values at hand.
+Each condition alone, and five together, on 44 float32 tensors with their previous values.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def judged(conditions: list[Condition], pairs: list[tuple[object, Former]]) -> float:
-    """Processor seconds to judge every tensor."""
+    """Processor seconds to evaluate every tensor."""
     needs = Needs()
     for condition in conditions:
         needs = needs | condition.needs

@@ -2,13 +2,13 @@
 
     python benchmarks/debugger.py [--nets gpt resnet tiny] [--repeats 15]
 
-A server of its own is started; nobody looks at its page. Variants are interleaved, one thread,
-each between two stretches of bare steps, whose mean it is compared with: a machine that is slower
-for a while is slower for both. Medians (and quartiles) of the step as the clock sees it, and of the
-training thread's processor time. Last is what the debugger itself tells of a step without it, as a
-ratio to the bare step too: 1 is right. It is a median over all steps of the stretch, the first
-three among them, whose ops are learned: --steps 16 shows what it tells later. "bare, once more" is
-without Sonde, too, and shows how much of a ratio is the measurement's own.
+A server is started; its page is not open. Variants are interleaved, one thread, each between two
+series of bare steps, with whose mean it is compared: a machine that is slower for a while is slower
+for both. Medians (and quartiles) of the wall time of a step and of the training thread's processor
+time. The last column is the debugger's own estimate of a step without it, as a ratio to the bare
+step: 1 is right. It is a median over all steps of the series, including the first three, in which
+ops are learned: --steps 16 shows later estimates. "bare, once more" is without Sonde, too, and
+shows the error of the measurement.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LEARNING_STEPS = 3
 
 
 def _specs(drafts: list[WatchpointDraft]) -> tuple[WatchpointSpec, ...]:
-    """Watchpoints that list hits and never stop."""
+    """Watchpoints that list hits and never pause the training."""
     return tuple(
         WatchpointSpec(number, draft.name, draft.conditions, draft.ops, break_after=0)
         for number, draft in enumerate(drafts, 1)

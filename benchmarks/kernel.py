@@ -3,9 +3,9 @@
     python benchmarks/kernel.py [--elements 16777216] [--repeats 9] [--path avx2]
 
 One thread, its own processor time, microseconds. Everything is timed in turn and medians are
-compared, so that what else the machine does hits all alike. "memory": each round takes the next of
-several tensors, which together are far larger than the caches; "cache": the same tensor again and
-again, as far as the caches hold it.
+compared, so that other programs on the machine affect all alike. "memory": each round takes another
+of several tensors, which together are far larger than the caches; "cache": always the same tensor,
+as far as the caches hold it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def non_finite(x: torch.Tensor) -> object:
 
 
 def separate_torch_ops(x: torch.Tensor) -> object:
-    """The same fifteen numbers the way one writes them; sums in float64 as the kernel's are."""
+    """The same fifteen numbers, a torch op for each; sums in float64 as in the kernel."""
     finite = x.isfinite()
     return [
         number.item()
@@ -74,7 +74,7 @@ def separate_torch_ops(x: torch.Tensor) -> object:
 
 
 def fewest_torch_ops(x: torch.Tensor) -> object:
-    """Max, min and norm in the tensor's own dtype: what an outline has."""
+    """Max, min and norm in the tensor's own dtype: the columns of an outline."""
     return [number.item() for number in (x.max(), x.min(), torch.linalg.vector_norm(x))]
 
 

@@ -1,7 +1,7 @@
 """For ``compare.py``: one step dumped by msprobe, and the same tensors as a dump of Sonde's.
 
-Run with a Python that has mindstudio-probe, it dumps. ``convert`` makes of such a dump, file by
-file, one that Sonde reads: as many tensors, each with the same bytes.
+Run with a Python that has mindstudio-probe, it dumps. ``convert`` turns such a dump, file by
+file, into one that Sonde reads, with the same tensors and the same bytes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def dump(settings: dict[str, Any]) -> None:
 
 
 def convert(step: Path, target: Path) -> tuple[int, int]:
-    """How many tensors there were, and their bytes. An input comes from the op whose output has
-    the same values."""
+    """Convert a dump; returns the number of tensors and their bytes.
+
+    An input comes from the op whose output has the same values.
+    """
     import numpy as np
     import torch
     import xxhash

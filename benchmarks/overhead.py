@@ -2,7 +2,7 @@
 
     python benchmarks/overhead.py [--nets gpt resnet tiny] [--repeats 9] [--msprobe PYTHON]
 
-Variants are interleaved, one torch thread, medians: the step as the clock sees it, until everything
+Variants are interleaved, one torch thread, medians: the wall time of a step until everything
 is on disk, and the training thread's processor time, which other programs disturb least.
 ``--msprobe`` names the Python of an environment that has ``mindstudio-probe`` and torch; it is then
 measured in the same run.
@@ -73,7 +73,7 @@ def _observed(**changes: object) -> Variant:
 
 @contextlib.contextmanager
 def _no_consumer(place: Path) -> Iterator[None]:
-    """Ops are named, with scopes, lines and edges, and nobody wants one."""
+    """Ops are named, with scopes, lines and edges, but no consumer wants any."""
     config = config_from_options(place / "dump", os.environ, ops=["name-regex(none)"])
     with contextlib.redirect_stderr(open(os.devnull, "w")), attach(config, starts_at_once=True):
         yield

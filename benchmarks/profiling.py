@@ -2,9 +2,9 @@
 
     python benchmarks/profiling.py [--nets gpt resnet tiny] [--repeats 5]
 
-Bare steps, steps outside the window, and profiled steps take turns; one torch thread, medians. The
-clock sees what else the machine does; the training thread's processor time hardly does. The step
-that is run to learn names is not timed by ``sonde profile`` and has a column of its own. So has
+Bare steps, steps outside the window, and profiled steps take turns; one torch thread, medians. Wall
+time depends on other programs on the machine; the training thread's processor time hardly does. The
+step that is run to learn names is not timed by ``sonde profile`` and has its own column. So has
 torch's own profiler, which records no names, modules or lines: with its default options, and with
 ours, which is the least that recording every op costs ("least").
 """
@@ -37,7 +37,7 @@ Taken = tuple[float, float]
 
 @contextlib.contextmanager
 def recorded(window: StepWindow) -> Iterator[ProfileRecorder]:
-    """What stands round a program under ``sonde profile``."""
+    """The context in which ``sonde profile`` runs a program."""
     places = Places(is_user_file)
     witness = ObjectTracker(places)
     recorder = ProfileRecorder(

@@ -3,10 +3,10 @@
     python benchmarks/train_loop.py [--nets gpt resnet tiny] [--steps 40]
 
 Three copies of the network train at the same time: the dataset of ``Model.train`` does one step by
-hand with each of two copies before it gives a batch, so whatever else the machine does hits all
-alike. The second copy by hand is the control: its ratio to the first says how far to trust the
-other one. One torch thread, medians of the processor time of a step; all print every loss (to
-nowhere), and the losses must be equal.
+hand with each of two copies before it gives a batch, so other programs on the machine affect
+all alike. The second copy by hand is the control: its ratio to the first says how far to trust the
+other one. One torch thread, medians of the processor time of a step; all print every loss (the
+output is discarded), and the losses must be equal.
 """
 
 from __future__ import annotations

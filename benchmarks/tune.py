@@ -66,7 +66,7 @@ def hartmann(values: Values) -> float:
 
 
 def ackley(values: Values) -> float:
-    """Four dimensions, one minimum of 0 among many that look like it."""
+    """Four dimensions, one global minimum of 0 among many local ones."""
     x = np.array([values[f"x{index}"] for index in range(4)])
     slope = -20 * math.exp(-0.2 * math.sqrt(float(np.mean(x * x))))
     return slope - math.exp(float(np.mean(np.cos(2 * math.pi * x)))) + 20 + math.e
@@ -125,7 +125,7 @@ def show_margins(seeds: int) -> None:
 
 
 class Silent:
-    """Nobody watches."""
+    """Progress output that prints nothing."""
 
     def polled(self, running: list[RunningTrial]) -> None: ...
 

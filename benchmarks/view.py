@@ -4,8 +4,8 @@
 
 Two dumps of as many tensors as ``--ops``, each tensor with its file and its row of statistics, as
 Sonde writes them: ten steps of a tenth, and one step of all. Each is opened without an index, as
-the first time, and then with the one that was left beside it. The page's first questions are
-asked of the server as the page asks them: the runs, the uppermost level of the graph, the tree, a
+the first time, and then with the index left beside it. The server gets the
+first requests of the page: the runs, the uppermost level of the graph, the tree, a
 search, hits, and then the tensors of an op in the middle, with statistics.
 
 Then ``sonde view --check`` looks for NaN and Inf in all of them, with rows and, having removed
@@ -149,7 +149,7 @@ class Server:
 
 
 def opened(dump: Path, op: str) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Seconds until the first screen's answers, and until those of an op that is opened then."""
+    """Seconds until the answers for the first screen, and for an op that is opened afterwards."""
     server = Server(dump)
     try:
         (run,) = (each["id"] for each in server.get("runs")["runs"])  # type: ignore[index]
@@ -182,7 +182,7 @@ def report(name: str, dump: Path, op: str, repeats: int) -> None:
 
 
 def _leave_index(dump: Path, op: str) -> None:
-    """Let the server finish looking through the dump, as it does behind the page."""
+    """Wait until the server has indexed the dump in the background."""
     time.sleep(max(0.0, 4 - (time.time() - dump.stat().st_mtime)))
     server = Server(dump)
     try:

@@ -2,14 +2,14 @@
 
     python benchmarks/writer.py [--repeats 7] [--directory DIR]
 
-Contestants are interleaved, medians of the repeats, into the page cache. The rates are from the
+Variants are interleaved, medians of the repeats, into the page cache. The rates are from the
 first call to the last file in place. ``calling thread`` is what queueing one job costs the thread
 that calls: its CPU time, which is what a training pays, and the time that passes.
 ``at best`` compares the quickest repeats and ``cpu`` is the CPU time of all threads for one file:
 the two that other programs on the machine disturb least.
 
-Files are emptied between repeats and deleted at the end: ext4 looks at every inode deleted in the
-last minutes before it makes a new one, and would be measured instead.
+Files are emptied between repeats and deleted at the end: ext4 checks every inode deleted in the
+last minutes before it creates a new one, which would be measured instead.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _POOL_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Files of these sizes, and so many links to each."""
+    """The sizes of the files, and the number of links to each."""
 
     title: str
     sizes: tuple[int, ...]
@@ -86,13 +86,13 @@ class Pool:
         self._next = 0
 
     def piece(self, size: int) -> memoryview:
-        """So many bytes, others than last time."""
+        """The next piece of this many bytes, not the previous one."""
         start = self._next if self._next + size <= _POOL_BYTES else 0
         self._next = start + size
         return self.array.data[start : start + size]
 
     def address(self, size: int) -> int:
-        """Where ``piece`` is."""
+        """The address of the next ``piece``."""
         self.piece(size)
         return int(self.array.ctypes.data) + self._next - size
 

@@ -78,7 +78,7 @@ def breakpoint() -> None:
 def set_dump(target: nn.Module | str, enabled: bool = True) -> None:
     """Switch the dump of a module, or of ops by name, on or off; for ``dump_mode: 2``.
 
-    A module stands for all ops inside it, forward and backward. A text is a module's path
+    A module selects all ops inside it, forward and backward. A text is a module's path
     (``encoder.0``) or any entry that ``kernels`` accepts. Call it before or during a capture.
     """
     from sonde.adapters.torch import attach

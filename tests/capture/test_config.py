@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.capture.settings import Load
 
-from sonde.capture.config_fields import STATISTIC_CATEGORIES
 from sonde.core.selection import ALL_STEPS, StepSet
+from sonde.core.statistics import CATEGORIES
 
 
 def test_the_documents_own_example_is_read_field_by_field(load: Load, tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_overflow_and_exception_modes(load: Load) -> None:
 def test_every_statistic_is_accepted_on_the_host_and_all_but_hashes_on_the_device(
     load: Load,
 ) -> None:
-    assert len(set(STATISTIC_CATEGORIES)) == 17
-    names = list(STATISTIC_CATEGORIES)
+    assert len(set(CATEGORIES)) == 17
+    names = list(CATEGORIES)
     assert load(saved_data="statistic", statistic_category=names).statistic_categories == tuple(
         names
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
 from sonde.core.graph import Graph, Kind, OpNode
-from sonde.core.selection import ALL_STEPS, OpPattern, Selection, parse_ops, parse_steps
+from sonde.core.selection import ALL_STEPS, OpPattern, Selection, parse_steps
 
 
 def op(name: str, kind: Kind = "op", op_type: str | None = None) -> OpNode:
@@ -26,9 +26,8 @@ def test_without_patterns_everything_is_wanted() -> None:
 
 
 def test_patterns_that_never_matched_are_known_at_the_end() -> None:
-    request = SelectionRequest(
-        Selection(ops=parse_ops(["CONV", "Default/add-op3", "Default/add-op4", "name-regex(x.*)"]))
-    )
+    texts = ("CONV", "Default/add-op3", "Default/add-op4", "name-regex(x.*)")
+    request = SelectionRequest(Selection(ops=tuple(map(OpPattern.parse, texts))))
     assert request.wants_op(CONV)
     assert request.wants_op(ADD)
     assert request.wants_op(WEIGHT)  # a word is also a part of a leaf's name

@@ -11,7 +11,7 @@ from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription, Wants
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
-from sonde.core.selection import Selection, parse_ops, parse_steps
+from sonde.core.selection import OpPattern, Selection, parse_steps
 from sonde.core.sink import StepEnd
 
 
@@ -60,7 +60,9 @@ def made(
         Subscription(
             sink,
             SelectionRequest(
-                Selection(parse_steps(steps), None if ops is None else parse_ops(ops))
+                Selection(
+                    parse_steps(steps), None if ops is None else tuple(map(OpPattern.parse, ops))
+                )
             ),
         )
         for sink, steps, ops in sinks

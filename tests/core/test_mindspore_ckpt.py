@@ -14,15 +14,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from tests.core.checkpoint_bytes import decode_bytes, encode_bytes
 
 from sonde.core.mindspore_ckpt import (
     BFloat16Array,
     CheckpointError,
     CheckpointValue,
     decode,
-    decode_bytes,
     encode,
-    encode_bytes,
 )
 
 DATA = Path(__file__).parents[1] / "train" / "data"

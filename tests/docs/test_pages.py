@@ -10,9 +10,10 @@ import click
 import torch
 
 from sonde.capture.config import load_config
-from sonde.capture.config_fields import CONFIG_KEYS, STATISTIC_CATEGORIES
+from sonde.capture.config_fields import CONFIG_KEYS
 from sonde.cli.run import run
 from sonde.core.errors import TESTED_TORCH
+from sonde.core.statistics import CATEGORIES
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = (ROOT / "docs" / "messages.md").read_text()
@@ -88,7 +89,7 @@ def test_every_key_of_the_configuration_has_a_heading_in_its_section() -> None:
 
 
 def test_every_statistic_and_every_option_of_run_is_on_the_page() -> None:
-    for name in STATISTIC_CATEGORIES:
+    for name in CATEGORIES:
         assert f"`{name}`" in CONFIG
     for option in run.params:
         if isinstance(option, click.Option) and option.name != "help":

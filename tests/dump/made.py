@@ -11,10 +11,10 @@ import numpy as np
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
 from sonde.dump import layout
+from sonde.dump.file_names import FileNamer
 from sonde.dump.graph_files.execution_order import write_node_order, write_steps
 from sonde.dump.graph_files.ir import write_ir
 from sonde.dump.graph_files.pb import encode_graph
-from sonde.dump.name_book import NameBook
 
 EPOCH = 1_794_764_846_000_000
 _LINE = Source("/home/ada/net.py", 12, "forward", "        return self.scale(x.log())")
@@ -81,7 +81,7 @@ class MadeDump:
         self.rank.metadata.mkdir(parents=True)
         self.rank.metadata_config.write_text('{"sonde_version": "0.1.0"}')
         self.rank.metadata_dump_config.write_text('{"common_dump_settings": {}}')
-        self._books: dict[Path, NameBook] = {}
+        self._namers: dict[Path, FileNamer] = {}
 
     def add_graph(self, graph: Graph, steps: tuple[int, ...] = ()) -> None:
         self.rank.graphs.mkdir(exist_ok=True)
@@ -115,7 +115,7 @@ class MadeDump:
         head, tail = layout.name_parts(
             node.type, node.name, io, int(slot), layout.DEFAULT_FORMAT, label
         )
-        name = self._books.setdefault(directory, NameBook()).tensor(
+        name = self._namers.setdefault(directory, FileNamer()).tensor(
             node.name, head, timestamp, tail
         )
         if name.mapping is not None:

@@ -21,17 +21,15 @@ ios = st.sampled_from(["input", "output"])
 
 
 def test_a_name_reads_like_mindspores() -> None:
-    name = layout.tensor_file_name(
+    head, tail = layout.name_parts(
         "Conv2D",
         "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op0",
-        0,
-        0,
-        1794764846993684,
         "input",
         1,
-        dtype_label="Float32",
+        layout.DEFAULT_FORMAT,
+        "Float32",
     )
-    assert name == REAL
+    assert f"{head}1794764846993684{tail}" == REAL
 
 
 def test_a_real_name_is_taken_apart() -> None:
@@ -88,10 +86,9 @@ def test_every_name_is_read_back(
     format: str,
     label: str,
 ) -> None:
-    text = layout.tensor_file_name(
-        op_type, op_name, task, stream, timestamp, io, slot, format, label
-    )
-    parsed = layout.parse_tensor_file_name(text)
+    head, tail = layout.name_parts(op_type, op_name, io, slot, format, label)
+    head = f"{head.removesuffix('0.0.')}{task}.{stream}."
+    parsed = layout.parse_tensor_file_name(f"{head}{timestamp}{tail}")
     assert parsed is not None
     assert parsed.op == layout.escape_op(op_type, op_name)
     assert (parsed.task, parsed.stream, parsed.timestamp) == (task, stream, timestamp)
@@ -143,7 +140,7 @@ def test_a_partial_name_fits_and_is_known_as_partial(text: str) -> None:
 def test_two_slots_of_one_long_name_have_different_partial_names() -> None:
     long = "x" * 300
     names = {
-        layout.partial_name(layout.tensor_file_name("op", long, 0, 0, 5, "input", slot))
+        layout.partial_name("5".join(layout.name_parts("op", long, "input", slot, "F", "")))
         for slot in range(20)
     }
     assert len(names) == 20
@@ -170,8 +167,6 @@ def test_names_of_directories_and_graph_files_are_read_back() -> None:
     assert layout.parse_rank(rank.root.name) == 3
     assert layout.parse_graph_file(rank.graph_pb(12).name) == (12, "pb")
     assert layout.parse_graph_file(rank.graph_ir(12).name) == (12, "ir")
-    assert layout.parse_order_file(rank.order_csv(4).name) == (4, "nodes")
-    assert layout.parse_order_file(rank.global_order_csv(4).name) == (4, "steps")
     assert layout.parse_id("17") == 17
     assert [layout.parse_id(text) for text in ("", "-1", "x", "1" * 30, "²")] == [None] * 5
     assert layout.parse_rank("rank_x") is None

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.core.graph import Graph, OpNode
+from sonde.dump.file_names import FileNamer, read_mapping
 from sonde.dump.layout import escape_op, parse_tensor_file_name
-from sonde.dump.name_book import NameBook, read_mapping
 from sonde.dump.op_names import OpNames, OpText
 
 
@@ -71,10 +71,10 @@ def test_two_ops_of_one_text_are_never_guessed_between() -> None:
     st.lists(st.text("ab/_.", min_size=1, max_size=5), unique=True, min_size=1, max_size=8),
     st.data(),
 )
-def test_files_of_a_name_book_lead_back_to_their_ops(names: list[str], data: st.DataObject) -> None:
+def test_assigned_names_lead_back_to_their_ops(names: list[str], data: st.DataObject) -> None:
     kind, type = data.draw(st.sampled_from([("op", "mm"), ("parameter", "Parameter")]))
     graph = _graph(*names, kind=kind, type=type)
-    book, files, mapping = NameBook(), [], ""
+    book, files, mapping = FileNamer(), [], ""
     for timestamp, name in enumerate(names):
         head = f"{escape_op(type, name)}.0.0."
         given_name = book.tensor(name, head, timestamp, ".output.0.DefaultFormat.Float32.npy")

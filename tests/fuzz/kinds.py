@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.core.checkpoint_bytes import encode_bytes
 from tests.dump.made import LOG, MadeDump, small_dump, small_graph
 
 from sonde.compare.losses.events import masked_crc32c, read_events
@@ -23,11 +24,11 @@ from sonde.compare.weights.files import open_checkpoint
 from sonde.compare.weights.formats.mindspore import write_mindspore
 from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.compare.weights.table import list_parameters
-from sonde.core.mindspore_ckpt import decode, encode_bytes
+from sonde.core.mindspore_ckpt import decode
+from sonde.dump.file_names import read_mapping
 from sonde.dump.graph_files.execution_order import read_node_order, read_steps
 from sonde.dump.graph_files.ir import read_ir_file, write_ir
 from sonde.dump.graph_files.pb import encode_graph, read_graph_file
-from sonde.dump.name_book import read_mapping
 from sonde.dump.reader import Dump
 from sonde.dump.reading.npy import read_header
 from sonde.dump.reading.side_files import read_json, read_overflow

@@ -35,28 +35,30 @@ VIEWS = {
 def test_a_hash_is_that_of_the_bytes_in_logical_order(path: str, view: str, dtype: str) -> None:
     array = VIEWS[view]((np.arange(60) * 37 % 101).reshape(6, 10).astype(dtype))
     arguments = (array.ctypes.data, dtype, array.shape, strides_of(array))
-    assert kernels.hash_md5(*arguments) == hashlib.md5(array.tobytes()).hexdigest()
-    assert kernels.hash_xxh3(*arguments) == xxhash.xxh3_128_hexdigest(array.tobytes())
+    assert kernels.hash_tensor("md5", *arguments) == hashlib.md5(array.tobytes()).hexdigest()
+    assert kernels.hash_tensor("xxh3", *arguments) == xxhash.xxh3_128_hexdigest(array.tobytes())
 
 
 def test_a_large_tensor_with_gaps_is_hashed_in_pieces(path: str) -> None:
     array = np.arange(3_000_000, dtype=np.float32).reshape(1500, 2000)[:, ::2].T
-    found = kernels.hash_xxh3(array.ctypes.data, "float32", array.shape, strides_of(array))
+    found = kernels.hash_tensor(
+        "xxh3", array.ctypes.data, "float32", array.shape, strides_of(array)
+    )
     assert found == xxhash.xxh3_128_hexdigest(array.tobytes())
 
 
 def test_channels_last_has_the_hash_of_its_contiguous_copy(path: str) -> None:
     tensor = torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last)
     copy = tensor.contiguous()
-    assert kernels.hash_md5(
-        tensor.data_ptr(), "float32", tuple(tensor.shape), tensor.stride()
-    ) == kernels.hash_md5(copy.data_ptr(), "float32", tuple(copy.shape))
+    assert kernels.hash_tensor(
+        "md5", tensor.data_ptr(), "float32", tuple(tensor.shape), tensor.stride()
+    ) == kernels.hash_tensor("md5", copy.data_ptr(), "float32", tuple(copy.shape))
 
 
 def test_negative_zero_and_zero_have_different_hashes(path: str) -> None:
     one, other = np.array([0.0]), np.array([-0.0])
-    assert kernels.hash_xxh3(one.ctypes.data, "float64", (1,)) != kernels.hash_xxh3(
-        other.ctypes.data, "float64", (1,)
+    assert kernels.hash_tensor("xxh3", one.ctypes.data, "float64", (1,)) != kernels.hash_tensor(
+        "xxh3", other.ctypes.data, "float64", (1,)
     )
 
 
@@ -80,7 +82,9 @@ def test_any_permutation_is_hashed_in_its_own_logical_order(
     try:
         for name in kernels.available_paths():
             kernels.use_path(name)
-            found = kernels.hash_md5(array.ctypes.data, dtype, array.shape, strides_of(array))
+            found = kernels.hash_tensor(
+                "md5", array.ctypes.data, dtype, array.shape, strides_of(array)
+            )
             assert found == hashlib.md5(array.tobytes()).hexdigest()
     finally:
         kernels.use_path(before)

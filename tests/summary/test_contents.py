@@ -17,13 +17,13 @@ from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 from sonde.summary import SummaryCollector, read_summary
+from sonde.summary.contents import first_picture
 from sonde.summary.distribution import distribution
 from sonde.summary.errors import SummaryError
 from sonde.summary.events import EventFiles
 from sonde.summary.index import SummaryIndex
 from sonde.summary.lineage import dataset_graph, train_lineage
 from sonde.summary.network_graph import network_graph
-from sonde.summary.pictures import first_picture
 from sonde.summary.recorder import Recorder
 
 

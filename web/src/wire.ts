@@ -30,7 +30,7 @@ export interface TensorType {
   readonly shape: readonly number[];
 }
 
-/** Where an input comes from; `producer` is a full op name or None. */
+/** The producer of an input: a full op name, or None if unknown. */
 export interface InputEdge {
   readonly producer: string | null;
   readonly slot: number;
@@ -38,8 +38,8 @@ export interface InputEdge {
 }
 
 /**
- * One op or leaf of a graph; `order` is its place in the execution, leaves included.
- * `categories`: what watch conditions may aim at it as (every node is a "tensor").
+ * One op or leaf of a graph; `order` is its position in the execution, leaves included.
+ * `categories`: a watch condition applies to nodes of one category (every node is a "tensor").
  */
 export interface Node {
   readonly name: string;
@@ -55,7 +55,7 @@ export interface Node {
   readonly categories: readonly Category[];
 }
 
-/** One tensor of a rank; `step` None means the latest there is. */
+/** One tensor of a rank; `step` None: the latest step. */
 export interface TensorName {
   readonly op: string;
   readonly io: Io;
@@ -64,8 +64,8 @@ export interface TensorName {
 }
 
 /**
- * `core.statistics.Statistics` on the wire. None: not known, because a dump has only some of
- * the numbers; where such a dump has no counts of NaN and Inf, 1 stands for "some".
+ * `core.statistics.Statistics` on the wire. None: unknown, because a dump has only some of the
+ * numbers; if such a dump has no counts of NaN and Inf, 1 means "some".
  */
 export interface StatisticNumbers {
   readonly count: number;
@@ -93,11 +93,12 @@ export interface ConditionSpec {
 }
 
 /**
- * What to look at, what to ask of it, and when to stop. `ops`: patterns as `kernels` takes
- * them, or a scope that ends with `/`; empty: every tensor the conditions aim at. `!` before
- * one leaves out what it names; the last that names an op decides, and if the first leaves
- * out, all others are looked at. `join`: whether one condition suffices ("any") or all must
- * hold. Training stops at every `break_after`-th hit; 0: never, hits are only listed.
+ * Which tensors to watch, with which conditions, and when to pause. `ops`: patterns as in
+ * `kernels`, or a scope that ends with `/`; empty: every tensor to which the conditions apply.
+ * `!` before a pattern excludes the ops that it matches; the last pattern that matches an op
+ * decides, and if the first excludes, all other ops are included. `join`: whether one
+ * condition suffices ("any") or all must hold. The training pauses at every `break_after`-th
+ * hit; 0: never, hits are only listed.
  */
 export interface WatchpointSpec {
   readonly id: number;
@@ -110,7 +111,7 @@ export interface WatchpointSpec {
   readonly ranks: readonly number[];
 }
 
-/** One parameter of a condition: what was asked (`preset`) and what was found. */
+/** One parameter of a condition: its configured value (`preset`) and the measured one. */
 export interface ParameterValue {
   readonly name: string;
   readonly preset: Num | null;
@@ -158,7 +159,7 @@ export interface HitRef {
   readonly slot: number;
 }
 
-/** What is known of a training process. `extra` is shown as it is. */
+/** Facts about a training process. `extra` is shown unchanged. */
 export interface Metadata {
   readonly host: string;
   readonly pid: number;
@@ -177,10 +178,10 @@ export interface Metadata {
 }
 
 /**
- * A step that is over. `seconds`: how long it took, pauses left out. `bare_seconds`: how long
- * it took without what Sonde did after it, for a step whose ops and gradients were not
- * observed; None for any other step, of which that is not known. `observed`: its ops were.
- * `optimizer`: whose step it was, such as `Adam of Generator`; empty if it was none's.
+ * A step that has ended. `seconds`: its duration without pauses. `bare_seconds`: the same
+ * without Sonde's own work at its end, known only if neither ops nor gradients were observed.
+ * `observed`: its ops were observed. `optimizer`: the optimizer whose step ended it, such as
+ * `Adam of Generator`; empty if there was none.
  */
 export interface LossPoint {
   readonly step: number;
@@ -206,7 +207,7 @@ export interface Summary {
 
 /**
  * `values` row by row; a tensor of less than two dimensions is one row. `index` is the one
- * that was used, `row_start` and so on say which elements these are.
+ * that was used; `row_start` and so on say which elements these are.
  */
 export interface Table {
   readonly tensor: TensorName;
@@ -222,9 +223,9 @@ export interface Table {
 }
 
 /**
- * `cells` row by row: mean of the finite elements of a cell, or None where there is none;
- * `marks`: 1 NaN, 2 +Inf, 4 -Inf among its elements, added up. `low` and `high`: of the finite
- * cells.
+ * `cells` row by row: the mean of the finite elements of a cell, None if it has none; `marks`:
+ * the sum of 1 for NaN, 2 for +Inf and 4 for -Inf among its elements. `low` and `high`: the
+ * extremes of the finite cells.
  */
 export interface Heat {
   readonly tensor: TensorName;
@@ -254,7 +255,7 @@ export interface DistanceNumbers {
   readonly non_finite_disagreed: number;
 }
 
-/** Both tensors and their difference over one plane, and numbers over the whole. */
+/** Two tensors and their difference on one plane, and the distances of the whole tensors. */
 export interface Compared {
   readonly a: Table;
   readonly b: Table;
@@ -264,7 +265,7 @@ export interface Compared {
   readonly boundary: number;
 }
 
-/** `kept`: whether the values can be had, else `why` they cannot; `steps`: which ones. */
+/** `kept`: whether values are available, else `why` not; `steps`: of which steps. */
 export interface OpTensor {
   readonly io: Io;
   readonly slot: number;
@@ -283,9 +284,9 @@ export interface OpTensors {
 }
 
 /**
- * `judged` tensors were asked about, `hits` of them were new. `missing` tensors of step `step`
- * are not at hand, `examples` among them; the watchpoints `later` are asked when a step goes
- * by only.
+ * `judged` tensors were evaluated and gave `hits` new hits. `missing` tensors of step `step`
+ * are not available, `examples` names some of them. The watchpoints `later` are evaluated only
+ * while a step runs.
  */
 export interface Checked {
   readonly step: number;
@@ -296,7 +297,7 @@ export interface Checked {
   readonly later: readonly number[];
 }
 
-/** `optimizer`: whose step ran it last, as far as that was seen. */
+/** `optimizer`: the one whose step ran the graph last; empty if unknown. */
 export interface GraphInfo {
   readonly id: number;
   readonly name: string;
@@ -306,12 +307,12 @@ export interface GraphInfo {
 }
 
 /**
- * One rank of a run as the header of the page shows it. `seconds`: the median of recent steps
- * as they run now; None before a step is over. `bare_seconds`: the median of the latest steps
- * that were not observed; None while every step was observed. Both without pauses. `hit`: the
- * one at which the training is paused. `exit_code`, `error` (the last line of the exception)
- * and `is_terminated` (ended from the debugger) are of a program that has ended. `message` is
- * for people.
+ * One rank of a run as the header of the page shows it. `seconds`: the median duration of
+ * recent steps; None before the first step has ended. `bare_seconds`: the median duration of
+ * the latest steps that were not observed; None if every step was observed. Both exclude
+ * pauses. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last line
+ * of the exception) and `is_terminated` (by the debugger) are set when the program has ended.
+ * `message` is text to show.
  */
 export interface RankView {
   readonly rank: number;
@@ -335,9 +336,9 @@ export interface RankView {
 }
 
 /**
- * How far the check of a dump's watchpoints over all its tensors is, or what a check of those
- * that a training has at hand found: `done` of `total` tensors were judged, `notes` say what
- * was not, and why.
+ * Progress of a check of the watchpoints on all tensors of a dump, or the result of a check on
+ * the tensors that a training has now: `done` of `total` tensors were evaluated; `notes` say
+ * which were not, and why.
  */
 export interface RecheckView {
   readonly running: boolean;
@@ -348,8 +349,8 @@ export interface RecheckView {
 }
 
 /**
- * `revision` grows with every change of anything below; `controls` are those that make sense
- * (none of a dump but what `recheck` needs). `peer`: the second dump of a view.
+ * `revision` grows with every change of the other fields; `controls` are the commands that are
+ * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
  */
 export interface RunView {
   readonly id: string;
@@ -365,8 +366,8 @@ export interface RunView {
 }
 
 /**
- * `rank_port`: where trainings connect; None: nowhere, there are dumps only. `has_token`: they
- * need the token of the server.
+ * `rank_port`: the port to which trainings connect; None if the server shows only dumps.
+ * `has_token`: trainings need the token of the server.
  */
 export interface RunList {
   readonly runs: readonly RunView[];
@@ -375,8 +376,8 @@ export interface RunList {
 }
 
 /**
- * `rank` None: all of them. `wait_seconds`: answer when the training pauses or ends again, or
- * after so long.
+ * `rank` None: all ranks. `wait_seconds`: answer when the training pauses or ends again, at
+ * the latest after this time.
  */
 export interface ControlRequest {
   readonly command: Command;
@@ -387,10 +388,10 @@ export interface ControlRequest {
 }
 
 /**
- * One box of an expanded scope: an op, a leaf, a scope (`ops` inside it), or several of one
- * kind drawn once (`members`: the paths of the first of them; `stands_for` more than 1).
- * `path` identifies it: an op's full name, a scope that ends with `/`, or for a group its
- * scope and `*` and a word; that is what `group` of the next question takes.
+ * One box of an expanded scope: an op, a leaf, a scope (with `ops` ops inside), or a group of
+ * `stands_for` similar ones drawn as one box (`members`: the paths of the first of them).
+ * `path` identifies the box: an op's full name, a scope that ends with `/`, or for a group its
+ * scope, `*` and a word, which is the parameter `group` of the next request.
  */
 export interface LevelNode {
   readonly path: string;
@@ -418,7 +419,7 @@ export interface LevelEdge {
 
 /**
  * What is directly inside `scope` (empty: the whole graph), or the members of its group
- * `group`, in execution order. Boxes that lie outside and exchange data with it are there as
+ * `group`, in execution order. Boxes outside that exchange data with it are included with
  * `what == "outside"`. `hidden`: boxes left out because there are too many.
  */
 export interface Level {
@@ -431,8 +432,8 @@ export interface Level {
 }
 
 /**
- * The scopes of a graph that may stand open at the first look: those of one depth together,
- * outer ones before inner ones. The reader opens as many of the depths as can be read.
+ * The scopes of a graph that may be open at first: those of one depth together, outer ones
+ * before inner ones. The page opens as many depths as fit.
  */
 export interface Opening {
   readonly graph: number;
@@ -451,7 +452,7 @@ export interface ListedNode {
   readonly source: SourceLine | null;
 }
 
-/** A page of the ops that match; `total` of them in all. */
+/** A page of the ops that match; `total` counts all that match. */
 export interface NodePage {
   readonly total: number;
   readonly offset: number;
@@ -476,7 +477,7 @@ export interface TreePage {
   readonly entries: readonly TreeEntry[];
 }
 
-/** A line of the user's code and how many ops it made. */
+/** A line of the user's code and how many ops it ran. */
 export interface SourceUse {
   readonly file: string;
   readonly line: number;
@@ -496,7 +497,7 @@ export interface CodeText {
   readonly lines: readonly string[];
 }
 
-/** Everything about one node but its tensors; `consumers` by output slot. */
+/** Everything about one node except its tensors; `consumers` by output slot. */
 export interface OpView {
   readonly node: Node;
   readonly graph: number;
@@ -525,7 +526,7 @@ export interface StatisticPoint {
   readonly statistics: StatisticNumbers;
 }
 
-/** Statistics of one tensor over the steps there are. */
+/** Statistics of one tensor in all known steps. */
 export interface StatisticCurve {
   readonly op: string;
   readonly io: Io;
@@ -534,7 +535,7 @@ export interface StatisticCurve {
   readonly points: readonly StatisticPoint[];
 }
 
-/** One parameter of a condition; `check` parameters are compared, others support them. */
+/** One parameter of a condition; `check`: measured values are compared with it. */
 export interface ParameterInfo {
   readonly name: string;
   readonly check: boolean;
@@ -555,13 +556,13 @@ export interface ConditionInfo {
   readonly parameters: readonly ParameterInfo[];
 }
 
-/** Every watch condition, and what an expression may speak of. */
+/** Every watch condition, and the names that an expression may use. */
 export interface Catalogue {
   readonly conditions: readonly ConditionInfo[];
   readonly expression_names: readonly string[];
 }
 
-/** A watchpoint without a number yet, or the new content of one. */
+/** A watchpoint without an id: a new one, or the new content of an existing one. */
 export interface WatchpointDraft {
   readonly name: string;
   readonly conditions: readonly ConditionSpec[];
@@ -573,8 +574,8 @@ export interface WatchpointDraft {
 }
 
 /**
- * A watchpoint as it was set. `warning`: what a person should know of it, such as that no op
- * matches its patterns; empty if there is nothing.
+ * A watchpoint as it was set. `warning`: text to show, such as that no op matches its
+ * patterns; else empty.
  */
 export interface WatchpointAnswer {
   readonly id: number;
@@ -618,7 +619,7 @@ export interface Event {
   readonly topics: readonly ("graph" | "hits" | "loss" | "notices" | "status" | "watchpoints")[];
 }
 
-/** One tensor of a pair; `parameter` names it where it is a parameter's value. */
+/** One tensor of a pair; `parameter`: the name of the parameter whose value it is. */
 export interface PairedTensor {
   readonly op: string;
   readonly io: Io;
@@ -638,7 +639,7 @@ export interface PairedTensors {
   readonly problem: string;
 }
 
-/** Two ops that compute the same; `number` is their place among all pairs. */
+/** Two ops that compute the same; `number` is the index among all pairs. */
 export interface PairView {
   readonly number: number;
   readonly step: number;
@@ -663,7 +664,7 @@ export interface PairView {
   readonly notes: readonly string[];
 }
 
-/** A page of the pairs that match; `total` of them in all. */
+/** A page of the pairs that match; `total` counts all that match. */
 export interface PairPage {
   readonly total: number;
   readonly offset: number;
@@ -697,8 +698,8 @@ export interface ComparedLoss {
 }
 
 /**
- * The first op whose output differs though what it read agrees. `tensor`: which of the pair's
- * tensors shows it.
+ * The first op whose outputs differ although its inputs agree. `tensor`: the tensors of the
+ * pair that show it.
  */
 export interface FirstDivergence {
   readonly pair: PairView;
@@ -709,9 +710,9 @@ export interface FirstDivergence {
 }
 
 /**
- * How far the comparison is, and what it found. `a` and `b` are the ids of the runs, of which
- * this one is `side`; b is the reference. `verdict` is there when it is over, `problem`
- * instead where it was not possible. `counts`: pairs by status.
+ * Progress and result of the comparison. `a` and `b` are the ids of the two runs, `side` says
+ * which of them this run is; b is the reference. `verdict` is set when the comparison has
+ * ended, `problem` if it failed. `counts`: pairs by status.
  */
 export interface ComparisonView {
   readonly a: string;
@@ -735,8 +736,8 @@ export interface ComparisonView {
 }
 
 /**
- * How a box of the graph compares: the worst of what is in it; `first`: the first divergence
- * is in it. `status` none: nothing of it has a counterpart.
+ * How a box of the graph compares: the worst status inside it; `first`: the first divergence
+ * is inside it. `status` None: nothing inside it has a counterpart.
  */
 export interface LevelMark {
   readonly path: string;

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Literal, cast
 
 from sonde.capture import config_fields as fields
-from sonde.capture.config_fields import DEFAULT_CATEGORIES, HASH_CATEGORIES, DebugMode, DumpMode
-from sonde.capture.settings_file import JsonSection, read_settings
+from sonde.capture.config_fields import DEFAULT_CATEGORIES, DebugMode, DumpMode
+from sonde.capture.settings_file import read_settings
 from sonde.core.keys import Io
 from sonde.core.selection import Selection
-from sonde.core.settings import Problems
+from sonde.core.settings import Problems, Section
+from sonde.core.statistics import HASHES
 
 SavedData = Literal["tensor", "statistic", "full"]
 StatCalcMode = Literal["host", "device"]
@@ -98,9 +99,9 @@ def load_config(
 
 
 def _read(
-    common: JsonSection,
-    sync: JsonSection,
-    older: JsonSection,
+    common: Section,
+    sync: Section,
+    older: Section,
     problems: Problems,
     environ: Mapping[str, str],
 ) -> CaptureConfig:
@@ -108,9 +109,9 @@ def _read(
     dump_mode = fields.dump_mode(common)
     debug_mode = fields.debug_mode(common, older, problems)
     initial_step = common.number("initial_iteration", 0, accepted="0 or a greater number")
-    saved_data = common.word("saved_data", "tensor", among=("tensor", "statistic", "full"))
-    calc_mode = sync.word("stat_calc_mode", "host", among=("host", "device"))
-    precision = sync.word("device_stat_precision_mode", "high", among=("high", "low"))
+    saved_data = common.word("saved_data", ("tensor", "statistic", "full"))
+    calc_mode = sync.word("stat_calc_mode", ("host", "device"))
+    precision = sync.word("device_stat_precision_mode", ("high", "low"))
     return CaptureConfig(
         selection=Selection(
             steps=fields.steps(common, debug_mode, initial_step),
@@ -130,7 +131,7 @@ def _read(
         statistic_categories=fields.statistic_categories(common),
         debug_mode=debug_mode,
         overflow_number=common.number("overflow_number", 0, accepted="0 (all) or how many at most"),
-        sample_mode=sync.number("sample_mode", 0, accepted="0 or 1", among=(0, 1)) == 1,
+        sample_mode=sync.choice("sample_mode", {0: False, 1: True}, accepted="0 or 1"),
         sample_num=sync.number("sample_num", 100, accepted="1 or a greater number", minimum=1),
         stat_calc_mode=cast(StatCalcMode, calc_mode),
         device_stat_precision_mode=cast(StatPrecision, precision),
@@ -198,7 +199,7 @@ def _debug_mode_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
 
 
 def _saving_rules(config: CaptureConfig) -> tuple[_Rule, ...]:
-    hashes = [name for name in config.statistic_categories if name in HASH_CATEGORIES]
+    hashes = [name for name in config.statistic_categories if name in HASHES]
     return (
         (
             config.save_kernel_args and config.asynchronous,

@@ -1,4 +1,4 @@
-"""The fields of the documented dump configuration, each read, checked and translated.
+"""Reads, checks and translates each field of the documented dump configuration.
 
 Only this module and ``capture/config.py`` know the keys of the file (``iteration``, ``kernels``,
 ``common_dump_settings``). ``docs/config.md`` has a heading for every key.
@@ -12,24 +12,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from sonde.capture.settings_file import JsonSection, kind
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
-from sonde.core.settings import Problems, nearest
+from sonde.core.settings import Problems, Section, is_text, is_whole, kind_of, nearest
+from sonde.core.statistics import CATEGORIES
 
 DumpMode = Literal["all", "kernels", "set_dump"]
 DebugMode = Literal["off", "overflow", "exception"]
 
 DEFAULT_CATEGORIES = ("max", "min", "l2norm")
-HASH_CATEGORIES = ("md5", "xxh3")
-STATISTIC_CATEGORIES = (
-    *DEFAULT_CATEGORIES,
-    *("avg", "std", "abs mean", "finite max", "finite min", "count", "zero count"),
-    *("negative zero count", "positive zero count"),
-    *("nan count", "negative inf count", "positive inf count"),
-    *HASH_CATEGORIES,
-)
 
 CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "common_dump_settings": (
@@ -46,6 +38,10 @@ CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
 
 DUMP_MODES: Mapping[int, DumpMode] = {0: "all", 1: "kernels", 2: "set_dump"}
 DEBUG_MODES: Mapping[int, DebugMode] = {0: "off", 3: "overflow", 4: "exception"}
+OLDER_DEBUG_MODES: Mapping[int, DebugMode] = {
+    0: "off",
+    **dict.fromkeys((1, 2, 3), "overflow"),  # MindSpore divides them by hardware unit
+}
 INPUT_OUTPUT: Mapping[int, frozenset[Io]] = {
     0: frozenset({"input", "output"}),
     1: frozenset({"input"}),
@@ -59,9 +55,7 @@ _NET_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _RESERVED_NET_NAMES = ("graphs", "execution_order")  # folders beside the net's own
 
 
-def split_sections(
-    content: dict[str, Any], problems: Problems
-) -> tuple[JsonSection, JsonSection, JsonSection]:
+def split_sections(content: dict[str, Any], problems: Problems) -> tuple[Section, Section, Section]:
     """The common, synchronous and older asynchronous sections, empty where the file has none.
 
     Unknown sections and keys are noted.
@@ -76,13 +70,13 @@ def split_sections(
     for name, keys in CONFIG_KEYS.items():
         values = content.get(name, {})
         if not isinstance(values, dict):
-            problems.add(f"{name} is {kind(values)}; accepted: an object", slug="config-type")
+            problems.add(f"{name} is {kind_of(values)}; accepted: an object", slug="config-type")
             values = {}
         for key in values:
             if key not in keys:
                 _refuse_unknown(key, keys, f"{name}.", problems)
         prefix = "" if name == "common_dump_settings" else f"{name}."
-        sections.append(JsonSection(values, problems, prefix=prefix))
+        sections.append(Section(values, problems, prefix=prefix))
     return sections[0], sections[1], sections[2]
 
 
@@ -97,20 +91,19 @@ def _refuse_unknown(key: str, known: Iterable[str], prefix: str, problems: Probl
     problems.add(f"{prefix}{key} is not a known key{hint}", slug="config-unknown-key")
 
 
-def dump_mode(common: JsonSection) -> DumpMode:
+def dump_mode(common: Section) -> DumpMode:
     accepted = "0 (every op), 1 (the ops in kernels) or 2 (what sonde.set_dump marks)"
     common.demand("dump_mode", accepted)
-    return DUMP_MODES[common.number("dump_mode", 0, accepted=accepted, among=DUMP_MODES)]
+    return common.choice("dump_mode", DUMP_MODES, accepted=accepted)
 
 
-def debug_mode(common: JsonSection, older: JsonSection, problems: Problems) -> DebugMode:
+def debug_mode(common: Section, older: Section, problems: Problems) -> DebugMode:
     accepted = "0 (off), 3 (only ops that overflow) or 4 (only the op that raises)"
-    mode = DEBUG_MODES[common.number("op_debug_mode", 0, accepted=accepted, among=DEBUG_MODES)]
+    mode = common.choice("op_debug_mode", DEBUG_MODES, accepted=accepted)
     if "op_debug_mode" not in older:
         return mode
     accepted = "0 (off), or 1, 2 or 3 (only ops that overflow)"
-    number = older.number("op_debug_mode", 0, accepted=accepted, among=(0, 1, 2, 3))
-    older_mode: DebugMode = "overflow" if number else "off"
+    older_mode = older.choice("op_debug_mode", OLDER_DEBUG_MODES, accepted=accepted)
     if "op_debug_mode" not in common:
         return older_mode
     if mode != older_mode and problems.none_with("op_debug_mode"):
@@ -122,7 +115,7 @@ def debug_mode(common: JsonSection, older: JsonSection, problems: Problems) -> D
     return mode
 
 
-def is_asynchronous(sync: JsonSection, older: JsonSection, problems: Problems) -> bool:
+def is_asynchronous(sync: Section, older: Section, problems: Problems) -> bool:
     synchronous = sync.flag("enable", False)
     if "enable" in older:
         enabled = older.flag("enable", True)
@@ -139,21 +132,27 @@ def is_asynchronous(sync: JsonSection, older: JsonSection, problems: Problems) -
     return not synchronous
 
 
-def input_output(common: JsonSection) -> frozenset[Io]:
+def input_output(common: Section) -> frozenset[Io]:
     accepted = "0 (inputs and outputs), 1 (inputs) or 2 (outputs)"
     common.demand("input_output", accepted)
-    return INPUT_OUTPUT[common.number("input_output", 0, accepted=accepted, among=INPUT_OUTPUT)]
+    return common.choice("input_output", INPUT_OUTPUT, accepted=accepted)
 
 
-def ranks(common: JsonSection) -> frozenset[int]:
+def ranks(common: Section) -> frozenset[int]:
     common.demand("support_device", _RANKS)
-    numbers = common.numbers("support_device", [*range(8)], accepted=_RANKS)
+    numbers = common.entries(
+        "support_device",
+        [*range(8)],
+        accepted=_RANKS,
+        has_type=is_whole,
+        is_accepted=lambda rank: rank >= 0,
+    )
     if not numbers:
         common.refuse("support_device", f"is empty; accepted: {_RANKS}", slug="config-value")
-    return numbers
+    return frozenset(numbers)
 
 
-def steps(common: JsonSection, mode: DebugMode, initial_step: int) -> StepSet:
+def steps(common: Section, mode: DebugMode, initial_step: int) -> StepSet:
     if "iteration" not in common:
         if mode != "exception":  # any step may be the one that raises
             common.demand("iteration", _STEPS)
@@ -180,11 +179,11 @@ def steps(common: JsonSection, mode: DebugMode, initial_step: int) -> StepSet:
     return found
 
 
-def ops(common: JsonSection, mode: DumpMode) -> tuple[OpPattern, ...] | None:
+def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
     """The patterns of ``kernels`` if the mode uses them, else None; all are checked."""
     common.demand("kernels", f"{_KERNELS}, or [] where dump_mode is not 1")
     patterns = []
-    texts = common.texts("kernels", (), accepted=_KERNELS)
+    texts: tuple[str, ...] = common.entries("kernels", (), accepted=_KERNELS, has_type=is_text)
     for index, text in enumerate(texts):
         try:
             patterns.append(parse_op(text))
@@ -205,16 +204,15 @@ def parse_op(text: str) -> OpPattern:
     return OpPattern.parse(text)
 
 
-def statistic_categories(common: JsonSection) -> tuple[str, ...]:
+def statistic_categories(common: Section) -> tuple[str, ...]:
     """In the order of the file, each once."""
-    names = common.texts(
-        "statistic_category",
-        DEFAULT_CATEGORIES,
-        accepted='a list such as ["max", "min", "l2norm"]',
+    accepted = 'a list such as ["max", "min", "l2norm"]'
+    names = common.entries(
+        "statistic_category", DEFAULT_CATEGORIES, accepted=accepted, has_type=is_text
     )
     for index, name in enumerate(names):
-        if name not in STATISTIC_CATEGORIES:
-            hint = nearest(name, STATISTIC_CATEGORIES, "accepted:")
+        if name not in CATEGORIES:
+            hint = nearest(name, CATEGORIES, "accepted:")
             common.refuse(
                 "statistic_category",
                 f"entry {index}: {name!r} is not a statistic{hint}",
@@ -229,7 +227,7 @@ def statistic_categories(common: JsonSection) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def directory(common: JsonSection, environ: Mapping[str, str]) -> Path:
+def directory(common: Section, environ: Mapping[str, str]) -> Path:
     """Where the dump goes: ``path``, or the environment's directory when ``path`` is empty."""
     text = common.text("path", "", accepted="an absolute path")
     origin = ""
@@ -254,7 +252,7 @@ def directory(common: JsonSection, environ: Mapping[str, str]) -> Path:
     return Path(os.path.normpath(text))
 
 
-def net_name(common: JsonSection) -> str:
+def net_name(common: Section) -> str:
     common.demand("net_name", 'a name for the network, such as "ResNet50"')
     name = common.text("net_name", "Net", accepted='a text such as "ResNet50"')
     reason = why_not_a_net_name(name)

@@ -59,11 +59,7 @@ def config_from_options(
             "tensors",
             slug="config-combination",
         )
-    if not os.fspath(directory):
-        problems.add("--dump-to is empty; write a directory", slug="config-path")
-    path = Path(os.path.abspath(directory))
-    if not problems:
-        refuse_unwritable(path, "--dump-to", problems)
+    path = _directory(directory, problems)
     problems.raise_if_any()
     config = CaptureConfig(
         selection=selection,
@@ -78,6 +74,15 @@ def config_from_options(
         memory_budget=memory_budget,
     )
     return replace(config, text=_as_json(config, _world_size(environ)))
+
+
+def _directory(directory: str | os.PathLike[str], problems: Problems) -> Path:
+    path = Path(os.path.abspath(directory))
+    if not os.fspath(directory):
+        problems.add("--dump-to is empty; write a directory", slug="config-path")
+    elif not problems:  # refused options must not touch the disk
+        refuse_unwritable(path, "--dump-to", problems)
+    return path
 
 
 def _selection(steps: str, ops: Sequence[str], problems: Problems) -> Selection:

@@ -1,4 +1,4 @@
-"""What sinks ask of a session."""
+"""Requests: which steps and ops a sink wants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sonde.core.selection import OpPattern, Selection, StepSet
 
 @dataclass(slots=True)
 class SelectionRequest:
-    """The ops a Selection names; remembers which of its patterns never matched anything."""
+    """Requests the ops of a Selection; records which of its patterns never matched an op."""
 
     selection: Selection
     _matched: set[str] = field(init=False, default_factory=set)

@@ -1,4 +1,4 @@
-"""One capture: which sinks want which ops, and how they get them at the lowest cost.
+"""One capture: which sinks want which ops.
 
 The session passes the ops that an adapter observes, on the training thread, to the sinks. It
 protects the training: a sink that raises is disabled and reported once.
@@ -11,7 +11,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Protocol
 
 from sonde.core.errors import SondeError
@@ -72,16 +71,20 @@ class Session:
     generation: int = field(init=False, default=0)
     _active: tuple[Subscription, ...] = field(init=False, default=())
     _last_active: tuple[Subscription, ...] = field(init=False, default=())
-    _said: set[str] = field(init=False, default_factory=set)
+    _reported: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
         self.step = self.initial_step
 
     def wanted(self, step: int) -> bool:
         """Whether any sink wants ops of ``step``."""
-        return any(
-            step in subscription.request.steps and not subscription.is_broken
+        return bool(self._wanting(step))
+
+    def _wanting(self, step: int) -> tuple[Subscription, ...]:
+        return tuple(
+            subscription
             for subscription in self.subscriptions
+            if step in subscription.request.steps and not subscription.is_broken
         )
 
     def refresh(self) -> None:
@@ -89,18 +92,13 @@ class Session:
         self.generation += 1
 
     def begin_step(self) -> None:
-        active = tuple(
-            subscription
-            for subscription in self.subscriptions
-            if self.step in subscription.request.steps and not subscription.is_broken
-        )
+        active = self._wanting(self.step)
         if active != self._last_active:
             self._last_active = active
             self.generation += 1
         self._active = active
         for subscription in self._active:
-            sink = subscription.sink
-            self._shield(subscription, partial(sink.begin_step, self.step))
+            self._shield(subscription, subscription.sink.begin_step, self.step)
 
     def wants(self, node: OpNode) -> Wants | None:
         """The sinks that want ``node`` in the running step; None if no sink does."""
@@ -116,11 +114,7 @@ class Session:
 
     def write(self, wants: Wants, call: OpCall) -> None:
         for subscription in wants.subscriptions:
-            if not subscription.is_broken:
-                try:
-                    subscription.sink.write(call)
-                except Exception as error:
-                    self._switch_off(subscription, error)
+            self._shield(subscription, subscription.sink.write, call)
 
     def has(self, wants: Wants, view: TensorView) -> bool:
         """Whether every sink that wants the op already has these values from this step."""
@@ -132,14 +126,12 @@ class Session:
 
     def op_failed(self, wants: Wants, call: OpCall, raised: BaseException) -> None:
         for subscription in wants.subscriptions:
-            op_failed = subscription.op_failed
-            if op_failed is not None:
-                self._shield(subscription, partial(op_failed, call, raised))
+            if subscription.op_failed is not None:
+                self._shield(subscription, subscription.op_failed, call, raised)
 
     def end_step(self, end: StepEnd) -> None:
         for subscription in self._active:
-            sink = subscription.sink
-            self._shield(subscription, partial(sink.end_step, end))
+            self._shield(subscription, subscription.sink.end_step, end)
         self._active = ()
         self.step += 1
 
@@ -175,11 +167,14 @@ class Session:
             except Exception as error:
                 self._switch_off(subscription, error)
 
-    def _shield(self, subscription: Subscription, action: Callable[[], None]) -> None:
+    def _shield(
+        self, subscription: Subscription, action: Callable[..., None], *arguments: object
+    ) -> None:
+        """Call a method of a sink unless the sink is broken; disable the sink if it raises."""
         if subscription.is_broken:
             return
         try:
-            action()
+            action(*arguments)
         except Exception as error:
             self._switch_off(subscription, error)
 
@@ -191,8 +186,8 @@ class Session:
         self.generation += 1
         if isinstance(error, SondeError):
             # Several sinks of one dump stop for the same reason: report it once.
-            if error.slug not in self._said:
-                self._said.add(error.slug)
+            if error.slug not in self._reported:
+                self._reported.add(error.slug)
                 self.report(f"sonde: {error}")
         else:
             self.report(

@@ -1,12 +1,11 @@
-"""Whether compiled code computes what it should: numbers in, verdicts out.
+"""Decides from error norms whether compiled code computes the right results.
 
-Three ways of computing the same thing (eager, the compiler's graph op by op, compiled) are each
-held against a reference in float64. Compiled code is right when it is about as far from float64 as
-eager is, or as far as changing the last bit of the inputs moves the result; being nearer is no
-mistake.
+The same computation in three ways (eager, the compiler's graph op by op, compiled) is compared with
+a float64 reference. Compiled code is right if its error is about as large as that of eager, or as
+the change of the result when the last bits of the inputs change; a smaller error is right, too.
 
 Errors are Euclidean norms of the difference to float64, over the elements that are finite on both
-sides; elements that are NaN or infinite in compiled code alone are counted apart and never right.
+sides; elements that are NaN or infinite only in compiled code are counted and always wrong.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ KINDS: Final[tuple[Kind, ...]] = ("output", "buffer", "gradient", "weight")
 Closer = Literal["compiled", "eager", "both alike"]
 
 NOISE_FACTOR: Final = 10.0
-"""How many times further from float64 than eager, or than a change of the inputs' last bits moves
-the result, compiled code may be."""
+"""How many times the error of eager, or the effect of changing the last bits of the inputs, the
+error of compiled code may be."""
 ROUNDING_STEPS: Final = 8.0
 """How many roundings of the result's own size are always allowed."""
 ALONE_FACTOR: Final = 2.0
-"""How many times eager's error, or one rounding, an op may be off that is judged alone."""
+"""How many times the error of eager, or one rounding, the error of a single op may be."""
 _FINER = 1e-3
 _LOW_PRECISION = 1e-4
 _ALIKE = 1.25
@@ -37,14 +36,13 @@ _SMALL_PART = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class ResultComparison:
-    """One result of a graph, the three ways; errors are absolute, ``norm`` is the reference's.
+    """One result of a graph, computed in three ways; errors are absolute.
 
-    ``shift`` is how far eager moves when the last bits of its inputs change, ``epsilon`` the
-    spacing of the coarsest dtype the graph computes in, ``group_norm`` the norm of all results of
-    this kind: a result that is tiny among its kind may have the rounding error of a thousandth of
-    that norm.
-    ``interpreted`` is NaN where that way could not be run. ``broken`` counts elements that are not
-    finite in compiled code alone.
+    ``norm`` is that of the reference, ``shift`` the change of eager's result when the last bits of
+    its inputs change, ``epsilon`` the spacing of the coarsest dtype the graph computes in,
+    ``group_norm`` the norm of all results of this kind: a result that is tiny compared with them
+    may have the rounding error of a thousandth of that norm. ``interpreted`` is NaN if the graph
+    could not be run op by op. ``broken`` counts elements that are non-finite only in compiled code.
     """
 
     kind: Kind
@@ -75,7 +73,7 @@ class ResultComparison:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """All results of one kind together; errors are relative to the reference's norm."""
+    """All results of one kind together; errors are relative to the norm of the reference."""
 
     kind: Kind
     count: int
@@ -95,7 +93,7 @@ class Total:
 
 
 def totals(comparisons: Sequence[ResultComparison]) -> tuple[Total, ...]:
-    """The comparisons summed up by kind."""
+    """The comparisons of each kind together."""
     found = []
     for kind in KINDS:
         group = [each for each in comparisons if each.kind == kind]
@@ -123,11 +121,11 @@ def relative(error: float, norm: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OpErrors:
-    """One op of compiled code, given the inputs it had there, against the same op in float64.
+    """The errors of one op, run on its inputs in compiled code, compared with the op in float64.
 
     ``compiled``, ``eager`` and ``shift`` are pairs: the Euclidean norm of the error and its largest
-    element. ``length`` is how many elements of the input go into one of the output; sums of many
-    may be added up in another order.
+    element. ``length`` is the number of input elements per output element: long sums may be added
+    in another order.
     """
 
     norm: tuple[float, float]
@@ -150,17 +148,18 @@ class OpErrors:
 
     @property
     def allowed_alone(self) -> float:
-        """What the norm of the error may be where the op ran on these very inputs.
+        """The largest norm of the error of an op that ran alone on these inputs.
 
-        Twice eager's error or half a spacing of each element, and a trace of what moving the
-        inputs does: float32, in which sums are made, keeps a part in ten thousand of bfloat16.
+        Twice eager's error or half a spacing of each element, and a small part of the effect of
+        changed inputs: sums of bfloat16 are accumulated in float32, which is ten thousand times
+        finer.
         """
         own = max(self.eager[0], self.epsilon / 2 * self.norm[0])
         return ALONE_FACTOR * (own + _FINER * self.shift[0])
 
     @property
     def is_suspicious(self) -> bool:
-        """Of low precision, and off by more than rounding its result explains."""
+        """Whether the dtype is of low precision and the error larger than rounding explains."""
         limit = self.allowed_alone
         return self.epsilon > _LOW_PRECISION and isfinite(limit) and self.compiled[0] > limit
 
@@ -177,7 +176,7 @@ Fault = Literal["decomposition", "lowering", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class WrongOp:
-    """The first op of compiled code that is further off than its dtype explains.
+    """The first op of compiled code with an error larger than its dtype explains.
 
     ``fault`` says whether the compiler's decomposition of the op is wrong when it is run op by op,
     or only the generated code. Errors are relative to the float64 result.
@@ -198,7 +197,7 @@ class WrongOp:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An op among those that are wrong together."""
+    """One op of a ``WrongGroup``."""
 
     op: str
     module: str
@@ -207,10 +206,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class WrongGroup:
-    """Ops of compiled code that are right one by one, and wrong where they become one kernel.
+    """Ops of compiled code that are right one by one, and wrong when they are fused to one kernel.
 
-    The values of all other ops can be kept in memory, and the results still deviate; they do no
-    more when those of the group are kept as well.
+    The results deviate even if the values of all other ops are kept in memory; they are right if
+    the values of the group are kept as well.
     """
 
     phase: Literal["forward", "backward", "forward and backward"]
@@ -219,9 +218,9 @@ class WrongGroup:
 
 @dataclass(frozen=True, slots=True)
 class GraphVerdict:
-    """One compiled graph. ``problems`` are parts that could not be run, each a sentence.
+    """The verdict on one compiled graph. ``problems``: sentences about parts that could not be run.
 
-    ``random_ops`` counts ops that draw random numbers; all ways were given the same numbers unless
+    ``random_ops`` counts ops that draw random numbers; all three ways drew the same numbers unless
     ``is_random_matched`` is False.
     """
 
@@ -242,12 +241,12 @@ class GraphVerdict:
 
     @property
     def is_judged(self) -> bool:
-        """Whether enough was compared for a verdict: results, or where they are random, ops."""
+        """Whether enough was compared for a verdict: results, or ops if results are random."""
         return bool(self.comparisons) and (self.is_random_matched or self.judged_ops > 0)
 
     @property
     def agrees(self) -> bool:
-        """Numbers that differ because different random numbers were drawn prove nothing."""
+        """Results that differ because of different random numbers do not count."""
         if self.wrong is not None:
             return False
         return not self.disagreeing or not self.is_random_matched
@@ -255,7 +254,7 @@ class GraphVerdict:
 
 @dataclass(frozen=True, slots=True)
 class CompileVerdict:
-    """The whole check of one step."""
+    """The verdict on all compiled graphs of one step."""
 
     step: int
     graphs: tuple[GraphVerdict, ...]

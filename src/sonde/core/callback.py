@@ -1,8 +1,8 @@
-"""The contract between a training loop and what listens to it: ``Callback`` and ``RunContext``.
+"""The interface between a training loop and its callbacks: ``Callback`` and ``RunContext``.
 
 The loop calls the hooks of every callback in the order the callbacks were given. A callback reads
 what it needs from ``run_context.original_args()`` and may add to it; it may ask the loop to stop.
-Nothing here knows a framework: tensors and modules pass through untouched.
+No framework is imported: tensors and modules are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sonde.core.settings import nearest
 
 
 class RunArguments(dict[str, Any]):
-    """What a loop tells its callbacks (``cb_params``): the same entry as attribute and as key.
+    """The arguments of a run (``cb_params``); every entry is an attribute and a key.
 
     Callbacks may add entries, which later hooks and other callbacks then see. An entry whose name
     is a method of ``dict`` can be reached as key only, so setting it as attribute is refused.
@@ -42,7 +42,7 @@ class RunArguments(dict[str, Any]):
 
 
 class RunContext:
-    """Handed to every hook: the run's arguments, the way to stop it, and its state to save.
+    """The argument of every hook: gives the run's arguments and its state, and can stop it.
 
     ``within_fit`` is true while an evaluation runs as part of ``fit``; there the old hook names
     (``begin``, ``step_end``, ...) mean training only.
@@ -76,12 +76,12 @@ class RunContext:
         return self._stop_requested
 
     def training_state(self) -> dict[str, Any]:
-        """Everything a later run needs to continue from here; empty where nothing is trained."""
+        """Everything a later run needs to continue from here; empty in an evaluation."""
         return {} if self._training_state is None else self._training_state()
 
 
 class Callback:
-    """Listens to a run; override the hooks you need.
+    """Base of callbacks; override the hooks you need.
 
     ``on_train_*`` hooks run in training, ``on_eval_*`` hooks in evaluation. The short names
     (``begin``, ``epoch_begin``, ``step_begin``, ``step_end``, ``epoch_end``, ``end``) serve both,
@@ -102,11 +102,11 @@ class Callback:
         """Release what the callback holds; nothing by default."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What must survive a restart (numbers, text, lists, dicts, tensors); empty by default."""
+        """The state to save (numbers, text, lists, dicts, tensors); empty by default."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back what ``state_dict`` gave; called after ``on_train_begin`` of a resumed run."""
+        """Restore a saved state; called after ``on_train_begin`` of a resumed run."""
 
     def begin(self, run_context: RunContext) -> None:
         """Called once before the first step."""
@@ -115,7 +115,7 @@ class Callback:
         """Called before each epoch."""
 
     def step_begin(self, run_context: RunContext) -> None:
-        """Called before each step; the batch is known, nothing of it has been computed."""
+        """Called before each step; the batch is known, nothing has been computed."""
 
     def step_end(self, run_context: RunContext) -> None:
         """Called after each step; ``net_outputs`` is the loss, gradients are still there."""

@@ -135,7 +135,7 @@ class Graph:
 def but_gradients(names: Iterable[str]) -> list[str]:
     """The distinct names, without the gradients of ops that are among them.
 
-    A user who gives the end of a name means the op rather than its gradient.
+    For names found by their end: the user means the op rather than its gradient.
     """
     known = dict.fromkeys(names)
     return [

@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 LEVELS = {
     "0": logging.DEBUG,
@@ -52,7 +50,7 @@ REFERENCE_SUBMODULES = frozenset(
         *("SESSION", "UTILS", "VM"),
     }
 )
-"""The reference's own sub modules, which its variable may name without a complaint from Sonde."""
+"""The reference's own sub modules; its variable may name them without a problem."""
 
 VARIABLES = {
     "level": ("SONDE_LOG_V", "GLOG_v"),
@@ -85,92 +83,53 @@ class LogSettings:
 
 def log_settings(environ: Mapping[str, str]) -> tuple[LogSettings, tuple[str, ...]]:
     """The settings in these variables, and their problems, one sentence each."""
-    reader = _Reader(environ)
-    default = LogSettings()
-    directory = reader.text("directory")
-    to_stderr = reader.parsed("to_stderr", _switch, "0 (a file) or 1 (the screen)", True)
-    if not to_stderr and directory is None:
-        name = reader.name("to_stderr")
-        reader.problems.append(
-            f"{name}=0 asks for a log file, but {VARIABLES['directory'][0]} (or "
-            f"{VARIABLES['directory'][1]}) does not say where; logging to the screen"
+    found: dict[str, Any] = {}
+    problems: list[str] = []
+    for setting, (parse, rule) in _PARSERS.items():
+        name, text = _variable(environ, setting)
+        if text:
+            try:
+                found[setting] = parse(text)
+            except (KeyError, ValueError):
+                problems.append(f"{name}={text} must be {rule}; using the default")
+    name, text = _variable(environ, "submodules")
+    found["submodules"] = _submodules(name, text, problems)
+    if not found.get("to_stderr", True) and "directory" not in found:
+        problems.append(
+            f"{_variable(environ, 'to_stderr')[0]}=0 asks for a log file, but "
+            f"{VARIABLES['directory'][0]} (or {VARIABLES['directory'][1]}) does not say where; "
+            "logging to the screen"
         )
-        to_stderr = True
-    level_rule = "0 (DEBUG), 1 (INFO), 2 (WARNING), 3 (ERROR) or 4 (CRITICAL)"
-    settings = LogSettings(
-        level=reader.parsed("level", _level, level_rule, None),
-        to_stderr=to_stderr,
-        directory=directory,
-        submodules=reader.submodules(),
-        stderr_threshold=reader.parsed(
-            "stderr_threshold", _level, level_rule, default.stderr_threshold
-        ),
-        max_bytes=reader.parsed(
-            "max_bytes", _count, "a number of bytes, 0 for no bound", default.max_bytes
-        ),
-        backup_count=reader.parsed(
-            "backup_count", _count, "how many old files are kept", default.backup_count
-        ),
-    )
-    return settings, tuple(reader.problems)
+        del found["to_stderr"]
+    return LogSettings(**found), tuple(problems)
 
 
-class _Reader:
-    """Reads the variables and collects their problems."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.problems: list[str] = []
-
-    def name(self, setting: str) -> str:
-        """The variable that has this setting, or Sonde's own name for it when none has."""
-        own, reference = VARIABLES[setting]
-        return own if self._environ.get(own) or not self._environ.get(reference) else reference
-
-    def text(self, setting: str) -> str | None:
-        return self._environ.get(self.name(setting), "").strip() or None
-
-    def parsed(self, setting: str, parse: Callable[[str], T], rule: str, default: T) -> T:
-        text = self.text(setting)
-        if text is None:
-            return default
-        try:
-            return parse(text)
-        except (KeyError, ValueError):
-            self.problems.append(f"{self.name(setting)}={text} must be {rule}; using the default")
-            return default
-
-    def submodules(self) -> dict[str, int]:
-        """``{CAPTURE:1,DUMP:0}``; unusable entries are left out and reported as problems."""
-        name, text = self.name("submodules"), self.text("submodules")
-        if text is None:
-            return {}
-        levels: dict[str, int] = {}
-        entries = text.removeprefix("{").removesuffix("}").split(",")
-        for entry in filter(str.strip, entries):
-            module, colon, number = (part.strip() for part in entry.partition(":"))
-            module = module.upper()
-            if not colon or number not in LEVELS:
-                self.problems.append(
-                    f"{name}: {entry.strip()!r} must be a sub module and a level from 0 to 4, as "
-                    "in {CAPTURE:1,DUMP:0}; left out"
-                )
-            elif module in SUBMODULES:
-                levels[module] = LEVELS[number]
-            elif name != VARIABLES["submodules"][1] or module not in REFERENCE_SUBMODULES:
-                self.problems.append(
-                    f"{name}: there is no sub module {module}; there are {', '.join(SUBMODULES)}; "
-                    "left out"
-                )
-        return levels
+def _variable(environ: Mapping[str, str], setting: str) -> tuple[str, str]:
+    """The variable that has this setting, or Sonde's own if none has, and its text."""
+    own, reference = VARIABLES[setting]
+    name = own if environ.get(own) or not environ.get(reference) else reference
+    return name, environ.get(name, "").strip()
 
 
-def _level(text: str) -> int:
-    return LEVELS[text]
-
-
-def _switch(text: str) -> bool:
-    return {"0": False, "1": True}[text]
+def _submodules(name: str, text: str, problems: list[str]) -> dict[str, int]:
+    """``{CAPTURE:1,DUMP:0}``; unusable entries are left out and reported as problems."""
+    levels: dict[str, int] = {}
+    for entry in filter(str.strip, text.removeprefix("{").removesuffix("}").split(",")):
+        module, colon, number = (part.strip() for part in entry.partition(":"))
+        module = module.upper()
+        if not colon or number not in LEVELS:
+            problems.append(
+                f"{name}: {entry.strip()!r} must be a sub module and a level from 0 to 4, as "
+                "in {CAPTURE:1,DUMP:0}; left out"
+            )
+        elif module in SUBMODULES:
+            levels[module] = LEVELS[number]
+        elif name != VARIABLES["submodules"][1] or module not in REFERENCE_SUBMODULES:
+            problems.append(
+                f"{name}: there is no sub module {module}; there are {', '.join(SUBMODULES)}; "
+                "left out"
+            )
+    return levels
 
 
 def _count(text: str) -> int:
@@ -178,3 +137,15 @@ def _count(text: str) -> int:
     if value < 0:
         raise ValueError(text)
     return value
+
+
+_LEVEL_RULE = "0 (DEBUG), 1 (INFO), 2 (WARNING), 3 (ERROR) or 4 (CRITICAL)"
+_PARSERS: Mapping[str, tuple[Callable[[str], Any], str]] = {
+    "to_stderr": ({"0": False, "1": True}.__getitem__, "0 (a file) or 1 (the screen)"),
+    "level": (LEVELS.__getitem__, _LEVEL_RULE),
+    "directory": (str, "a directory"),
+    "stderr_threshold": (LEVELS.__getitem__, _LEVEL_RULE),
+    "max_bytes": (_count, "a number of bytes, 0 for no bound"),
+    "backup_count": (_count, "how many old files are kept"),
+}
+"""How a setting is parsed, and what it must be; KeyError or ValueError if it is something else."""

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import binascii
 import io
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -30,11 +31,11 @@ from sonde.core.protobuf_wire import (
     Field,
     Message,
     WireError,
+    encode_bytes,
     encode_bytes_head,
     encode_uint,
     read_varint,
 )
-from sonde.core.protobuf_wire import encode_bytes as encode_bytes_field
 
 SLICE_BYTES = 512 * 1024 * 1024
 MAX_VALUES = 1_000_000
@@ -109,13 +110,6 @@ def encode(
         stream.write(_CRC_MARK + checksum.to_bytes(10, "big"))
 
 
-def encode_bytes(values: Mapping[str, CheckpointValue], *, crc: bool = False) -> bytes:
-    """``encode`` into memory."""
-    stream = io.BytesIO()
-    encode(values, stream, crc=crc)
-    return stream.getvalue()
-
-
 def decode(stream: BinaryIO, *, name: str = "checkpoint") -> dict[str, CheckpointValue]:
     """All values of a seekable stream, in file order; arrays own their memory and are writable.
 
@@ -137,11 +131,6 @@ def scan(data: memoryview, *, name: str = "checkpoint") -> dict[str, StoredValue
     """
     pieces = _pieces(lambda start, stop: data[start:stop], len(data), name)
     return {entry.tag: entry for entry in _entries(pieces, name)}
-
-
-def decode_bytes(data: bytes, *, name: str = "checkpoint") -> dict[str, CheckpointValue]:
-    """``decode`` from memory."""
-    return decode(io.BytesIO(data), name=name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,42 +159,48 @@ class StoredValue:
 
     def value(self, name: str = "checkpoint") -> CheckpointValue:
         """The value with memory of its own; ``name`` is what messages call the file."""
-        return _value_of(self, name)
+        tag, label, dims, parts = self.tag, self.label, self.shape, self.parts
+        content = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        if label == _TEXT:
+            try:
+                return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
+            except UnicodeDecodeError:
+                raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
+        code = _code_of(label)
+        if code is None:
+            raise CheckpointError(
+                f"{name}: {tag!r} has the element type {label!r}, which is not known here",
+                slug="checkpoint-dtype",
+            )
+        dtype = np.dtype(code)
+        # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
+        is_countable = (
+            len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
+        )
+        if not is_countable or len(content) != math.prod(dims) * dtype.itemsize:
+            raise _damaged(
+                name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}"
+            )
+        if label == "Bool":
+            flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
+            return flags
+        array: NDArray[Any] = np.frombuffer(content, dtype).reshape(dims).copy()
+        return BFloat16Array(array) if label == _BFLOAT16 else array
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    tag: str
-    label: str
-    dims: tuple[int, ...]
-    content: memoryview
-
-
-def _entries(pieces: Iterable[_Piece], name: str) -> Iterator[StoredValue]:
+def _entries(pieces: Iterable[StoredValue], name: str) -> Iterator[StoredValue]:
     """Pieces of one tag that follow each other, put together."""
     seen: set[str] = set()
-    open_entry: list[_Piece] = []
-    for piece in pieces:
-        if open_entry and piece.tag == open_entry[0].tag:
-            if (piece.label, piece.dims) != (open_entry[0].label, open_entry[0].dims):
-                raise _damaged(name, f"the parts of {piece.tag!r} disagree about its type or shape")
-            open_entry.append(piece)
-            continue
-        if open_entry:
-            yield _joined(open_entry)
-        if piece.tag in seen:
-            raise _damaged(name, f"{piece.tag!r} occurs twice")
+    for tag, group in itertools.groupby(pieces, key=lambda piece: piece.tag):
+        if tag in seen:
+            raise _damaged(name, f"{tag!r} occurs twice")
         if len(seen) == MAX_VALUES:
             raise _damaged(name, f"it has more than {MAX_VALUES} values")
-        seen.add(piece.tag)
-        open_entry = [piece]
-    if open_entry:
-        yield _joined(open_entry)
-
-
-def _joined(pieces: list[_Piece]) -> StoredValue:
-    first = pieces[0]
-    return StoredValue(first.tag, first.label, first.dims, tuple(each.content for each in pieces))
+        seen.add(tag)
+        same = list(group)
+        if len({(piece.label, piece.dims) for piece in same}) > 1:
+            raise _damaged(name, f"the parts of {tag!r} disagree about its type or shape")
+        yield replace(same[0], parts=tuple(part for piece in same for part in piece.parts))
 
 
 def _content_of(tag: str, value: CheckpointValue) -> tuple[str, tuple[int, ...], memoryview]:
@@ -234,14 +229,14 @@ def _content_of(tag: str, value: CheckpointValue) -> tuple[str, tuple[int, ...],
 def _value_head(tag: str, label: str, dims: tuple[int, ...], content_bytes: int) -> bytes:
     """All bytes of one value up to its content."""
     tensor = b"".join(encode_uint(_DIMS, dim) for dim in dims)
-    tensor += encode_bytes_field(_TENSOR_TYPE, label.encode())
+    tensor += encode_bytes(_TENSOR_TYPE, label.encode())
     tensor += encode_bytes_head(_CONTENT, content_bytes)
-    value = encode_bytes_field(_TAG, tag.encode())
+    value = encode_bytes(_TAG, tag.encode())
     value += encode_bytes_head(_TENSOR, len(tensor) + content_bytes) + tensor
     return encode_bytes_head(_VALUE, len(value) + content_bytes) + value
 
 
-def _pieces(read: Callable[[int, int], memoryview], size: int, name: str) -> Iterator[_Piece]:
+def _pieces(read: Callable[[int, int], memoryview], size: int, name: str) -> Iterator[StoredValue]:
     """The values of ``size`` bytes that ``read(start, stop)`` gives."""
     checksum = 0
     position = 0
@@ -272,7 +267,7 @@ def _pieces(read: Callable[[int, int], memoryview], size: int, name: str) -> Ite
         position += start + length
 
 
-def _parse_value(data: memoryview, name: str) -> _Piece:
+def _parse_value(data: memoryview, name: str) -> StoredValue:
     tag: str | None = None
     tensor: Message | None = None
     for field in Message(data, 0, len(data)).fields():
@@ -300,7 +295,7 @@ def _parse_value(data: memoryview, name: str) -> _Piece:
             label = _text(field)
         elif field.number == _CONTENT and field.wire == BYTES:
             content = data[field.value : field.stop]
-    return _Piece(tag, label, tuple(dims), content)
+    return StoredValue(tag, label, tuple(dims), (content,))
 
 
 def _text(field: Field) -> str:
@@ -313,32 +308,6 @@ def _text(field: Field) -> str:
 def _code_of(label: str) -> str | None:
     """The numpy type of the bits of an element; None for texts and for types not known here."""
     return "<u2" if label == _BFLOAT16 else _NUMPY_TYPES.get(label)
-
-
-def _value_of(stored: StoredValue, name: str) -> CheckpointValue:
-    tag, label, dims, parts = stored.tag, stored.label, stored.shape, stored.parts
-    content = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-    if label == _TEXT:
-        try:
-            return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
-        except UnicodeDecodeError:
-            raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
-    code = _code_of(label)
-    if code is None:
-        raise CheckpointError(
-            f"{name}: {tag!r} has the element type {label!r}, which is not known here",
-            slug="checkpoint-dtype",
-        )
-    dtype = np.dtype(code)
-    # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
-    is_countable = len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
-    if not is_countable or len(content) != math.prod(dims) * dtype.itemsize:
-        raise _damaged(name, f"{tag!r} has {len(content)} bytes, not those of {label}{list(dims)}")
-    if label == "Bool":
-        flags: NDArray[np.bool_] = (np.frombuffer(content, np.uint8) != 0).reshape(dims)
-        return flags
-    array: NDArray[Any] = np.frombuffer(content, dtype).reshape(dims).copy()
-    return BFloat16Array(array) if label == _BFLOAT16 else array
 
 
 def _damaged(name: str, reason: str) -> CheckpointError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 _DECIMAL_UNITS: Final = ("B", "kB", "MB", "GB", "TB")
@@ -21,11 +22,6 @@ def scientific(value: float) -> str:
     if value == 0 or not math.isfinite(value):
         return "0" if value == 0 else str(value)
     return f"{value:.2e}"
-
-
-def short_number(value: float) -> str:
-    """Three significant digits; very small and very large numbers as in ``scientific``."""
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else scientific(value)
 
 
 def percent(share: float) -> str:
@@ -82,14 +78,14 @@ def json_number(value: float) -> float | str:
     return value
 
 
-def json_value(value: Any) -> Any:
-    """``value`` with every number inside as ``json_number`` gives it, and every key as text."""
+def json_value(value: Any, number: Callable[[float], float | str] = json_number) -> Any:
+    """``value`` with every float inside replaced by ``number`` of it, and every key as text."""
     if isinstance(value, float):
-        return json_number(value)
+        return number(value)
     if isinstance(value, dict):
-        return {str(key): json_value(each) for key, each in value.items()}
+        return {str(key): json_value(each, number) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [json_value(each) for each in value]
+        return [json_value(each, number) for each in value]
     return value
 
 

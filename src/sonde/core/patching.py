@@ -1,7 +1,7 @@
-"""Replacing attributes of foreign modules and classes for a while: the only place that does it.
+"""Temporary patches of attributes of foreign modules and classes: all patching goes through here.
 
-Every patch is undone by closing an ``ExitStack``, or by `Patch.restore`. An attribute that other
-code has replaced in the meantime is left alone: restoring the original would remove their patch.
+A patch is undone by closing an ``ExitStack``, or by `Patch.restore`. An attribute that other code
+has replaced in the meantime is not restored, because that would remove the other patch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Patch:
         self.name = name
         self.original: Any = getattr(owner, name)
         self.replacement = replacement
-        # A class may inherit the attribute: to restore it is then to delete the replacement.
+        # If a class inherits the attribute, restoring means deleting the replacement.
         self._own: Any = vars(owner).get(name, _ABSENT)
 
     @property
@@ -39,7 +39,7 @@ class Patch:
         setattr(self.owner, self.name, self.replacement)
 
     def restore(self) -> None:
-        """Put the original back; do nothing where the replacement is not installed any more."""
+        """Restore the original, unless the replacement is not installed any more."""
         if not self.is_installed:
             return
         if self._own is _ABSENT:

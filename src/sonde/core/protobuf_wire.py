@@ -92,18 +92,17 @@ class Field(NamedTuple):
         self.expect(VARINT)
         return self.value - (1 << 64) if self.value >> 63 else self.value
 
-    def span(self) -> tuple[int, int]:
-        """The start and the end of its bytes."""
-        self.expect(BYTES)
-        return self.value, self.stop
-
     def as_bytes(self) -> bytes:
         self.expect(BYTES)
         return bytes(self.parent.data[self.value : self.stop])
 
     def as_text(self) -> str:
         """Text; bytes that are not UTF-8 become U+FFFD rather than an error."""
-        return decode_text(self.as_bytes())
+        raw = self.as_bytes()
+        try:
+            return raw.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            return raw.decode("utf-8", "replace")
 
     def as_message(self) -> Message:
         self.expect(BYTES)
@@ -135,14 +134,6 @@ class Field(NamedTuple):
         return [value for (value,) in struct.iter_unpack(f"<{letter}", raw)]
 
 
-def decode_text(raw: bytes) -> str:
-    """Text; bytes that are not UTF-8 become U+FFFD rather than an error."""
-    try:
-        return raw.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return raw.decode("utf-8", "replace")
-
-
 def read_varint(data: bytes | memoryview, position: int, stop: int) -> tuple[int, int]:
     """The number that begins at ``position``, and where it ends; WireError beyond ``stop``."""
     if position < stop and data[position] < 0x80:
@@ -163,6 +154,8 @@ def read_varint(data: bytes | memoryview, position: int, stop: int) -> tuple[int
 
 def encode_varint(value: int) -> bytes:
     """A number from -2**63 to 2**64 - 1; a negative one takes ten bytes, as the format says."""
+    if 0 <= value < 0x80:  # The usual case.
+        return bytes((value,))
     value &= _MASK
     out = bytearray()
     while value > 0x7F:

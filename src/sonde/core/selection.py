@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sonde.core.errors import SondeError
@@ -118,12 +117,3 @@ class Selection:
 
     def wants_rank(self, rank: int) -> bool:
         return self.ranks is None or rank in self.ranks
-
-    def wants_op(self, name: str, op_type: str, *, is_leaf: bool = False) -> bool:
-        return self.ops is None or any(
-            pattern.matches(name, op_type, is_leaf=is_leaf) for pattern in self.ops
-        )
-
-
-def parse_ops(texts: Iterable[str]) -> tuple[OpPattern, ...]:
-    return tuple(OpPattern.parse(text) for text in texts)

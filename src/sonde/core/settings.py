@@ -1,11 +1,28 @@
-"""What every strict reader of settings shares: collected problems, and the nearest known word."""
+"""Strict reading of settings: all problems at once, each with the key and what is accepted.
+
+A ``Section`` reads one object of a settings file key by key. ``Problems`` collects what is wrong
+with one source (a file, the command line, the arguments of a call) and raises it all at once.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sonde.core.errors import ConfigError, SondeError
+
+T = TypeVar("T")
+
+_KINDS: tuple[tuple[type, str], ...] = (
+    (bool, "a boolean"),
+    (int, "a number"),
+    (float, "a number with a fraction"),
+    (str, "a text"),
+    (list, "a list"),
+    (dict, "an object"),
+)
 
 
 class Problems:
@@ -55,3 +72,126 @@ def one_of(words: Iterable[str]) -> str:
     """``a, b or c``."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
+
+
+class Section:
+    """One object of a settings file, read key by key.
+
+    Every reader returns a usable value: that of the file, or else ``default`` (and the problem is
+    noted). ``accepted`` says in messages which values are accepted. ``prefix`` is added to keys in
+    messages.
+    """
+
+    def __init__(self, values: Mapping[str, Any], problems: Problems, *, prefix: str = "") -> None:
+        self._values = values
+        self._problems = problems
+        self._prefix = prefix
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def refuse(self, key: str, message: str, *, slug: str) -> None:
+        self._problems.add(f"{self._prefix}{key} {message}", slug=slug, key=key)
+
+    def is_sound(self, key: str) -> bool:
+        """Whether the key has had no problem so far."""
+        return self._problems.none_with(key)
+
+    def demand(self, key: str, accepted: str) -> None:
+        """Note a problem if the key is missing."""
+        if key not in self._values:
+            self.refuse(key, f"is missing; write {accepted}", slug="config-missing-key")
+
+    def number(self, key: str, default: int, *, accepted: str, minimum: int = 0) -> int:
+        """A whole number of at least ``minimum``."""
+        return self._read(key, default, accepted, is_whole, lambda value: value >= minimum)
+
+    def choice(self, key: str, meanings: Mapping[int, T], *, accepted: str) -> T:
+        """The meaning of a number; by default the first of ``meanings``."""
+        default = next(iter(meanings))
+        return meanings[self._read(key, default, accepted, is_whole, meanings.__contains__)]
+
+    def flag(self, key: str, default: bool) -> bool:
+        return self._read(key, default, "true or false", lambda value: isinstance(value, bool))
+
+    def word(self, key: str, among: Sequence[str]) -> str:
+        """One of these words; by default the first."""
+        accepted = one_of(json.dumps(word) for word in among)
+        value = self._values.get(key)
+        if is_text(value) and value not in among:
+            accepted += nearest(value, among)
+        return self._read(key, among[0], accepted, is_text, among.__contains__)
+
+    def text(self, key: str, default: str, *, accepted: str, number_too: bool = False) -> str:
+        """A text; with ``number_too`` also a whole number, as text."""
+        has_type = (lambda value: is_text(value) or is_whole(value)) if number_too else is_text
+        return str(self._read(key, default, accepted, has_type))
+
+    def entries(
+        self,
+        key: str,
+        default: Sequence[T],
+        *,
+        accepted: str,
+        has_type: Callable[[Any], bool],
+        is_accepted: Callable[[Any], bool] = lambda value: True,
+    ) -> tuple[T, ...]:
+        """A list of values of one type."""
+        value = self._read(key, default, accepted, lambda value: isinstance(value, list | tuple))
+        sound = [
+            self._is_right(f"{key}[{index}]", key, entry, accepted, has_type, is_accepted)
+            for index, entry in enumerate(value)
+        ]
+        return tuple(value if all(sound) else default)
+
+    def _read(
+        self,
+        key: str,
+        default: T,
+        accepted: str,
+        has_type: Callable[[Any], bool],
+        is_accepted: Callable[[Any], bool] = lambda value: True,
+    ) -> T:
+        value: T = self._values.get(key, default)
+        is_right = self._is_right(key, key, value, accepted, has_type, is_accepted)
+        return value if is_right else default
+
+    def _is_right(
+        self,
+        label: str,
+        key: str,
+        value: object,
+        accepted: str,
+        has_type: Callable[[Any], bool],
+        is_accepted: Callable[[Any], bool],
+    ) -> bool:
+        if not has_type(value):
+            shown = "null" if value is None else f"{_shown(value)}, {kind_of(value)}"
+            slug = "config-type"
+        elif not is_accepted(value):
+            shown, slug = _shown(value), "config-value"
+        else:
+            return True
+        message = f"{self._prefix}{label} is {shown}; accepted: {accepted}"
+        self._problems.add(message, slug=slug, key=key)
+        return False
+
+
+def is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number; a bool is not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def kind_of(value: object) -> str:
+    """What JSON calls a value of this type, with its article."""
+    return next((name for type_, name in _KINDS if isinstance(value, type_)), "null")
+
+
+def _shown(value: object) -> str:
+    """A value as the file spells it, cut when long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

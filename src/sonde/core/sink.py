@@ -164,10 +164,13 @@ class Sink(Protocol):
     """A consumer of op calls. All methods are called from the training thread, in order.
 
     ``write`` may block (that is how a debugger pauses). An exception disables the sink and is
-    reported once; it never reaches the training.
+    reported once; it never reaches the training. Implementations inherit the methods that they do
+    not need: those do nothing.
     """
 
-    def begin_step(self, step: int) -> None: ...
+    def begin_step(self, step: int) -> None:
+        return
+
     def has(self, view: TensorView) -> bool:
         """Whether ``write`` will need nothing but the view's tokens, shape and dtype.
 
@@ -175,13 +178,17 @@ class Sink(Protocol):
         """
         ...
 
-    def write(self, call: OpCall) -> None: ...
+    def write(self, call: OpCall) -> None:
+        return
+
     def end_step(self, end: StepEnd) -> None: ...
     def drop_step(self) -> None:
         """Discard the running step: undo what ``write`` did since ``begin_step``."""
-        ...
+        return
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        return
+
     def fast_path(self) -> FastPath | None:
         """How native code may serve this sink without a call of ``write`` for every op.
 
@@ -189,7 +196,7 @@ class Sink(Protocol):
         and the adapter has native code; any other op is passed to ``write``, with the same
         result. None: all ops are passed to ``write``.
         """
-        ...
+        return None
 
 
 # ------------------------------------------------------------------------- fast paths

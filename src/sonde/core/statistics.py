@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from math import hypot, isfinite, isnan, sqrt
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from sonde.core.errors import SondeError
 
@@ -36,39 +36,34 @@ HASHES: Final = ("md5", "xxh3")
 """The categories that are texts, not numbers: columns ROW_COLUMNS + index of ``format_rows``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Category:
+class Category(NamedTuple):
     """One entry of ``statistic_category``: its column title in ``statistic.csv`` and its column
     in a raw row; a hash has column ROW_COLUMNS + its place in HASHES."""
 
-    name: str
     heading: str
     column: int
 
 
 CATEGORIES: Mapping[str, Category] = MappingProxyType(
     {
-        name: Category(name, heading, column)
-        for name, heading, column in (
-            ("max", "Max Value", MAX),
-            ("min", "Min Value", MIN),
-            ("avg", "Avg Value", AVG),
-            ("count", "Count", COUNT),
-            # The document's names: elements below and above zero.
-            ("negative zero count", "Negative Zero Count", NEGATIVE_COUNT),
-            ("positive zero count", "Positive Zero Count", POSITIVE_COUNT),
-            ("zero count", "Zero Count", ZERO_COUNT),
-            ("nan count", "NaN Count", NAN_COUNT),
-            ("negative inf count", "Negative Inf Count", NEGATIVE_INF_COUNT),
-            ("positive inf count", "Positive Inf Count", POSITIVE_INF_COUNT),
-            ("l2norm", "L2Norm Value", L2NORM),
-            ("md5", "MD5", ROW_COLUMNS),
-            ("std", "Std Value", STD),
-            ("abs mean", "Abs Mean Value", ABS_MEAN),
-            ("finite max", "Finite Max Value", FINITE_MAX),
-            ("finite min", "Finite Min Value", FINITE_MIN),
-            ("xxh3", "XXH3", ROW_COLUMNS + 1),
-        )
+        "max": Category("Max Value", MAX),
+        "min": Category("Min Value", MIN),
+        "avg": Category("Avg Value", AVG),
+        "count": Category("Count", COUNT),
+        # The document's names: elements below and above zero.
+        "negative zero count": Category("Negative Zero Count", NEGATIVE_COUNT),
+        "positive zero count": Category("Positive Zero Count", POSITIVE_COUNT),
+        "zero count": Category("Zero Count", ZERO_COUNT),
+        "nan count": Category("NaN Count", NAN_COUNT),
+        "negative inf count": Category("Negative Inf Count", NEGATIVE_INF_COUNT),
+        "positive inf count": Category("Positive Inf Count", POSITIVE_INF_COUNT),
+        "l2norm": Category("L2Norm Value", L2NORM),
+        "md5": Category("MD5", ROW_COLUMNS),
+        "std": Category("Std Value", STD),
+        "abs mean": Category("Abs Mean Value", ABS_MEAN),
+        "finite max": Category("Finite Max Value", FINITE_MAX),
+        "finite min": Category("Finite Min Value", FINITE_MIN),
+        "xxh3": Category("XXH3", ROW_COLUMNS + 1),
     }
 )
 

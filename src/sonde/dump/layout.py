@@ -61,7 +61,6 @@ _TENSOR_FILE = re.compile(
 _SHORT_NAME = re.compile(r"[0-9]{1,18}\.(?:npy|json)")
 _RANK = re.compile(r"rank_([0-9]{1,9})")
 _GRAPH_FILE = re.compile(r"ms_output_trace_code_graph_([0-9]{1,9})(?:_[0-9]+)?\.(ir|pb|columns)")
-_ORDER_FILE = re.compile(r"ms_(global_)?execution_order_graph_([0-9]{1,9})\.csv")
 
 
 def escape(text: str, *, dots: bool = False) -> str:
@@ -78,33 +77,15 @@ def escape_op(op_type: str, op_name: str) -> str:
 def name_parts(
     op_type: str, op_name: str, io: Io, slot: int, format: str, dtype_label: str
 ) -> tuple[str, str]:
-    """A tensor's file name before and after the timestamp, the one part that changes per step."""
-    return f"{escape_op(op_type, op_name)}.0.0.", _after_timestamp(io, slot, format, dtype_label)
+    """A tensor's file name before and after the timestamp, the one part that changes per step.
 
-
-def _after_timestamp(io: Io, slot: int, format: str, dtype_label: str) -> str:
-    kind = f".{escape(dtype_label, dots=True)}" if dtype_label else ""
-    return f".{io}.{slot}.{escape(format, dots=True)}{kind}.npy"
-
-
-def tensor_file_name(
-    op_type: str,
-    op_name: str,
-    task: int,
-    stream: int,
-    timestamp: int,
-    io: Io,
-    slot: int,
-    format: str = DEFAULT_FORMAT,
-    dtype_label: str = "",
-) -> str:
-    """The full name of one tensor's file, of any length; without dtype part if the label is empty.
-
-    ``name_book.NameBook`` shortens it where the file system needs that.
+    Without dtype part if the label is empty. ``FileNamer`` shortens the name if it is too long for
+    the file system.
     """
+    kind = f".{escape(dtype_label, dots=True)}" if dtype_label else ""
     return (
-        f"{escape_op(op_type, op_name)}.{task}.{stream}.{timestamp}"
-        f"{_after_timestamp(io, slot, format, dtype_label)}"
+        f"{escape_op(op_type, op_name)}.0.0.",
+        f".{io}.{slot}.{escape(format, dots=True)}{kind}.npy",
     )
 
 
@@ -132,7 +113,7 @@ class TensorFile:
 
 
 def parse_tensor_file_name(text: str) -> TensorFile | None:
-    """The inverse of ``tensor_file_name`` (up to escaping); None for any other name.
+    """The parts of a tensor's file name; None for any other name.
 
     A partial file's name is never taken for a tensor's.
     """
@@ -153,13 +134,13 @@ def parse_tensor_file_name(text: str) -> TensorFile | None:
 
 
 def constant_file_name(data_id: int, timestamp: int, dtype_label: str) -> str:
-    return tensor_file_name(
-        "Parameter", f"data-{data_id}", 0, 0, timestamp, "output", 0, dtype_label=dtype_label
-    )
+    name = f"data-{data_id}"
+    head, tail = name_parts("Parameter", name, "output", 0, DEFAULT_FORMAT, dtype_label)
+    return f"{head}{timestamp}{tail}"
 
 
 def kernel_args_file_name(op_type: str, op_name: str) -> str:
-    """The full name of the file of an op's arguments; ``NameBook.shorten`` may be needed."""
+    """The full name of the file of an op's arguments; ``FileNamer.shorten`` may be needed."""
     return f"{escape_op(op_type, op_name)}.json"
 
 
@@ -293,12 +274,6 @@ def parse_graph_file(name: str) -> tuple[int, GraphFileKind] | None:
     """Graph id and kind of a file in ``graphs/``."""
     match = _GRAPH_FILE.fullmatch(name)
     return None if match is None else (int(match[1]), cast(GraphFileKind, match[2]))
-
-
-def parse_order_file(name: str) -> tuple[int, Literal["nodes", "steps"]] | None:
-    """Graph id and contents of a file in ``execution_order/``."""
-    match = _ORDER_FILE.fullmatch(name)
-    return None if match is None else (int(match[2]), "steps" if match[1] else "nodes")
 
 
 def parse_id(name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Finds the op of the graph for the text that a file name or row has for it.
+"""Finds the op of the graph that a file name or row of a dump names.
 
 File names lose slashes, and MindSpore numbers some ops (Conv2DBackprop*, Cast, AddN) differently
 in file names than in its graph, so a search is needed.
@@ -56,7 +56,7 @@ class OpNames:
 
         - A name in full is exact.
         - An escaped name belongs to the one node that escapes to it. Where several do, nodes
-          that other texts name in full are excluded (``NameBook`` names all but one in full).
+          that other texts name in full are excluded (``FileNamer`` names all but one in full).
         - MindSpore's numbers: the remaining texts of a scope and type are paired by number, if the
           graph has as many nodes left there.
         """

@@ -14,6 +14,7 @@ from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
 from sonde.core.selection import OpPattern, StepSet
 from sonde.dump import layout
+from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.execution_order import read_node_order, read_steps
 from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir, find_ranks, scan_rank
@@ -21,7 +22,7 @@ from sonde.dump.reading.graph_store import GraphStore
 from sonde.dump.reading.side_files import DumpMetadata, OverflowEntry, read_json, read_overflow
 from sonde.dump.reading.statistic_rows import StatisticRow
 from sonde.dump.reading.step_index import KnownGraph, StepIndex, index_step
-from sonde.dump.reading.step_listing import Item
+from sonde.dump.reading.step_listing import MAX_TEXT_BYTES, Item
 from sonde.dump.tensor_record import TensorRecord
 
 _KEPT_STEPS = 4
@@ -246,9 +247,8 @@ class Dump:
         return [self._ranks[rank]]
 
     def _add_problem(self, path: Path, error: DumpError) -> None:
-        message = error.message.removeprefix(f"{path}: ")
         with self._lock:
-            self._problems[DumpProblem(path, message)] = None
+            self._problems[DumpProblem.of(path, error)] = None
 
     def _index(self, directory: StepDir) -> StepIndex:
         with self._lock:
@@ -270,10 +270,12 @@ class Dump:
         return [graph for graph in known if graph is not None]
 
     def _text(self, path: Path) -> str | None:
+        if not path.is_file():
+            return None
         try:
-            return path.read_text("utf-8", "replace") if path.is_file() else None
-        except OSError as error:
-            self._add_problem(path, DumpError(f"cannot be read: {error}", slug="dump-file"))
+            return read_bytes(path, MAX_TEXT_BYTES, slug="dump-file").decode("utf-8", "replace")
+        except DumpError as error:
+            self._add_problem(path, error)
             return None
 
     def _json(self, path: Path) -> dict[str, Any]:

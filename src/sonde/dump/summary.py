@@ -64,14 +64,11 @@ class StepSummary:
     step: StepDir
     tensors: int
     nbytes: int
-    has_statistics: bool
-    has_overflow: bool
 
 
 def summarize_step(step: StepDir) -> StepSummary:
-    """Counts and sizes alone: no file is opened but a ``statistic.csv`` without tensors."""
+    """Counts and sizes; opens no file except the ``statistic.csv`` of a step without tensors."""
     tensors = nbytes = 0
-    names: set[str] = set()
     seen: set[int] = set()
     try:
         with os.scandir(step.path) as entries:
@@ -84,14 +81,11 @@ def summarize_step(step: StepDir) -> StepSummary:
                     seen.add(status.st_ino)
                 if entry.name.endswith(".npy"):
                     tensors += 1
-                elif entry.name in (layout.STATISTIC, layout.OVERFLOW):
-                    names.add(entry.name)
     except OSError:
-        return StepSummary(step, tensors, nbytes, False, False)
-    has_statistics = layout.STATISTIC in names
-    if has_statistics and not tensors:
+        return StepSummary(step, tensors, nbytes)
+    if not tensors:
         tensors = max(_count_lines(step.path / layout.STATISTIC) - 1, 0)
-    return StepSummary(step, tensors, nbytes, has_statistics, layout.OVERFLOW in names)
+    return StepSummary(step, tensors, nbytes)
 
 
 def _count_lines(path: Path) -> int:

@@ -20,14 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.statistics import ROW_COLUMNS, Statistics
+from sonde.core.statistics import (
+    AVG,
+    COUNT,
+    FINITE_MAX,
+    FINITE_MIN,
+    MAX,
+    ROW_COLUMNS,
+    Statistics,
+)
 from sonde.kernels import digest as _digest
 from sonde.kernels import numpy_pairs as _numpy_pairs
 from sonde.kernels import numpy_statistics as _numpy_statistics
-from sonde.kernels import numpy_watch as _numpy_watch
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.distances import PAIR_COLUMNS, Distances, distances_from_row
-from sonde.kernels.rows import statistics_from_row
 
 try:
     from sonde.kernels import _native
@@ -50,9 +56,7 @@ __all__ = [
     "distances_from_row",
     "dtype_code",
     "format_rows",
-    "hash_md5",
     "hash_tensor",
-    "hash_xxh3",
     "non_finite",
     "non_finite_strided",
     "outline_into",
@@ -108,6 +112,15 @@ _format_rows: Callable[
 ]
 _copy_range: _digest.CopyRange
 
+_REBOUND = (
+    *("summarize_into", "summarize_strided_into", "outline_into", "outline_strided_into"),
+    *("non_finite", "non_finite_strided", "compare_into", "count_between", "tally_change"),
+    "thread_limit",
+)
+"""Functions above that ``use_path`` rebinds, and that this module itself does not call."""
+_NUMPY = {**vars(_numpy_statistics), **vars(_numpy_pairs)}
+_FIRST_FLOAT_CODE = dtype_code("float16")
+_WIDE = {dtype_code("int64"): np.int64, dtype_code("uint64"): np.uint64}
 _path = ""
 
 
@@ -122,9 +135,7 @@ def current_path() -> str:
 
 def use_path(name: str) -> None:
     """Compute with path ``name`` from now on, in the whole process."""
-    global summarize_into, summarize_strided_into, outline_into, outline_strided_into
-    global non_finite, non_finite_strided, thread_limit, _format_rows, _copy_range, _path
-    global compare_into, compare_strided_into, count_between, tally_change
+    global compare_strided_into, _format_rows, _copy_range, _path
     if name not in available_paths():
         raise UsageError(
             f"the kernel path {name!r} cannot be used here; choose from "
@@ -133,22 +144,11 @@ def use_path(name: str) -> None:
         )
     if name != "twin":
         _native.use_path(name)
-    source = _numpy_statistics if name == "twin" else _native
-    summarize_into = source.summarize_into
-    summarize_strided_into = source.summarize_strided_into
-    outline_into = source.outline_into
-    outline_strided_into = source.outline_strided_into
-    non_finite = source.non_finite
-    non_finite_strided = source.non_finite_strided
-    thread_limit = source.thread_limit
-    pairs = _numpy_pairs if name == "twin" else _native
-    compare_into = pairs.compare_into
-    compare_strided_into = pairs.compare_strided_into
-    watch = _numpy_watch if name == "twin" else _native
-    count_between = watch.count_between
-    tally_change = watch.tally_change
-    _format_rows = source.format_rows
-    _copy_range = source.copy_range_into
+    functions = _NUMPY if name == "twin" else vars(_native)
+    globals().update({each: functions[each] for each in _REBOUND})
+    compare_strided_into = functions["compare_strided_into"]
+    _format_rows = functions["format_rows"]
+    _copy_range = functions["copy_range_into"]
     _path = name
 
 
@@ -250,14 +250,30 @@ def hash_tensor(
     return _digest.digest(name, address, dtype, shape, strides, _copy_range)
 
 
-def hash_md5(address: int, dtype: str, shape: Shape, strides: Shape | None = None) -> str:
-    """MD5 of the logical contents, 32 hexadecimal digits."""
-    return hash_tensor("md5", address, dtype, shape, strides)
+def statistics_from_row(row: NDArray[np.float64] | Sequence[float], dtype: str) -> Statistics:
+    """The statistics in a full row (``summarize_into``) of a tensor of ``dtype``.
+
+    ValueError for an outline row (``outline_into``), which lacks some of them.
+    """
+    values = np.asarray(row, np.float64)
+    if values.shape != (ROW_COLUMNS,):
+        raise ValueError(f"a row has {ROW_COLUMNS} numbers, not {values.shape}")
+    if np.isnan(values[:MAX]).any():
+        raise ValueError("an outline row has no counts of zeros and signs")
+    counts = [int(count) for count in values[:MAX]]
+    extremes = _extremes(values, dtype_code(dtype))
+    return Statistics(*counts, *extremes, *values[AVG : AVG + 4].tolist())
 
 
-def hash_xxh3(address: int, dtype: str, shape: Shape, strides: Shape | None = None) -> str:
-    """XXH3 (128 bits) of the logical contents, 32 hexadecimal digits; at the speed of memory."""
-    return hash_tensor("xxh3", address, dtype, shape, strides)
+def _extremes(values: NDArray[np.float64], code: int) -> list[float | int]:
+    """Max, min, finite max, finite min; of integers exact."""
+    if code >= _FIRST_FLOAT_CODE or values[COUNT] == 0:
+        floats: list[float | int] = values[MAX:AVG].tolist()
+        return floats
+    if code in _WIDE:
+        bits = values[FINITE_MAX : FINITE_MIN + 1].view(_WIDE[code])
+        return [int(bits[0]), int(bits[1])] * 2
+    return [int(value) for value in values[MAX:AVG]]
 
 
 def _choose_at_import() -> None:

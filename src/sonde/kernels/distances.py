@@ -1,4 +1,4 @@
-"""How two tensors of the same shape differ: the numbers of one pass over both."""
+"""Numbers that say how two tensors of the same shape differ, from one pass over both."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _COUNTS = 8
 class Distances:
     """How tensor a differs from tensor b, the reference.
 
-    Errors, norms and directions are over the pairs of which both elements are finite, and NaN
-    where there is none; all arithmetic is in float64 on elements widened without rounding.
+    Errors, norms and directions are over the pairs in which both elements are finite, and NaN
+    without such a pair; all arithmetic is in float64 on elements widened without rounding.
 
     - ``nan_agreed``: NaN on both sides; ``inf_agreed``: the same infinity on both sides;
       ``non_finite_disagreed``: every other pair with an element that is not finite.

@@ -1,4 +1,7 @@
-"""The comparison of two tensors in numpy, for installations without the native kernels."""
+"""The numpy versions of the kernels that compare tensors and count elements for watchpoints.
+
+For installations without the native kernels.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from numpy.typing import NDArray
 from sonde.kernels import memory
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.distances import PAIR_COLUMNS
-from sonde.kernels.low_precision import numbers, storage_of
+from sonde.kernels.low_precision import numbers
+from sonde.kernels.numpy_statistics import raw_elements
 
 _CHUNK = 1 << 16
 _FIRST_FLOAT_CODE = dtype_code("float16")
@@ -41,8 +45,8 @@ def compare_strided_into(
     shape: Shape,
     /,
 ) -> None:
-    a = memory.view(address_a, storage_of(DTYPES[code_a]), shape, strides_a)
-    b = memory.view(address_b, storage_of(DTYPES[code_b]), shape, strides_b)
+    a = raw_elements(address_a, code_a, shape, strides_a)
+    b = raw_elements(address_b, code_b, shape, strides_b)
     largest = _largest(a, b, code_a, code_b)
     scale = 2.0**-600 if largest > _HUGE else 2.0**600 if 0 < largest < _TINY else 1.0
     totals = _Totals(scale, code_a if code_a == code_b and code_a >= _FIRST_FLOAT_CODE else None)
@@ -72,13 +76,14 @@ def _largest(a: NDArray[Any], b: NDArray[Any], code_a: int, code_b: int) -> floa
 
 
 class _Totals:
+    """The sums of ``Distances`` over chunks; norms are in units of ``scale``."""
+
     def __init__(self, scale: float, ulp_code: int | None) -> None:
         self._scale = scale
         self._ulp_code = ulp_code
         self._counts = np.zeros(8, np.int64)
-        self._max_error = self._max_relative = 0.0
-        self._error = self._relative = 0.0
-        self._dot = self._a = self._b = self._square = 0.0
+        self._sums = np.zeros(6)  # errors, relative errors, a·b, a·a, b·b, (a - b)·(a - b)
+        self._largest = np.zeros(2)  # error, relative error
         self._ulp = 0
 
     def add(self, raw_a: NDArray[Any], raw_b: NDArray[Any], x: Floats, y: Floats) -> None:
@@ -92,39 +97,33 @@ class _Totals:
         self._add_finite(x[both], y[both])
 
     def _add_finite(self, x: Floats, y: Floats) -> None:
-        with np.errstate(over="ignore"):
-            distance = np.abs(x - y)
         halves = np.maximum(np.maximum(np.abs(x), np.abs(y)) * 0.5, _SMALLEST)
         share = np.abs(x * 0.5 - y * 0.5) / halves
-        self._counts[5:] += (
-            np.count_nonzero(distance == 0),
-            np.count_nonzero(share <= 0.001),
-            np.count_nonzero(share <= 0.005),
-        )
-        self._max_error = max(self._max_error, float(distance.max(initial=0.0)))
-        self._max_relative = max(self._max_relative, float(share.max(initial=0.0)))
-        with np.errstate(over="ignore"):
-            self._error += float(distance.sum())
-        self._relative += float(share.sum())
         u, v = x * self._scale, y * self._scale
-        self._dot += float((u * v).sum())
-        self._a += float((u * u).sum())
-        self._b += float((v * v).sum())
-        self._square += float(np.square(u - v).sum())
+        products = [float(each.sum()) for each in (u * v, u * u, v * v, np.square(u - v))]
+        with np.errstate(over="ignore"):
+            distance = np.abs(x - y)
+            self._sums += (float(distance.sum()), float(share.sum()), *products)
+        largest = distance.max(initial=0.0), share.max(initial=0.0)
+        self._largest = np.maximum(self._largest, largest)
+        self._counts[5:] += [
+            np.count_nonzero(each) for each in (distance == 0, share <= 0.001, share <= 0.005)
+        ]
 
     def row(self) -> list[float]:
         counts = [float(count) for count in self._counts]
         finite = counts[1]
         if not finite:
             return [*counts, *[nan] * (PAIR_COLUMNS - len(counts))]
-        norm_a, norm_b, error = sqrt(self._a), sqrt(self._b), sqrt(self._square)
+        errors, shares, dot, *squares = self._sums.tolist()
+        norm_a, norm_b, error = map(sqrt, squares)
         return [
             *counts,
-            self._max_error,
-            self._error / finite,
-            self._max_relative,
-            self._relative / finite,
-            1.0 if counts[5] == finite else _cosine(self._dot, norm_a, norm_b),
+            float(self._largest[0]),
+            errors / finite,
+            float(self._largest[1]),
+            shares / finite,
+            1.0 if counts[5] == finite else _cosine(dot, norm_a, norm_b),
             0.0 if error == 0 else error / norm_b if norm_b else inf,
             nan if self._ulp_code is None else float(self._ulp),
             error / self._scale,
@@ -149,3 +148,30 @@ def _max_ulp(raw_a: NDArray[Any], raw_b: NDArray[Any], code: int) -> int:
     x, y = (a & ~sign).astype(np.uint64), (b & ~sign).astype(np.uint64)
     apart = np.maximum(x, y) - np.minimum(x, y)
     return int(np.where((a ^ b) & sign, x + y, apart).max())
+
+
+def count_between(
+    address: int, code: int, shape: Shape, strides: Shape | None, low: float, high: float, /
+) -> int:
+    wide = _wide(raw_elements(address, code, shape, strides), code)
+    return int(np.count_nonzero((wide >= low) & (wide <= high)))
+
+
+def tally_change(
+    address_now: int,
+    code_now: int,
+    strides_now: Shape | None,
+    address_before: int,
+    code_before: int,
+    strides_before: Shape | None,
+    shape: Shape,
+    rtol: float,
+    atol: float,
+    /,
+) -> tuple[float, int]:
+    now = _wide(raw_elements(address_now, code_now, shape, strides_now), code_now)
+    before = _wide(raw_elements(address_before, code_before, shape, strides_before), code_before)
+    with np.errstate(invalid="ignore", over="ignore"):
+        distance = np.abs(now - before)
+        close = distance <= atol + rtol * np.abs(before)
+    return float(distance.sum()), int(distance.size - np.count_nonzero(close))

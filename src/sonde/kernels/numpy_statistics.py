@@ -7,7 +7,6 @@ read a tensor in chunks and never copy it whole.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from math import frexp, inf, isnan, ldexp, nan, sqrt
 from typing import Any
 
@@ -24,99 +23,26 @@ _FIRST_FLOAT_CODE = dtype_code("float16")
 _WIDE_CODES = (dtype_code("int64"), dtype_code("uint64"))
 # Squares of float64 beyond these overflow or underflow: sums then have a power of two as unit.
 _HUGE, _TINY = 2.0**480, 2.0**-480
-_NO_EXPONENT = -8192
 
 Shape = Sequence[int]
 
 
-class _Sums:
-    """Sums of finite elements in units of 2**exponent (squares: 4**exponent)."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.sum = Fraction(0)
-        self.abs_sum = self.square_sum = self.m2 = 0.0
-        self.exponent = _NO_EXPONENT
-
-    def add(self, values: NDArray[Any]) -> None:
-        chunk = _Sums()
-        wide = values.astype(np.float64)
-        largest = float(np.abs(wide).max())
-        if not (_TINY <= largest <= _HUGE):
-            chunk.exponent = frexp(largest)[1] if largest else _NO_EXPONENT
-            wide = np.ldexp(wide, -chunk.exponent if largest else 0)
-        else:
-            chunk.exponent = 0
-        chunk.count = wide.size
-        mean = float(wide.sum()) / chunk.count
-        distances = wide - mean
-        # The mean is rounded; the sum of the distances, which should be zero, says by how much.
-        residue = float(distances.sum())
-        chunk.sum = Fraction(mean) * chunk.count + Fraction(residue)
-        chunk.m2 = max(0.0, float(np.square(distances).sum()) - residue * residue / chunk.count)
-        chunk.abs_sum = float(np.abs(wide).sum())
-        chunk.square_sum = float(np.square(wide).sum())
-        self._merge(chunk)
-
-    def _merge(self, other: _Sums) -> None:
-        exponent = max(self.exponent, other.exponent)
-        self._rescale(exponent)
-        other._rescale(exponent)
-        count = self.count + other.count
-        if self.count:
-            distance = float(other.sum / other.count - self.sum / self.count)
-            self.m2 += distance * distance * self.count * (other.count / count)
-        self.count = count
-        self.m2 += other.m2
-        self.sum += other.sum
-        self.abs_sum += other.abs_sum
-        self.square_sum += other.square_sum
-
-    def _rescale(self, exponent: int) -> None:
-        shift = self.exponent - exponent
-        self.sum *= Fraction(2) ** shift
-        self.abs_sum = ldexp(self.abs_sum, shift)
-        self.square_sum = ldexp(self.square_sum, 2 * shift)
-        self.m2 = ldexp(self.m2, 2 * shift)
-        self.exponent = exponent
-
-    def results(self) -> tuple[float, float, float, float]:
-        """Average, l2norm, standard deviation and mean magnitude."""
-        if not self.count:
-            return nan, 0.0, nan, nan
-        scale = self.exponent
-        return (
-            _scaled(float(self.sum / self.count), scale) + 0.0,
-            _scaled(sqrt(self.square_sum), scale),
-            _scaled(sqrt(self.m2 / self.count), scale),
-            _scaled(self.abs_sum / self.count, scale),
-        )
-
-
-def _scaled(value: float, exponent: int) -> float:
-    try:
-        return ldexp(value, exponent)
-    except OverflowError:
-        return inf if value > 0 else -inf
-
-
-def _raw(address: int, code: int, shape: Shape, strides: Shape | None) -> NDArray[Any]:
+def raw_elements(address: int, code: int, shape: Shape, strides: Shape | None) -> NDArray[Any]:
+    """The tensor at ``address`` as an array of the storage type of its dtype, not copied."""
     return memory.view(address, storage_of(DTYPES[code]), shape, strides)
 
 
-def _pieces(raw: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """The elements in one dimension, in memory order; only what has gaps is copied, in parts."""
+def _chunks(raw: NDArray[Any], code: int) -> Iterator[NDArray[Any]]:
+    """The elements as numbers numpy has, in one dimension, a chunk at a time, in memory order.
+
+    Only a tensor with gaps is copied, in parts.
+    """
+    if not raw.size:
+        return
     iterator: Any = np.nditer(
         raw, flags=["external_loop", "buffered"], op_flags=["readonly"], buffersize=_CHUNK
     )
-    yield from iterator
-
-
-def _chunks(raw: NDArray[Any], code: int) -> Iterator[NDArray[Any]]:
-    """The elements as numbers numpy has, a chunk at a time, in any order."""
-    if not raw.size:
-        return
-    for chunk in _pieces(raw):
+    for chunk in iterator:
         for start in range(0, chunk.size, _CHUNK):
             yield numbers(chunk[start : start + _CHUNK], DTYPES[code])
 
@@ -124,32 +50,26 @@ def _chunks(raw: NDArray[Any], code: int) -> Iterator[NDArray[Any]]:
 def _summarize(raw: NDArray[Any], code: int) -> NDArray[np.float64]:
     counts = np.zeros(7, np.int64)
     counts[0] = raw.size
-    sums = _Sums()
-    finite_extremes: list[Any] = []
-    is_float = code >= _FIRST_FLOAT_CODE
+    extremes: list[Any] = []
     for chunk in _chunks(raw, code):
         finite = chunk
-        if is_float:
-            is_finite = np.isfinite(chunk)
+        if code >= _FIRST_FLOAT_CODE:
             counts[1] += np.count_nonzero(np.isnan(chunk))
             counts[2] += np.count_nonzero(chunk == inf)
             counts[3] += np.count_nonzero(chunk == -inf)
-            finite = chunk[is_finite]
+            finite = chunk[np.isfinite(chunk)]
         counts[4] += np.count_nonzero(chunk == 0)
         counts[5] += np.count_nonzero(chunk < 0)
         counts[6] += np.count_nonzero(chunk > 0)
         if finite.size:
-            finite_extremes += [finite.max(), finite.min()]
-            sums.add(finite)
+            extremes += [finite.max(), finite.min()]
     row = np.full(ROW_COLUMNS, nan)
     row[:7] = counts
-    row[7:11] = _extremes(finite_extremes, counts)
-    if code in _WIDE_CODES and finite_extremes:
-        integers = np.array([max(finite_extremes), min(finite_extremes)], DTYPES[code])
+    row[7:11] = _extremes(extremes, counts)
+    row[11:15] = _means(raw, code, counts, row[9:11])
+    if code in _WIDE_CODES and extremes:
+        integers = np.array([max(extremes), min(extremes)], DTYPES[code])
         row[FINITE_MAX : FINITE_MAX + 2].view(DTYPES[code])[:] = integers
-    row[11:15] = _means(sums, counts)
-    if finite_extremes and not counts[1:4].any() and max(finite_extremes) == min(finite_extremes):
-        row[[11, 13, 14]] = row[7], 0.0, abs(row[7])
     row[15] = code
     return row
 
@@ -166,16 +86,62 @@ def _extremes(finite: list[Any], counts: NDArray[np.int64]) -> tuple[float, floa
     return highest, lowest, high, low
 
 
-def _means(sums: _Sums, counts: NDArray[np.int64]) -> tuple[float, float, float, float]:
+def _means(
+    raw: NDArray[Any], code: int, counts: NDArray[np.int64], extremes: NDArray[np.float64]
+) -> tuple[float, float, float, float]:
     """Average, l2norm, std and mean magnitude over all elements, NaN and Inf included."""
-    _, nans, positive, negative = counts[:4]
+    count, nans, positive, negative = counts[:4]
     if nans:
         return nan, nan, nan, nan
     if positive and negative:
         return nan, inf, nan, inf
     if positive or negative:
         return (inf if positive else -inf), inf, nan, inf
-    return sums.results()
+    if not count:
+        return nan, 0.0, nan, nan
+    return _finite_means(raw, code, float(extremes[0]), float(extremes[1]))
+
+
+def _finite_means(
+    raw: NDArray[Any], code: int, high: float, low: float
+) -> tuple[float, float, float, float]:
+    """``_means`` of a tensor with only finite elements, in units of a power of two."""
+    largest = max(abs(high), abs(low))
+    exponent = 0 if _TINY <= largest <= _HUGE or not largest else frexp(largest)[1]
+
+    def chunks() -> Iterator[NDArray[np.float64]]:
+        for chunk in _chunks(raw, code):
+            wide = chunk.astype(np.float64)
+            yield np.ldexp(wide, -exponent) if exponent else wide
+
+    count = raw.size
+    total = magnitudes = squares = 0.0
+    for chunk in chunks():
+        total += float(chunk.sum())
+        magnitudes += float(np.abs(chunk).sum())
+        squares += float(np.square(chunk).sum())
+    mean = total / count
+    residue = deviations = 0.0
+    for chunk in chunks():
+        distances = chunk - mean
+        # The mean is rounded; the sum of the distances, which should be zero, says by how much.
+        residue += float(distances.sum())
+        deviations += float(np.square(distances).sum())
+    variance = max(0.0, deviations - residue * residue / count) / count
+    is_constant = high == low
+    return (
+        high if is_constant else _scaled(mean + residue / count, exponent) + 0.0,
+        _scaled(sqrt(squares), exponent),
+        0.0 if is_constant else _scaled(sqrt(variance), exponent),
+        abs(high) if is_constant else _scaled(magnitudes / count, exponent),
+    )
+
+
+def _scaled(value: float, exponent: int) -> float:
+    try:
+        return ldexp(value, exponent)
+    except OverflowError:
+        return inf if value > 0 else -inf
 
 
 def _write(out_address: int, row: NDArray[np.float64]) -> None:
@@ -183,13 +149,13 @@ def _write(out_address: int, row: NDArray[np.float64]) -> None:
 
 
 def summarize_into(out_address: int, address: int, dtype_code: int, numel: int, /) -> None:
-    _write(out_address, _summarize(_raw(address, dtype_code, (numel,), None), dtype_code))
+    summarize_strided_into(out_address, address, dtype_code, (numel,), None)
 
 
 def summarize_strided_into(
     out_address: int, address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
 ) -> None:
-    _write(out_address, _summarize(_raw(address, dtype_code, shape, strides), dtype_code))
+    _write(out_address, _summarize(raw_elements(address, dtype_code, shape, strides), dtype_code))
 
 
 def outline_into(out_address: int, address: int, dtype_code: int, numel: int, /) -> None:
@@ -199,7 +165,7 @@ def outline_into(out_address: int, address: int, dtype_code: int, numel: int, /)
 def outline_strided_into(
     out_address: int, address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
 ) -> None:
-    row = _summarize(_raw(address, dtype_code, shape, strides), dtype_code)
+    row = _summarize(raw_elements(address, dtype_code, shape, strides), dtype_code)
     row[[4, 5, 6, 11, 13, 14]] = nan
     _write(out_address, row)
 
@@ -213,7 +179,7 @@ def non_finite_strided(
 ) -> int:
     if dtype_code < _FIRST_FLOAT_CODE:
         return 0
-    raw = _raw(address, dtype_code, shape, strides)
+    raw = raw_elements(address, dtype_code, shape, strides)
     return sum(
         chunk.size - int(np.count_nonzero(np.isfinite(chunk))) for chunk in _chunks(raw, dtype_code)
     )

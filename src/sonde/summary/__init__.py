@@ -1,4 +1,4 @@
-"""What a run leaves for people to look at: scalars, histograms, pictures, graph, lineage."""
+"""Summaries of a run for TensorBoard: scalars, histograms, pictures, graph, lineage."""
 
 from __future__ import annotations
 

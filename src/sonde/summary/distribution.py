@@ -25,7 +25,7 @@ def as_numbers(values: Tensor) -> Tensor:
 
 
 def distribution(values: Tensor) -> dict[str, Any]:
-    """What TensorBoard keeps of a histogram, of a vector of at least one value, all finite.
+    """TensorBoard's histogram of a vector of at least one value, all finite.
 
     Every value is in a bin, the upper edge belonging to it. Sums are in float64 and may be
     infinite.

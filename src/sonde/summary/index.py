@@ -1,4 +1,4 @@
-"""``summary.json``: what a summary directory holds, kept beside the event files.
+"""``summary.json``: an index of the contents of a summary directory, beside the event files.
 
 The file is replaced as a whole, never written in place, so a reader always finds a complete one.
 JSON has no NaN and no Inf, so such numbers are the texts ``"nan"``, ``"inf"`` and ``"-inf"``.
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.atomic_file import write_whole
+from sonde.core.number_text import json_value
 from sonde.summary.errors import SummaryError
 
 INDEX_FILE = "summary.json"
@@ -23,7 +24,7 @@ KINDS = ("histograms", "images", "texts")
 
 @dataclass(slots=True)
 class ScalarTag:
-    """The course of one number: minimum and maximum leave NaN out, and are NaN if all were."""
+    """A series of one number; minimum and maximum ignore NaN, and are NaN if all values are."""
 
     first_step: int
     last_step: int
@@ -42,7 +43,7 @@ class ScalarTag:
 
 @dataclass(slots=True)
 class Tag:
-    """The course of one non-scalar series."""
+    """A series of histograms, pictures or texts."""
 
     first_step: int
     last_step: int
@@ -51,7 +52,7 @@ class Tag:
 
 @dataclass(slots=True)
 class SummaryIndex:
-    """Everything ``summary.json`` says."""
+    """The contents of ``summary.json``."""
 
     started: str = ""
     updated: str = ""
@@ -65,7 +66,7 @@ class SummaryIndex:
     lineage: dict[str, Any] = field(default_factory=dict)
 
     def note_scalar(self, tag: str, step: int, value: float) -> None:
-        """A number was written."""
+        """Add a number that was written."""
         self.step = max(self.step, step)
         if tag in self.scalars:
             self.scalars[tag].note(step, value)
@@ -73,7 +74,7 @@ class SummaryIndex:
             self.scalars[tag] = ScalarTag(step, step, 1, value, value, value)
 
     def note(self, kind: str, tag: str, step: int) -> None:
-        """A histogram, picture or text was written."""
+        """Add a histogram, picture or text that was written."""
         self.step = max(self.step, step)
         tags: dict[str, Tag] = getattr(self, kind)
         if tag in tags:
@@ -85,7 +86,7 @@ class SummaryIndex:
     def write(self, directory: Path) -> None:
         """Replace the index of the directory."""
         document = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        text = json.dumps(_encoded(document), indent=1, allow_nan=False)
+        text = json.dumps(json_value(document, number=_number), indent=1, allow_nan=False)
         write_whole(directory / INDEX_FILE, f"{text}\n")
 
 
@@ -123,14 +124,8 @@ def _parsed(document: dict[str, Any]) -> SummaryIndex:
     return index
 
 
-def _encoded(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(float(value))
-    if isinstance(value, dict):
-        return {str(key): _encoded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_encoded(item) for item in value]
-    return value
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else repr(float(value))
 
 
 def _extreme(choose: Any, before: float, value: float) -> float:

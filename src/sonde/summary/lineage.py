@@ -1,4 +1,4 @@
-"""Where a model comes from: network, optimizer, data, results, as plain values."""
+"""The lineage of a model (network, optimizer, data, results) as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_LEVELS = 8
 
 
 def train_lineage(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What the training's arguments say, without what they do not know."""
+    """The facts in the arguments of a training; unknown ones are left out."""
     network, optimizer = arguments.get("train_network"), arguments.get("optimizer")
     dataset = arguments.get("train_dataset")
     found = {
@@ -41,7 +41,7 @@ def eval_lineage(arguments: Mapping[str, Any], metrics: Mapping[str, Any]) -> di
 
 
 def dataset_graph(dataset: Any, level: int = 0) -> dict[str, Any]:
-    """How a dataset is made: what wraps what, with the settings that show."""
+    """A dataset and the datasets it wraps, with their visible settings."""
     found: dict[str, Any] = {"type": type(dataset).__name__}
     for name in ("batch_size", "drop_last", "num_workers"):
         value = getattr(dataset, name, None)
@@ -65,7 +65,7 @@ def dataset_graph(dataset: Any, level: int = 0) -> dict[str, Any]:
 
 
 def _optimizer_numbers(optimizer: Any) -> dict[str, Any]:
-    """The settings of the optimizer's first group, but for the parameters."""
+    """The settings of the optimizer's first group, without its parameters."""
     groups = getattr(optimizer, "param_groups", None)
     if not groups:
         return {}

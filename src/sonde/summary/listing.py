@@ -1,13 +1,13 @@
-"""Read what a summary directory holds, without torch.
+"""Lists the contents of a summary directory, without torch.
 
-``summary.json`` says it. A directory of event files without one, written by another tool or by a
-run that was killed early, is read with tensorboard itself.
+They are taken from ``summary.json``. A directory of event files without one, written by another
+tool or by a run that was killed early, is read with tensorboard itself.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class EventFile:
 
 @dataclass(frozen=True, slots=True)
 class SummaryListing:
-    """What a summary directory holds, as plain values.
+    """The contents of a summary directory, as plain values.
 
     ``status`` is ``running``, ``finished`` or ``failed``, or ``unknown`` without an index; a
     killed run stays ``running``. ``graph`` is ``operators``, ``modules`` or empty.
@@ -74,20 +74,8 @@ def read_summary(path: str | os.PathLike[str]) -> SummaryListing:
         )
     files = _event_files(directory)
     index = read_index(directory) or _from_events(directory)
-    return SummaryListing(
-        path=str(directory),
-        status=index.status,
-        started=index.started,
-        updated=index.updated,
-        step=index.step,
-        scalars=index.scalars,
-        histograms=index.histograms,
-        images=index.images,
-        texts=index.texts,
-        graph=index.graph,
-        lineage=index.lineage,
-        files=files,
-    )
+    contents = {each.name: getattr(index, each.name) for each in fields(index)}
+    return SummaryListing(path=str(directory), files=files, **contents)
 
 
 def _event_files(directory: Path) -> tuple[EventFile, ...]:

@@ -32,7 +32,7 @@ HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_back
 
 
 def network_graph(network: nn.Module, element: Any) -> tuple[Any, str]:
-    """The graph, and what its nodes are: ``operators`` or ``modules``.
+    """The graph, and the kind of its nodes: ``operators`` or ``modules``.
 
     ``element`` is a batch; the network is called with everything but the label.
     """
@@ -46,7 +46,7 @@ def network_graph(network: nn.Module, element: Any) -> tuple[Any, str]:
 
 
 def _calls(element: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """How the network may have been called with this batch, the likeliest first."""
+    """Possible arguments of the network for this batch, the likeliest first."""
     if isinstance(element, Mapping):
         yield (), {name: value for name, value in element.items() if name not in LABEL_NAMES}
         yield (), dict(element)
@@ -127,7 +127,7 @@ def _structure(network: nn.Module) -> nn.Module:
 
 
 def _unwrapped(network: nn.Module) -> nn.Module:
-    """The network itself, out of what distributes or compiles it."""
+    """The network without wrappers that distribute or compile it."""
     if isinstance(network, nn.parallel.DistributedDataParallel):
         return _unwrapped(network.module)
     inner = getattr(network, "_orig_mod", None)

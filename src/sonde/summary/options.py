@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,8 @@ class Collected:
         return re.match(self.histogram_regular, name) is not None
 
 
-_OFF: dict[str, Any] = {
-    one.name: False for one in fields(Collected) if one.name.startswith("collect_")
-}
-NOTHING = replace(Collected(), **_OFF)
+_FLAGS = [one.name for one in fields(Collected) if one.name.startswith("collect_")]
+_KNOWN = (*_FLAGS, "histogram_regular")
 
 
 def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) -> Collected:
@@ -54,16 +52,18 @@ def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) ->
         return Collected()
     if not isinstance(specified, Mapping):
         raise _wrong("collect_specified_data must be a dict", specified)
-    known = {one.name for one in fields(Collected)}
     for name, value in specified.items():
-        if name not in known:
-            hint = nearest(name, sorted(known), "known are")
+        if name not in _KNOWN:
+            hint = nearest(name, sorted(_KNOWN), "known are")
             raise _wrong(f"collect_specified_data has no {name!r}{hint}", value)
-        _check(name, value)
-    chosen = dict(specified)
-    if "histogram_regular" in chosen:
-        chosen.setdefault("collect_histograms", True)
-    return replace(Collected() if keep_default_action else NOTHING, **chosen)
+        if name == "histogram_regular":
+            _check_regex(value)
+        elif not isinstance(value, bool):
+            raise _wrong(f"collect_specified_data: {name} must be True or False", value)
+    chosen: dict[str, Any] = {} if keep_default_action else dict.fromkeys(_FLAGS, False)
+    if "histogram_regular" in specified:
+        chosen["collect_histograms"] = True
+    return Collected(**{**chosen, **specified})
 
 
 def directory(given: Any) -> Path:
@@ -96,15 +96,9 @@ def lineage_data(given: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(facts)
 
 
-def _check(name: str, value: Any) -> None:
-    if name != "histogram_regular":
-        if not isinstance(value, bool):
-            raise _wrong(f"collect_specified_data: {name} must be True or False", value)
-        return
-    if value is None:
-        return
+def _check_regex(value: Any) -> None:
     try:
-        re.compile(value)
+        re.compile("" if value is None else value)
     except (re.error, TypeError) as error:
         raise _wrong(
             f"collect_specified_data: histogram_regular is not a regular expression ({error})",

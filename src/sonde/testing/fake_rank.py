@@ -15,6 +15,7 @@ import threading
 import time
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from sonde.core.errors import SondeError
 from sonde.debugger.values import answers
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.convert import statistic_numbers
-from sonde.wire.framing import frame
+from sonde.wire.framing import FrameReader, frame
 from sonde.wire.questions import (
     AskCheck,
     AskCompare,
@@ -52,10 +53,10 @@ from sonde.wire.rank import (
     StepDone,
     Welcome,
     encoder,
-    from_server,
 )
 from sonde.wire.shapes import (
     Hit,
+    Io,
     LossPoint,
     Metadata,
     Node,
@@ -77,28 +78,22 @@ class RankSocket:
     def __init__(self, host: str, port: int, timeout_seconds: float = 30.0) -> None:
         self.raw = socket.create_connection((host, port), timeout_seconds)
         self.raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._reader = FrameReader()
 
     def send(self, message: FromRank) -> None:
         self.raw.sendall(frame(message))
 
     def receive(self) -> FromServer | None:
         """The next message; None when the server closed the connection."""
-        prefix = self._read(4)
-        data = self._read(int.from_bytes(prefix, "big")) if prefix else b""
-        message: FromServer | None = from_server.decode(data) if data else None
-        return message
-
-    def _read(self, size: int) -> bytes:
         data = b""
-        while len(data) < size:
+        while (message := next(self._reader.feed(data), None)) is None:
             try:
-                piece = self.raw.recv(size - len(data))
+                data = self.raw.recv(1 << 16)
             except ConnectionResetError:
-                return b""
-            if not piece:
-                return b""
-            data += piece
-        return data
+                return None
+            if not data:
+                return None
+        return message
 
     def close(self) -> None:
         self.raw.close()
@@ -121,6 +116,57 @@ def sample_metadata(rank: int = 0, world_size: int = 1) -> Metadata:
         started=time.time(),
         extra={"batch": "32"},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleValues:
+    """Random values of all tensors of a graph, and the answers to questions about them."""
+
+    nodes: dict[str, Node]
+    rank: int
+
+    def array(self, tensor: TensorName, latest_step: int) -> NDArray[Any]:
+        node = self.nodes[tensor.op]
+        types = node.outputs if tensor.io == "output" else [edge.type for edge in node.inputs]
+        step = latest_step if tensor.step is None else tensor.step
+        seed = zlib.crc32(f"{tensor.op}{tensor.io}{tensor.slot}{step}{self.rank}".encode())
+        made = np.random.default_rng(seed).normal(size=types[tensor.slot].shape)
+        values: NDArray[Any] = np.asarray(made, np.float32)
+        if node.type in ("log", "mean") and step >= NAN_FROM_STEP and tensor.io == "output":
+            values.reshape(-1)[:: max(values.size // 5, 1)] = np.nan
+        return values
+
+    def bodies(self, ask: Ask, step: int) -> list[bytes]:
+        """The bodies of the answers; KeyError or IndexError for a tensor that does not exist."""
+        question = question_decoder.decode(ask.question)
+        if isinstance(question, AskCheck):
+            names = tuple(self.nodes)
+            return [encoder.encode(Checked(step, 1, 0, len(names) - 1, names[:3], ()))]
+        if isinstance(question, AskOp):
+            return [encoder.encode(self._op_tensors(ask.tensor, step))]
+        values = self._of(ask.tensor, step)
+        if isinstance(question, AskFile):
+            return list(answers.npy_chunks(values))
+        other = self._of(question.other, step) if isinstance(question, AskCompare) else None
+        return [encoder.encode(answers.answer(question, values, other))]
+
+    def _of(self, tensor: TensorName, step: int) -> answers.Values:
+        return answers.Values(tensor, self.array(tensor, step), "float32")
+
+    def _op_tensors(self, tensor: TensorName, step: int) -> OpTensors:
+        node = self.nodes[tensor.op]
+        steps = tuple(range(max(step - KEPT_STEPS + 1, 0), step + 1))
+        slots: list[tuple[Io, int, TensorType]] = [
+            *(("input", slot, edge.type) for slot, edge in enumerate(node.inputs)),
+            *(("output", slot, type_) for slot, type_ in enumerate(node.outputs)),
+        ]
+        found = []
+        for io, slot, type_ in slots:
+            array = self.array(TensorName(node.name, io, slot, tensor.step), step)
+            statistics = answers.statistics_of(array)
+            numbers = statistic_numbers(statistics) if statistics is not None else None
+            found.append(OpTensor(io, slot, type_, numbers, True, steps))
+        return OpTensors(node.name, tensor.step, tuple(found), node.sources)
 
 
 class FakeRank:
@@ -150,6 +196,7 @@ class FakeRank:
         self.welcome: Welcome | None = None
         self.watchpoints: tuple[WatchpointSpec, ...] = ()
         self._places = {node.name: place for place, node in enumerate(self.nodes)}
+        self._values = _SampleValues({node.name: node for node in self.nodes}, rank)
         self._address = (host, port)
         self._steps = steps
         self._step_seconds = step_seconds
@@ -181,7 +228,7 @@ class FakeRank:
             self._pause("start")
         else:
             self._state = "running"
-            self._tell("")
+            self._report_state()
         self._thread.start()
         return self
 
@@ -197,15 +244,7 @@ class FakeRank:
 
     def array(self, tensor: TensorName) -> NDArray[Any]:
         """The values of a tensor, derived from its name and step; from step 5 on some are NaN."""
-        node = self.nodes[self._places[tensor.op]]
-        types = node.outputs if tensor.io == "output" else [edge.type for edge in node.inputs]
-        step = self.step if tensor.step is None else tensor.step
-        seed = zlib.crc32(f"{tensor.op}{tensor.io}{tensor.slot}{step}{self._rank}".encode())
-        made = np.random.default_rng(seed).normal(size=types[tensor.slot].shape)
-        values: NDArray[Any] = np.asarray(made, np.float32)
-        if node.type in ("log", "mean") and step >= NAN_FROM_STEP and tensor.io == "output":
-            values.reshape(-1)[:: max(values.size // 5, 1)] = np.nan
-        return values
+        return self._values.array(tensor, self.step)
 
     # ------------------------------------------------------------ the thread
 
@@ -217,11 +256,13 @@ class FakeRank:
                     self._run_on()
                 if self._has_ended():
                     return
-                message = self._next_message()
-                if message is not None:
-                    self._take(message)
-                elif self._state != "running":
+                try:
+                    message = self._next_message()
+                except TimeoutError:
+                    continue
+                if message is None:
                     return
+                self._take(message)
         except OSError:
             return
         finally:
@@ -231,19 +272,13 @@ class FakeRank:
         return self._state == "ended"
 
     def _next_message(self) -> FromServer | None:
-        """The next message; None while running if the server has not sent one yet."""
+        """The next message; TimeoutError while running if the server has not sent one yet."""
         assert self.socket is not None
-        if self._state == "running":
-            self.socket.raw.settimeout(0.001)
-            try:
-                if not self.socket.raw.recv(1, socket.MSG_PEEK):
-                    raise ConnectionResetError("the server is gone")
-            except TimeoutError:
-                return None
-            finally:
-                self.socket.raw.settimeout(30.0)
-        self.socket.raw.settimeout(None)
-        return self.socket.receive()
+        self.socket.raw.settimeout(0.001 if self._state == "running" else None)
+        try:
+            return self.socket.receive()
+        finally:
+            self.socket.raw.settimeout(None)
 
     def _take(self, message: FromServer) -> None:
         match message:
@@ -260,7 +295,7 @@ class FakeRank:
         match control.command:
             case "terminate":
                 error = "sonde.Terminated: terminated from the debugger"
-                self._say(Goodbye(1, error, is_terminated=True))
+                self._send(Goodbye(1, error, is_terminated=True))
                 self._state = "ended"
                 return
             case "pause":
@@ -276,7 +311,7 @@ class FakeRank:
                 place = self._places.get(control.op, 0)
                 self._stop_at = (self.step + (place <= self._place), place, "op")
         self._state = "running"
-        self._tell("")
+        self._report_state()
 
     def _run_on(self) -> None:
         """Run to the end of the current step, or to the op at which to stop."""
@@ -292,16 +327,16 @@ class FakeRank:
             return
         self._end_step()
         if self.step >= self._steps:
-            self._say(Goodbye(0, ""))
+            self._send(Goodbye(0, ""))
             self._state = "ended"
         elif self._stop_at is not None and self._stop_at[:2] == (self.step, 0):
             self._pause(self._stop_at[2])
         else:
-            self._tell("")
+            self._report_state()
 
     def _end_step(self) -> None:
         loss = 2.0 / (1 + self.step) if self.step < NAN_FROM_STEP else "nan"
-        self._say(StepDone(LossPoint(self.step, loss, 0.01, None, True), 0))
+        self._send(StepDone(LossPoint(self.step, loss, 0.01, None, True), 0))
         self.step += 1
         self._place = 0
 
@@ -313,7 +348,7 @@ class FakeRank:
             if watchpoint.enabled and "tensor_overflow" in ids:
                 hits.extend(self._hit(watchpoint.id, node, bad[0]) for node in bad)
         if hits:
-            self._say(Hits(tuple(hits)))
+            self._send(Hits(tuple(hits)))
             self._place = hits[0].order
         return bool(hits)
 
@@ -341,57 +376,21 @@ class FakeRank:
 
     def _answer(self, ask: Ask) -> None:
         try:
-            bodies = self._bodies(ask)
+            bodies = self._values.bodies(ask, self.step)
         except (SondeError, KeyError, IndexError) as error:
-            self._say(Answer(ask.request, error=str(error), slug="no-values"))
+            self._send(Answer(ask.request, error=str(error), slug="no-values"))
             return
         for number, body in enumerate(bodies, 1):
-            self._say(Answer(ask.request, body, more=number < len(bodies)))
-
-    def _bodies(self, ask: Ask) -> list[bytes]:
-        question = question_decoder.decode(ask.question)
-        if isinstance(question, AskCheck):
-            names = tuple(node.name for node in self.nodes)
-            return [encoder.encode(Checked(self.step, 1, 0, len(names) - 1, names[:3], ()))]
-        if isinstance(question, AskOp):
-            return [encoder.encode(self._tensors(ask.tensor))]
-        values = self._values(ask.tensor)
-        if isinstance(question, AskFile):
-            return list(answers.npy_chunks(values))
-        other = self._values(question.other) if isinstance(question, AskCompare) else None
-        return [encoder.encode(answers.answer(question, values, other))]
-
-    def _values(self, tensor: TensorName) -> answers.Values:
-        return answers.Values(tensor, self.array(tensor), "float32")
-
-    def _tensors(self, tensor: TensorName) -> OpTensors:
-        node = self.nodes[self._places[tensor.op]]
-        steps = tuple(range(max(self.step - KEPT_STEPS + 1, 0), self.step + 1))
-        found = [
-            self._tensor(node, TensorName(node.name, "input", slot, tensor.step), edge.type, steps)
-            for slot, edge in enumerate(node.inputs)
-        ]
-        found += [
-            self._tensor(node, TensorName(node.name, "output", slot, tensor.step), type_, steps)
-            for slot, type_ in enumerate(node.outputs)
-        ]
-        return OpTensors(node.name, tensor.step, tuple(found), node.sources)
-
-    def _tensor(
-        self, node: Node, name: TensorName, type_: TensorType, steps: tuple[int, ...]
-    ) -> OpTensor:
-        statistics = answers.statistics_of(self.array(name))
-        numbers = statistic_numbers(statistics) if statistics is not None else None
-        return OpTensor(name.io, name.slot, type_, numbers, True, steps)
+            self._send(Answer(ask.request, body, more=number < len(bodies)))
 
     def _pause(self, reason: PauseReason) -> None:
         self._state = "paused"
         self._stop_at = None
-        self._tell("", reason)
+        self._report_state(reason)
 
-    def _tell(self, message: str, reason: PauseReason | None = None) -> None:
+    def _report_state(self, reason: PauseReason | None = None) -> None:
         node = self.nodes[self._place] if self.nodes else None
-        self._say(
+        self._send(
             Status(
                 self._state,
                 self.step,
@@ -399,12 +398,12 @@ class FakeRank:
                 node.name if node is not None else None,
                 node.order if node is not None else None,
                 reason,
-                message,
+                "",
                 self._generation,
             )
         )
 
-    def _say(self, message: FromRank) -> None:
+    def _send(self, message: FromRank) -> None:
         assert self.socket is not None
         self.socket.send(message)
 
@@ -419,21 +418,11 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--blocks", type=int, default=4, help="about 9 nodes each")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--step-seconds", type=float, default=0.2)
-    given = parser.parse_args(arguments)
-    nodes = sample_graph(given.blocks)
+    given = vars(parser.parse_args(arguments))
+    port, nodes, count = given.pop("port"), sample_graph(given.pop("blocks")), given.pop("ranks")
     ranks = [
-        FakeRank(
-            given.port,
-            host=given.host,
-            run=given.run,
-            rank=rank,
-            world_size=given.ranks,
-            token=given.token,
-            nodes=nodes,
-            steps=given.steps,
-            step_seconds=given.step_seconds,
-        ).start()
-        for rank in range(given.ranks)
+        FakeRank(port, rank=rank, world_size=count, nodes=nodes, **given).start()
+        for rank in range(count)
     ]
     for rank in ranks:
         rank.join(10**9)

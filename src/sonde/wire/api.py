@@ -1,5 +1,7 @@
-"""What the server answers to the browser and to ``sonde ctl``, as JSON; ``docs/wire.md`` lists the
-routes. The TypeScript types of the page are generated from these."""
+"""The server's JSON answers to the browser and to ``sonde ctl``; ``docs/wire.md`` lists the routes.
+
+The TypeScript types of the page are generated from these.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ RunKind = Literal["live", "dump"]
 
 
 class GraphInfo(Plain, frozen=True):
-    """``optimizer``: whose step ran it last, as far as that was seen."""
+    """``optimizer``: the one whose step ran the graph last; empty if unknown."""
 
     id: int
     name: str
@@ -43,11 +45,11 @@ class GraphInfo(Plain, frozen=True):
 class RankView(Plain, frozen=True):
     """One rank of a run as the header of the page shows it.
 
-    ``seconds``: the median of recent steps as they run now; None before a step is over.
-    ``bare_seconds``: the median of the latest steps that were not observed; None while every step
-    was observed. Both without pauses. ``hit``: the one at which the training is paused.
-    ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (ended from the
-    debugger) are of a program that has ended. ``message`` is for people.
+    ``seconds``: the median duration of recent steps; None before the first step has ended.
+    ``bare_seconds``: the median duration of the latest steps that were not observed; None if every
+    step was observed. Both exclude pauses. ``hit``: the hit at which the training is paused.
+    ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (by the
+    debugger) are set when the program has ended. ``message`` is text to show.
     """
 
     rank: int
@@ -71,9 +73,9 @@ class RankView(Plain, frozen=True):
 
 
 class RecheckView(Plain, frozen=True):
-    """How far the check of a dump's watchpoints over all its tensors is, or what a check of those
-    that a training has at hand found: ``done`` of ``total`` tensors were judged, ``notes`` say
-    what was not, and why."""
+    """Progress of a check of the watchpoints on all tensors of a dump, or the result of a check on
+    the tensors that a training has now: ``done`` of ``total`` tensors were evaluated; ``notes`` say
+    which were not, and why."""
 
     running: bool
     done: int
@@ -83,8 +85,8 @@ class RecheckView(Plain, frozen=True):
 
 
 class RunView(Plain, frozen=True):
-    """``revision`` grows with every change of anything below; ``controls`` are those that make
-    sense (none of a dump but what ``recheck`` needs). ``peer``: the second dump of a view."""
+    """``revision`` grows with every change of the other fields; ``controls`` are the commands that
+    are possible (for a dump only those of ``recheck``). ``peer``: the second dump of a view."""
 
     id: str
     kind: RunKind
@@ -99,8 +101,8 @@ class RunView(Plain, frozen=True):
 
 
 class RunList(Plain, frozen=True):
-    """``rank_port``: where trainings connect; None: nowhere, there are dumps only. ``has_token``:
-    they need the token of the server."""
+    """``rank_port``: the port to which trainings connect; None if the server shows only dumps.
+    ``has_token``: trainings need the token of the server."""
 
     runs: tuple[RunView, ...]
     rank_port: int | None = None
@@ -108,8 +110,8 @@ class RunList(Plain, frozen=True):
 
 
 class ControlRequest(Plain, frozen=True):
-    """``rank`` None: all of them. ``wait_seconds``: answer when the training pauses or ends again,
-    or after so long."""
+    """``rank`` None: all ranks. ``wait_seconds``: answer when the training pauses or ends again, at
+    the latest after this time."""
 
     command: Command
     steps: int = 1
@@ -119,11 +121,11 @@ class ControlRequest(Plain, frozen=True):
 
 
 class LevelNode(Plain, frozen=True):
-    """One box of an expanded scope: an op, a leaf, a scope (``ops`` inside it), or several of one
-    kind drawn once (``members``: the paths of the first of them; ``stands_for`` more than 1).
+    """One box of an expanded scope: an op, a leaf, a scope (with ``ops`` ops inside), or a group of
+    ``stands_for`` similar ones drawn as one box (``members``: the paths of the first of them).
 
-    ``path`` identifies it: an op's full name, a scope that ends with ``/``, or for a group its
-    scope and ``*`` and a word; that is what ``group`` of the next question takes.
+    ``path`` identifies the box: an op's full name, a scope that ends with ``/``, or for a group its
+    scope, ``*`` and a word, which is the parameter ``group`` of the next request.
     """
 
     path: str
@@ -152,8 +154,8 @@ class LevelEdge(Plain, frozen=True):
 
 class Level(Plain, frozen=True):
     """What is directly inside ``scope`` (empty: the whole graph), or the members of its group
-    ``group``, in execution order. Boxes that lie outside and exchange data with it are there as
-    ``what == "outside"``. ``hidden``: boxes left out because there are too many."""
+    ``group``, in execution order. Boxes outside that exchange data with it are
+    included with ``what == "outside"``. ``hidden``: boxes left out because there are too many."""
 
     graph: int
     scope: str
@@ -164,8 +166,8 @@ class Level(Plain, frozen=True):
 
 
 class Opening(Plain, frozen=True):
-    """The scopes of a graph that may stand open at the first look: those of one depth together,
-    outer ones before inner ones. The reader opens as many of the depths as can be read."""
+    """The scopes of a graph that may be open at first: those of one depth together, outer ones
+    before inner ones. The page opens as many depths as fit."""
 
     graph: int
     depths: tuple[tuple[str, ...], ...]
@@ -184,7 +186,7 @@ class ListedNode(Plain, frozen=True):
 
 
 class NodePage(Plain, frozen=True):
-    """A page of the ops that match; ``total`` of them in all."""
+    """A page of the ops that match; ``total`` counts all that match."""
 
     total: int
     offset: int
@@ -211,7 +213,7 @@ class TreePage(Plain, frozen=True):
 
 
 class SourceUse(Plain, frozen=True):
-    """A line of the user's code and how many ops it made."""
+    """A line of the user's code and how many ops it ran."""
 
     file: str
     line: int
@@ -233,7 +235,7 @@ class CodeText(Plain, frozen=True):
 
 
 class OpView(Plain, frozen=True):
-    """Everything about one node but its tensors; ``consumers`` by output slot."""
+    """Everything about one node except its tensors; ``consumers`` by output slot."""
 
     node: Node
     graph: int
@@ -262,7 +264,7 @@ class StatisticPoint(Plain, frozen=True):
 
 
 class StatisticCurve(Plain, frozen=True):
-    """Statistics of one tensor over the steps there are."""
+    """Statistics of one tensor in all known steps."""
 
     op: str
     io: Io
@@ -272,7 +274,7 @@ class StatisticCurve(Plain, frozen=True):
 
 
 class ParameterInfo(Plain, frozen=True):
-    """One parameter of a condition; ``check`` parameters are compared, others support them."""
+    """One parameter of a condition; ``check``: measured values are compared with it."""
 
     name: str
     check: bool
@@ -294,14 +296,14 @@ class ConditionInfo(Plain, frozen=True):
 
 
 class Catalogue(Plain, frozen=True):
-    """Every watch condition, and what an expression may speak of."""
+    """Every watch condition, and the names that an expression may use."""
 
     conditions: tuple[ConditionInfo, ...]
     expression_names: tuple[str, ...]
 
 
 class WatchpointDraft(Plain, frozen=True):
-    """A watchpoint without a number yet, or the new content of one."""
+    """A watchpoint without an id: a new one, or the new content of an existing one."""
 
     name: str
     conditions: tuple[ConditionSpec, ...]
@@ -313,8 +315,8 @@ class WatchpointDraft(Plain, frozen=True):
 
 
 class WatchpointAnswer(WatchpointSpec, frozen=True):
-    """A watchpoint as it was set. ``warning``: what a person should know of it, such as that no op
-    matches its patterns; empty if there is nothing."""
+    """A watchpoint as it was set. ``warning``: text to show, such as that no op matches its
+    patterns; else empty."""
 
     warning: str = ""
 

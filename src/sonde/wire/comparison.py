@@ -1,4 +1,4 @@
-"""Two dumps compared, as the page shows it: the verdict, pairs of ops, what has no counterpart."""
+"""The comparison of two dumps as the page shows it: verdict, pairs of ops, ops without a pair."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Side = Literal["a", "b"]
 
 
 class PairedTensor(Plain, frozen=True):
-    """One tensor of a pair; ``parameter`` names it where it is a parameter's value."""
+    """One tensor of a pair; ``parameter``: the name of the parameter whose value it is."""
 
     op: str
     io: Io
@@ -41,7 +41,7 @@ class PairedTensors(Plain, frozen=True):
 
 
 class PairView(Plain, frozen=True):
-    """Two ops that compute the same; ``number`` is their place among all pairs."""
+    """Two ops that compute the same; ``number`` is the index among all pairs."""
 
     number: int
     step: int
@@ -67,7 +67,7 @@ class PairView(Plain, frozen=True):
 
 
 class PairPage(Plain, frozen=True):
-    """A page of the pairs that match; ``total`` of them in all."""
+    """A page of the pairs that match; ``total`` counts all that match."""
 
     total: int
     offset: int
@@ -102,8 +102,8 @@ class ComparedLoss(Plain, frozen=True):
 
 
 class FirstDivergence(Plain, frozen=True):
-    """The first op whose output differs though what it read agrees. ``tensor``: which of the
-    pair's tensors shows it."""
+    """The first op whose outputs differ although its inputs agree. ``tensor``: the tensors of the
+    pair that show it."""
 
     pair: PairView
     tensor: PairedTensors
@@ -113,9 +113,9 @@ class FirstDivergence(Plain, frozen=True):
 
 
 class ComparisonView(Plain, frozen=True):
-    """How far the comparison is, and what it found. ``a`` and ``b`` are the ids of the runs, of
-    which this one is ``side``; b is the reference. ``verdict`` is there when it is over,
-    ``problem`` instead where it was not possible. ``counts``: pairs by status."""
+    """Progress and result of the comparison. ``a`` and ``b`` are the ids of the two runs, ``side``
+    says which of them this run is; b is the reference. ``verdict`` is set when the comparison has
+    ended, ``problem`` if it failed. ``counts``: pairs by status."""
 
     a: str
     b: str
@@ -138,8 +138,8 @@ class ComparisonView(Plain, frozen=True):
 
 
 class LevelMark(Plain, frozen=True):
-    """How a box of the graph compares: the worst of what is in it; ``first``: the first
-    divergence is in it. ``status`` none: nothing of it has a counterpart."""
+    """How a box of the graph compares: the worst status inside it; ``first``: the first divergence
+    is inside it. ``status`` None: nothing inside it has a counterpart."""
 
     path: str
     status: PairStatus | None

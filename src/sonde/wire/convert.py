@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sonde.core.graph import OpNode, Source, TensorSpec
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
@@ -11,6 +13,7 @@ from sonde.wire.shapes import (
     Category,
     InputEdge,
     Node,
+    Plain,
     SourceLine,
     StatisticNumbers,
     TensorType,
@@ -19,23 +22,7 @@ from sonde.wire.shapes import (
 
 def statistic_numbers(statistics: Statistics) -> StatisticNumbers:
     """All numbers; NaN and infinities as text, as are whole numbers beyond 2**53."""
-    return StatisticNumbers(
-        statistics.count,
-        statistics.nan_count,
-        statistics.positive_inf_count,
-        statistics.negative_inf_count,
-        statistics.zero_count,
-        statistics.negative_count,
-        statistics.positive_count,
-        max=to_wire(statistics.max),
-        min=to_wire(statistics.min),
-        finite_max=to_wire(statistics.finite_max),
-        finite_min=to_wire(statistics.finite_min),
-        avg=to_wire(statistics.avg),
-        l2norm=to_wire(statistics.l2norm),
-        std=to_wire(statistics.std),
-        abs_mean=to_wire(statistics.abs_mean),
-    )
+    return StatisticNumbers(**_wire_fields(statistics, StatisticNumbers))
 
 
 def tensor_type(spec: TensorSpec) -> TensorType:
@@ -65,17 +52,12 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
 
 def distance_numbers(found: Distances, *, max_ulp: float | None = None) -> DistanceNumbers:
     """The distances of two tensors; ``max_ulp`` replaces that of the kernel."""
-    return DistanceNumbers(
-        max_abs_error=to_wire(found.max_abs_error),
-        mean_abs_error=to_wire(found.mean_abs_error),
-        max_relative_error=to_wire(found.max_relative_error),
-        mean_relative_error=to_wire(found.mean_relative_error),
-        cosine=to_wire(found.cosine),
-        relative_l2=to_wire(found.relative_l2),
-        max_ulp=to_wire(found.max_ulp if max_ulp is None else max_ulp),
-        within_1=found.within_1,
-        within_5=found.within_5,
-        equal_count=found.equal_count,
-        count=found.count,
-        non_finite_disagreed=found.non_finite_disagreed,
-    )
+    numbers = _wire_fields(found, DistanceNumbers)
+    if max_ulp is not None:
+        numbers["max_ulp"] = to_wire(max_ulp)
+    return DistanceNumbers(**numbers)
+
+
+def _wire_fields(numbers: Statistics | Distances, wire_type: type[Plain]) -> dict[str, Any]:
+    """The attributes of ``numbers`` that ``wire_type`` has, in their wire form."""
+    return {name: to_wire(getattr(numbers, name)) for name in wire_type.__struct_fields__}

@@ -7,6 +7,8 @@ asyncio stream. Both refuse a frame that is longer than ``MOST_BYTES`` before th
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import struct
 from collections.abc import Iterator
 from typing import Final, TypeVar
@@ -17,6 +19,8 @@ from sonde.core.errors import SondeError
 from sonde.wire.rank import MOST_BYTES, FromRank, FromServer, encoder, from_rank, from_server
 
 MOST_HELLO_BYTES: Final = 1 << 20
+GONE_SECONDS: Final = 60
+"""How long a connection whose other machine has disappeared stays open."""
 _LENGTH: Final = struct.Struct(">I")
 _CUT: Final = "the connection ended within a message"
 
@@ -24,7 +28,7 @@ Message = TypeVar("Message")
 
 
 class FrameError(SondeError):
-    """The other side sent bytes that are not a message; ``message`` says what is wrong."""
+    """The other side sent bytes that are not a message; ``message`` says why."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, slug="debugger-garbage")
@@ -90,3 +94,16 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], body: bytes) -> Message:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError(f"a message that cannot be decoded: {str(error)[:200]}") from None
+
+
+def notice_absence(connection: socket.socket) -> None:
+    """Make ``connection`` fail ``GONE_SECONDS`` after the other machine disappeared.
+
+    By default it would stay open for hours, or forever if nothing is sent.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # Not every system has all of these options.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, GONE_SECONDS // 2)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, GONE_SECONDS // 6)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000 * GONE_SECONDS)

@@ -1,7 +1,6 @@
-"""Numbers that may be non-finite, on their way through JSON, which has no NaN.
+"""Numbers that may be non-finite, for JSON, which has no NaN.
 
-``Number`` is what a field of such a kind is declared as: a number, or the text "nan", "inf" or
-"-inf". None stands for "there is no such number".
+A field with such a number has the type ``Number``: a number, or the text "nan", "inf" or "-inf".
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from typing import Final, TypeAlias
 
 Number: TypeAlias = float | int | str
 
-_TEXTS: Final = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _EXACT: Final = 2**53
 
 
 def to_wire(value: float | int) -> Number:
-    """``value`` in its wire form; integers that JavaScript would round are text, too."""
+    """``value`` in its wire form; integers that JavaScript would round become text, too."""
     if isinstance(value, int):
         return value if abs(value) <= _EXACT else str(value)
     if math.isfinite(value):
@@ -24,11 +22,3 @@ def to_wire(value: float | int) -> Number:
     if math.isnan(value):
         return "nan"
     return "inf" if value > 0 else "-inf"
-
-
-def from_wire(value: Number) -> float | int:
-    """The inverse of ``to_wire``; ValueError for text that is not a number."""
-    if not isinstance(value, str):
-        return value
-    found = _TEXTS.get(value)
-    return int(value) if found is None else found

@@ -1,4 +1,4 @@
-"""What may stand after the ``?`` of a route; ``docs/wire.md`` says which route takes which."""
+"""The query parameters of the routes; ``docs/wire.md`` says which route takes which."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from sonde.wire.comparison import PairSort, PairStatus, Side
 from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
 
 Slot = Annotated[int, msgspec.Meta(ge=0)]
@@ -16,7 +17,7 @@ class Nothing(Plain, frozen=True):
 
 
 class PlaceQuery(Plain, frozen=True):
-    """``rank`` none: the lowest there is; ``graph`` none: the one that runs, or ran last."""
+    """``rank`` None: the lowest rank; ``graph`` None: the one that runs, or ran last."""
 
     rank: int | None = None
     graph: int | None = None
@@ -28,7 +29,7 @@ class LevelQuery(PlaceQuery, frozen=True):
 
 
 class OpeningQuery(PlaceQuery, frozen=True):
-    """``boxes``: about so many are to be seen."""
+    """``boxes``: about how many boxes to show."""
 
     boxes: int = 30
 
@@ -40,7 +41,7 @@ class TreeQuery(PlaceQuery, frozen=True):
 
 
 class NodesQuery(PlaceQuery, frozen=True):
-    """``query``: words that all are in the name; ``line`` goes with ``file``."""
+    """``query``: words that the name must contain; ``line`` is used with ``file``."""
 
     query: str = ""
     category: Category | None = None
@@ -73,7 +74,7 @@ class CodeQuery(PlaceQuery, frozen=True, kw_only=True):
 
 
 class TensorQuery(Plain, frozen=True, kw_only=True):
-    """One tensor; ``step`` none is the latest there is."""
+    """One tensor; ``step`` None: the latest step."""
 
     op: str
     io: Io = "output"
@@ -101,7 +102,7 @@ class HeatQuery(TensorQuery, frozen=True, kw_only=True):
 
 
 class CompareQuery(TensorQuery, frozen=True, kw_only=True):
-    """The other tensor is this one but for what is given ``with_``."""
+    """The other tensor is this one except for the parameters ``with_...``."""
 
     with_rank: int | None = None
     with_op: str | None = None
@@ -132,7 +133,7 @@ class HitsQuery(PlaceQuery, frozen=True):
 
 
 class WatchpointQuery(Plain, frozen=True):
-    """``must_match``: a pattern that finds nothing in the graphs there are is a mistake."""
+    """``must_match``: refuse a pattern that matches nothing in the known graphs."""
 
     must_match: bool = False
 
@@ -143,7 +144,27 @@ class LossQuery(Plain, frozen=True):
 
 
 class RecheckQuery(Plain, frozen=True):
-    """``wait_seconds``: answer when the check is over, or after so long; 0: of a dump at once, of a
-    training when it is over."""
+    """``wait_seconds``: answer when the check has ended, at the latest after this time; 0: for a
+    dump at once, for a training when the check has ended."""
 
     wait_seconds: float = 0.0
+
+
+class PairsQuery(Plain, frozen=True):
+    """``query``: words that one of the names must contain; ``op``: the full name in this run."""
+
+    query: str = ""
+    op: str = ""
+    status: PairStatus | None = None
+    phase: Phase | None = None
+    step: int | None = None
+    sort: PairSort = "order"
+    offset: int = 0
+    limit: int = 200
+
+
+class UnpairedQuery(Plain, frozen=True):
+    query: str = ""
+    side: Side | None = None
+    offset: int = 0
+    limit: int = 200

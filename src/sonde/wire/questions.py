@@ -1,4 +1,4 @@
-"""What may be asked about a tensor, and the answers; the same live and from a dump."""
+"""Questions about a tensor, and their answers; the same for a training and for a dump."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_COLUMNS: Final = 1_000
 
 
 class Question(Plain, frozen=True, tag_field="kind"):
-    """The parent of the questions."""
+    """Base of the questions."""
 
 
 class AskSummary(Question, frozen=True, tag="summary"):
@@ -25,14 +25,14 @@ class AskSummary(Question, frozen=True, tag="summary"):
 
 class AskTable(Question, frozen=True, tag="table"):
     """The elements at ``index``, as ``[0, :, 3:5]``: every dimension named, at most two of them
-    sliced; empty: the last two dimensions at the first place of the others. Answer: ``Table``."""
+    sliced; empty: the last two dimensions, at index 0 of the others. Answer: ``Table``."""
 
     index: str = ""
 
 
 class AskHeat(Question, frozen=True, tag="heat"):
     """A picture of the plane at ``index`` with at most ``rows`` x ``columns`` cells, each the
-    mean of the elements it covers, with its non-finite ones told apart. Answer: ``Heat``."""
+    mean of the elements it covers, with marks for non-finite ones. Answer: ``Heat``."""
 
     index: str = ""
     rows: int = 256
@@ -41,7 +41,7 @@ class AskHeat(Question, frozen=True, tag="heat"):
 
 class AskCompare(Question, frozen=True, tag="compare"):
     """This tensor minus ``other`` (same rank), over the plane at ``index``; differences up to
-    ``tolerance`` (a share of the largest) count as none. Answer: ``Compared``."""
+    ``tolerance`` (a share of the largest) are ignored. Answer: ``Compared``."""
 
     other: TensorName
     index: str = ""
@@ -53,12 +53,12 @@ class AskFile(Question, frozen=True, tag="file"):
 
 
 class AskOp(Question, frozen=True, tag="op"):
-    """Statistics of all inputs and outputs of the op that are at hand. Answer: ``OpTensors``."""
+    """Statistics of all available inputs and outputs of the op. Answer: ``OpTensors``."""
 
 
 class AskCheck(Question, frozen=True, tag="check"):
-    """Ask the watchpoints now, of every tensor that is at hand; of no tensor in particular. The
-    hits come before the answer: ``Checked``."""
+    """Evaluate the watchpoints now, on every available tensor; the message's tensor is ignored. The
+    hits are sent before the answer: ``Checked``."""
 
 
 AnyQuestion = AskSummary | AskTable | AskHeat | AskCompare | AskFile | AskOp | AskCheck
@@ -81,7 +81,7 @@ class Summary(Plain, frozen=True):
 class Table(Plain, frozen=True):
     """``values`` row by row; a tensor of less than two dimensions is one row.
 
-    ``index`` is the one that was used, ``row_start`` and so on say which elements these are.
+    ``index`` is the one that was used; ``row_start`` and so on say which elements these are.
     """
 
     tensor: TensorName
@@ -97,9 +97,9 @@ class Table(Plain, frozen=True):
 
 
 class Heat(Plain, frozen=True):
-    """``cells`` row by row: mean of the finite elements of a cell, or None where there is none;
-    ``marks``: 1 NaN, 2 +Inf, 4 -Inf among its elements, added up. ``low`` and ``high``: of the
-    finite cells."""
+    """``cells`` row by row: the mean of the finite elements of a cell, None if it has none;
+    ``marks``: the sum of 1 for NaN, 2 for +Inf and 4 for -Inf among its elements. ``low`` and
+    ``high``: the extremes of the finite cells."""
 
     tensor: TensorName
     type: TensorType
@@ -130,7 +130,7 @@ class DistanceNumbers(Plain, frozen=True):
 
 
 class Compared(Plain, frozen=True):
-    """Both tensors and their difference over one plane, and numbers over the whole."""
+    """Two tensors and their difference on one plane, and the distances of the whole tensors."""
 
     a: Table
     b: Table
@@ -141,7 +141,7 @@ class Compared(Plain, frozen=True):
 
 
 class OpTensor(Plain, frozen=True):
-    """``kept``: whether the values can be had, else ``why`` they cannot; ``steps``: which ones."""
+    """``kept``: whether values are available, else ``why`` not; ``steps``: of which steps."""
 
     io: Literal["input", "output"]
     slot: int
@@ -163,9 +163,9 @@ AnyAnswer = Summary | Table | Heat | Compared | OpTensors
 
 
 class Checked(Plain, frozen=True):
-    """``judged`` tensors were asked about, ``hits`` of them were new. ``missing`` tensors of step
-    ``step`` are not at hand, ``examples`` among them; the watchpoints ``later`` are asked when a
-    step goes by only."""
+    """``judged`` tensors were evaluated and gave ``hits`` new hits. ``missing`` tensors of step
+    ``step`` are not available, ``examples`` names some of them. The watchpoints ``later`` are
+    evaluated only while a step runs."""
 
     step: int
     judged: int

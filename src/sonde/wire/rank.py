@@ -1,8 +1,8 @@
 """Messages between a training process (a rank) and the server, as MessagePack in frames.
 
-A frame is four bytes, the length in big-endian order, and one message. The rank speaks first:
-``Hello``, answered by ``Welcome`` or ``Refused``. Everything the server sends after that may come
-at any time; a message with a ``request`` is answered by an ``Answer``, or by several for a file.
+A frame is four bytes, the length in big-endian order, and one message. The rank sends the
+first: ``Hello``, answered by ``Welcome`` or ``Refused``. After that the server may send at any
+time; a message with a ``request`` is answered by an ``Answer``, or by several for a file.
 """
 
 from __future__ import annotations

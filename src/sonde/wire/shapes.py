@@ -1,6 +1,6 @@
-"""What both sides of the server speak about: ops, tensors, watchpoints, hits.
+"""Types used in messages to ranks and to browsers: ops, tensors, watchpoints, hits.
 
-All are frozen and plain; they go to the browser as JSON and between processes as MessagePack.
+All are frozen; they are sent to the browser as JSON and between processes as MessagePack.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Part = Literal["producer", "carrier", "other"]
 
 
 class Plain(msgspec.Struct, frozen=True, omit_defaults=False, gc=False):
-    """The parent of every wire type. Without cycles, so that the garbage collector need not walk
-    through a hundred thousand nodes again and again."""
+    """Base of every wire type. They have no cycles: with ``gc=False`` the garbage collector skips
+    them, which matters for a hundred thousand nodes."""
 
 
 class SourceLine(Plain, frozen=True):
@@ -39,7 +39,7 @@ class TensorType(Plain, frozen=True):
 
 
 class InputEdge(Plain, frozen=True):
-    """Where an input comes from; ``producer`` is a full op name or None."""
+    """The producer of an input: a full op name, or None if unknown."""
 
     producer: str | None
     slot: int
@@ -47,9 +47,9 @@ class InputEdge(Plain, frozen=True):
 
 
 class Node(Plain, frozen=True):
-    """One op or leaf of a graph; ``order`` is its place in the execution, leaves included.
+    """One op or leaf of a graph; ``order`` is its position in the execution, leaves included.
 
-    ``categories``: what watch conditions may aim at it as (every node is a "tensor").
+    ``categories``: a watch condition applies to nodes of one category (every node is a "tensor").
     """
 
     name: str
@@ -66,7 +66,7 @@ class Node(Plain, frozen=True):
 
 
 class TensorName(Plain, frozen=True):
-    """One tensor of a rank; ``step`` None means the latest there is."""
+    """One tensor of a rank; ``step`` None: the latest step."""
 
     op: str
     io: Io = "output"
@@ -75,8 +75,8 @@ class TensorName(Plain, frozen=True):
 
 
 class StatisticNumbers(Plain, frozen=True):
-    """``core.statistics.Statistics`` on the wire. None: not known, because a dump has only some of
-    the numbers; where such a dump has no counts of NaN and Inf, 1 stands for "some"."""
+    """``core.statistics.Statistics`` on the wire. None: unknown, because a dump has only some of
+    the numbers; if such a dump has no counts of NaN and Inf, 1 means "some"."""
 
     count: int
     nan_count: int
@@ -104,13 +104,13 @@ class ConditionSpec(Plain, frozen=True):
 
 
 class WatchpointSpec(Plain, frozen=True):
-    """What to look at, what to ask of it, and when to stop.
+    """Which tensors to watch, with which conditions, and when to pause.
 
-    ``ops``: patterns as ``kernels`` takes them, or a scope that ends with ``/``; empty: every
-    tensor the conditions aim at. ``!`` before one leaves out what it names; the last that names an
-    op decides, and if the first leaves out, all others are looked at. ``join``: whether one
-    condition suffices ("any") or all must hold. Training stops at every ``break_after``-th hit; 0:
-    never, hits are only listed.
+    ``ops``: patterns as in ``kernels``, or a scope that ends with ``/``; empty: every tensor to
+    which the conditions apply. ``!`` before a pattern excludes the ops that it matches; the last
+    pattern that matches an op decides, and if the first excludes, all other ops are included.
+    ``join``: whether one condition suffices ("any") or all must hold. The training pauses at every
+    ``break_after``-th hit; 0: never, hits are only listed.
     """
 
     id: int
@@ -124,7 +124,7 @@ class WatchpointSpec(Plain, frozen=True):
 
 
 class ParameterValue(Plain, frozen=True):
-    """One parameter of a condition: what was asked (``preset``) and what was found."""
+    """One parameter of a condition: its configured value (``preset``) and the measured one."""
 
     name: str
     preset: Number | None
@@ -173,7 +173,7 @@ class HitRef(Plain, frozen=True):
 
 
 class Metadata(Plain, frozen=True):
-    """What is known of a training process. ``extra`` is shown as it is."""
+    """Facts about a training process. ``extra`` is shown unchanged."""
 
     host: str
     pid: int
@@ -192,10 +192,10 @@ class Metadata(Plain, frozen=True):
 
 
 class LossPoint(Plain, frozen=True):
-    """A step that is over. ``seconds``: how long it took, pauses left out. ``bare_seconds``: how
-    long it took without what Sonde did after it, for a step whose ops and gradients were not
-    observed; None for any other step, of which that is not known. ``observed``: its ops were.
-    ``optimizer``: whose step it was, such as ``Adam of Generator``; empty if it was none's."""
+    """A step that has ended. ``seconds``: its duration without pauses. ``bare_seconds``: the same
+    without Sonde's own work at its end, known only if neither ops nor gradients were observed.
+    ``observed``: its ops were observed. ``optimizer``: the optimizer whose step ended it, such as
+    ``Adam of Generator``; empty if there was none."""
 
     step: int
     loss: Number | None

@@ -24,7 +24,7 @@ _HEAD: Final = """\
 export type Num = number | string;
 """
 _SENT: Final = frozenset({"ControlRequest", "WatchpointDraft", "WatchpointFile", "KeepRequest"})
-"""What the page writes: fields with a default may be left out."""
+"""Types that the page sends: fields with a default may be left out."""
 _NUMBER: Final = frozenset({types.FloatType, types.IntType, types.StrType})
 
 
@@ -42,7 +42,7 @@ def generate() -> str:
 
 
 def _literals() -> dict[str, tuple[str, ...]]:
-    """The names and values of the literal types that have a name."""
+    """The named literal types and their values."""
     return {
         name: get_args(value)
         for module in (shapes, rank, api, comparison)
@@ -52,7 +52,7 @@ def _literals() -> dict[str, tuple[str, ...]]:
 
 
 def _structs(module: ModuleType) -> list[type[Plain]]:
-    """The types defined in ``module``, in its order; what only ranks are asked is left out."""
+    """The types defined in ``module``, in its order, without the questions to ranks."""
     return [
         value
         for value in vars(module).values()

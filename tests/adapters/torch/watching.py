@@ -16,7 +16,7 @@ from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription
 from sonde.core.graph import Graph, OpNode
-from sonde.core.selection import Selection, parse_ops, parse_steps
+from sonde.core.selection import OpPattern, Selection, parse_steps
 from sonde.core.sink import OpCall, StepEnd, TensorView
 
 
@@ -121,7 +121,9 @@ def watch(
 ) -> Iterator[Watched]:
     """Observe the block."""
     sink = Watched(values=values)
-    selection = Selection(parse_steps(steps), None if ops is None else parse_ops(ops))
+    selection = Selection(
+        parse_steps(steps), None if ops is None else tuple(map(OpPattern.parse, ops))
+    )
     session = Session(
         [Subscription(sink, SelectionRequest(selection))],
         initial_step=initial_step,

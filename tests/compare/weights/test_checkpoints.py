@@ -18,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tests.compare.weights.weights import CHECKPOINTS, DUMPS, awkward, eighths
+from tests.core.checkpoint_bytes import encode_bytes
 from tests.dump.made import small_dump
 
 from sonde.adapters.torch.checkpoints.files import read_torch, write_torch
@@ -26,7 +27,7 @@ from sonde.compare.weights.files import open_checkpoint
 from sonde.compare.weights.formats.mindspore import read_mindspore, write_mindspore
 from sonde.compare.weights.formats.safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import DumpError
-from sonde.core.mindspore_ckpt import CheckpointError, encode, encode_bytes
+from sonde.core.mindspore_ckpt import CheckpointError, encode
 
 SRC = Path(__file__).parents[3] / "src"
 

@@ -16,7 +16,7 @@ from tests.debugger.hub import Hub, RankConnection, watchpoint
 from sonde.adapters.torch.attach import attach
 from sonde.debugger.connection.session import ServerSession
 from sonde.testing.fake_rank import sample_metadata
-from sonde.wire.liveness import GONE_SECONDS, notice_absence
+from sonde.wire.framing import GONE_SECONDS, notice_absence
 from sonde.wire.questions import AskSummary, Summary
 from sonde.wire.rank import MOST_BYTES, PROTOCOL, Goodbye, Hello, Hits, StepDone
 from sonde.wire.shapes import Hit, TensorType

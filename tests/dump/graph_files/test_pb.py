@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import random
 from pathlib import Path
 
@@ -16,9 +15,9 @@ from tests.golden.sample import sample_graph
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Edge, Graph, Source, TensorSpec
-from sonde.core.protobuf_wire import WireError, encode_bytes, encode_text
-from sonde.dump.graph_files import schema as anf_schema
+from sonde.core.protobuf_wire import WireError, encode_bytes, encode_text, encode_uint
 from sonde.dump.graph_files.pb import decode_graph, encode_graph, read_graph_file
+from sonde.dump.graph_files.schema import FIELDS
 
 DATA = Path(__file__).parents[1] / "data"
 NET = "Default/network-WithLossCell/_backbone-GateNet"
@@ -40,30 +39,16 @@ def test_the_same_graph_has_the_same_bytes() -> None:
     assert encode_graph(sample_graph()) == encode_graph(sample_graph())
 
 
-def test_the_numbers_in_the_code_are_those_of_the_schema() -> None:
-    fields = schema()
-    pairs = {
-        anf_schema.ModelProto: "ModelProto",
-        anf_schema.GraphProto: "GraphProto",
-        anf_schema.NodeProto: "NodeProto",
-        anf_schema.ParameterProto: "ParameterProto",
-        anf_schema.NamedValueProto: "NamedValueProto",
-        anf_schema.InputProto: "InputProto",
-        anf_schema.SourceProto: "SourceProto",
-        anf_schema.AttributeProto: "AttributeProto",
-        anf_schema.TypeProto: "TypeProto",
-        anf_schema.TensorTypeProto: "TensorTypeProto",
-        anf_schema.ValueProto: "ValueProto",
-        anf_schema.TensorProto: "TensorProto",
+def test_the_code_reads_every_field_of_the_schema() -> None:
+    declared = {
+        message: {name: number for name, (_, _, number, _) in fields.items()}
+        for message, fields in schema().items()
     }
-    for numbers, message in pairs.items():
-        known = {number for _, _, number, _ in fields[message].values()}
-        used = {value for name, value in inspect.getmembers(numbers) if name.isupper()}
-        assert used <= known, message
-    extra = {value for name, value in inspect.getmembers(anf_schema.ExtraFields) if name.isupper()}
-    assert extra == {
-        number for _, _, number, _ in fields["NamedValueProto"].values() if number > 1000
+    read = {
+        message: {name: field.number for name, field in fields.items()}
+        for message, fields in FIELDS.items()
     }
+    assert read == declared
 
 
 def test_protobuf_itself_reads_our_graph_in_mindspores_fields() -> None:
@@ -236,6 +221,22 @@ def test_deep_nesting_is_refused() -> None:
     data = encode_bytes(4, encode_bytes(1, encode_text(8, "n") + attribute))
     with pytest.raises(WireError, match="nested deeper"):
         decode_graph(data)
+
+
+@pytest.mark.parametrize("number", [1001, 1004])
+def test_a_number_packed_into_megabytes_is_refused(number: int) -> None:
+    node = encode_text(8, "n") + encode_bytes(number, bytes(2_000_000))
+    with pytest.raises(WireError):
+        decode_graph(encode_bytes(4, encode_bytes(1, node)))
+
+
+def test_unpacked_numbers_far_into_a_file_are_read() -> None:
+    model = message_class("ModelProto")()
+    node = model.graph.node.add(name="x" * 2_000_000, full_name="n")
+    data = node.SerializeToString() + encode_uint(1004, 0)
+    graph = encode_bytes(1, data) + encode_uint(1001, 0)
+    with pytest.raises(WireError, match="the node at position 0 is missing"):
+        decode_graph(encode_bytes(4, graph))
 
 
 def test_a_file_without_a_graph_is_refused() -> None:

@@ -17,7 +17,7 @@ from tests.server.written_dumps import BACK, LOG, MUL, STEP, SUM, WEIGHT, X
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
 from sonde.dump import layout
-from sonde.dump.name_book import NameBook
+from sonde.dump.file_names import FileNamer
 from sonde.server.dumps import cache as dump_cache
 from sonde.server.dumps import index as dump_shelf
 from sonde.server.dumps.check import check_dump
@@ -442,7 +442,7 @@ def test_ops_whose_names_begin_alike_or_are_mapped_are_not_confused(tmp_path: Pa
     path = dumps.write_dump(tmp_path / "d", {}, graph=graph)
     directory = path / "rank_0" / "Net" / "0" / "0"
     directory.mkdir(parents=True)
-    book, mapping = NameBook(), ""
+    book, mapping = FileNamer(), ""
     for time_, (name, array) in enumerate(values.items()):
         parts = layout.name_parts("mul", name, "output", 0, "DefaultFormat", "float32")
         found = book.tensor(name, parts[0], 1_700_000_000_000_000 + time_, parts[1])

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.core.checkpoint_bytes import decode_bytes
 from tests.train.nets import classifier, loader, sgd
 from torch import nn
 
 from sonde.core.errors import SondeError
-from sonde.core.mindspore_ckpt import CheckpointError, decode_bytes
+from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.train import (
     CheckpointConfig,
     LambdaCallback,

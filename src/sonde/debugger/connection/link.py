@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sonde.core.errors import SondeError
-from sonde.wire.framing import FrameError, FrameReader, frame
-from sonde.wire.liveness import notice_absence
+from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
 from sonde.wire.rank import FromRank, FromServer, Hello, Refused, Welcome
 
 _CONNECT_SECONDS: Final = 3.0

@@ -1,6 +1,6 @@
 """Large graphs as columns, and the side file that stores them beside their ``.pb``.
 
-Decoding a ``.pb`` message by message takes about 60 µs per op, which is noticeable from some
+Decoding a ``.pb`` message by message takes about 50 µs per op, which is noticeable from some
 thousand ops on. For graphs that large the dump has a side file (``RankLayout.graph_columns``) with
 the same contents as msgpack, which is decoded in a tenth of the time. It adds nothing to the
 ``.pb`` and may be deleted. A side file is used only if it states the size and the hash of the
@@ -59,14 +59,11 @@ class GraphColumns:
             graph.id,
             graph.name,
             [node.name for node in graph],
-            [node.type for node in graph],
-            [node.scope for node in graph],
-            [node.phase for node in graph],
-            [node.kind for node in graph],
-            [[(e.producer, e.slot, e.spec) for e in node.inputs] for node in graph],
-            [node.outputs for node in graph],
-            [node.attributes for node in graph],
-            [node.sources for node in graph],
+            inputs=[[(e.producer, e.slot, e.spec) for e in node.inputs] for node in graph],
+            **{
+                column: [getattr(node, field) for node in graph]
+                for column, field in _REPEATING.items()
+            },
         )
 
     def graph(self) -> Graph:
@@ -85,11 +82,29 @@ class GraphColumns:
         return Graph(self.id, self.name, tuple([OpNode(*cells) for cells in columns]))
 
 
+_REPEATING: Final = {
+    "types": "type",
+    "scopes": "scope",
+    "phases": "phase",
+    "kinds": "kind",
+    "outputs": "outputs",
+    "attributes": "attributes",
+    "sources": "sources",
+}
+"""The columns with few distinct cells, and their fields of OpNode."""
+
+
 class _Repeating(msgspec.Struct, Generic[T], frozen=True, array_like=True):
     """A column with few distinct cells: each cell once, and for each row its index."""
 
     cells: tuple[T, ...]
     rows: list[_Index]
+
+    @classmethod
+    def of(cls, values: Iterable[T]) -> _Repeating[T]:
+        known: dict[T, int] = {}
+        rows = [known.setdefault(value, len(known)) for value in values]
+        return cls(tuple(known), rows)
 
     def expanded(self) -> list[T]:
         cells = self.cells
@@ -109,6 +124,38 @@ class _Edges(msgspec.Struct, frozen=True, array_like=True):
     slots: list[int]
     specs: _Repeating[TensorSpec]
 
+    @classmethod
+    def of(cls, columns: GraphColumns) -> _Edges:
+        edges = [row for rows in columns.inputs for row in rows]
+        names = dict.fromkeys(columns.names)
+        unknown = dict.fromkeys(
+            name for name, _, _ in edges if name not in names and name is not None
+        )
+        positions: dict[str | None, int] = {
+            name: index for index, name in enumerate([*names, *unknown])
+        }
+        positions[None] = -1
+        return cls(
+            [len(rows) for rows in columns.inputs],
+            [positions[producer] for producer, _, _ in edges],
+            list(unknown),
+            [slot for _, slot, _ in edges],
+            _Repeating.of(spec for _, _, spec in edges),
+        )
+
+    def expanded(self, names: list[str]) -> list[list[EdgeRow]]:
+        """The inputs of each node; ``names`` are those of the nodes."""
+        if sum(self.counts) != len(self.producers):
+            raise ValueError("edges of no node")
+        producers = [*names, *self.unknown_names, None]  # so that -1 is None
+        edges = zip(
+            [producers[index] for index in self.producers],
+            self.slots,
+            self.specs.expanded(),
+            strict=True,
+        )
+        return [list(islice(edges, count)) for count in self.counts]
+
 
 class _SideFile(msgspec.Struct, frozen=True, array_like=True):
     format: int
@@ -126,6 +173,16 @@ class _SideFile(msgspec.Struct, frozen=True, array_like=True):
     attributes: _Repeating[tuple[tuple[str, str], ...]]
     sources: _Repeating[tuple[Source, ...]]
 
+    def columns(self) -> GraphColumns:
+        """IndexError or ValueError if the columns do not fit together."""
+        inputs = self.edges.expanded(self.names)
+        repeating = {name: getattr(self, name).expanded() for name in _REPEATING}
+        if any(len(each) != len(self.names) for each in (inputs, *repeating.values())):
+            raise ValueError("columns of different lengths")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError("two nodes with the same name")
+        return GraphColumns(self.id, self.name, self.names, inputs=inputs, **repeating)
+
 
 _DECODER: Final = msgspec.msgpack.Decoder(_SideFile)
 
@@ -142,14 +199,8 @@ def encode_columns(graph: Graph, pb: bytes) -> bytes | None:
         columns.id,
         columns.name,
         list(columns.names),
-        _repeating(columns.types),
-        _repeating(columns.scopes),
-        _repeating(columns.phases),
-        _repeating(columns.kinds),
-        _edges(columns),
-        _repeating(columns.outputs),
-        _repeating(columns.attributes),
-        _repeating(columns.sources),
+        edges=_Edges.of(columns),
+        **{name: _Repeating.of(getattr(columns, name)) for name in _REPEATING},
     )
     try:
         data = msgspec.msgpack.encode(stored)
@@ -165,66 +216,6 @@ def decode_columns(data: bytes, pb: bytes) -> GraphColumns | None:
         if (stored.format, stored.pb_bytes) != (_FORMAT, len(pb)):
             return None
         is_of_pb = stored.pb_xxh3 == xxhash.xxh3_128_hexdigest(pb)
-        return _columns(stored) if is_of_pb else None
+        return stored.columns() if is_of_pb else None
     except (msgspec.DecodeError, UnicodeDecodeError, IndexError, ValueError):
         return None
-
-
-def _repeating(values: Iterable[T]) -> _Repeating[T]:
-    known: dict[T, int] = {}
-    rows = [known.setdefault(value, len(known)) for value in values]
-    return _Repeating(tuple(known), rows)
-
-
-def _edges(columns: GraphColumns) -> _Edges:
-    positions: dict[str | None, int] = {name: index for index, name in enumerate(columns.names)}
-    unknown = dict.fromkeys(
-        producer
-        for rows in columns.inputs
-        for producer, _, _ in rows
-        if producer is not None and producer not in positions
-    )
-    positions.update((name, len(columns) + index) for index, name in enumerate(unknown))
-    positions[None] = -1
-    every = [row for rows in columns.inputs for row in rows]
-    return _Edges(
-        [len(rows) for rows in columns.inputs],
-        [positions[producer] for producer, _, _ in every],
-        list(unknown),
-        [slot for _, slot, _ in every],
-        _repeating(spec for _, _, spec in every),
-    )
-
-
-def _columns(stored: _SideFile) -> GraphColumns:
-    """IndexError or ValueError if the columns do not fit together."""
-    edges = stored.edges
-    producers = [*stored.names, *edges.unknown_names, None]  # so that -1 is None
-    every = zip(
-        [producers[index] for index in edges.producers],
-        edges.slots,
-        edges.specs.expanded(),
-        strict=True,
-    )
-    columns = GraphColumns(
-        stored.id,
-        stored.name,
-        stored.names,
-        stored.types.expanded(),
-        stored.scopes.expanded(),
-        stored.phases.expanded(),
-        stored.kinds.expanded(),
-        [list(islice(every, count)) for count in edges.counts],
-        stored.outputs.expanded(),
-        stored.attributes.expanded(),
-        stored.sources.expanded(),
-    )
-    repeating = (stored.types, stored.scopes, stored.phases, stored.kinds)
-    rows = [each.rows for each in (*repeating, stored.outputs, stored.attributes, stored.sources)]
-    if any(len(each) != len(columns) for each in (*rows, edges.counts)):
-        raise ValueError("columns of different lengths")
-    if sum(edges.counts) != len(edges.producers):
-        raise ValueError("edges of no node")
-    if len(set(columns.names)) != len(columns):
-        raise ValueError("two nodes with the same name")
-    return columns

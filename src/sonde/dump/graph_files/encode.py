@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sonde.core.graph import Edge, Graph, OpNode, Source
-from sonde.core.protobuf_wire import encode_bytes, encode_text, encode_uint, encode_uints
-from sonde.dump.graph_files import schema
-from sonde.dump.graph_files.schema import (
-    DOMAIN,
-    KINDS,
-    PHASES,
-    ExtraFields,
-    GraphProto,
-    InputProto,
-    NamedValueProto,
-    NodeProto,
-    ParameterProto,
-)
+from sonde.dump.graph_files.schema import KINDS, PHASES, encode
 from sonde.dump.graph_files.source_lines import source_text
-from sonde.dump.graph_files.values import encode_specs, encode_string_value
+from sonde.dump.graph_files.values import encode_specs, encode_text_value
 
 
 def encode_graph(graph: Graph) -> bytes:
     """The bytes of a ``ModelProto``; the same graph always gives the same bytes."""
-    return (
-        encode_uint(schema.ModelProto.IR_VERSION, 1)
-        + encode_text(schema.ModelProto.DOMAIN, DOMAIN)
-        + encode_uint(schema.ModelProto.MODEL_VERSION, 1)
-        + encode_bytes(schema.ModelProto.GRAPH, _Encoder.of(graph).encode())
-    )
+    encoded = _Encoder.of(graph).encode()
+    return encode("ModelProto", ir_version=1, domain="sonde", model_version=1, graph=encoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,116 +47,97 @@ class _Encoder:
         )
 
     def encode(self) -> bytes:
-        parts = [
-            encode_text(GraphProto.NAME, self.graph.name),
-            encode_text(GraphProto.ROOT_NAME, str(self.graph.id)),
-            encode_uint(GraphProto.ID, self.graph.id),
-        ]
-        for position, node in enumerate(self.graph):
-            key = self.keys[position]
+        graph = self.graph
+        parts = [encode("GraphProto", name=graph.name, root_name=str(graph.id), id=graph.id)]
+        for position, node in enumerate(graph):
             if node.kind == "op":
-                parts.append(encode_bytes(GraphProto.NODE, self._op(position, key, node)))
+                parts.append(encode("GraphProto", node=self._op(position, node)))
             elif node.kind == "constant":
-                parts.append(encode_bytes(GraphProto.CONSTANT, self._constant(position, key, node)))
+                parts.append(encode("GraphProto", const_vals=self._constant(position, node)))
             else:
-                parts.append(encode_bytes(GraphProto.PARAMETER, self._parameter(position, node)))
-        parts.extend(
-            encode_bytes(GraphProto.SOURCE, _encode_source(source)) for source in self.sources
-        )
+                parts.append(encode("GraphProto", parameters=self._parameter(position, node)))
+        parts.append(encode("GraphProto", source=[_encode_source(each) for each in self.sources]))
         return b"".join(parts)
 
-    def _op(self, position: int, key: str, node: OpNode) -> bytes:
-        parts = [encode_bytes(NodeProto.INPUT, self._input(edge)) for edge in node.inputs]
-        parts += [
-            encode_text(NodeProto.NAME, key),
-            encode_text(NodeProto.OP_TYPE, node.type),
-            encode_text(NodeProto.SCOPE, node.scope),
-        ]
-        parts += _encode_attributes(NodeProto.ATTRIBUTE, node)
-        parts.append(encode_bytes(NodeProto.OUTPUT_TYPE, encode_specs(node.outputs)))
-        parts.append(encode_text(NodeProto.FULL_NAME, node.name))
-        if node.sources:
-            lines = "".join(f"      {source_text(source)}\n" for source in node.sources)
-            parts.append(encode_text(NodeProto.SOURCE_ADDRESS, lines))
-        return b"".join(parts) + self._extra(position, node)
+    def _op(self, position: int, node: OpNode) -> bytes:
+        lines = "".join(f"      {source_text(source)}\n" for source in node.sources)
+        return encode(
+            "NodeProto",
+            input=[self._input(edge) for edge in node.inputs],
+            name=self.keys[position],
+            op_type=node.type,
+            scope=node.scope,
+            attribute=_encode_attributes(node),
+            output_type=encode_specs(node.outputs),
+            full_name=node.name,
+            source_address=lines or None,
+            **self._order(position, node),
+        )
 
     def _parameter(self, position: int, node: OpNode) -> bytes:
-        return (
-            encode_text(ParameterProto.NAME, node.name)
-            + encode_bytes(ParameterProto.TYPE, encode_specs(node.outputs))
-            + self._extra(position, node)
-            + self._extra_of_leaf(node)
+        return encode(
+            "ParameterProto",
+            name=node.name,
+            type=encode_specs(node.outputs),
+            **self._order(position, node),
+            **self._leaf(node),
         )
 
-    def _constant(self, position: int, key: str, node: OpNode) -> bytes:
-        return (
-            encode_text(NamedValueProto.KEY, key)
-            + encode_text(NamedValueProto.FULL_NAME, node.name)
-            + self._extra(position, node)
-            + self._extra_of_leaf(node)
-            + encode_bytes(ExtraFields.OUTPUT_TYPE, encode_specs(node.outputs))
+    def _constant(self, position: int, node: OpNode) -> bytes:
+        return encode(
+            "NamedValueProto",
+            key=self.keys[position],
+            full_name=node.name,
+            **self._order(position, node),
+            **self._leaf(node),
+            output_type=encode_specs(node.outputs),
         )
 
-    def _extra(self, position: int, node: OpNode) -> bytes:
-        extra = (
-            encode_uint(ExtraFields.POSITION, position)
-            + encode_uint(ExtraFields.PHASE, PHASES.index(node.phase))
-            + encode_uint(ExtraFields.KIND, KINDS.index(node.kind))
-        )
-        if node.sources:
-            indices = tuple(self.sources[source] for source in node.sources)
-            extra += encode_uints(ExtraFields.SOURCES, indices)
-        return extra
+    def _order(self, position: int, node: OpNode) -> dict[str, Any]:
+        """Sonde's own fields that every node has."""
+        return {
+            "position": position,
+            "phase": PHASES.index(node.phase),
+            "kind": KINDS.index(node.kind),
+            "sources": tuple(self.sources[source] for source in node.sources) or None,
+        }
 
-    def _extra_of_leaf(self, node: OpNode) -> bytes:
-        parts = [
-            encode_text(ExtraFields.OP_TYPE, node.type),
-            encode_text(ExtraFields.SCOPE, node.scope),
-        ]
-        parts += _encode_attributes(ExtraFields.ATTRIBUTE, node)
-        parts += [encode_bytes(ExtraFields.INPUT, self._input(edge)) for edge in node.inputs]
-        return b"".join(parts)
+    def _leaf(self, node: OpNode) -> dict[str, Any]:
+        """Sonde's own fields that leaves have in addition."""
+        return {
+            "op_type": node.type,
+            "scope": node.scope,
+            "attribute": _encode_attributes(node),
+            "input": [self._input(edge) for edge in node.inputs],
+        }
 
     def _input(self, edge: Edge) -> bytes:
-        slot = encode_uint(InputProto.SLOT, edge.slot) if edge.slot else b""
         position = None if edge.producer is None else self.positions.get(edge.producer)
-        if position is None:
-            name = edge.producer or ""
-            known = b"" if edge.producer is None else encode_text(InputProto.PRODUCER_NAME, name)
-            spec = encode_bytes(InputProto.SPEC, encode_specs((edge.spec,)))
-            return (
-                encode_text(InputProto.NAME, name)
-                + encode_uint(InputProto.TYPE, 0)
-                + known
-                + slot
-                + spec
-            )
-        outputs = self.graph.nodes[position].outputs
+        outputs = () if position is None else self.graph.nodes[position].outputs
         is_as_produced = 0 <= edge.slot < len(outputs) and outputs[edge.slot] == edge.spec
-        return (
-            encode_text(InputProto.NAME, self.keys[position])
-            + encode_uint(InputProto.TYPE, 0)
-            + encode_uint(InputProto.PRODUCER, position + 1)
-            + slot
-            + (b"" if is_as_produced else encode_bytes(InputProto.SPEC, encode_specs((edge.spec,))))
+        return encode(
+            "InputProto",
+            name=edge.producer or "" if position is None else self.keys[position],
+            type=0,
+            producer=None if position is None else position + 1,
+            producer_name=edge.producer if position is None else None,
+            slot=edge.slot or None,
+            spec=None if is_as_produced else encode_specs((edge.spec,)),
         )
 
 
-def _encode_attributes(number: int, node: OpNode) -> list[bytes]:
+def _encode_attributes(node: OpNode) -> list[bytes]:
     return [
-        encode_bytes(
-            number,
-            encode_text(schema.AttributeProto.NAME, name)
-            + encode_bytes(schema.AttributeProto.VALUE, encode_string_value(text)),
-        )
+        encode("AttributeProto", name=name, value=encode_text_value(text))
         for name, text in node.attributes
     ]
 
 
 def _encode_source(source: Source) -> bytes:
-    return (
-        encode_text(schema.SourceProto.FILE, source.file)
-        + encode_uint(schema.SourceProto.LINE, source.line)
-        + encode_text(schema.SourceProto.FUNCTION, source.function)
-        + encode_text(schema.SourceProto.CODE, source.code)
+    return encode(
+        "SourceProto",
+        file=source.file,
+        line=source.line,
+        function=source.function,
+        code=source.code,
     )

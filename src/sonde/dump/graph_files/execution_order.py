@@ -20,7 +20,7 @@ def write_node_order(names: Iterable[str]) -> str:
 
 
 def read_node_order(text: str) -> tuple[str, ...]:
-    """The names in a node order file. A last line without end counts too: MindSpore writes such."""
+    """The names in a node order file. MindSpore writes the last line without a line end."""
     try:
         rows = [row[0].strip() for row in csv.reader(io.StringIO(text, newline="")) if row]
     except csv.Error:

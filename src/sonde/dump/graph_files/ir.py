@@ -1,7 +1,7 @@
-"""Graph files ``.ir``: a graph as text for people, in the shape of MindSpore's.
+"""Graph files ``.ir``: a graph as text, in the layout of MindSpore's.
 
-``read_ir`` takes from our files and MindSpore's what only they have: the source lines of each op,
-also of backward ops, and which parameters are weights.
+``read_ir`` reads, from files by Sonde and by MindSpore, what is only in them: the source lines of
+each op, also of backward ops, and which parameters are weights.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.core.dtypes import BY_NAME
-from sonde.core.errors import DumpError
 from sonde.core.graph import Edge, Graph, OpNode, Source, TensorSpec
+from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files.source_lines import MARK, read_ir_sources, source_text, users_own
 
 MAX_FILE_BYTES = 1 << 30
@@ -22,7 +22,7 @@ _FULL_NAMES = ("# Fullname with scope: (", ": full_name_with_scope: (")
 
 @dataclass(frozen=True, slots=True)
 class IrFile:
-    """What an ``.ir`` file says: sources of each op by full name, innermost first; batch inputs."""
+    """Contents of an ``.ir`` file: sources of each op, innermost first, and batch inputs."""
 
     sources: dict[str, tuple[Source, ...]]
     inputs: frozenset[str]
@@ -34,15 +34,9 @@ def write_ir(graph: Graph) -> str:
 
 
 def read_ir_file(path: Path) -> IrFile:
-    """``read_ir`` of the file at ``path``; bytes that are no text are read as U+FFFD."""
-    try:
-        if path.stat().st_size > MAX_FILE_BYTES or not path.is_file():
-            raise DumpError(f"{path}: too large for a graph file, or not a file", slug="graph-file")
-        return read_ir(path.read_text("utf-8", errors="replace"))
-    except OSError as error:
-        raise DumpError(
-            f"{path}: the graph cannot be read: {error.strerror}", slug="graph-file"
-        ) from None
+    """``read_ir`` of the file at ``path``; bytes that are not UTF-8 become U+FFFD."""
+    data = read_bytes(path, MAX_FILE_BYTES, slug="graph-file")
+    return read_ir(data.decode("utf-8", "replace"))
 
 
 def read_ir(text: str) -> IrFile:
@@ -73,7 +67,7 @@ def _keep(sources: dict[str, tuple[Source, ...]], name: str | None, lines: list[
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """One graph on its way to text; ``labels`` are what the nodes are called in it."""
+    """Writes one graph; ``labels`` are the names of the nodes in the text."""
 
     graph: Graph
     labels: dict[str, str]

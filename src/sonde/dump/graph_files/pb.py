@@ -9,22 +9,20 @@ from the scopes, and sources are the user's own lines.
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from sonde.core.errors import DumpError
-from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, Kind, OpNode, Phase, Source
+from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, OpNode, Phase, Source
 from sonde.core.protobuf_wire import WireError
 from sonde.dump import layout
+from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files import columns as side_file
 from sonde.dump.graph_files.columns import GraphColumns
-from sonde.dump.graph_files.decode import decode_raw
+from sonde.dump.graph_files.decode import RawGraph, RawInput, RawNode, decode_raw
 from sonde.dump.graph_files.encode import encode_graph
-from sonde.dump.graph_files.raw import RawGraph, RawInput, RawNode
-from sonde.dump.graph_files.schema import KINDS, PHASES
 from sonde.dump.graph_files.source_lines import read_pb_sources, users_own
 from sonde.dump.graph_files.values import NOT_A_TENSOR
 
@@ -54,43 +52,31 @@ def read_graph_file(path: Path, graph_id: int) -> GraphFile:
 
     Memory use is proportional to the file, at most about 1 GB, also for hostile files.
     """
+    data = read_bytes(path, MAX_FILE_BYTES, slug="graph-file")
+    columns = _stored_columns(path, data)
+    if columns is not None:
+        return GraphFile(columns.graph(), "sonde")
     try:
-        data = _read(path, MAX_FILE_BYTES)
-        columns = _stored_columns(path, data)
-        if columns is not None:
-            return GraphFile(columns.graph(), "sonde")
         return decode_graph(data, graph_id)
     except WireError as error:
         raise DumpError(f"{path}: not a graph file: {error}", slug="graph-file") from None
-    except OSError as error:
-        raise DumpError(
-            f"{path}: the graph cannot be read: {error.strerror}", slug="graph-file"
-        ) from None
 
 
 def read_columns(path: Path) -> GraphColumns | None:
     """The columns in the side file of the ``.pb`` at ``path``; None without a valid side file."""
     try:
-        return _stored_columns(path, _read(path, MAX_FILE_BYTES))
-    except (OSError, WireError):
+        return _stored_columns(path, read_bytes(path, MAX_FILE_BYTES, slug="graph-file"))
+    except DumpError:
         return None
 
 
 def _stored_columns(path: Path, data: bytes) -> GraphColumns | None:
+    file = layout.columns_file(path)
     try:
-        stored = _read(layout.columns_file(path), side_file.MAX_FILE_BYTES)
-    except (OSError, WireError):
+        stored = read_bytes(file, side_file.MAX_FILE_BYTES, slug="graph-file")
+    except DumpError:
         return None
     return side_file.decode_columns(stored, data)
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):  # Reading a pipe would block forever.
-        raise WireError("not a file", 0)
-    if status.st_size > max_bytes:
-        raise WireError(f"{status.st_size} bytes are more than a graph file has", max_bytes)
-    return path.read_bytes()
 
 
 def decode_graph(data: bytes, graph_id: int = 0) -> GraphFile:
@@ -114,8 +100,8 @@ def _own_graph(raw: RawGraph) -> Graph:
             node.name,
             node.type,
             node.scope,
-            PHASES[node.phase],
-            KINDS[node.kind],
+            node.phase,
+            node.kind,
             tuple(_own_edge(item, node, ordered) for item in node.inputs),
             node.outputs,
             tuple(node.attributes),
@@ -159,21 +145,18 @@ class _Foreign:
         for node in raw.nodes:
             node.name = _unique(node.name, taken)
         return cls(
-            [node for node in raw.nodes if KINDS[node.kind] == "op"],
+            [node for node in raw.nodes if node.kind == "op"],
             # Ops come last, so that an op wins where a leaf has the same key.
-            {
-                node.key: node
-                for node in sorted(raw.nodes, key=lambda node: KINDS[node.kind] == "op")
-            },
+            {node.key: node for node in sorted(raw.nodes, key=lambda node: node.kind == "op")},
         )
 
     def nodes(self) -> Iterator[OpNode]:
         placed: set[str] = set()
-        leaves = [node for node in self.by_key.values() if KINDS[node.kind] != "op"]
+        leaves = [node for node in self.by_key.values() if node.kind != "op"]
         for op in self.ops:
             for item in op.inputs:
                 producer = self.by_key.get(item.name)
-                if producer and KINDS[producer.kind] != "op" and producer.name not in placed:
+                if producer and producer.kind != "op" and producer.name not in placed:
                     placed.add(producer.name)
                     yield self._node(producer)
             yield self._node(op)
@@ -182,7 +165,7 @@ class _Foreign:
                 yield self._node(leaf)
 
     def _node(self, raw: RawNode) -> OpNode:
-        kind: Kind = KINDS[raw.kind]
+        kind = raw.kind
         if kind == "parameter" and _BATCH_INPUT.fullmatch(raw.name):
             kind = "input"
         return OpNode(

@@ -1,142 +1,137 @@
-"""Field numbers of ``anf_ir.proto``: MindSpore's, and from 1001 Sonde's own.
+"""The messages of ``.pb`` graph files, read from ``anf_ir.proto`` beside this module.
 
-Tools that know only MindSpore's numbers skip the others.
+``encode`` and ``read`` convert between the bytes of one message and its fields by name. Fields that
+the schema does not declare are skipped, as MindSpore's tools skip Sonde's own (from 1001 on).
 """
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 from sonde.core.graph import Kind, Phase
+from sonde.core.protobuf_wire import (
+    BYTES,
+    VARINT,
+    Field,
+    Message,
+    WireError,
+    encode_bytes,
+    encode_text,
+    encode_uint,
+    encode_uints,
+)
 
-DOMAIN: Final = "sonde"
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 KINDS: tuple[Kind, ...] = ("op", "parameter", "input", "constant")
+MAX_REPEATED: Final = 1_000_000
+"""Elements of one repeated field, or bytes of packed ones; bounds the memory of hostile files."""
+
+_MESSAGE = re.compile(r"message (\w+) \{\n(.*?)\n\}", re.DOTALL)
+_FIELD = re.compile(r"(optional|repeated) (\w+) (\w+) = (\d+)")
+_DATA_TYPE = re.compile(r"DT_(\w+) = (\d+)")
 
 
-class ModelProto:
-    IR_VERSION: Final = 1
-    DOMAIN: Final = 2
-    MODEL_VERSION: Final = 3
-    GRAPH: Final = 4
+class FieldType(NamedTuple):
+    """A declared field; ``type`` is a type of protobuf or the name of a message."""
+
+    name: str
+    number: int
+    type: str
+    is_repeated: bool
+
+    def values(self, field: Field) -> list[Any]:
+        """The values in ``field``: several if it is packed. Messages stay undecoded Fields."""
+        decode = _VALUES.get(self.type)
+        if decode is None:
+            field.expect(BYTES)
+            return [field]
+        if self.type in _VARINTS and not self.is_repeated:
+            field.expect(VARINT)
+        is_packed = field.wire == BYTES and self.type != "string"
+        if is_packed and field.stop - field.value > MAX_REPEATED:
+            raise WireError(f"{self.name} has over {MAX_REPEATED} bytes", field.stop)
+        return decode(field)
+
+    def encode(self, value: Any) -> bytes:
+        """``value`` as this field; a message is given as its bytes, repeated numbers as a tuple."""
+        if isinstance(value, bytes):
+            return encode_bytes(self.number, value)
+        if isinstance(value, tuple):
+            return encode_uints(self.number, value)
+        encode_one: Callable[[int, Any], bytes] = (
+            encode_text if self.type == "string" else encode_uint
+        )
+        return encode_one(self.number, value)
 
 
-class GraphProto:
-    NODE: Final = 1
-    NAME: Final = 2
-    PARAMETER: Final = 3
-    CONSTANT: Final = 5
-    ROOT_NAME: Final = 6
-    ID: Final = 1001
-    SOURCE: Final = 1002
+_VARINTS: Final = ("int64", "uint64", "bool")
+_VALUES: Final[dict[str, Callable[[Field], list[Any]]]] = {
+    "string": lambda field: [field.as_text()],
+    "int64": Field.as_ints,
+    "uint64": Field.as_uints,
+    "bool": lambda field: [bool(value) for value in field.as_uints()],
+    "float": lambda field: field.as_floats("f"),
+    "double": lambda field: field.as_floats("d"),
+}
+
+_PROTO: Final = Path(__file__).with_name("anf_ir.proto").read_text("utf-8")
+FIELDS: Final[dict[str, dict[str, FieldType]]] = {
+    message: {
+        name: FieldType(name, int(number), type_, label == "repeated")
+        for label, type_, name, number in _FIELD.findall(body)
+    }
+    for message, body in _MESSAGE.findall(_PROTO)
+}
+"""Message -> field name -> field."""
+_BY_NUMBER: Final = {
+    message: {field.number: field for field in fields.values()}
+    for message, fields in FIELDS.items()
+}
+DATA_TYPES: Final[dict[str, int]] = {
+    name.lower(): int(number) for name, number in _DATA_TYPE.findall(_PROTO)
+}
+"""The numbers of ``enum DataType``, by names without ``DT_``, in lower case."""
 
 
-class NodeProto:
-    INPUT: Final = 1
-    NAME: Final = 2
-    OP_TYPE: Final = 3
-    SCOPE: Final = 4
-    ATTRIBUTE: Final = 5
-    OUTPUT_TYPE: Final = 6
-    FULL_NAME: Final = 8
-    SOURCE_ADDRESS: Final = 9
+def encode(message_type: str, **fields: Any) -> bytes:
+    """The bytes of a message, its fields in the order given.
+
+    A field that is None is left out; a list has one value for each element of a repeated field.
+    """
+    declared = FIELDS[message_type]
+    return b"".join(
+        declared[name].encode(each)
+        for name, value in fields.items()
+        for each in (value if isinstance(value, list) else [value])
+        if each is not None
+    )
 
 
-class ParameterProto:
-    NAME: Final = 1
-    TYPE: Final = 2
+def declared_fields(message: Message, message_type: str) -> Iterator[tuple[FieldType, Field]]:
+    """The declared fields of a message, undecoded, in file order."""
+    by_number = _BY_NUMBER[message_type]
+    for field in message.fields():
+        declared = by_number.get(field.number)
+        if declared is not None:
+            yield declared, field
 
 
-class NamedValueProto:
-    KEY: Final = 1
-    VALUE: Final = 2
-    FULL_NAME: Final = 3
+def read(message: Message, message_type: str) -> dict[str, Any]:
+    """The declared fields by name: a list where repeated, else the last value in the file.
 
-
-class ExtraFields:
-    """Fields of a node that MindSpore lacks; the same in the messages of ops and leaves."""
-
-    POSITION: Final = 1001
-    PHASE: Final = 1002
-    KIND: Final = 1003
-    SOURCES: Final = 1004
-    OP_TYPE: Final = 1005
-    SCOPE: Final = 1006
-    ATTRIBUTE: Final = 1007
-    INPUT: Final = 1008
-    OUTPUT_TYPE: Final = 1009
-
-
-class InputProto:
-    NAME: Final = 1
-    TYPE: Final = 2
-    PRODUCER: Final = 1001
-    SLOT: Final = 1002
-    SPEC: Final = 1003
-    PRODUCER_NAME: Final = 1004
-
-
-class SourceProto:
-    FILE: Final = 1
-    LINE: Final = 2
-    FUNCTION: Final = 3
-    CODE: Final = 4
-
-
-class AttributeProto:
-    NAME: Final = 1
-    VALUE: Final = 2
-
-
-class TypeProto:
-    DATA_TYPE: Final = 1
-    TENSOR: Final = 2
-    SEQUENCE: Final = 3
-
-
-class TensorTypeProto:
-    ELEM_TYPE: Final = 1
-    SHAPE: Final = 2
-    DTYPE_NAME: Final = 1001
-
-
-SEQUENCE_ELEM_TYPE: Final = 1
-SHAPE_DIM: Final = 1
-DIM_SIZE: Final = 1
-
-
-class ValueProto:
-    DTYPE: Final = 1
-    BOOL: Final = 2
-    INT: Final = 3
-    UINT: Final = 4
-    FLOAT: Final = 5
-    DOUBLE: Final = 6
-    STR: Final = 7
-    TENSOR: Final = 8
-    GRAPH: Final = 9
-    BOOLS: Final = 10
-    INTS: Final = 11
-    UINTS: Final = 12
-    FLOATS: Final = 13
-    DOUBLES: Final = 14
-    STRS: Final = 15
-    TENSORS: Final = 16
-    GRAPHS: Final = 17
-    VALUES: Final = 18
-    DICT: Final = 19
-    TYPE: Final = 20
-
-
-class TensorProto:
-    DIMS: Final = 1
-    DATA_TYPE: Final = 2
-
-
-class DataType:
-    STRING: Final = 13
-    TENSOR: Final = 14
-    TUPLE: Final = 31
-    LIST: Final = 32
-    DICT: Final = 33
-    NONE: Final = 34
+    Messages stay undecoded Fields. WireError for a field that has another type than declared.
+    """
+    found: dict[str, Any] = {}
+    for declared, field in declared_fields(message, message_type):
+        values = declared.values(field)
+        if declared.is_repeated:
+            several = found.setdefault(declared.name, [])
+            several += values
+            if len(several) > MAX_REPEATED:
+                raise WireError(f"{declared.name} has over {MAX_REPEATED} elements", field.stop)
+        elif values:
+            found[declared.name] = values[-1]
+    return found

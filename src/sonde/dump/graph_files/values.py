@@ -2,186 +2,147 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 
 from sonde.core.dtypes import BY_NAME
 from sonde.core.graph import TensorSpec
-from sonde.core.protobuf_wire import Field, Message, encode_bytes, encode_text, encode_uint
-from sonde.dump.graph_files import schema
-from sonde.dump.graph_files.schema import DataType, ValueProto
+from sonde.core.protobuf_wire import Message
+from sonde.dump.graph_files.schema import DATA_TYPES, declared_fields, encode, read
 
 NOT_A_TENSOR = TensorSpec("none", ())
 """The spec of values between MindSpore's ops that are not tensors (a monad, a none)."""
 
-# Of several names with one number the first is its name.
+# Of several dtypes with one number the first in the table has it.
 _NAME_OF: dict[int, str] = {dtype.proto: dtype.name for dtype in reversed(BY_NAME.values())}
 _NAME_OF[43] = "complex64"
+_LAST_NUMBER_TYPE = DATA_TYPES["float64"]
+_BRACKETS = {DATA_TYPES["dict"]: "{}", DATA_TYPES["list"]: "[]", DATA_TYPES["tuple"]: "()"}
 
 
+@lru_cache(maxsize=4096)
 def encode_specs(specs: tuple[TensorSpec, ...]) -> bytes:
     """The ``TypeProto`` of a node's outputs: one tensor, or a tuple of any other number."""
     if len(specs) == 1:
         return _encode_spec(specs[0])
-    elements = b"".join(
-        encode_bytes(schema.SEQUENCE_ELEM_TYPE, _encode_spec(spec)) for spec in specs
-    )
-    return encode_uint(schema.TypeProto.DATA_TYPE, DataType.TUPLE) + encode_bytes(
-        schema.TypeProto.SEQUENCE, elements
-    )
+    elements = encode("SequenceTypeProto", elem_types=[_encode_spec(spec) for spec in specs])
+    return encode("TypeProto", data_type=DATA_TYPES["tuple"], sequence_type=elements)
 
 
 def _encode_spec(spec: TensorSpec) -> bytes:
     number = BY_NAME[spec.dtype].proto if spec.dtype in BY_NAME else 0
-    tensor = encode_uint(schema.TensorTypeProto.ELEM_TYPE, number)
-    dims = b"".join(
-        encode_bytes(schema.SHAPE_DIM, encode_uint(schema.DIM_SIZE, size)) for size in spec.shape
+    sizes = [encode("DimensionProto", size=size) for size in spec.shape]
+    tensor = encode(
+        "TensorTypeProto",
+        elem_type=number,
+        shape=encode("TensorShapeProto", dim=sizes),
+        dtype_name=spec.dtype if _NAME_OF.get(number) != spec.dtype else None,
     )
-    tensor += encode_bytes(schema.TensorTypeProto.SHAPE, dims)
-    if _NAME_OF.get(number) != spec.dtype:
-        tensor += encode_text(schema.TensorTypeProto.DTYPE_NAME, spec.dtype)
-    return encode_uint(schema.TypeProto.DATA_TYPE, DataType.TENSOR) + encode_bytes(
-        schema.TypeProto.TENSOR, tensor
-    )
+    return encode("TypeProto", data_type=DATA_TYPES["tensor"], tensor_type=tensor)
 
 
 def decode_specs(message: Message) -> tuple[TensorSpec, ...]:
     """The tensors of a ``TypeProto``, nested tuples flattened; () if it has no tensor."""
-    data_type, found, is_compound = 0, [], False
-    for field in message.fields():
-        if field.number == schema.TypeProto.DATA_TYPE:
-            data_type = field.as_uint()
-        elif field.number == schema.TypeProto.TENSOR:
-            found.append(_decode_tensor_type(field.as_message()))
-            is_compound = True
-        elif field.number == schema.TypeProto.SEQUENCE:
-            is_compound = True
-            for element in field.as_message().fields():
-                if element.number == schema.SEQUENCE_ELEM_TYPE:
-                    found.extend(decode_specs(element.as_message()))
-    # A plain number is passed as a tensor without dimensions.
-    if not is_compound and data_type <= 12 and data_type in _NAME_OF:
-        return (TensorSpec(_NAME_OF[data_type], ()),)
+    fields = read(message, "TypeProto")
+    tensor, sequence = fields.get("tensor_type"), fields.get("sequence_type")
+    if tensor is None and sequence is None:
+        # MindSpore passes a plain number as a tensor without dimensions.
+        return _number_spec(fields.get("data_type", 0))
+    found = [] if tensor is None else [_decode_tensor_type(tensor.as_message())]
+    if sequence is not None:
+        for element in read(sequence.as_message(), "SequenceTypeProto").get("elem_types", ()):
+            found.extend(decode_specs(element.as_message()))
     return tuple(found)
 
 
+def _number_spec(data_type: int) -> tuple[TensorSpec, ...]:
+    """The spec of a number of this type; () if it is not a type of numbers."""
+    is_number = data_type <= _LAST_NUMBER_TYPE and data_type in _NAME_OF
+    return (TensorSpec(_NAME_OF[data_type], ()),) if is_number else ()
+
+
 def _decode_tensor_type(message: Message) -> TensorSpec:
-    dtype, shape = "", []
-    for field in message.fields():
-        if field.number == schema.TensorTypeProto.ELEM_TYPE and not dtype:
-            dtype = _NAME_OF.get(field.as_uint(), "")
-        elif field.number == schema.TensorTypeProto.DTYPE_NAME:
-            dtype = field.as_text()
-        elif field.number == schema.TensorTypeProto.SHAPE:
-            for dim in field.as_message().fields():
-                if dim.number == schema.SHAPE_DIM:
-                    shape.append(_dim_size(dim.as_message()))
-    return TensorSpec(dtype or "unknown", tuple(shape))
+    fields = read(message, "TensorTypeProto")
+    dtype = fields.get("dtype_name") or _NAME_OF.get(fields.get("elem_type", 0), "unknown")
+    shape = fields.get("shape")
+    dims = [] if shape is None else read(shape.as_message(), "TensorShapeProto").get("dim", [])
+    sizes = (read(dim.as_message(), "DimensionProto").get("size", 0) for dim in dims)
+    return TensorSpec(dtype, tuple(sizes))
 
 
-def _dim_size(message: Message) -> int:
-    size = 0
-    for field in message.fields():
-        if field.number == schema.DIM_SIZE:
-            size = field.as_int()
-    return size
-
-
-def encode_string_value(text: str) -> bytes:
-    return encode_uint(ValueProto.DTYPE, DataType.STRING) + encode_text(ValueProto.STR, text)
+def encode_text_value(text: str) -> bytes:
+    """The ``ValueProto`` of a text."""
+    return encode("ValueProto", dtype=DATA_TYPES["string"], str_val=text)
 
 
 def value_text(message: Message) -> str:
     """A ``ValueProto`` as Python code: ``True``, ``(1, 1)``, ``[x, w]``, ``valid``."""
     dtype, parts, is_many = 0, [], False
-    for field in message.fields():
-        if field.number == ValueProto.DTYPE:
+    for declared, field in declared_fields(message, "ValueProto"):
+        if declared.name == "dtype":
             dtype = field.as_uint()
-        elif field.number == ValueProto.DICT:
-            parts.append(_dict_entry_text(field.as_message()))
-        else:
-            is_many |= ValueProto.BOOLS <= field.number <= ValueProto.VALUES
-            parts.extend(_part_texts(field))
-    if dtype == DataType.DICT:
-        return f"{{{', '.join(parts)}}}"
-    if dtype == DataType.LIST:
-        return f"[{', '.join(parts)}]"
-    if dtype == DataType.TUPLE or is_many:
-        return f"({', '.join(parts)})"
-    return "None" if dtype == DataType.NONE else ", ".join(parts)
+            continue
+        parts += [_part_text(declared.type, value) for value in declared.values(field)]
+        is_many |= declared.is_repeated and declared.name != "dict_val"
+    text = ", ".join(parts)
+    brackets = _BRACKETS.get(dtype, "()" if is_many else "")
+    if brackets:
+        return f"{brackets[0]}{text}{brackets[1]}"
+    return "None" if dtype == DATA_TYPES["none"] else text
 
 
-def _part_texts(field: Field) -> list[str]:
-    number = field.number
-    if number in (ValueProto.BOOL, ValueProto.BOOLS):
-        return [str(bool(value)) for value in field.as_uints()]
-    if number in (ValueProto.INT, ValueProto.INTS):
-        return [str(value) for value in field.as_ints()]
-    if number in (ValueProto.UINT, ValueProto.UINTS):
-        return [str(value) for value in field.as_uints()]
-    if number in (ValueProto.FLOAT, ValueProto.FLOATS):
-        return [str(np.float32(value)) for value in field.as_floats("f")]
-    if number in (ValueProto.DOUBLE, ValueProto.DOUBLES):
-        return [str(value) for value in field.as_floats("d")]
-    if number in (ValueProto.STR, ValueProto.STRS):
-        return [field.as_text()]
-    if number == ValueProto.VALUES:
-        return [value_text(field.as_message())]
-    if number in (ValueProto.TENSOR, ValueProto.TENSORS):
-        return [f"Tensor[{tensor_value_spec(field.as_message())}]"]
-    if number == ValueProto.TYPE:
-        return [_type_text(field.as_message())]
-    return ["<graph>"] if number in (ValueProto.GRAPH, ValueProto.GRAPHS) else []
+def _part_text(type_: str, value: Any) -> str:
+    """A value of a ``ValueProto``'s field of this type."""
+    match type_:
+        case "float":
+            return str(np.float32(value))
+        case "ValueProto":
+            return value_text(value.as_message())
+        case "TensorProto":
+            return f"Tensor[{_tensor_spec(value.as_message())}]"
+        case "TypeProto":
+            return ", ".join(spec.dtype for spec in decode_specs(value.as_message())) or "Type"
+        case "NamedValueProto":
+            entry = read(value.as_message(), "NamedValueProto")
+            inner = entry.get("value")
+            return (
+                f"{entry.get('key', '')}: {'' if inner is None else value_text(inner.as_message())}"
+            )
+        case "GraphProto":
+            return "<graph>"
+    return str(value)
 
 
-def _dict_entry_text(message: Message) -> str:
-    key = value = ""
-    for field in message.fields():
-        if field.number == schema.NamedValueProto.KEY:
-            key = field.as_text()
-        elif field.number == schema.NamedValueProto.VALUE:
-            value = value_text(field.as_message())
-    return f"{key}: {value}"
-
-
-def tensor_value_spec(message: Message) -> TensorSpec:
-    """Dtype and shape of a ``TensorProto``."""
+def _tensor_spec(message: Message) -> TensorSpec:
+    """Dtype and shape of a ``TensorProto``; its elements are not decoded."""
     dtype, dims = "unknown", []
-    for field in message.fields():
-        if field.number == schema.TensorProto.DIMS:
-            dims.extend(field.as_ints())
-        elif field.number == schema.TensorProto.DATA_TYPE:
+    for declared, field in declared_fields(message, "TensorProto"):
+        if declared.name == "dims":
+            dims += field.as_ints()
+        elif declared.name == "data_type":
             dtype = _NAME_OF.get(field.as_uint(), "unknown")
     return TensorSpec(dtype, tuple(dims))
 
 
-def _type_text(message: Message) -> str:
-    specs = decode_specs(message)
-    return ", ".join(spec.dtype for spec in specs) if specs else "Type"
-
-
 def value_spec(message: Message) -> tuple[TensorSpec, ...]:
     """The spec of a constant: a number has no dimension, a tuple of numbers has one."""
-    dtype, elements = 0, []
-    for field in message.fields():
-        if field.number == ValueProto.DTYPE:
-            dtype = field.as_uint()
-        elif field.number == ValueProto.TENSOR:
-            return (tensor_value_spec(field.as_message()),)
-        elif field.number == ValueProto.VALUES:
-            elements.append(value_spec(field.as_message()))
-    if dtype in (DataType.TUPLE, DataType.LIST):
-        kinds = set(elements)
-        if len(kinds) == 1 and len(only := kinds.pop()) == 1 and not only[0].shape:
-            return (TensorSpec(only[0].dtype, (len(elements),)),)
-        return ()
-    return (TensorSpec(_NAME_OF[dtype], ()),) if 0 < dtype <= 12 else ()
+    fields = read(message, "ValueProto")
+    if "tensor_val" in fields:
+        return (_tensor_spec(fields["tensor_val"].as_message()),)
+    dtype = fields.get("dtype", 0)
+    if dtype not in (DATA_TYPES["tuple"], DATA_TYPES["list"]):
+        return _number_spec(dtype)
+    elements = [value_spec(each.as_message()) for each in fields.get("values", ())]
+    kinds = set(elements)
+    if len(kinds) == 1 and len(only := kinds.pop()) == 1 and not only[0].shape:
+        return (TensorSpec(only[0].dtype, (len(elements),)),)
+    return ()
 
 
 def value_index(message: Message) -> int | None:
     """The value of an integer constant, or None."""
-    for field in message.fields():
-        if field.number == ValueProto.INT:
-            return field.as_int()
-        if field.number == ValueProto.UINT:
-            return field.as_uint()
-    return None
+    fields = read(message, "ValueProto")
+    index: int | None = fields.get("int_val", fields.get("uint_val"))
+    return index

@@ -31,6 +31,10 @@ class DumpProblem:
     message: str
     is_foreign: bool = False
 
+    @classmethod
+    def of(cls, path: Path, error: DumpError) -> DumpProblem:
+        return cls(path, error.message.removeprefix(f"{path}: "))
+
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
 

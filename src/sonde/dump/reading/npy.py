@@ -13,6 +13,7 @@ import stat
 import struct
 import threading
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,15 @@ from numpy.typing import NDArray
 
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
+from sonde.dump.bounded_file import open_without_blocking
 
 _MAGIC = b"\x93NUMPY"
 _NUMBER_TYPE = re.compile(r"[<>=|]?[?biufc][0-9]{0,2}")
-_PLAIN_HEADER = re.compile(
-    r"\{'descr': '([^'\\]{1,20})', 'fortran_order': (True|False), "
-    r"'shape': \(((?:[0-9]{1,18}, )*[0-9]{1,18},|(?:[0-9]{1,18}, )+[0-9]{1,18}|)\),? ?\}"
-)
 # Python 3.11 fails with SystemError where two threads parse at once.
 _PARSER = threading.Lock()
 _MAX_HEADER = 64 << 10
 _MAX_DIMENSIONS = 64
 _SMALL_BYTES = 4096
-_SHORT_HEADER = 256
-_MOST_KNOWN = 4096
 # Mapping a small file costs more than reading it, and mappings per process are limited.
 _MAP_FROM_BYTES = 1 << 20
 # MindSpore writes bfloat16 with a type string numpy does not know; the payload is raw bfloat16.
@@ -53,8 +49,8 @@ class NpyHeader:
     dtype: str
     shape: tuple[int, ...]
     fortran_order: bool
-    offset: int
     storage: np.dtype[Any]
+    offset: int
     whole: bytes | None = field(default=None, compare=False, repr=False)
     """The whole file if it is small, else empty."""
 
@@ -102,7 +98,7 @@ class NpyHeader:
 def read_header(path: Path) -> NpyHeader:
     """Parse and check the header; DumpError names the file and the byte of the damage."""
     try:
-        with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+        with open(path, "rb", buffering=0, opener=open_without_blocking) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise _error(path, "is not a file")
@@ -119,8 +115,10 @@ def read_header(path: Path) -> NpyHeader:
     except OSError as error:
         raise _error(path, f"cannot be read: {error.strerror}") from None
     whole = start if size == len(start) else None
-    dtype, shape, fortran_order, storage = _parsed(path, text)
-    header = NpyHeader(path, dtype, shape, fortran_order, end, storage, whole)
+    try:
+        header = NpyHeader(path, *_parse_header(text), end, whole)
+    except ValueError as error:
+        raise _error(path, f"byte 10: {error}") from None
     if header.offset + header.nbytes > size:
         raise _error(
             path,
@@ -128,11 +126,6 @@ def read_header(path: Path) -> NpyHeader:
             f"{header.offset + header.nbytes} bytes",
         )
     return header
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    """Open without blocking: reading a pipe in place of a file would block forever."""
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _header_span(path: Path, start: bytes) -> tuple[int, int]:
@@ -146,54 +139,33 @@ def _header_span(path: Path, start: bytes) -> tuple[int, int]:
     raise _error(path, f"byte 6: .npy version {major} is not known")
 
 
-_Parsed = tuple[str, tuple[int, ...], bool, np.dtype[Any]]
-_KNOWN: dict[str, _Parsed] = {}
-
-
-def _parsed(path: Path, text: str) -> _Parsed:
-    """Type, shape, order and storage; equal headers, which are common, are parsed once."""
-    found = _KNOWN.get(text)
-    if found is None:
-        found = _parse_header(path, text)
-        if len(text) <= _SHORT_HEADER and len(_KNOWN) < _MOST_KNOWN:
-            _KNOWN[text] = found
-    return found
-
-
-def _parse_header(path: Path, text: str) -> _Parsed:
+@lru_cache(maxsize=1024)
+def _parse_header(text: str) -> tuple[str, tuple[int, ...], bool, np.dtype[Any]]:
+    """Type, shape, order and storage; ValueError says what is wrong. Equal headers are common."""
     try:
-        header = _literal(text.strip())
+        with _PARSER:
+            header = ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        raise _error(path, "byte 10: the header is damaged") from None
+        raise ValueError("the header is damaged") from None
     if not isinstance(header, dict) or set(header) != {"descr", "fortran_order", "shape"}:
-        raise _error(path, "byte 10: the header lacks descr, fortran_order or shape")
+        raise ValueError("the header lacks descr, fortran_order or shape")
     shape = header["shape"]
     if (
         not isinstance(shape, tuple)
         or len(shape) > _MAX_DIMENSIONS
         or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
     ):
-        raise _error(path, "byte 10: the shape in the header is not a tuple of sizes")
+        raise ValueError("the shape in the header is not a tuple of sizes")
     descr = header["descr"]
     if isinstance(descr, str) and descr in _BFLOAT16:
         name, storage = "bfloat16", np.dtype(np.uint16)
     else:
-        storage = _storage(path, descr)
+        storage = _storage(descr)
         name = storage.newbyteorder("=").name
     return name, shape, header["fortran_order"] is True, storage
 
 
-def _literal(text: str) -> object:
-    """The dictionary in a header; the usual spelling is read without Python's parser."""
-    match = _PLAIN_HEADER.fullmatch(text)
-    if match is not None:
-        sizes = tuple(int(size) for size in match[3].split(",") if size.strip())
-        return {"descr": match[1], "fortran_order": match[2] == "True", "shape": sizes}
-    with _PARSER:
-        return ast.literal_eval(text)
-
-
-def _storage(path: Path, descr: object) -> np.dtype[Any]:
+def _storage(descr: object) -> np.dtype[Any]:
     """The numpy type of ``descr`` if it is one of plain numbers."""
     if isinstance(descr, str) and _NUMBER_TYPE.fullmatch(descr):
         try:
@@ -202,7 +174,7 @@ def _storage(path: Path, descr: object) -> np.dtype[Any]:
             storage = np.dtype(object)
         if storage.newbyteorder("=").name in BY_NAME:
             return storage
-    raise _error(path, f"byte 10: {str(descr)[:40]!r} is not a type of plain numbers")
+    raise ValueError(f"{str(descr)[:40]!r} is not a type of plain numbers")
 
 
 def _error(path: Path, what: str) -> DumpError:

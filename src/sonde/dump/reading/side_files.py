@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Source
+from sonde.dump.bounded_file import read_bytes
 
 T = TypeVar("T")
 
@@ -47,17 +47,8 @@ class OverflowEntry:
 
 def read_json(path: Path) -> Any:
     """The contents of a JSON file; DumpError, with the place, if it cannot be read."""
-    if path.exists() and not path.is_file():  # Reading a pipe would block forever.
-        raise DumpError(f"{path}: is not a file", slug="json-file")
     try:
-        with path.open("rb") as file:
-            # A buffered read allocates all it is asked for, whatever the file has.
-            data = file.read(min(os.fstat(file.fileno()).st_size, _MAX_BYTES) + 1)
-        if len(data) > _MAX_BYTES:
-            raise DumpError(f"{path}: too large to be read", slug="json-file")
-        return json.loads(data)
-    except OSError as error:
-        raise DumpError(f"{path}: cannot be read: {error.strerror}", slug="json-file") from None
+        return json.loads(read_bytes(path, _MAX_BYTES, slug="json-file"))
     except (ValueError, RecursionError) as error:
         raise DumpError(f"{path}: not JSON: {error}", slug="json-file") from None
 

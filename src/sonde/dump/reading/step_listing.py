@@ -6,10 +6,12 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sonde.core.errors import DumpError
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.dump import layout
-from sonde.dump.name_book import read_mapping
+from sonde.dump.bounded_file import read_bytes
+from sonde.dump.file_names import read_mapping
 from sonde.dump.op_names import OpText
 from sonde.dump.reading.directories import FOREIGN, DumpProblem
 from sonde.dump.reading.statistic_rows import StatisticRow, read_rows
@@ -74,7 +76,7 @@ def list_step(path: Path) -> Listing:
         if layout.is_partial(name):
             partial += 1
         elif name == layout.STATISTIC:
-            _add_rows(path / name, listing)
+            _add_rows(_read(path / name, listing), listing)
         elif name not in (layout.MAPPING, layout.OVERFLOW):
             _add_file(path, name, mapping, listing)
     if partial:
@@ -119,7 +121,7 @@ def _take_rows(text: str, op_type: str, op_name: str, listing: Listing) -> None:
             break
         lines.append(text[place + 1 : end])
         place = text.find(f"\n{head}", end - 1)
-    _add_row_items("".join(lines), listing)
+    _add_rows("".join(lines), listing)
 
 
 def _add_file(path: Path, name: str, mapping: dict[str, str], listing: Listing) -> None:
@@ -149,11 +151,7 @@ def _add_file(path: Path, name: str, mapping: dict[str, str], listing: Listing) 
         listing.problems.append(DumpProblem(path / name, FOREIGN, is_foreign=True))
 
 
-def _add_rows(path: Path, listing: Listing) -> None:
-    _add_row_items(_read(path, listing), listing)
-
-
-def _add_row_items(text: str, listing: Listing) -> None:
+def _add_rows(text: str, listing: Listing) -> None:
     file = read_rows(text)
     place = listing.path / layout.STATISTIC
     listing.problems.extend(DumpProblem(place, problem) for problem in file.problems)
@@ -173,17 +171,8 @@ def _add_row_items(text: str, listing: Listing) -> None:
 
 
 def _read(path: Path, listing: Listing) -> str:
-    if not path.is_file():  # Reading a pipe would block forever.
-        listing.problems.append(DumpProblem(path, "is not a file"))
-        return ""
     try:
-        with path.open("rb") as file:
-            # A buffered read allocates all it is asked for, whatever the file has.
-            data = file.read(min(os.fstat(file.fileno()).st_size, MAX_TEXT_BYTES) + 1)
-    except OSError as error:
-        listing.problems.append(DumpProblem(path, f"cannot be read: {error.strerror}"))
+        return read_bytes(path, MAX_TEXT_BYTES, slug="dump-file").decode("utf-8", "replace")
+    except DumpError as error:
+        listing.problems.append(DumpProblem.of(path, error))
         return ""
-    if len(data) > MAX_TEXT_BYTES:
-        listing.problems.append(DumpProblem(path, "is too large to be read"))
-        return ""
-    return data.decode("utf-8", "replace")

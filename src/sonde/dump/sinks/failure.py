@@ -1,7 +1,7 @@
-"""``op_debug_mode: 4``: the inputs of an op that raises are saved; the exception propagates.
+"""``op_debug_mode: 4``: saves the inputs of an op that raises; the exception still propagates.
 
-Some ops of linear algebra only return an error code, and the next op raises: then the inputs of
-both are saved.
+Some ops of linear algebra return an error code, for which the next op raises: then the inputs of
+both ops are saved.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
 from sonde.dump.sinks.steps import StepFiles
 
-_NOTES_FAILURE = re.compile(r"_?linalg_\w+_ex")
-_RAISES_LATER = "_linalg_check_errors"
+_RETURNS_ERROR_CODE = re.compile(r"_?linalg_\w+_ex")
+_RAISES_FOR_ERROR_CODE = "_linalg_check_errors"
 
 
-class FailureDump:
+class FailureDump(Sink):
     """Saves the inputs of ops that raise through ``tensors``. Used from the training thread.
 
     The saved files are reported when the step ends, because only then their directory is known.
@@ -26,8 +26,8 @@ class FailureDump:
         self._files = files
         self._tensors = tensors
         self._report = report
-        self._noted: OpCall | None = None
-        self._unsaid: list[str] = []
+        self._failed_call: OpCall | None = None
+        self._unreported: list[str] = []
         self.failures = 0
 
     def begin_step(self, step: int) -> None:
@@ -38,52 +38,49 @@ class FailureDump:
 
     def keeps_step(self) -> bool:
         """Whether an op raised in the running step."""
-        return bool(self._unsaid)
+        return bool(self._unreported)
 
     def write(self, call: OpCall) -> None:
-        """Remember an op that returned an error code; others are not recorded.
+        """Remember an op that returned an error code; other ops are not recorded.
 
-        Its tensors are borrowed until the next op: no op runs between the two, so that nothing
-        writes to them.
+        Its tensors are borrowed until the next op is reported. That is safe: no op runs in between
+        that could write to them.
         """
-        is_noted = _NOTES_FAILURE.fullmatch(call.node.type) is not None and _has_failed(call)
-        self._noted = call if is_noted else None
+        has_failed = _RETURNS_ERROR_CODE.fullmatch(call.node.type) is not None and _has_failed(call)
+        self._failed_call = call if has_failed else None
 
     def op_failed(self, call: OpCall, error: BaseException) -> None:
         if not isinstance(error, Exception):
-            return  # Ctrl-C is not the op's failure
+            return  # Ctrl-C is not a failure of the op
         others = ""
-        if self._noted is not None and call.node.type == _RAISES_LATER:
-            self._tensors.write(self._noted)
-            others = f" and those of {self._noted.node.name}"
-        self._noted = None
+        if self._failed_call is not None and call.node.type == _RAISES_FOR_ERROR_CODE:
+            self._tensors.write(self._failed_call)
+            others = f" and those of {self._failed_call.node.name}"
+        self._failed_call = None
         self._tensors.write(call)
         self.failures += 1
         source = call.node.source
         where = f" at {source}" if source is not None else ""
-        self._unsaid.append(
+        self._unreported.append(
             f"sonde: {call.node.name}{where} raised {type(error).__name__}; its inputs{others} are"
         )
 
     def end_step(self, end: StepEnd) -> None:
-        self._noted = None
+        self._failed_call = None
         self._tensors.end_step(end)
-        for text in self._unsaid:
+        for text in self._unreported:
             self._report(f"{text} in {self._files.place(end)} [op-raised]")
-        self._unsaid.clear()
+        self._unreported.clear()
 
     def drop_step(self) -> None:
-        self._unsaid.clear()
+        self._unreported.clear()
         self._tensors.drop_step()
 
     def close(self) -> None:
         self._tensors.close()
 
-    def fast_path(self) -> None:
-        """All ops come through ``write``."""
-
 
 def _has_failed(call: OpCall) -> bool:
-    """Whether the op's last output, its error codes, has a nonzero one."""
+    """Whether the op's last output, its error codes, has a nonzero element."""
     codes = call.outputs[-1] if call.outputs else None
     return codes is not None and codes.dtype == "int32" and bool(codes.numpy().any())

@@ -1,9 +1,8 @@
-"""``statistic.csv``: summary numbers of every wanted tensor of a step.
+"""``statistic.csv``: the statistics of every wanted tensor of a step, in execution order.
 
-Each tensor is read once: an input that is an earlier output, unchanged, or a mere rearrangement
-of one, has its numbers already. Rows are in execution order. The file appears whole when the step
-has ended, and is on disk before the next step ends: a crash loses at most the step that runs and
-the one being written.
+Statistics are computed once per tensor: an input that is an unchanged or rearranged earlier output
+reuses its row. The complete file appears after the end of its step and before the next step ends:
+a crash loses at most the running step and the one being written.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from sonde import kernels
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import OpCall, RowBuffer, RowPath, StepEnd, TensorView
+from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView
 from sonde.core.statistics import HASHES, ROW_COLUMNS, raw_column
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
@@ -40,17 +39,17 @@ _OUTLINE = frozenset(
 )
 
 Gather = Callable[[Sequence[Any]], NDArray[np.float64]]
-"""Rows computed on a device, all brought over at once."""
+"""Copies rows that a device computed to the host, all at once."""
 _Texts = tuple[bytes, bytes]
-"""What stands before and behind the timestamp in a tensor's line."""
+"""The text before and after the timestamp in a tensor's line."""
 
 
-class StatisticDump:
+class StatisticDump(Sink):
     """Writes ``statistic.csv`` of each step. Used from the training thread.
 
-    ``categories`` as in the configuration, in the order of the columns. With ``gather`` the
-    numbers are computed where the tensors live, in the tensor's own precision unless
-    ``high_precision``, and fetched once per step.
+    ``categories``: as in the configuration, in the order of the columns. With ``gather``,
+    statistics are computed on the device of each tensor, in the tensor's own precision unless
+    ``high_precision``, and copied to the host once per step.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class StatisticDump:
         self._last_job: int | None = None
 
     def fast_path(self) -> RowPath | None:
-        """Rows are collected natively, unless there are hashes or the device computes them."""
+        """Native code collects the rows, unless hashes are wanted or the device computes them."""
         if self._hashes or self._gather is not None:
             return None
         return RowPath(
@@ -205,15 +204,9 @@ class StatisticDump:
             [self._digests.get(name, ()) for name in HASHES],
         )
 
-    def drop_step(self) -> None:
-        """Nothing was written yet."""
-
-    def close(self) -> None:
-        """The writer is closed with the directories."""
-
 
 class _PythonRows:
-    """See ``core.sink.RowBuffer``; used where native code collects no rows."""
+    """The ``core.sink.RowBuffer`` for sinks whose rows are not collected by native code."""
 
     def __init__(self) -> None:
         self._block: NDArray[np.float64] = np.empty((0, ROW_COLUMNS), np.float64)
@@ -255,7 +248,7 @@ class _PythonRows:
 
 
 class _DeferredRows(_PythonRows):
-    """Rows that a device computes: brought over, all at once, when they are taken."""
+    """Rows that a device computes; they are copied to the host, all at once, by ``take``."""
 
     def __init__(self, gather: Gather) -> None:
         super().__init__()

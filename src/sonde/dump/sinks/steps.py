@@ -14,7 +14,7 @@ from types import TracebackType
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
 from sonde.core.number_text import size_text
-from sonde.core.sink import OpCall, StepEnd, TensorView
+from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
 from sonde.dump.graph_files.columns import encode_columns
@@ -22,15 +22,15 @@ from sonde.dump.graph_files.encode import encode_graph
 from sonde.dump.layout import MAPPING, RankLayout
 from sonde.dump.writing.writer import Writer
 
-_WORTH_SAYING_BYTES = 64 * 1024 * 1024
+_MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
 
-class StepFiles:
-    """One rank's directories. A step is written to its own directory until its graph is known.
+class StepFiles(Sink):
+    """The directories of one rank. A step is written to ``unfinished/`` until its graph is known.
 
-    It is itself a sink, the last of its dump: when a step ends it writes the graph if it is new
-    and renames the directory of the step. Used from the training thread; the writer keeps the
-    order of files and renames.
+    It is also the last sink of its dump: when a step ends, it writes the graph if that is new and
+    renames the directory of the step. Used from the training thread; the writer keeps files and
+    renames in order.
     """
 
     def __init__(self, rank: RankLayout, net: str, writer: Writer) -> None:
@@ -48,7 +48,7 @@ class StepFiles:
         self.rank.metadata_config.write_text(json.dumps(dict(facts), indent=4) + "\n")
 
     def open(self, step: int) -> Path:
-        """The directory the running step's files go to; made when the first sink asks for it."""
+        """The directory for the files of the running step, created at the first call."""
         if self._directory is None or step != self._step:
             self._step = step
             self._directory = self.rank.unfinished_step_dir(self._net, step)
@@ -59,7 +59,7 @@ class StepFiles:
         return self._directory
 
     def append_mapping(self, line: str) -> None:
-        """Add the full name of a short name before its file appears."""
+        """Add a line to ``mapping.csv``; must precede the file that it names."""
         assert self._directory is not None
         _append(self._directory / MAPPING, line)
 
@@ -71,18 +71,12 @@ class StepFiles:
         directory.mkdir(parents=True, exist_ok=True)
         return directory
 
-    def begin_step(self, step: int) -> None:
-        """A step in which nothing is written leaves no directory."""
-
     def has(self, view: TensorView) -> bool:
         return True
 
-    def write(self, call: OpCall) -> None:
-        """Only the other sinks record ops."""
-
     def end_step(self, end: StepEnd) -> None:
         raise_failure(self._writer)
-        if self._directory is None:
+        if self._directory is None:  # a step in which nothing was written has none
             return
         try:
             self._place_step(self._directory, end)
@@ -91,7 +85,7 @@ class StepFiles:
         self._directory = None
 
     def place(self, end: StepEnd) -> Path:
-        """Where the files of a step are once it has ended."""
+        """The directory of a step that has ended."""
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
     def _place_step(self, directory: Path, end: StepEnd) -> None:
@@ -127,16 +121,13 @@ class StepFiles:
             self._directory = None
 
     def close(self) -> None:
-        """Wait for the writer, with a line of progress where it takes long; then tidy up."""
+        """Wait for the writer, showing progress if much is left, and remove the empty directory."""
         with _FlushProgress(self._writer) as progress:
             self._writer.wait_all(progress.show)
         self._writer.close()
         with contextlib.suppress(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
         raise_failure(self._writer)
-
-    def fast_path(self) -> None:
-        """All ops come through ``write``."""
 
 
 def raise_failure(writer: Writer) -> None:
@@ -155,7 +146,7 @@ def _stopped(error: OSError) -> DumpError:
 
 
 def _append(path: Path, line: str) -> None:
-    """One whole line in one system call: a kill leaves the file with or without it."""
+    """Append a line in one system call, so that a kill leaves either all of it or nothing."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         os.write(descriptor, line.encode())
@@ -189,12 +180,12 @@ class _FlushProgress:
         self._shown = False
 
     def __enter__(self) -> _FlushProgress:
-        if self._total >= _WORTH_SAYING_BYTES and not self._is_terminal:
+        if self._total >= _MIN_SHOWN_BYTES and not self._is_terminal:
             print(f"sonde: writing the last {size_text(self._total)} of the dump", file=sys.stderr)
         return self
 
     def show(self, jobs: int, pending: int) -> None:
-        if self._is_terminal and self._total >= _WORTH_SAYING_BYTES:
+        if self._is_terminal and self._total >= _MIN_SHOWN_BYTES:
             done = self._total - pending
             self._shown = True
             print(

@@ -1,7 +1,7 @@
-"""Tensors of op calls as files: the sink behind ``saved_data: tensor``.
+"""Saves the tensors of op calls as files (``saved_data: tensor``).
 
-Values go to a ``Writer``, which writes them in the background. An input that is an earlier output,
-unchanged, becomes a hard link to its file.
+A ``Writer`` writes the values in the background. An input that is an unchanged earlier output
+becomes a hard link to that output's file.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.sink import Hold, OpCall, StepEnd, TensorView
+from sonde.core.sink import Hold, OpCall, Sink, StepEnd, TensorView
 from sonde.dump import layout
-from sonde.dump.name_book import NameBook
+from sonde.dump.file_names import FileNamer
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.npy_header import npy_header
 from sonde.dump.writing.writer import LINKABLE_JOBS, Writer
@@ -25,13 +26,13 @@ from sonde.dump.writing.writer import LINKABLE_JOBS, Writer
 _TIMESTAMP_DIGITS = 16
 
 
-class TensorDump:
+class TensorDump(Sink):
     """Writes the wanted tensors of each step below ``files``. Used from the training thread.
 
     ``ios``: inputs, outputs or both; ``memory_order`` keeps channels-last tensors in the order of
     memory; ``kernel_args`` adds a JSON file of each op's arguments; ``synchronous`` waits for the
-    files of an op before the next one runs; ``sample`` keeps at most so many elements of each
-    tensor.
+    files of an op before the next op runs; ``sample``: the most elements to save of a tensor, 0 for
+    all.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class TensorDump:
         self._sample = sample
         self._report = report
         self._directory = ""
-        self._book = NameBook()
+        self._namer = FileNamer()
         self._parts: dict[tuple[int, Io, int], _Parts] = {}
         self._owners: dict[str, str] = {}
         self._jobs: dict[object, tuple[int, tuple[int, ...]]] = {}
@@ -66,7 +67,7 @@ class TensorDump:
 
     def begin_step(self, step: int) -> None:
         self._directory = ""
-        self._book = NameBook(owners=self._owners)
+        self._namer = FileNamer(owners=self._owners)
         self._jobs.clear()
         self._constants.clear()
 
@@ -140,7 +141,7 @@ class TensorDump:
             parts = self._parts[key] = self._new_parts(node, view, tensor_layout)
         if parts.is_plain:
             return f"{self._directory}{parts.head}{timestamp}{parts.tail}"
-        name = self._book.tensor(node.name, parts.head, int(timestamp), parts.tail)
+        name = self._namer.tensor(node.name, parts.head, int(timestamp), parts.tail)
         if name.mapping is not None:
             self._files.append_mapping(name.mapping)
         return f"{self._directory}{name.name}"
@@ -156,7 +157,7 @@ class TensorDump:
         return _Parts(node, view.dtype, tensor_layout, head, tail, is_plain)
 
     def _write_arguments(self, call: OpCall) -> None:
-        name = self._book.shorten(layout.kernel_args_file_name(call.node.type, call.node.name))
+        name = self._namer.shorten(layout.kernel_args_file_name(call.node.type, call.node.name))
         if name.mapping is not None:
             self._files.append_mapping(name.mapping)
         text = json.dumps(dict(call.attributes), indent=4) + "\n"
@@ -179,30 +180,16 @@ class TensorDump:
                 self._writer.link(job, str(directory / name))
         raise_failure(self._writer)
 
-    def drop_step(self) -> None:
-        """The files go with their directory."""
-
-    def close(self) -> None:
-        """The writer is closed with the directories."""
-
-    def fast_path(self) -> None:
-        """All ops come through ``write``."""
-
 
 _DEFAULT = layout.DEFAULT_FORMAT
 
 
-class _Parts:
+class _Parts(NamedTuple):
     """The fixed parts of one tensor's file name. Keeps the node alive: its id is the key."""
 
-    __slots__ = ("dtype", "head", "is_plain", "layout", "node", "tail")
-
-    def __init__(
-        self, node: OpNode, dtype: str, layout: str, head: str, tail: str, is_plain: bool
-    ) -> None:
-        self.node = node
-        self.dtype = dtype
-        self.layout = layout
-        self.head = head
-        self.tail = tail
-        self.is_plain = is_plain
+    node: OpNode
+    dtype: str
+    layout: str
+    head: str
+    tail: str
+    is_plain: bool

@@ -17,23 +17,20 @@ CHOICE_VARIABLE = "SONDE_WRITER"
 LINKABLE_JOBS = 65536
 """A link may name one of this many latest jobs."""
 
-PENDING_JOBS = 65536
-"""So many jobs may be pending; more wait, as for the budget."""
-
 
 class Writer(Protocol):
     """A queue of files and the threads that write them. For use from any thread.
 
-    *Order.* A link comes after its file; of two jobs with the same path, the one queued last is
-    the one that stays; ``barrier_rename`` comes after everything queued before it and before
+    *Order.* A link comes after its file; of two jobs with the same path, the file of the
+    one queued last remains; ``barrier_rename`` comes after everything queued before it and before
     everything queued later. Apart from that files appear in any order.
 
     *Whole files.* A file appears under its name when it is whole, or not at all, also when the
     process is killed. Directories must be there: none is made. Paths are absolute.
 
-    *Memory.* ``write`` waits while more than the budget would be pending (a job larger than the
-    budget waits until nothing is); nothing is dropped. Waiting ends with an exception when a
-    signal handler raises one, as Ctrl-C does; the job is then not queued.
+    *Memory.* ``write`` waits while more than the budget, or more than 65,536 jobs, would be pending
+    (a job larger than the budget waits until nothing is); nothing is dropped. Waiting ends with an
+    exception when a signal handler raises one, as Ctrl-C does; the job is then not queued.
 
     *Failure.* The first failure is kept in ``error``. From then on nothing is written any more,
     queued files are dropped, and no method waits or raises.

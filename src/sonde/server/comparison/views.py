@@ -23,7 +23,7 @@ from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.levels import level
 from sonde.server.graph.search import PageWindow
 from sonde.wire import comparison as wire
-from sonde.wire import comparison_queries as queries
+from sonde.wire import queries
 from sonde.wire.convert import distance_numbers, source_line
 from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import SourceLine

@@ -14,8 +14,7 @@ from sonde.server.http.idle_connections import IdleConnections
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.run import RUN_NAME, LiveRun
 from sonde.server.run import Runs
-from sonde.wire.framing import MOST_HELLO_BYTES, FrameError, frame, read_message
-from sonde.wire.liveness import notice_absence
+from sonde.wire.framing import MOST_HELLO_BYTES, FrameError, frame, notice_absence, read_message
 from sonde.wire.rank import PROTOCOL, Hello, Refused
 
 MOST_CONNECTIONS: Final = 4096

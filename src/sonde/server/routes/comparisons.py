@@ -11,7 +11,7 @@ from sonde.server.dumps.run import DumpRun
 from sonde.server.http.endpoint import Call, Endpoint
 from sonde.server.routes.runs import RUN
 from sonde.wire import comparison as wire
-from sonde.wire import comparison_queries as queries
+from sonde.wire import queries
 
 
 def _of(call: Call) -> BackgroundComparison:
@@ -46,7 +46,7 @@ async def unpaired(call: Call) -> wire.UnpairedPage:
 
 
 async def marks(call: Call) -> wire.LevelMarks:
-    query: queries.MarksQuery = call.query
+    query: queries.LevelQuery = call.query
     pages, side = _pages(call)
     index = await call.run.graph(query.rank, query.graph)
     rank = call.run.view().ranks[0].rank if query.rank is None else query.rank
@@ -79,6 +79,6 @@ ENDPOINTS = (
         "The comparison of each box of a level of the graph",
         marks,
         wire.LevelMarks,
-        queries.MarksQuery,
+        queries.LevelQuery,
     ),
 )

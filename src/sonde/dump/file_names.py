@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 import io as text_io
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sonde.dump.layout import NAME_LIMIT_BYTES, is_short_name
+from sonde.dump.layout import NAME_LIMIT_BYTES
 
 
 def mapping_line(short: str, full: str) -> str:
@@ -43,23 +42,17 @@ class FileName:
 
 
 @dataclass(slots=True)
-class NameBook:
+class FileNamer:
     """Assigns the file names of one directory, so that no two ops share a name.
 
     A name over 255 bytes becomes ``<number>.npy``; so does the file of an op whose name escapes to
-    the text of another op. The mapping line has the op's name in full, slashes kept. ``taken`` are
-    the names already in the directory. ``owners`` maps each text to its op; the books of
-    several directories may share it, so that an op keeps its text in all of them. A book is for
-    one thread.
+    the text of another op. The mapping line has the op's name in full, slashes kept. ``owners``
+    maps each text to its op; several directories may share it, so that an op keeps its text in all
+    of them. For use from one thread.
     """
 
-    taken: Iterable[str] = ()
     owners: dict[str, str] = field(default_factory=dict)
     _next: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        numbers = (int(name.partition(".")[0]) for name in self.taken if is_short_name(name))
-        self._next = max(numbers, default=-1) + 1
 
     def tensor(self, op_name: str, head: str, timestamp: int, tail: str) -> FileName:
         """The name of a tensor's file; ``head`` and ``tail`` are from ``layout.name_parts``."""

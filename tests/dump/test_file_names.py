@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonde.dump import layout
-from sonde.dump.name_book import NameBook, mapping_line, read_mapping
+from sonde.dump.file_names import FileNamer, mapping_line, read_mapping
 
 
-def _assign(book: NameBook, op_type: str, op_name: str, timestamp: int = 1) -> tuple[str, str]:
+def _assign(namer: FileNamer, op_type: str, op_name: str, timestamp: int = 1) -> tuple[str, str]:
     head, tail = layout.name_parts(op_type, op_name, "output", 0, "DefaultFormat", "Float32")
-    given_name = book.tensor(op_name, head, timestamp, tail)
+    given_name = namer.tensor(op_name, head, timestamp, tail)
     return given_name.name, given_name.mapping or ""
 
 
 def test_a_usual_name_is_used_as_it_is() -> None:
-    assert _assign(NameBook(), "mm", "Default/mm-op1") == (
+    assert _assign(FileNamer(), "mm", "Default/mm-op1") == (
         "mm.Default_mm-op1.0.0.1.output.0.DefaultFormat.Float32.npy",
         "",
     )
@@ -25,27 +25,21 @@ def test_a_usual_name_is_used_as_it_is() -> None:
 def test_a_name_of_256_bytes_becomes_a_number_and_255_does_not() -> None:
     fixed = len("mm..0.0.1.output.0.DefaultFormat.Float32.npy")
     fits, too_long = "a" * (255 - fixed), "a" * (256 - fixed)
-    assert len(_assign(NameBook(), "mm", fits)[0].encode()) == 255
-    name, line = _assign(NameBook(), "mm", too_long)
+    assert len(_assign(FileNamer(), "mm", fits)[0].encode()) == 255
+    name, line = _assign(FileNamer(), "mm", too_long)
     assert name == "0.npy"
     assert line == f"0.npy,mm.{too_long}.0.0.1.output.0.DefaultFormat.Float32.npy\n"
 
 
 def test_the_limit_counts_bytes_not_letters() -> None:
-    assert _assign(NameBook(), "mm", "é" * 120)[0] == "0.npy"
-
-
-def test_numbers_go_on_after_those_already_in_the_directory() -> None:
-    book = NameBook(["4.npy", "statistic.csv", "11.npy", "9.json"])
-    assert _assign(book, "mm", "a" * 300)[0] == "12.npy"
-    assert _assign(book, "mm", "b" * 300)[0] == "13.npy"
+    assert _assign(FileNamer(), "mm", "é" * 120)[0] == "0.npy"
 
 
 def test_two_ops_that_escape_to_one_text_are_told_apart_by_the_mapping() -> None:
-    book = NameBook()
-    first, first_line = _assign(book, "mm", "Default/a/b", 1)
-    second, second_line = _assign(book, "mm", "Default/a_b", 2)
-    again, again_line = _assign(book, "mm", "Default/a/b", 3)
+    namer = FileNamer()
+    first, first_line = _assign(namer, "mm", "Default/a/b", 1)
+    second, second_line = _assign(namer, "mm", "Default/a_b", 2)
+    again, again_line = _assign(namer, "mm", "Default/a/b", 3)
     assert first.startswith("mm.Default_a_b.0.0.1.")
     assert again.startswith("mm.Default_a_b.0.0.3.")
     assert first_line == again_line == ""
@@ -54,14 +48,14 @@ def test_two_ops_that_escape_to_one_text_are_told_apart_by_the_mapping() -> None
 
 
 def test_odd_names_survive_the_mapping() -> None:
-    book = NameBook()
-    _assign(book, "mm", 'a/"b,\rc\n')
-    name, line = _assign(book, "mm", 'a_"b,\rc\n')
+    namer = FileNamer()
+    _assign(namer, "mm", 'a/"b,\rc\n')
+    name, line = _assign(namer, "mm", 'a_"b,\rc\n')
     assert read_mapping(line)[name].startswith('mm.a_"b,\rc\n.0.0.1.')
 
 
 def test_long_kernel_argument_files_keep_their_ending() -> None:
-    given_name = NameBook().shorten("mm." + "a" * 300 + ".json")
+    given_name = FileNamer().shorten("mm." + "a" * 300 + ".json")
     assert given_name.name == "0.json"
     assert given_name.mapping is not None
 
@@ -73,9 +67,9 @@ def test_a_mapping_line_cut_off_by_a_kill_is_left_out() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["mm", "Parameter"]), st.text(min_size=1, max_size=300))))
 def test_what_a_directory_holds_leads_back_to_each_op(ops: list[tuple[str, str]]) -> None:
-    book, on_disk, mapping = NameBook(), {}, ""
+    namer, on_disk, mapping = FileNamer(), {}, ""
     for timestamp, (op_type, op_name) in enumerate(ops):
-        name, line = _assign(book, op_type, op_name, timestamp)
+        name, line = _assign(namer, op_type, op_name, timestamp)
         assert len(name.encode()) <= 255
         assert name not in on_disk
         on_disk[name] = (op_type, op_name, timestamp)
