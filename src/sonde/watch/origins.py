@@ -30,12 +30,12 @@ _OUTERMOST_BACKWARD = f"{GRADIENTS}Default"
 class Origin:
     """Where non-finite values began; ``number`` counts origins in order of time.
 
-    ``kind``: the op ``op`` made them of finite ones; they came in with the leaf ``op``; or code
-    that is not an op wrote them into the memory that ``op`` had filled. ``asked`` is the argument
-    that told the op to make them (``value=-inf``). ``source`` is the op's line, or the line that
-    first used the leaf or the memory. ``is_unexpected``: nothing asked for them, so that they are
-    listed at once; at the end of the step they are not any more unless they are a fault.
-    ``is_fault``: they reached the loss, an update of weights, or became NaN.
+    ``kind``: the op ``op`` produced them from finite ones; they came in with the leaf ``op``; or
+    code that is not an op wrote them into the memory that ``op`` had filled. ``argument`` is the
+    argument that asked for them (``value=-inf``). ``source`` is the op's line, or the line that
+    first used the leaf or the memory. ``is_unexpected``: no argument asked for them, so they are
+    listed at once; False at the end of the step if they are no fault. ``is_fault``: they reached
+    the loss or an update of weights, or became NaN.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Origin:
     op: str
     type: str
     source: Source | None
-    asked: str | None = None
+    argument: str | None = None
     is_unexpected: bool = False
     is_fault: bool = False
 
@@ -209,9 +209,9 @@ class OriginTracker:
             known = self._origin_in_forward(call) or self._origin_unseen(call)
             if known is not None:
                 return known, False
-            asked = infinite_argument(call.attributes)
-            made = self._new("op", call, node.name, bad_outputs, asked=asked)
-            if node.phase == "forward" and asked is None:
+            argument = infinite_argument(call.attributes)
+            made = self._new("op", call, node.name, bad_outputs, argument=argument)
+            if node.phase == "forward" and argument is None:
                 self._read.update(
                     ((each.producer, each.slot), made)
                     for each in node.inputs
@@ -276,16 +276,16 @@ class OriginTracker:
         op: str,
         bad: Sequence[ObservedTensor],
         *,
-        asked: str | None = None,
+        argument: str | None = None,
     ) -> Origin:
         """Unexpected are the values of an op that was not told to make them, NaN that comes in,
         and NaN that an op computes with an infinite number."""
         self._origins += 1
         node = call.node
-        origin = Origin(self._origins, kind, call.step, op, node.type, node.source, asked)
+        origin = Origin(self._origins, kind, call.step, op, node.type, node.source, argument)
         if _line(origin) in self._harmless:
             return origin
-        if kind == "op" and asked is None:
+        if kind == "op" and argument is None:
             origin.is_unexpected = True
         elif kind != "op" or node.type not in FILLING:
             origin.is_unexpected = any(view.has_nan() for view in bad)
@@ -405,8 +405,8 @@ def _producer(call: Observation, slot: int) -> str | None:
 
 
 def _rank(view: ObservedTensor, origin: Origin, is_nan: bool) -> tuple[bool, bool, bool, int]:
-    """Of several bad inputs the one that is at fault comes first: a known fault, then what nothing
-    asked for, then NaN where the result is NaN, then the earliest."""
+    """The order of preference of several bad inputs: a known fault, unexpected values, NaN if the
+    result is NaN, the earliest."""
     carries_other = is_nan and not view.has_nan()
     return not origin.is_fault, not origin.is_unexpected, carries_other, origin.number
 

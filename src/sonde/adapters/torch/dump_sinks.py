@@ -150,8 +150,8 @@ def _cause_text(origin: Origin) -> str:
 
 def _place(origin: Origin) -> str:
     source = origin.source
-    asked = f" ({origin.asked})" if origin.asked is not None else ""
+    argument = f" ({origin.argument})" if origin.argument is not None else ""
     if source is None:
-        return f"{origin.op}{asked}"
+        return f"{origin.op}{argument}"
     used = "" if origin.kind == "op" else ", first used"
-    return f"{origin.op}{asked}{used} at {source}: {source.code}"
+    return f"{origin.op}{argument}{used} at {source}: {source.code}"

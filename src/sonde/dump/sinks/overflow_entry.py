@@ -25,8 +25,8 @@ def overflow_entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[s
     }
     if origin.step != call.step and not is_producer:
         entry["from_step"] = origin.step
-    if is_producer and origin.asked is not None:
-        entry["by_argument"] = origin.asked
+    if is_producer and origin.argument is not None:
+        entry["by_argument"] = origin.argument
     return entry
 
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import DumpError, UsageError
-from sonde.core.graph import GRADIENTS, Edge, OpNode, TensorSpec
+from sonde.core.graph import GRADIENTS, OpNode
 from sonde.core.keys import Io, TensorKey
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
@@ -25,6 +25,7 @@ from sonde.dump.tensor_record import TensorRecord
 from sonde.server.dumps.cache import DumpCache, state_of
 from sonde.server.dumps.stored_nodes import wire_nodes
 from sonde.server.graph.index import GraphIndex
+from sonde.wire.convert import core_node
 from sonde.wire.shapes import Node, Phase
 
 WORTH_KEEPING: Final = 500
@@ -112,19 +113,7 @@ class _Nodes:
     def node(self, name: str) -> OpNode | None:
         if self._index is None or name not in self._index.numbers:
             return None
-        node = self._index.node(name)
-        return OpNode(
-            node.name,
-            node.type,
-            node.scope,
-            node.phase,
-            node.kind,
-            tuple(
-                Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
-                for each in node.inputs
-            ),
-            tuple(TensorSpec(each.dtype, each.shape) for each in node.outputs),
-        )
+        return core_node(self._index.node(name))
 
 
 class IndexedDump:

@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from sonde.core.statistics import Statistics
 from sonde.dump.reading.statistic_rows import StatisticRow
+from sonde.watch.observation import MissingStatisticError
 from sonde.wire.numbers import Number, to_wire
 from sonde.wire.shapes import StatisticNumbers
 
@@ -28,14 +29,6 @@ _FIELDS: Final = {
 }
 _SIGNS: Final = ("zero_count", "negative_count", "positive_count")
 _NON_FINITE: Final = ("nan_count", "positive_inf_count", "negative_inf_count")
-
-
-class MissingStatisticError(Exception):
-    """A row does not have the number ``name``."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 class RowStatistics:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, TensorSpec
 from sonde.core.keys import Io
 from sonde.server.dumps.index import StepTensors
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.watch.origins import OriginTracker
+from sonde.wire.convert import core_node
 from sonde.wire.shapes import Node
 
 Place = tuple[str, int]
@@ -189,7 +190,7 @@ class _Step:
             for slot in range(len(node.inputs))
             if (view := self._input(node, slot)) is not None
         ]
-        return self._op(node, _core_node(node), inputs)
+        return self._op(node, core_node(node), inputs)
 
     def _op(self, node: Node, core: OpNode, inputs: Sequence[StoredTensorView]) -> StoredOp:
         outputs = [
@@ -263,32 +264,11 @@ class _Step:
                     spec = TensorSpec("", ())
                     inputs.append(StoredTensorView("input", len(edges), True, found.has_nan))
                     edges.append(Edge(producer, slot, spec))
-        core = _core_node(leaf, tuple(edges))
-        return self._op(leaf, core, inputs)
+        return self._op(leaf, replace(core_node(leaf), inputs=tuple(edges)), inputs)
 
 
 def _is_complete(listing: StepTensors, graph: GraphIndex) -> bool:
     """Whether the dump has an output of every op of the step that has one."""
     return all(
         listing.of_op(node.name) for node in graph.nodes if node.kind == "op" and node.outputs
-    )
-
-
-def _core_node(node: Node, inputs: tuple[Edge, ...] | None = None) -> OpNode:
-    if inputs is None:
-        inputs = tuple(
-            Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
-            for each in node.inputs
-        )
-    sources = tuple(Source(s.file, s.line, s.function, s.code) for s in node.sources[:1])
-    return OpNode(
-        node.name,
-        node.type,
-        node.scope,
-        node.phase,
-        node.kind,
-        inputs,
-        (),
-        node.attributes,
-        sources,
     )

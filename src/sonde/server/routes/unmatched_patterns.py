@@ -81,7 +81,7 @@ class _Search:
                 if not pattern.matches(node.name, node.type, node.scope, is_leaf=is_leaf):
                     continue
                 self.unmatched.pop(text, None)
-                if pattern.leaves_out or not self._targets.isdisjoint(node.categories):
+                if pattern.excludes or not self._targets.isdisjoint(node.categories):
                     del self.aimless[text]
                     break
 

@@ -1,4 +1,4 @@
-"""How a weight moved since the step before: too far, hardly, not at all."""
+"""The change of a weight since the previous step: too large, too small, none."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from sonde.watch.conditions.contract import (
 )
 
 
-def _former_obstacle(evidence: Evidence) -> str:
-    why = obstacle(evidence)
-    if why:
-        return why
+def _obstacle(evidence: Evidence) -> Judgement | None:
+    """``obstacle`` of the tensor, or that of its previous value."""
+    found = obstacle(evidence)
+    if found is not None:
+        return found
     if evidence.previous is None:
-        return evidence.no_previous
+        return undecided("no_previous", evidence.no_previous)
     if evidence.previous.non_finite_count:
-        return f"its value of the step before had {non_finite_words(evidence.previous)}"
-    return ""
+        why = f"its value of the step before had {non_finite_words(evidence.previous)}"
+        return undecided("previous_non_finite", why, subject="")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ class NotChanged:
         return Needs(statistics=True, apart=frozenset({(self.rtol, self.atol)}), at_step_end=True)
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = _former_obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = _obstacle(evidence)
+        if found is not None:
+            return found
         apart = evidence.apart[self.rtol, self.atol]
         values = (Value("rtol", self.rtol, None), Value("changed_elements", None, apart))
         return Judgement("clear" if apart else "hit", "", values)
@@ -73,9 +75,9 @@ class UpdateRatio:
         return Needs(statistics=True, moved=True, at_step_end=True)
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = _former_obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = _obstacle(evidence)
+        if found is not None:
+            return found
         assert evidence.statistics is not None
         assert evidence.previous is not None
         assert evidence.moved_sum is not None

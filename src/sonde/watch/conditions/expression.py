@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions.contract import Evidence, Judgement, Needs, Target, Value
+from sonde.watch.conditions.contract import Evidence, Judgement, Needs, Target, Value, undecided
 from sonde.watch.expression_language import Evaluation, ExpressionError, parse
 
 _EXTRA: Final[Mapping[str, Callable[[Statistics], float]]] = {
@@ -46,7 +46,7 @@ class Expression:
 
     def judge(self, evidence: Evidence) -> Judgement:
         if evidence.statistics is None:
-            return Judgement("undecided", evidence.missing or "the tensor has no statistics")
+            return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
         names = _Names(evidence)
         evaluation = Evaluation(names.value)
         found = evaluation.truth(self.tree)
@@ -55,7 +55,7 @@ class Expression:
             for name, number in names.used.items()
         )
         if found is None:
-            return Judgement("undecided", names.why or evaluation.why, values)
+            return replace(undecided("undefined", names.why or evaluation.why), values=values)
         return Judgement("hit" if found else "clear", "", values)
 
     def clears(self, statistics: Statistics) -> bool:

@@ -1,4 +1,4 @@
-"""NaN and Inf: in a tensor, in a weight, in a gradient, and made by an op."""
+"""NaN and Inf: in a tensor, in a weight, in a gradient, and produced by an op."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """#nan(x) + #inf(x) > 0; of complex values either part counts. Undecided only of a tensor whose
-    values nobody can see."""
+    """#nan(x) + #inf(x) > 0; either part of a complex value counts. Undecided only if the values
+    cannot be read."""
 
     id: str
     target: Target
@@ -55,7 +55,7 @@ class Overflow:
     def _judge_count(evidence: Evidence) -> Judgement:
         count = evidence.non_finite
         if count is None:
-            return undecided(evidence.missing or "the tensor has no statistics")
+            return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
         if not count:
             return Judgement("clear")
         values = (Value("non_finite_count", None, count),)
@@ -73,7 +73,7 @@ class Overflow:
 
 @dataclass(frozen=True, slots=True)
 class OperatorOverflow:
-    """An op made NaN or Inf out of finite inputs."""
+    """An op produced NaN or Inf from finite inputs."""
 
     id: str = "operator_overflow"
     target: Target = "tensor"
@@ -87,7 +87,7 @@ class OperatorOverflow:
         if found.verdict != "hit":
             return found
         if evidence.inputs_finite is None:
-            return undecided("nobody looked at the inputs of the op")
+            return undecided("inputs_unknown", "the inputs of the op were not observed")
         return found if evidence.inputs_finite else Judgement("clear")
 
     def clears(self, statistics: Statistics) -> bool:

@@ -18,7 +18,6 @@ from sonde.watch.conditions.contract import (
     count_within,
     is_plain,
     obstacle,
-    undecided,
 )
 from sonde.watch.conditions.screen import PLAIN, Test, TestKind, Tests, compared
 
@@ -40,9 +39,9 @@ class Span:
         return Needs(statistics=True, between=asked)
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = obstacle(evidence)
+        if found is not None:
+            return found
         values, is_hit = [], False
         for name, preset in self.checks:
             actual = self._actual(name, evidence)

@@ -19,7 +19,6 @@ from sonde.watch.conditions.contract import (
     Value,
     is_plain,
     obstacle,
-    undecided,
 )
 from sonde.watch.conditions.screen import PLAIN, Tests, compared
 
@@ -83,9 +82,9 @@ class Threshold:
         return (PLAIN, *(compared(name, preset) for name, preset in self.checks))
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = obstacle(evidence)
+        if found is not None:
+            return found
         assert evidence.statistics is not None
         values, is_hit = [], False
         for (name, _), (read, holds, preset) in zip(self.checks, self._questions, strict=True):
