@@ -141,6 +141,19 @@ class Condition(Protocol):
         ...
 
 
+class NeverCleared:
+    """The part of a condition that statistics of one step alone never clear."""
+
+    __slots__ = ()
+
+    def clears(self, statistics: Statistics) -> bool:
+        return False
+
+    @property
+    def screen(self) -> None:
+        return None
+
+
 def is_plain(statistics: Statistics) -> bool:
     """Whether there are elements, and all are finite."""
     return not (

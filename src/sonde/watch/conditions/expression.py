@@ -15,7 +15,15 @@ from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions.contract import Evidence, Judgement, Needs, Target, Value, undecided
+from sonde.watch.conditions.contract import (
+    Evidence,
+    Judgement,
+    Needs,
+    NeverCleared,
+    Target,
+    Value,
+    undecided,
+)
 from sonde.watch.expression_language import Evaluation, ExpressionError, parse
 
 _EXTRA: Final[Mapping[str, Callable[[Statistics], float]]] = {
@@ -31,7 +39,7 @@ NAMES: Final = (*STATISTIC_NAMES, *(f"prev.{name}" for name in STATISTIC_NAMES),
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NeverCleared):
     """A condition written out. ``tree`` has been checked: every node of it can be computed."""
 
     text: str
@@ -57,13 +65,6 @@ class Expression:
         if found is None:
             return replace(undecided("undefined", names.why or evaluation.why), values=values)
         return Judgement("hit" if found else "clear", "", values)
-
-    def clears(self, statistics: Statistics) -> bool:
-        return False
-
-    @property
-    def screen(self) -> None:
-        return None
 
 
 def parse_expression(text: str) -> Expression:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Final
+from typing import Final, Literal
 
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions.catalogue import Kind, Parameter
@@ -120,17 +120,28 @@ def kind(
     )
 
 
-def _levels(relation: str, word: str) -> tuple[Parameter, ...]:
-    return (
-        Parameter(f"abs_mean_{relation}", f"the mean of |x| is {word} this", lowest=0.0),
-        Parameter(f"max_{relation}", f"the maximum is {word} this"),
-        Parameter(f"min_{relation}", f"the minimum is {word} this"),
-        Parameter(f"mean_{relation}", f"the mean is {word} this"),
+def _level_kind(
+    id: str, title: str, abbreviation: str, target: Target, relation: Literal["gt", "lt"]
+) -> Kind:
+    """A condition on the mean of |x|, the maximum, the minimum or the mean."""
+    word, sign = ("above", ">") if relation == "gt" else ("below", "<")
+    return kind(
+        id,
+        title,
+        abbreviation,
+        target,
+        formula=f"mean(|x|) {sign} v, max(x) {sign} v, min(x) {sign} v or mean(x) {sign} v",
+        description=f"A statistic of a {target} is {word} a threshold.",
+        advice=_LARGE_ADVICE if relation == "gt" else _SMALL_ADVICE,
+        parameters=(
+            Parameter(f"abs_mean_{relation}", f"the mean of |x| is {word} this", lowest=0.0),
+            Parameter(f"max_{relation}", f"the maximum is {word} this"),
+            Parameter(f"min_{relation}", f"the minimum is {word} this"),
+            Parameter(f"mean_{relation}", f"the mean is {word} this"),
+        ),
     )
 
 
-_LARGE = "mean(|x|) > v, max(x) > v, min(x) > v or mean(x) > v"
-_SMALL = "mean(|x|) < v, max(x) < v, min(x) < v or mean(x) < v"
 _LARGE_ADVICE = (
     "Values that grow from step to step end in Inf: lower the learning rate, check the "
     "initialization and normalization, clip gradients."
@@ -139,68 +150,21 @@ _SMALL_ADVICE = (
     "Values that vanish stop the layers before them from learning: check the activation functions, "
     "the initialization, the loss and its scale."
 )
+_ZEROS = Parameter(
+    "zero_percentage_ge",
+    "at least so many per cent of the elements are zero",
+    default=100.0,
+    lowest=0.0,
+    highest=100.0,
+)
 
 KINDS = (
-    kind(
-        "tensor_too_large",
-        "Tensor above threshold",
-        "TL",
-        "tensor",
-        formula=_LARGE,
-        description="A statistic of a tensor is above a threshold.",
-        advice=_LARGE_ADVICE,
-        parameters=_levels("gt", "above"),
-    ),
-    kind(
-        "weight_too_large",
-        "Weight above threshold",
-        "WL",
-        "weight",
-        formula=_LARGE,
-        description="A statistic of a weight is above a threshold.",
-        advice=_LARGE_ADVICE,
-        parameters=_levels("gt", "above"),
-    ),
-    kind(
-        "gradient_too_large",
-        "Gradient above threshold",
-        "GL",
-        "gradient",
-        formula=_LARGE,
-        description="A statistic of a gradient is above a threshold.",
-        advice=_LARGE_ADVICE,
-        parameters=_levels("gt", "above"),
-    ),
-    kind(
-        "tensor_too_small",
-        "Tensor below threshold",
-        "TS",
-        "tensor",
-        formula=_SMALL,
-        description="A statistic of a tensor is below a threshold.",
-        advice=_SMALL_ADVICE,
-        parameters=_levels("lt", "below"),
-    ),
-    kind(
-        "weight_too_small",
-        "Weight below threshold",
-        "WS",
-        "weight",
-        formula=_SMALL,
-        description="A statistic of a weight is below a threshold.",
-        advice=_SMALL_ADVICE,
-        parameters=_levels("lt", "below"),
-    ),
-    kind(
-        "gradient_vanishing",
-        "Gradient disappearance",
-        "GV",
-        "gradient",
-        formula=_SMALL,
-        description="A statistic of a gradient is below a threshold.",
-        advice=_SMALL_ADVICE,
-        parameters=_levels("lt", "below"),
-    ),
+    _level_kind("tensor_too_large", "Tensor above threshold", "TL", "tensor", "gt"),
+    _level_kind("weight_too_large", "Weight above threshold", "WL", "weight", "gt"),
+    _level_kind("gradient_too_large", "Gradient above threshold", "GL", "gradient", "gt"),
+    _level_kind("tensor_too_small", "Tensor below threshold", "TS", "tensor", "lt"),
+    _level_kind("weight_too_small", "Weight below threshold", "WS", "weight", "lt"),
+    _level_kind("gradient_vanishing", "Gradient disappearance", "GV", "gradient", "lt"),
     kind(
         "tensor_all_zero",
         "Tensor of zeros",
@@ -212,15 +176,7 @@ KINDS = (
             "Find the first op whose output is zero though its inputs are not: a dead activation, "
             "a mask that hides everything, a multiplication by a zero scale."
         ),
-        parameters=(
-            Parameter(
-                "zero_percentage_ge",
-                "at least so many per cent of the elements are zero",
-                default=100.0,
-                lowest=0.0,
-                highest=100.0,
-            ),
-        ),
+        parameters=(_ZEROS,),
     ),
     kind(
         "tensor_deviation",
@@ -247,13 +203,7 @@ KINDS = (
         description="A weight starts with values it should not have.",
         advice="Initialize the weight; zeros keep units from ever differing from each other.",
         parameters=(
-            Parameter(
-                "zero_percentage_ge",
-                "at least so many per cent of the elements are zero",
-                default=100.0,
-                lowest=0.0,
-                highest=100.0,
-            ),
+            _ZEROS,
             Parameter("max_gt", "the maximum is above this"),
             Parameter("min_lt", "the minimum is below this"),
         ),
