@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
@@ -19,26 +22,19 @@ from sonde.wire.shapes import (
     TensorType,
 )
 
+_STATISTICS: Final = StatisticNumbers.__struct_fields__
+_NON_FINITE: Final = ("nan_count", "positive_inf_count", "negative_inf_count")
+
 
 def statistic_numbers(statistics: Statistics) -> StatisticNumbers:
     """All numbers; NaN and infinities as text, as are whole numbers beyond 2**53."""
-    return StatisticNumbers(
-        statistics.count,
-        statistics.nan_count,
-        statistics.positive_inf_count,
-        statistics.negative_inf_count,
-        statistics.zero_count,
-        statistics.negative_count,
-        statistics.positive_count,
-        max=to_wire(statistics.max),
-        min=to_wire(statistics.min),
-        finite_max=to_wire(statistics.finite_max),
-        finite_min=to_wire(statistics.finite_min),
-        avg=to_wire(statistics.avg),
-        l2norm=to_wire(statistics.l2norm),
-        std=to_wire(statistics.std),
-        abs_mean=to_wire(statistics.abs_mean),
-    )
+    return known_numbers({name: getattr(statistics, name) for name in _STATISTICS})
+
+
+def known_numbers(known: Mapping[str, float | int]) -> StatisticNumbers:
+    """The statistics that are known; counts of NaN and Inf that are not known are 0."""
+    found: dict[str, Any] = dict.fromkeys(_STATISTICS) | dict.fromkeys(_NON_FINITE, 0)
+    return StatisticNumbers(**found | {name: to_wire(known[name]) for name in known})
 
 
 def tensor_type(spec: TensorSpec) -> TensorType:
