@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sonde.core.finding import Finding
 from sonde.watch.origins import Origin, Traced
 
 MOST_IN_CHAIN: Final = 60
@@ -28,6 +29,35 @@ def why_harmless(origin: Origin) -> str:
     else:
         how = f"{origin.op} made them"
     return f"NaN or Inf that reached neither the loss nor an update of weights: {how}"
+
+
+def origin_finding(origin: Origin) -> Finding:
+    """The finding that an origin is, a fault or not."""
+    how = {
+        "op": "were made in step {} by",
+        "leaf": "came in step {} with",
+        "outside": "were put in step {}, by something that is not an op, into the memory of",
+    }[origin.kind].format(origin.step)
+    evidence = {"step": origin.step, "kind": origin.kind, "argument": origin.argument}
+    return Finding(
+        "non_finite_origin",
+        "error" if origin.is_fault else "info",
+        f"non-finite values {how} {origin_place(origin)}",
+        status="established",
+        op=origin.op,
+        source=origin.source,
+        evidence=evidence,
+    )
+
+
+def origin_place(origin: Origin) -> str:
+    """The op or leaf with its line, such as ``Default/log-op0 at train.py:12: y = x.log()``."""
+    source = origin.source
+    argument = f" ({origin.argument})" if origin.argument is not None else ""
+    if source is None:
+        return f"{origin.op}{argument}"
+    used = "" if origin.kind == "op" else ", first used"
+    return f"{origin.op}{argument}{used} at {source}: {source.code}"
 
 
 def chain_from(origin: str, chain: tuple[str, ...]) -> tuple[str, ...]:

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from sonde.core.graph import GRADIENTS, Source
+from sonde.watch.faults import StepNode, find_fault, find_results
 from sonde.watch.observation import Observation, ObservedTensor
-from sonde.watch.op_types import (
-    FILLING,
-    LOSS_READERS,
-    SCALER_CHECK,
-    infinite_argument,
-    is_in_place,
-)
+from sonde.watch.op_types import FILLING, infinite_argument, is_in_place
 
 OriginKind = Literal["op", "leaf", "outside"]
-_WITHOUT_INFINITY = ("bool", "int", "uint")
 _OUTERMOST_BACKWARD = f"{GRADIENTS}Default"
 
 
@@ -72,21 +66,6 @@ class Traced:
     bad_outputs: tuple[int, ...]
 
 
-class StepNode(Protocol):
-    """What is needed of a node to see how a step ended; of the core's and of the wire's graphs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def inputs(self) -> Sequence[Any]: ...
-    @property
-    def outputs(self) -> Sequence[Any]: ...
-
-
 class OriginTracker:
     """Follows non-finite values through the ops of a run, given in order. Not thread-safe.
 
@@ -105,7 +84,10 @@ class OriginTracker:
         self._traced: dict[str, Traced] = {}
         # By op, in this step: the op its non-finite values came from.
         self._givers: dict[str, str] = {}
+        # Leaves that no op has used yet, in this step.
         self._unused_leaves: list[tuple[Origin, str]] = []
+        # The line that first uses a leaf, by the leaf's name.
+        self.first_uses: dict[str, Source | None] = {}
         # What unexpected origins of the forward pass read, in this step.
         self._read: dict[tuple[str | None, int], Origin] = {}
         # Origins whose values went into those of another, which stands for both from there on.
@@ -122,6 +104,7 @@ class OriginTracker:
         self._traced.clear()
         self._givers.clear()
         self._unused_leaves.clear()
+        self.first_uses.clear()
         self._read.clear()
         self._joined.clear()
 
@@ -137,10 +120,14 @@ class OriginTracker:
         self._step = call.step
         given = {view.slot: self._origin_of(call, view) for view in bad_inputs}
         origin, is_producer = self._find_origin(call, bad_inputs, given, bad_outputs)
-        for each in self._at_fault(call, origin, bad_inputs, given, bad_outputs):
-            each.is_fault = True
+        fault = find_fault(call, bad_inputs, bad_outputs)
+        if fault in ("update", "nan"):
+            origin.is_fault = True
+        if fault in ("update", "loss"):
+            for each in given.values():
+                each.is_fault = True
         self._remember(call, origin, given, bad_outputs)
-        self._name_user(call)
+        self._note_uses(call)
         if call.node.kind != "op":
             self._unused_leaves.append((origin, call.node.name))
         found = Traced(origin, is_producer, tuple(view.slot for view in bad_outputs))
@@ -291,30 +278,7 @@ class OriginTracker:
             origin.is_unexpected = any(view.has_nan() for view in bad)
         return origin
 
-    # ---------------------------------------------------------- what is a fault
-
-    def _at_fault(
-        self,
-        call: Observation,
-        origin: Origin,
-        bad_inputs: Sequence[ObservedTensor],
-        given: dict[int, Origin],
-        bad_outputs: Sequence[ObservedTensor],
-    ) -> Iterable[Origin]:
-        """The origins whose values reach the loss or an update here, or become NaN."""
-        node = call.node
-        if node.kind != "op":
-            return ()
-        if node.phase == "optimizer":
-            return (origin, *given.values())
-        if node.phase == "backward":
-            return given.values() if _reads_loss(node) else ()
-        became_nan = (
-            bool(bad_inputs)
-            and not any(view.has_nan() for view in bad_inputs)
-            and any(view.has_nan() for view in bad_outputs)
-        )
-        return (origin,) if became_nan else ()
+    # ------------------------------------------------------------------- faults
 
     def end_step(self, nodes: Iterable[StepNode], *, sees_all: bool = True) -> Sequence[Origin]:
         """Decide of every origin that the step met whether it is a fault, and return them.
@@ -327,8 +291,10 @@ class OriginTracker:
         )
         if all(each.is_fault for each in origins):
             return tuple(origins)
-        for origin in self._in_results(nodes):
-            origin.is_fault = True
+        is_result = find_results(nodes)
+        for place, origin in self._by_op.items() if is_result is not None else ():
+            if origin.step == self._step and place[0] in self._traced and is_result(place):
+                origin.is_fault = True
         for origin, other in reversed(self._joined):
             origin.is_fault |= origin.is_unexpected and other.is_fault
         for origin in origins:
@@ -338,37 +304,6 @@ class OriginTracker:
                 self._harmless.add(_line(origin))
                 origin.is_unexpected = False
         return tuple(origins)
-
-    def _in_results(self, nodes: Iterable[StepNode]) -> Iterable[Origin]:
-        """The origins of results of the step, unless the loss and an update tell what matters.
-
-        Without an update, each value that no op computes with is a result; without a loss, each
-        that no op of the forward pass computes with.
-        """
-        phases: set[str] = set()
-        used: dict[str, set[tuple[str | None, int]]] = {"forward": set(), "later": set()}
-        backward: set[str] = set()
-        for node in nodes:
-            phases.add("scaled" if node.type == SCALER_CHECK else node.phase)
-            if node.phase == "backward":
-                backward.add(node.name)
-                if _reads_loss(node):
-                    phases.add("loss")
-            if any(not each.dtype.startswith(_WITHOUT_INFINITY) for each in node.outputs):
-                when = "forward" if node.phase == "forward" else "later"
-                used[when] |= {(edge.producer, edge.slot) for edge in node.inputs}
-        has_update, has_loss = bool(phases & {"optimizer", "scaled"}), "loss" in phases
-        if not phases or (has_loss and has_update):
-            return ()
-
-        def is_result(place: tuple[str, int]) -> bool:
-            if place in used["forward"] or place[0] not in self._traced:
-                return False
-            is_last = place not in used["later"]
-            return is_last or not (has_loss or place[0] in backward)
-
-        found = [origin for place, origin in self._by_op.items() if is_result(place)]
-        return [origin for origin in found if origin.step == self._step]
 
     # ------------------------------------------------------------------- memory
 
@@ -388,14 +323,16 @@ class OriginTracker:
                 self._by_memory[view.memory] = own
             self._by_op[(call.node.name, view.slot)] = own
 
-    def _name_user(self, call: Observation) -> None:
-        """The line that uses a leaf stands for the leaf, which has none of its own."""
+    def _note_uses(self, call: Observation) -> None:
+        """Note the line that first uses a leaf, which has no line of its own."""
         if call.node.kind != "op" or not self._unused_leaves:
             return
         used = {edge.producer for edge in call.node.inputs}
         for origin, name in self._unused_leaves:
-            if name in used and origin.kind == "leaf" and origin.source is None:
-                origin.source = call.node.source
+            if name in used:
+                self.first_uses.setdefault(name, call.node.source)
+                if origin.kind == "leaf" and origin.source is None:
+                    origin.source = call.node.source
         self._unused_leaves = [each for each in self._unused_leaves if each[1] not in used]
 
 
@@ -416,59 +353,3 @@ def _line(origin: Origin) -> tuple[object, ...]:
     if origin.kind != "op" or origin.source is None:
         return (origin.kind, origin.op)
     return (origin.type, origin.source)
-
-
-@dataclass(slots=True)
-class OverflowSummary:
-    """What a run has shown so far.
-
-    ``fault`` is the first origin that is a fault, ``harmless`` the first that was none;
-    ``producers`` and ``carriers`` count ops with non-finite values.
-    """
-
-    fault: Origin | None = None
-    harmless: Origin | None = None
-    producers: int = 0
-    carriers: int = 0
-    _current: Origin | None = None
-    _previous: Origin | None = None
-
-    def begin_step(self) -> None:
-        self._previous = self._current
-        self._current = None
-
-    def count(self, traced: Traced) -> None:
-        if traced.is_producer:
-            self.producers += 1
-        else:
-            self.carriers += 1
-        origin = traced.origin
-        if origin.is_fault:
-            self._found(origin)
-        if origin.is_listed:
-            self._current = self._current or origin
-
-    def _found(self, origin: Origin) -> None:
-        if self.fault is None or origin.number < self.fault.number:
-            self.fault = origin
-
-    def end_step(self, touched: Iterable[Origin]) -> None:
-        for origin in touched:
-            if origin.is_fault:
-                self._found(origin)
-            elif self.harmless is None:
-                self.harmless = origin
-        if self._current is not None and not self._current.is_listed:
-            self._current = None
-
-    @property
-    def latest(self) -> Origin | None:
-        """Whose values the running step shows, or the one before, or else any."""
-        return self._current or self._previous or self.fault
-
-
-def _reads_loss(node: StepNode) -> bool:
-    """Whether a backward pass begins here; not where checkpointing runs ones_like again."""
-    return node.type in LOSS_READERS and not any(
-        (each.producer or "").startswith(GRADIENTS) for each in node.inputs
-    )
