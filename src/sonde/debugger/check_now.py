@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from sonde.core.graph import OpNode
+from sonde.core.keys import Io
 from sonde.core.sink import OpCall
-from sonde.core.statistics import Statistics
 from sonde.debugger.hit_detection import HitDetection
 from sonde.debugger.live_evaluation import (
     LiveTensor,
@@ -19,11 +19,11 @@ from sonde.debugger.live_evaluation import (
     parameter_node,
 )
 from sonde.debugger.trainee import Held, Trainee
-from sonde.debugger.values.cache import CachedTensor, ValueCache
+from sonde.debugger.values.cache import ValueCache
 from sonde.debugger.values.graphs import GraphRegistry, gradient_name
 from sonde.watch.categories import categories_of
-from sonde.watch.conditions import Memory, Needs, PreviousValue, memory_of
-from sonde.watch.evaluate import Evaluation, NodeWatches, evaluate, summarize
+from sonde.watch.conditions import Memory, memory_of
+from sonde.watch.evaluate import Evaluation, NodeWatches, evaluate
 from sonde.watch.hits import WatchpointHit
 from sonde.watch.observation import MeasuredTensor
 from sonde.watch.op_types import FILLING, infinite_argument
@@ -72,31 +72,18 @@ class _Node:
         return self.held is not None and self.name == self.held.name
 
 
-class _CachedOutput:
-    """The cached values of an output; see ``watch.observation.MeasuredTensor``."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _CachedOutput(MeasuredTensor):
+    """The cached values of an output."""
 
-    io: Final = "output"
-
-    def __init__(self, slot: int, cached: CachedTensor) -> None:
-        self.slot = slot
-        self.dtype = cached.dtype
-        self.shape = cached.array.shape
-        self._memory = memory_of(cached.array)
-
-    def recorded(self) -> None:
-        return None
-
-    def statistics(self) -> Statistics | None:
-        return summarize(self._memory)
+    slot: int
+    dtype: str
+    shape: tuple[int, ...]
+    memory: Memory
+    io: Io = "output"
 
     def buffer(self) -> Memory:
-        return self._memory
-
-    def non_finite_count(self) -> None:
-        return None
-
-    def previous(self, needs: Needs) -> PreviousValue:
-        return PreviousValue()
+        return self.memory
 
 
 class PauseCheck:
@@ -172,7 +159,10 @@ class PauseCheck:
 
     def _cached_output(self, name: str, slot: int, step: int) -> _CachedOutput | None:
         cached = self._cached.find((name, "output", slot), step)
-        return None if cached is None else _CachedOutput(slot, cached)
+        if cached is None:
+            return None
+        array = cached.array
+        return _CachedOutput(slot, cached.dtype, array.shape, memory_of(array))
 
     def _inputs_finite(self, node: _Node, here: Here) -> bool | None:
         """Whether the inputs of an op were finite; None if they are not available."""

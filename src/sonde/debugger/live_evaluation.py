@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
@@ -17,6 +16,7 @@ from sonde.watch.categories import GRADIENT, TENSOR, WEIGHT, categories_of
 from sonde.watch.conditions import Memory, Needs, PreviousValue
 from sonde.watch.conditions.screen import Tests
 from sonde.watch.evaluate import Evaluation, NodeWatches, evaluate, summarize
+from sonde.watch.observation import MeasuredTensor
 from sonde.watch.watchpoint import Watch, WatchedNode
 from sonde.wire.shapes import Category, Node
 
@@ -24,22 +24,24 @@ StatisticsCache = MutableMapping[tuple[object, int], Statistics]
 """By contents and number of elements: what ``expand`` repeats is another tensor."""
 
 
-class LiveTensor:
-    """A tensor of the training; see ``watch.observation.MeasuredTensor``.
+class LiveTensor(MeasuredTensor):
+    """A tensor of the training. Its statistics are looked up in, and added to, ``cache``.
 
-    ``cache`` has the statistics of this step's tensors, so that equal values are read once.
+    ``previous``: the values of the previous step, in which it has the name ``name``.
     """
 
-    __slots__ = ("_buffer", "_cache", "_previous", "_statistics", "_trainee", "view")
+    __slots__ = ("_buffer", "_cache", "_previous", "_statistics", "_trainee", "name", "view")
 
     def __init__(
         self,
         view: TensorView,
         trainee: Trainee,
-        previous: Callable[[Needs], PreviousValue] | None = None,
+        name: str = "",
+        previous: PreviousValues | None = None,
         cache: StatisticsCache | None = None,
     ) -> None:
         self.view = view
+        self.name = name
         self._trainee = trainee
         self._previous = previous
         self._cache: StatisticsCache = {} if cache is None else cache
@@ -62,9 +64,6 @@ class LiveTensor:
     def shape(self) -> tuple[int, ...]:
         return self.view.shape
 
-    def recorded(self) -> None:
-        return None
-
     def statistics(self) -> Statistics | None:
         if self._statistics is None:
             key = (self.view.values_token, self.view.numel)
@@ -82,7 +81,24 @@ class LiveTensor:
         return self._trainee.non_finite(self.view)
 
     def previous(self, needs: Needs) -> PreviousValue:
-        return PreviousValue() if self._previous is None else self._previous(needs)
+        if self._previous is None or not (needs.previous or needs.previous_statistics):
+            return PreviousValue()
+        return self._previous.value(self.name)
+
+    def evaluate(
+        self,
+        watches: NodeWatches,
+        step: int,
+        inputs_finite: Callable[[], bool | None] = lambda: None,
+    ) -> Iterator[Evaluation]:
+        """Evaluate ``watches``, and keep the statistics if the next step is compared with them."""
+        yield from evaluate(watches, self, step, inputs_finite)
+        needs = watches.needs
+        statistics = None
+        if needs.previous or needs.previous_statistics:
+            statistics = self.statistics()
+        if statistics is not None and self._previous is not None:
+            self._previous.note(self.name, step, statistics)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,7 +173,8 @@ class ParameterEvaluator:
             if watches.needs.at_step_end and each.held.name in not_updated:
                 rest = tuple(watch for watch in watches.watches if not watch.needs.at_step_end)
                 watches = replace(watches, watches=rest)
-            yield from self._evaluate(each, each.held.value(), step, watches)
+            tensor = LiveTensor(each.held.value(), self._trainee, watches.op, self._previous)
+            yield from tensor.evaluate(watches, step)
 
     def gradients(self, names: Iterable[str], step: int) -> Iterator[Evaluation]:
         """Evaluate the gradients of these weights."""
@@ -165,27 +182,8 @@ class ParameterEvaluator:
             each = self._gradients.get(name)
             view = None if each is None else each.held.gradient()
             if each is not None and view is not None:
-                yield from self._evaluate(each, view, step, each.watches)
-
-    def _evaluate(
-        self, planned: _PlannedParameter, view: TensorView, step: int, watches: NodeWatches
-    ) -> Iterator[Evaluation]:
-        tensor = LiveTensor(view, self._trainee, partial(self._previous_of, watches.op))
-        yield from evaluate(watches, tensor, step)
-        needs, statistics = planned.watches.needs, tensor.statistics()
-        if statistics is not None and (needs.previous or needs.previous_statistics):
-            self._previous.note(watches.op, step, statistics)
-
-    def _previous_of(self, name: str, needs: Needs) -> PreviousValue:
-        if not needs.previous and not needs.previous_statistics:
-            return PreviousValue()
-        copy = self._previous.find(name)
-        memory = None if copy is None else self._trainee.memory(copy[1])
-        return PreviousValue(
-            memory if isinstance(memory, Memory) else None,
-            self._previous.statistics(name),
-            self._previous.why_missing(name),
-        )
+                tensor = LiveTensor(view, self._trainee, each.watches.op, self._previous)
+                yield from tensor.evaluate(each.watches, step)
 
 
 class OpEvaluator:
@@ -260,22 +258,12 @@ class OpEvaluator:
             if not view.is_filled:
                 continue
             name = f"{call.node.name}:{view.slot}"
-            tensor = LiveTensor(
-                view, self._trainee, partial(self._previous_of, name), self._statistics
-            )
-            yield from evaluate(watches, tensor, call.step, are_inputs_finite)
-            statistics = tensor.statistics() if watches.needs.previous_statistics else None
-            if statistics is not None:
-                self._previous.note(name, call.step, statistics)
+            tensor = LiveTensor(view, self._trainee, name, self._previous, self._statistics)
+            yield from tensor.evaluate(watches, call.step, are_inputs_finite)
 
     def statistics(self, view: TensorView) -> Statistics | None:
         """The statistics of ``view``, whose values are read once a step; None if it has none."""
         return LiveTensor(view, self._trainee, cache=self._statistics).statistics()
-
-    def _previous_of(self, name: str, needs: Needs) -> PreviousValue:
-        if not needs.previous_statistics:
-            return PreviousValue()
-        return PreviousValue(None, self._previous.statistics(name))
 
 
 def has_finite_inputs(call: OpCall) -> bool:

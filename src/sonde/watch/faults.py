@@ -53,9 +53,9 @@ def reads_loss(node: StepNode) -> bool:
     )
 
 
-def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool] | None:
-    """A test whether an output is a result of the step that ran ``nodes``; None if the step has a
-    loss and an update, which alone matter then.
+def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool]:
+    """A test whether an output is a result of the step that ran ``nodes``; no output is one if the
+    step has a loss and an update.
 
     Without an update, each value that no op computes with is a result; without a loss, each value
     that no op of the forward pass computes with.
@@ -73,11 +73,10 @@ def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool] | None:
             when = "forward" if node.phase == "forward" else "later"
             used[when] |= {(edge.producer, edge.slot) for edge in node.inputs}
     has_update, has_loss = bool(phases & {"optimizer", "scaled"}), "loss" in phases
-    if not phases or (has_loss and has_update):
-        return None
+    has_results = bool(phases) and not (has_loss and has_update)
 
     def is_result(place: Place) -> bool:
-        if place in used["forward"]:
+        if not has_results or place in used["forward"]:
             return False
         return place not in used["later"] or not (has_loss or place[0] in backward)
 

@@ -38,7 +38,6 @@ def origin_finding(origin: Origin) -> Finding:
         "leaf": "came in step {} with",
         "outside": "were put in step {}, by something that is not an op, into the memory of",
     }[origin.kind].format(origin.step)
-    evidence = {"step": origin.step, "kind": origin.kind, "argument": origin.argument}
     return Finding(
         "non_finite_origin",
         "error" if origin.is_fault else "info",
@@ -46,7 +45,7 @@ def origin_finding(origin: Origin) -> Finding:
         status="established",
         op=origin.op,
         source=origin.source,
-        evidence=evidence,
+        evidence={"step": origin.step, "kind": origin.kind, "argument": origin.argument},
     )
 
 

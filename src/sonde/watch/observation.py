@@ -87,7 +87,7 @@ class RecordedStatistics(NamedTuple):
 
 
 class MeasuredTensor(Protocol):
-    """A tensor on which conditions are evaluated."""
+    """A tensor on which conditions are evaluated. Implementations inherit the defaults."""
 
     @property
     def io(self) -> Io: ...
@@ -98,22 +98,22 @@ class MeasuredTensor(Protocol):
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def recorded(self) -> RecordedStatistics | None:
-        """Recorded statistics; None if there are none, and values must be read."""
-        ...
-
-    def statistics(self) -> Statistics | None:
-        """All statistics of the values; None if they are expensive to get, or do not exist."""
-        ...
-
     def buffer(self) -> Memory | str:
         """The memory of the values, or the reason why they cannot be read."""
         ...
 
+    def recorded(self) -> RecordedStatistics | None:
+        """Recorded statistics; None if there are none, and values must be read."""
+        return None
+
+    def statistics(self) -> Statistics | None:
+        """All statistics of the values; None if they are expensive to get, or do not exist."""
+        return None
+
     def non_finite_count(self) -> int | None:
         """The number of NaN and Inf of a tensor without ``buffer``; None if it is not known."""
-        ...
+        return None
 
     def previous(self, needs: Needs) -> PreviousValue:
         """The value of the previous step, as far as ``needs`` contains it."""
-        ...
+        return PreviousValue()

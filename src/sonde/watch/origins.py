@@ -292,7 +292,7 @@ class OriginTracker:
         if all(each.is_fault for each in origins):
             return tuple(origins)
         is_result = find_results(nodes)
-        for place, origin in self._by_op.items() if is_result is not None else ():
+        for place, origin in self._by_op.items():
             if origin.step == self._step and place[0] in self._traced and is_result(place):
                 origin.is_fault = True
         for origin, other in reversed(self._joined):

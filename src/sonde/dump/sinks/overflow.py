@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sonde.core.graph import Graph
+import numpy as np
+
+from sonde.core.graph import Graph, Source
+from sonde.core.number_text import json_number
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
 from sonde.dump import layout
-from sonde.dump.sinks.overflow_entry import overflow_entry, source_entry
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
 from sonde.watch.origins import Origin, OriginTracker, Traced
@@ -124,7 +126,7 @@ class OverflowDump:
         if self._has_room(origin):
             self._dumped += 1
             self._dumped_expected += not origin.is_listed
-            self._entries.append(overflow_entry(call, origin, is_producer=is_producer))
+            self._entries.append(_entry(call, origin, is_producer=is_producer))
             self._tensors.write(call)
 
     # ---------------------------------------------------------------- files
@@ -140,7 +142,7 @@ class OverflowDump:
         self._decide_faults(end.graph)
         for entry in self._entries:
             if entry["op"] in self._tracker.first_uses:  # A leaf, which has no line of its own.
-                entry["source"] = source_entry(self._tracker.first_uses[entry["op"]])
+                entry["source"] = _source_entry(self._tracker.first_uses[entry["op"]])
         if self._entries:
             path = self._files.open(end.step) / layout.OVERFLOW
             text = json.dumps(self._entries, indent=2, allow_nan=False)
@@ -166,3 +168,64 @@ class OverflowDump:
     def fast_path(self) -> ScreenPath:
         """Only ops with values that are not finite are wanted."""
         return ScreenPath(lambda node, leaves: NON_FINITE)
+
+
+def _entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]:
+    """The entry of ``call`` in ``overflow.json``; its non-finite values come from ``origin``."""
+    entry: dict[str, Any] = {
+        "op": call.node.name,
+        "role": "producer" if is_producer else "carrier",
+        "phase": call.node.phase,
+        "source": _source_entry(call.node.source),
+        "inputs": [_statistics(view) for view in call.inputs],
+        "outputs": [_statistics(view) for view in call.outputs],
+        "from": None if is_producer else origin.op,
+    }
+    if origin.step != call.step and not is_producer:
+        entry["from_step"] = origin.step
+    if is_producer and origin.argument is not None:
+        entry["by_argument"] = origin.argument
+    return entry
+
+
+def _source_entry(source: Source | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    return {
+        "file": source.file,
+        "line": source.line,
+        "function": source.function,
+        "code": source.code,
+    }
+
+
+def _statistics(view: TensorView) -> dict[str, Any]:
+    """Shape, dtype and statistics; numbers that JSON lacks are text.
+
+    Memory that is not filled yet has no statistics. Complex values have only counts: an element is
+    NaN if either part is, else infinite (counted as positive) if either part is.
+    """
+    found: dict[str, Any] = {
+        "slot": view.slot,
+        "dtype": view.dtype,
+        "shape": list(view.shape),
+        "nan_count": 0,
+        "positive_inf_count": 0,
+        "negative_inf_count": 0,
+    }
+    if not view.is_filled:
+        found["uninitialised"] = True
+    elif view.problem is not None:
+        found["problem"] = view.problem
+    elif view.dtype.startswith("complex"):
+        values = view.numpy()
+        found["nan_count"] = int(np.isnan(values).sum())
+        found["positive_inf_count"] = int((np.isinf(values) & ~np.isnan(values)).sum())
+    else:
+        statistics = view.statistics()
+        found["nan_count"] = statistics.nan_count
+        found["positive_inf_count"] = statistics.positive_inf_count
+        found["negative_inf_count"] = statistics.negative_inf_count
+        for name in ("max", "min", "avg", "l2norm", "finite_max", "finite_min"):
+            found[name] = json_number(getattr(statistics, name))
+    return found

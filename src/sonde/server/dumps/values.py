@@ -16,7 +16,7 @@ from sonde.dump.reading.directories import DumpProblem
 from sonde.server.dumps.index import StepTensors, StoredTensor
 from sonde.server.dumps.row_statistics import RowStatistics
 from sonde.watch.conditions import Memory, Needs, PreviousValue, memory_of
-from sonde.watch.observation import RecordedStatistics
+from sonde.watch.observation import MeasuredTensor, RecordedStatistics
 from sonde.wire.convert import statistic_numbers
 from sonde.wire.shapes import StatisticNumbers, TensorName, TensorType
 
@@ -24,8 +24,8 @@ BadKind = Literal["finite", "inf", "nan"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DumpTensor:
-    """One tensor of a dump: a file, a row, or both; see ``watch.observation.MeasuredTensor``.
+class DumpTensor(MeasuredTensor):
+    """One tensor of a dump: a file, a row, or both.
 
     ``before``: the tensors of the previous step, if it is compared with them. ``problems``: files
     that could not be read when conditions were evaluated.
@@ -136,9 +136,6 @@ class DumpTensor:
             None if previous is None else previous.as_statistics(),
             is_all=not self.has_values,
         )
-
-    def statistics(self) -> None:
-        return None
 
     def buffer(self) -> Memory | str:
         if not self.has_values:
