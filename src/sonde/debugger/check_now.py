@@ -19,7 +19,7 @@ from sonde.debugger.live_evaluation import (
     parameter_node,
 )
 from sonde.debugger.trainee import Held, Trainee
-from sonde.debugger.values.cache import ValueCache
+from sonde.debugger.values.cache import CachedTensor, ValueCache
 from sonde.debugger.values.graphs import GraphRegistry, gradient_name
 from sonde.watch.categories import categories_of
 from sonde.watch.conditions import Memory, memory_of
@@ -72,18 +72,20 @@ class _Node:
         return self.held is not None and self.name == self.held.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _CachedOutput(MeasuredTensor):
     """The cached values of an output."""
 
-    slot: int
-    dtype: str
-    shape: tuple[int, ...]
-    memory: Memory
-    io: Io = "output"
+    __slots__ = ("_array", "dtype", "io", "shape", "slot")
+
+    def __init__(self, slot: int, cached: CachedTensor) -> None:
+        self.io: Io = "output"
+        self.slot: int = slot
+        self.dtype: str = cached.dtype
+        self.shape: tuple[int, ...] = cached.array.shape
+        self._array = cached.array
 
     def buffer(self) -> Memory:
-        return self.memory
+        return memory_of(self._array)
 
 
 class PauseCheck:
@@ -159,10 +161,7 @@ class PauseCheck:
 
     def _cached_output(self, name: str, slot: int, step: int) -> _CachedOutput | None:
         cached = self._cached.find((name, "output", slot), step)
-        if cached is None:
-            return None
-        array = cached.array
-        return _CachedOutput(slot, cached.dtype, array.shape, memory_of(array))
+        return None if cached is None else _CachedOutput(slot, cached)
 
     def _inputs_finite(self, node: _Node, here: Here) -> bool | None:
         """Whether the inputs of an op were finite; None if they are not available."""
