@@ -286,9 +286,9 @@ export interface OpTensors {
 }
 
 /**
- * `judged` tensors were asked about, `hits` of them were new. `missing` tensors of step `step`
- * are not at hand, `examples` among them; the watchpoints `later` are asked when a step goes
- * by only.
+ * `judged` tensors were evaluated, with `hits` new hits. `missing` tensors of step `step` are
+ * not available, such as `examples`; the watchpoints `later` are evaluated when a step goes by
+ * only.
  */
 export interface Checked {
   readonly step: number;

@@ -34,8 +34,8 @@ from sonde.wire.shapes import Category, Node
 MOST_NAMED: Final = 3
 """Unavailable tensors that are named; the others are counted."""
 _NOT_YET_KNOWN: Final = (
-    "it has NaN or Inf that may be meant so; whether they reach the loss or an update is seen as "
-    "the step goes on"
+    "it has NaN or Inf that may be expected; the rest of the step shows whether they reach the "
+    "loss or an update"
 )
 
 

@@ -1,7 +1,7 @@
-"""Where NaN and Inf begin, which ops only pass them on, and whether they are a fault.
+"""Tracks NaN and Inf from op to op: their origins, and whether they are a fault.
 
 ``docs/origins.md`` states the rules. This is their only implementation: the live debugger, overflow
-dumps, the check of a paused training and the check of a dump all use it.
+dumps, the check at a pause and the check of a dump all use it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OUTERMOST_BACKWARD = f"{GRADIENTS}Default"
 
 @dataclass(slots=True, eq=False)
 class Origin:
-    """Where non-finite values began; ``number`` counts origins in order of time.
+    """The origin of non-finite values; ``number`` counts origins in the order of time.
 
     ``kind``: the op ``op`` produced them from finite ones; they came in with the leaf ``op``; or
     code that is not an op wrote them into the memory that ``op`` had filled. ``argument`` is the
@@ -49,16 +49,16 @@ class Origin:
 
     @property
     def is_listed(self) -> bool:
-        """Whether its values are hits as far as is known now."""
+        """Whether its values are hits, as far as is known now."""
         return self.is_fault or self.is_unexpected
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """An op with non-finite values and where they come from.
+    """The origin of the non-finite values of an op.
 
-    ``is_producer``: from the op itself. ``bad_outputs`` are the slots of its outputs with NaN or
-    Inf.
+    ``is_producer``: the op itself produced them. ``bad_outputs``: the slots of its outputs with NaN
+    or Inf.
     """
 
     origin: Origin
@@ -67,9 +67,9 @@ class Traced:
 
 
 class OriginTracker:
-    """Follows non-finite values through the ops of a run, given in order. Not thread-safe.
+    """Tracks non-finite values through the ops of a run, in execution order. Not thread-safe.
 
-    ``count`` says how many elements of a tensor are not finite, for callers that may know already.
+    ``count`` counts the non-finite elements of a tensor; give one if they may be known already.
     """
 
     def __init__(
@@ -77,23 +77,23 @@ class OriginTracker:
     ) -> None:
         self._count = count
         self._counts: dict[object, int] = {}
-        # The origin of contents and of ops, in this step; of memory, as long as that lives.
+        # Origins by contents and by op, in this step; by memory, as long as that exists.
         self._by_contents: dict[object, Origin] = {}
         self._by_op: dict[tuple[str, int], Origin] = {}
         self._by_memory: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()
         self._traced: dict[str, Traced] = {}
-        # By op, in this step: the op its non-finite values came from.
+        # By op, in this step: the op that passed its non-finite values on to it.
         self._givers: dict[str, str] = {}
         # Leaves that no op has used yet, in this step.
         self._unused_leaves: list[tuple[Origin, str]] = []
         # The line that first uses a leaf, by the leaf's name.
         self.first_uses: dict[str, Source | None] = {}
-        # What unexpected origins of the forward pass read, in this step.
+        # The inputs of unexpected origins of the forward pass, in this step.
         self._read: dict[tuple[str | None, int], Origin] = {}
-        # Origins whose values went into those of another, which stands for both from there on.
+        # Origins whose values were combined with those of another, which represents both since.
         self._joined: list[tuple[Origin, Origin]] = []
         self._step = -1
-        # Places whose non-finite values were no fault in an earlier step.
+        # Lines whose non-finite values were no fault in an earlier step.
         self._harmless: set[tuple[object, ...]] = set()
         self._origins = 0
 
@@ -135,11 +135,11 @@ class OriginTracker:
         return found
 
     def traced(self, op: str) -> Traced | None:
-        """What ``look`` found of an op of this step."""
+        """The result of ``look`` for an op of this step."""
         return self._traced.get(op)
 
     def chain(self, op: str) -> tuple[str, ...]:
-        """The ops of this step through which the values came to ``op``, which is the last."""
+        """The ops of this step that passed the values on, ending with ``op``."""
         found = [op]
         while (giver := self._givers.get(found[-1])) is not None and giver not in found:
             found.append(giver)
@@ -147,10 +147,10 @@ class OriginTracker:
         return tuple(found)
 
     def origin_in(self, memory: object) -> Origin | None:
-        """The origin of the values that were last written into this memory and not finite."""
+        """The origin of the last non-finite values that were written to this memory."""
         return None if memory is None else self._by_memory.get(memory)
 
-    # ---------------------------------------------------------------- what is bad
+    # -------------------------------------------------------- non-finite tensors
 
     def _is_bad(self, view: ObservedTensor) -> bool:
         if not view.is_filled:
@@ -166,12 +166,12 @@ class OriginTracker:
         return count > 0
 
     def _is_bad_underneath(self, view: ObservedTensor) -> bool:
-        """Whether memory that was filled in part holds non-finite values an op wrote there."""
+        """Whether memory that is filled in part has non-finite values that an op wrote."""
         if view.is_filled or self.origin_in(view.memory) is None:
             return False
         return view.non_finite() > 0
 
-    # ------------------------------------------------------- where they come from
+    # ------------------------------------------------------------------ origins
 
     def _find_origin(
         self,
@@ -184,7 +184,7 @@ class OriginTracker:
         node = call.node
         if bad_inputs:
             is_nan = any(view.has_nan() for view in bad_outputs)
-            view = min(bad_inputs, key=lambda each: _rank(each, given[each.slot], is_nan))
+            view = min(bad_inputs, key=lambda each: _preference(each, given[each.slot], is_nan))
             giver = _producer(call, view.slot)
             if giver is not None and bad_outputs:
                 self._givers.setdefault(node.name, giver)
@@ -208,18 +208,18 @@ class OriginTracker:
         for view in bad_outputs:
             earlier = self.origin_in(view.memory)
             if earlier is not None:
-                # Written by an op of an earlier step, or the same leaf again.
+                # Written by an op of an earlier step, or the same leaf as before.
                 return earlier, earlier.kind == "leaf" and earlier.op == node.name
         return self._new("leaf", call, node.name, bad_outputs), True
 
     def _origin_in_forward(self, call: Observation) -> Origin | None:
-        """The op of the forward pass that overflowed with what this op of the backward pass reads:
-        where ``log(0)`` is -inf its gradient is 1/0, though no value went from one to the other."""
+        """The op of the forward pass that overflowed on an input that this op of the backward pass
+        reads: if ``log(0)`` is -inf, its gradient is 1/0, although neither reads the other."""
         if call.node.phase != "backward":
             return None
         read = (self._read.get((each.producer, each.slot)) for each in call.node.inputs)
         found = [each for each in read if each is not None]
-        # The gradient of an op has the op's own line. Where torch does not tell which op a gradient
+        # The gradient of an op has the op's own line. If torch does not know which op a gradient
         # belongs to (in-place ops on views), it is in the outermost scope.
         if call.node.scope == _OUTERMOST_BACKWARD:
             return found[0] if found else None
@@ -228,8 +228,8 @@ class OriginTracker:
     def _origin_unseen(self, call: Observation) -> Origin | None:
         """The first unexpected origin of the step, for an op with inputs that were not observed.
 
-        Compiled code does not keep every value: one that it only had in a register may be what
-        brought the bad values here. Without an origin so far, the op is one.
+        Compiled code does not store every value: the bad values may come from one that it had only
+        in a register. Without an origin so far, the op itself is one.
         """
         if len(call.inputs) >= len(call.node.inputs):
             return None
@@ -248,11 +248,11 @@ class OriginTracker:
         ):
             if known is not None:
                 return known
-        # Finite when an op last wrote to it, or made unseen.
+        # Finite when an op last wrote to it, or computed by an op that was not observed.
         origin = self._new("outside", call, producer or call.node.name, (view,))
         if view.memory is not None:
             self._by_memory[view.memory] = origin
-        if producer is not None:  # Inputs of unknown producers have nothing in common.
+        if producer is not None:  # Inputs of unknown producers are not related.
             self._by_op[(producer, slot)] = origin
         return origin
 
@@ -265,8 +265,8 @@ class OriginTracker:
         *,
         argument: str | None = None,
     ) -> Origin:
-        """Unexpected are the values of an op that was not told to make them, NaN that comes in,
-        and NaN that an op computes with an infinite number."""
+        """A new origin. Unexpected are the values of an op without an argument that asks for them,
+        NaN that comes in, and NaN that an op computes from an infinite argument."""
         self._origins += 1
         node = call.node
         origin = Origin(self._origins, kind, call.step, op, node.type, node.source, argument)
@@ -281,10 +281,10 @@ class OriginTracker:
     # ------------------------------------------------------------------- faults
 
     def end_step(self, nodes: Iterable[StepNode], *, sees_all: bool = True) -> Sequence[Origin]:
-        """Decide of every origin that the step met whether it is a fault, and return them.
+        """Decide for every origin of the step whether it is a fault, and return the origins.
 
-        ``nodes`` are all that ran in the step. Without ``sees_all`` only some of its ops were
-        observed, so that it is not known what came of unexpected values: they count as a fault.
+        ``nodes`` are all nodes of the step. Without ``sees_all``, only some of its ops were
+        observed; unexpected values count as a fault then, because their effect is not known.
         """
         origins = dict.fromkeys(
             (*self._by_op.values(), *(each.origin for each in self._traced.values()))
@@ -341,7 +341,7 @@ def _producer(call: Observation, slot: int) -> str | None:
     return inputs[slot].producer if slot < len(inputs) else None
 
 
-def _rank(view: ObservedTensor, origin: Origin, is_nan: bool) -> tuple[bool, bool, bool, int]:
+def _preference(view: ObservedTensor, origin: Origin, is_nan: bool) -> tuple[bool, bool, bool, int]:
     """The order of preference of several bad inputs: a known fault, unexpected values, NaN if the
     result is NaN, the earliest."""
     carries_other = is_nan and not view.has_nan()
@@ -349,7 +349,7 @@ def _rank(view: ObservedTensor, origin: Origin, is_nan: bool) -> tuple[bool, boo
 
 
 def _line(origin: Origin) -> tuple[object, ...]:
-    """What an origin has in common with that of another step: its line, or its name."""
+    """What identifies an origin in several steps: its line, or its name."""
     if origin.kind != "op" or origin.source is None:
         return (origin.kind, origin.op)
     return (origin.type, origin.source)

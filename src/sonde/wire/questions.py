@@ -163,8 +163,8 @@ AnyAnswer = Summary | Table | Heat | Compared | OpTensors
 
 
 class Checked(Plain, frozen=True):
-    """``judged`` tensors were asked about, ``hits`` of them were new. ``missing`` tensors of step
-    ``step`` are not at hand, ``examples`` among them; the watchpoints ``later`` are asked when a
+    """``judged`` tensors were evaluated, with ``hits`` new hits. ``missing`` tensors of step
+    ``step`` are not available, such as ``examples``; the watchpoints ``later`` are evaluated when a
     step goes by only."""
 
     step: int

@@ -40,7 +40,7 @@ NAMES: Final = (*STATISTIC_NAMES, *(f"prev.{name}" for name in STATISTIC_NAMES),
 
 @dataclass(frozen=True, slots=True)
 class Expression(NeverCleared):
-    """A condition written out. ``tree`` has been checked: every node of it can be computed."""
+    """A condition written by the user. ``tree`` has been checked: every node can be computed."""
 
     text: str
     tree: ast.expr = field(compare=False, repr=False)
@@ -68,7 +68,7 @@ class Expression(NeverCleared):
 
 
 def parse_expression(text: str) -> Expression:
-    """The condition ``text`` says; UsageError names what cannot stand in it, and where."""
+    """The condition ``text``; UsageError names the part that is not allowed, and its column."""
     used: set[str] = set()
 
     def check(name: str) -> str | None:
@@ -93,7 +93,7 @@ def parse_expression(text: str) -> Expression:
 
 
 class _Names:
-    """The numbers of one evaluation's names; ``used`` collects them."""
+    """The values of names in one evaluation; ``used`` collects them."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence

@@ -1,4 +1,4 @@
-"""How many elements lie between two bounds, and how far apart the extremes are."""
+"""The share of elements within a range, and the distance between minimum and maximum."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Span:
 
     @property
     def needs(self) -> Needs:
-        asked = frozenset() if self.bounds is None else frozenset({self.bounds})
-        return Needs(statistics=True, between=asked)
+        bounds = frozenset(() if self.bounds is None else (self.bounds,))
+        return Needs(statistics=True, between=bounds)
 
     def judge(self, evidence: Evidence) -> Judgement:
         found = obstacle(evidence)

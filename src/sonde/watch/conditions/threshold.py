@@ -38,41 +38,43 @@ _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 def sample_deviation(statistics: Statistics) -> float:
-    """The standard deviation with n - 1 below; 0 of a single element."""
+    """The standard deviation with the divisor n - 1; 0 for a single element."""
     if statistics.count < 2:
         return 0.0
     return statistics.std * sqrt(statistics.count / (statistics.count - 1))
 
 
-_Question = tuple[Callable[[Statistics], float], Callable[[float, float], bool], float]
+_Comparison = tuple[Callable[[Statistics], float], Callable[[float, float], bool], float]
 
 
-def _question(name: str, preset: float) -> _Question:
+def _comparison(name: str, preset: float) -> _Comparison:
     statistic, _, relation = name.rpartition("_")
     return _READ[statistic], _HOLDS[relation], preset
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One or more statistics compared with a number each; one that holds is a hit.
+    """One or more statistics compared with a number each; a hit if one comparison holds.
 
-    ``checks``: parameter names such as ``abs_mean_gt`` and their numbers. Comparisons are strict
-    but those of ``_ge``. Undecided of tensors with NaN or Inf, and of empty ones.
+    ``checks``: parameter names such as ``abs_mean_gt`` and their numbers. Comparisons are strict,
+    except ``_ge``. Undecided for tensors that are empty or have NaN or Inf.
     """
 
     id: str
     target: Target
     checks: tuple[tuple[str, float], ...]
     needs: Needs = STATISTICS_ONLY
-    _questions: tuple[_Question, ...] = field(init=False, repr=False, compare=False)
+    _comparisons: tuple[_Comparison, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_questions", tuple(_question(*check) for check in self.checks))
+        object.__setattr__(
+            self, "_comparisons", tuple(_comparison(*check) for check in self.checks)
+        )
 
     def clears(self, statistics: Statistics) -> bool:
         if not is_plain(statistics):
             return False
-        for read, holds, preset in self._questions:  # noqa: SIM110, asked for every op of a step
+        for read, holds, preset in self._comparisons:  # noqa: SIM110, runs for every op of a step
             if holds(read(statistics), preset):
                 return False
         return True
@@ -87,7 +89,7 @@ class Threshold:
             return found
         assert evidence.statistics is not None
         values, is_hit = [], False
-        for (name, _), (read, holds, preset) in zip(self.checks, self._questions, strict=True):
+        for (name, _), (read, holds, preset) in zip(self.checks, self._comparisons, strict=True):
             actual = read(evidence.statistics)
             values.append(Value(name, preset, actual))
             is_hit = is_hit or holds(actual, preset)
