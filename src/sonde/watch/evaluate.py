@@ -76,14 +76,14 @@ def evaluate(
         watches = [watch for watch in watches if not watch.clears(statistics)]
     if not watches:
         return
-    known = Evidence(step=step, inputs_finite=inputs_finite() if planned.needs.inputs else None)
+    are_finite = inputs_finite() if planned.needs.inputs else None
     recorded = tensor.recorded()
     measured: Evidence | None = None
     for watch in watches:
-        found = None if recorded is None else _judge_recorded(watch, recorded, known)
+        found = None if recorded is None else _judge_recorded(watch, recorded, step, are_finite)
         if found is None:
             if measured is None:
-                measured = _measure(tensor, planned.needs, statistics, known)
+                measured = _measure(tensor, planned.needs, statistics, step, are_finite)
             found = watch.judge(measured), measured
         judgement, evidence = found
         if judgement.verdict != "clear":
@@ -91,13 +91,18 @@ def evaluate(
 
 
 def _judge_recorded(
-    watch: Watch, recorded: RecordedStatistics, known: Evidence
+    watch: Watch, recorded: RecordedStatistics, step: int, inputs_finite: bool | None
 ) -> tuple[Judgement, Evidence] | None:
     """Evaluate from recorded statistics; None if the values are needed and can be read. A hit is
     confirmed with the values if there are any."""
     if watch.needs.between or watch.needs.previous:
         return None
-    evidence = replace(known, statistics=recorded.now, previous=recorded.previous)
+    evidence = Evidence(
+        statistics=recorded.now,
+        previous=recorded.previous,
+        inputs_finite=inputs_finite,
+        step=step,
+    )
     try:
         found = watch.judge(evidence)
     except MissingStatisticError as error:
@@ -108,18 +113,27 @@ def _judge_recorded(
 
 
 def _measure(
-    tensor: MeasuredTensor, needs: Needs, statistics: Statistics | None, known: Evidence
+    tensor: MeasuredTensor,
+    needs: Needs,
+    statistics: Statistics | None,
+    step: int,
+    inputs_finite: bool | None,
 ) -> Evidence:
     memory = tensor.buffer()
     if isinstance(memory, str):
-        return replace(known, missing=memory, non_finite=tensor.non_finite_count())
+        return Evidence(
+            missing=memory,
+            non_finite=tensor.non_finite_count(),
+            inputs_finite=inputs_finite,
+            step=step,
+        )
     return measure(
         memory,
         needs,
         previous=tensor.previous(needs),
         statistics=statistics,
-        inputs_finite=known.inputs_finite,
-        step=known.step,
+        inputs_finite=inputs_finite,
+        step=step,
     )
 
 

@@ -6,7 +6,6 @@ statistics of a tensor, those of its previous value (``prev.max``), and ``step``
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -24,7 +23,7 @@ from sonde.watch.conditions.contract import (
     Value,
     undecided,
 )
-from sonde.watch.expression_language import Evaluation, ExpressionError, parse
+from sonde.watch.expression_language import Evaluation, ExpressionError, Question, parse
 
 _EXTRA: Final[Mapping[str, Callable[[Statistics], float]]] = {
     "abs_max": lambda s: s.abs_max,
@@ -40,10 +39,10 @@ NAMES: Final = (*STATISTIC_NAMES, *(f"prev.{name}" for name in STATISTIC_NAMES),
 
 @dataclass(frozen=True, slots=True)
 class Expression(NeverCleared):
-    """A condition written by the user. ``tree`` has been checked: every node can be computed."""
+    """A condition written by the user; ``question`` is the compiled text."""
 
     text: str
-    tree: ast.expr = field(compare=False, repr=False)
+    question: Question = field(compare=False, repr=False)
     uses_previous: bool
     id: str = "expression"
     target: Target = "tensor"
@@ -57,7 +56,7 @@ class Expression(NeverCleared):
             return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
         names = _Names(evidence)
         evaluation = Evaluation(names.value)
-        found = evaluation.truth(self.tree)
+        found = self.question.truth(evaluation)
         values = tuple(
             Value(name, None, None if math.isnan(number) else number)
             for name, number in names.used.items()
@@ -83,13 +82,13 @@ def parse_expression(text: str) -> Expression:
         return f"{plain!r} is not known; {hint}"
 
     try:
-        tree = parse(text, check, "statistic")
+        question = parse(text, check, "statistic")
     except ExpressionError as error:
         shown = text if len(text) <= 200 else f"{text[:40]}..."
         raise UsageError(
             f"the expression {shown!r} cannot be used: {error}", slug="expression"
         ) from None
-    return Expression(text.strip(), tree, any(name.startswith("prev.") for name in used))
+    return Expression(text.strip(), question, any(name.startswith("prev.") for name in used))
 
 
 class _Names:
