@@ -26,7 +26,7 @@ from sonde.watch.conditions.contract import (
 )
 from sonde.watch.conditions.evidence import Memory, PreviousValue, measure, memory_of
 from sonde.watch.conditions.expression import NAMES as EXPRESSION_NAMES
-from sonde.watch.conditions.expression import Expression, parse_expression
+from sonde.watch.conditions.expression import parse_expression
 from sonde.watch.conditions.recommended import RECOMMENDED, Recommended
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "RECOMMENDED",
     "Condition",
     "Evidence",
-    "Expression",
     "Judgement",
     "Kind",
     "Memory",

@@ -7,7 +7,7 @@ NaN, there is no previous value); it carries the reason and never counts as a hi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, NamedTuple, Protocol
 
 from sonde.core.statistics import Statistics
@@ -62,18 +62,11 @@ class Needs:
         return self.moved or bool(self.apart)
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            statistics=self.statistics or other.statistics,
-            between=self.between | other.between,
-            apart=self.apart | other.apart,
-            moved=self.moved or other.moved,
-            previous_statistics=self.previous_statistics or other.previous_statistics,
-            inputs=self.inputs or other.inputs,
-            initial_only=self.initial_only and other.initial_only,
-            at_step_end=self.at_step_end or other.at_step_end,
-        )
+        both = {each.name: getattr(self, each.name) | getattr(other, each.name) for each in _FIELDS}
+        return Needs(**both | {"initial_only": self.initial_only and other.initial_only})
 
 
+_FIELDS = fields(Needs)
 STATISTICS_ONLY = Needs(statistics=True)
 
 
