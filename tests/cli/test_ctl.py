@@ -233,7 +233,7 @@ def test_a_check_of_what_is_at_hand_says_what_is_not(capsys: pytest.CaptureFixtu
     code, text = ctl(capsys, "recheck")
     first, note = text.splitlines()
     assert (code, first) == (0, "1 tensor checked in total, 0 hits")
-    assert "are not at hand, because nobody kept them (data, blocks.0.linear.weight," in note
+    assert "are not available, because their values were not kept (data, blocks.0.linear" in note
 
 
 @pytest.mark.usefixtures("rank")
@@ -432,7 +432,7 @@ def test_a_dump_is_checked_from_the_terminal(
         ctl(capsys, *server, "watch", "add", "tensor_too_large", "max_gt=6.5")
         assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in total, 1 hit\n")
         assert ctl(capsys, *server, "hits")[0] == 1
-        assert "no training that could be controlled" in ctl(capsys, *server, "step")[1]
+        assert "not a training that can be controlled" in ctl(capsys, *server, "step")[1]
 
 
 def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from tests.debugger.hub import watchpoint
 
 from sonde.core.graph import OpNode
 from sonde.watch.categories import ACTIVATION, GRADIENT, TENSOR, WEIGHT, categories_of
-from sonde.watch.watchpoint import Level, Pattern, Watch, make_watches
+from sonde.watch.watchpoint import Level, Pattern, Watch, WatchedNode, make_watches
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
 HELD = {"fc1.weight", "fc1.weight.grad"}
@@ -62,8 +62,8 @@ def test_a_condition_on_weights_joined_with_any_other_is_one_on_weights() -> Non
     )
     (watch,) = make_watches([WatchpointSpec(1, "", conditions, join="all")], 0, HELD)
     assert watch.level == "step"
-    assert watch.aims_at("fc1.weight", "Parameter", "Default/net", WEIGHT, is_leaf=True)
-    assert not watch.aims_at("fc1.mask", "Parameter", "Default/net", TENSOR, is_leaf=True)
+    assert watch.applies_to(WatchedNode("fc1.weight", "Parameter", "Default/net", WEIGHT, True))
+    assert not watch.applies_to(WatchedNode("fc1.mask", "Parameter", "Default/net", TENSOR, True))
 
 
 def test_only_enabled_ones_of_this_rank_count() -> None:
@@ -117,7 +117,7 @@ def test_what_is_left_out_is_decided_by_the_last_pattern_that_names_it(
         is_leaf = "/" not in name
         scope = "D/net" if is_leaf else name.rpartition("/")[0]
         kind = "Parameter" if is_leaf else "relu"
-        return watch.aims_at(name, kind, scope, TENSOR, is_leaf=is_leaf)
+        return watch.applies_to(WatchedNode(name, kind, scope, TENSOR, is_leaf))
 
     assert [name for name in ALL_OPS if is_meant(name)] == meant
     assert not watch.names("fc1.weight")

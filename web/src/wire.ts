@@ -11,6 +11,7 @@ export type State = "waiting" | "running" | "paused" | "ended" | "lost";
 export type PauseReason = "start" | "pause" | "step" | "op" | "hit" | "breakpoint";
 export type Verdict = "hit" | "undecided";
 export type Part = "producer" | "carrier" | "other";
+export type EvidenceStatus = "established" | "supported" | "hypothesis";
 export type Command = "continue" | "pause" | "step" | "next" | "to" | "terminate";
 export type RunKind = "live" | "dump";
 export type ComparedVerdict = "aligned" | "diverged" | "incomparable";
@@ -119,10 +120,11 @@ export interface ParameterValue {
 }
 
 /**
- * A watchpoint met its tensor. `verdict` "undecided" never stops a run; `why` tells. `part`:
- * whether the op made the non-finite values out of finite ones, or passed them on. `origin` is
- * the op that made them (in this step, of this rank), `chain` the ops from there to here, both
- * ends included. `number` counts the hits of a rank, from 0.
+ * A tensor on which a watchpoint was met. The verdict "undecided" never pauses a training;
+ * `why` gives the reason. `part`: whether the op produced the non-finite values from finite
+ * ones, or passed them on. `origin` is the op that produced them, `chain` the ops from there
+ * to this one, both included. `number` counts the hits of a rank, from 0. `status`: how
+ * certain the hit is.
  */
 export interface Hit {
   readonly number: number;
@@ -143,6 +145,7 @@ export interface Hit {
   readonly chain: readonly string[];
   readonly source: SourceLine | null;
   readonly count: number;
+  readonly status: EvidenceStatus;
 }
 
 /**

@@ -1,4 +1,4 @@
-"""The result of every judgement."""
+"""The result of every check."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from sonde.core.keys import TensorKey
 
 Severity = Literal["error", "warning", "info"]
 EvidenceStatus = Literal["established", "supported", "hypothesis"]
-"""How certain a finding is: an invariant is broken and both sides are shown; a statistic is out
-of line; the evidence suggests it."""
+"""How certain a finding is. *established*: an invariant is broken, and both sides are shown (NaN or
+Inf, with the op that produced them). *supported*: a statistic is out of line. *hypothesis*: the
+evidence suggests it, but does not decide it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault or a hint: rule, severity, certainty, place, evidence, and what to do about it."""
+    """A fault or a hint: rule, severity, certainty, place, evidence, advice.
+
+    The place is what is known of it: the tensor ``where``, or an ``op``, or a ``parameter``; the
+    ``rank``; the line of the user's code (``source``). ``evidence`` has the measured facts by name.
+    """
 
     rule: str
     severity: Severity
@@ -26,3 +31,6 @@ class Finding:
     source: Source | None = None
     evidence: dict[str, object] = field(default_factory=dict)
     advice: str = ""
+    op: str | None = field(default=None, kw_only=True)
+    parameter: str | None = field(default=None, kw_only=True)
+    rank: int | None = field(default=None, kw_only=True)

@@ -194,7 +194,7 @@ class Debugger:
         """A step was observed to its end; send its graph if it is new."""
         for part in self._parts.graphs.learn(graph, self._trainee.held()):
             self.session.send(part)
-        self.watching.settle(graph.nodes)
+        self.watching.hits.end_ops(graph.nodes)
         self.watching.plan()
 
     def step_ended(self, loss: float | None, optimizer: str = "") -> None:

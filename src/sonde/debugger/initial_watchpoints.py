@@ -1,4 +1,4 @@
-"""The watchpoints a training begins with: of a file, and the recommended ones."""
+"""The watchpoints that a training starts with: those of files, and the recommended ones."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.watch.conditions import RECOMMENDED, Recommended, parse_condition
@@ -15,23 +16,15 @@ from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
 
 def starting_set(files: tuple[str, ...], *, recommended: bool) -> tuple[WatchpointSpec, ...]:
-    """Numbered from 1 on; UsageError for a file that cannot be used."""
+    """The watchpoints, numbered from 1; UsageError for a file that cannot be used."""
     drafts = [draft for file in files for draft in read_drafts(Path(file))]
     if recommended:
         drafts += [recommended_draft(each) for each in RECOMMENDED]
-    return tuple(
-        WatchpointSpec(
-            number,
-            draft.name,
-            draft.conditions,
-            draft.ops,
-            draft.join,
-            draft.enabled,
-            draft.break_after,
-            draft.ranks,
-        )
-        for number, draft in enumerate(drafts, 1)
-    )
+    return tuple(numbered(number, draft) for number, draft in enumerate(drafts, 1))
+
+
+def numbered(number: int, draft: WatchpointDraft) -> WatchpointSpec:
+    return WatchpointSpec(number, **structs.asdict(draft))
 
 
 def read_drafts(path: Path) -> tuple[WatchpointDraft, ...]:
@@ -39,23 +32,28 @@ def read_drafts(path: Path) -> tuple[WatchpointDraft, ...]:
     try:
         drafts = msgspec.json.decode(path.read_bytes(), type=WatchpointFile).watchpoints
         for draft in drafts:
-            for condition in draft.conditions:
-                parse_condition(condition.id, condition.parameters, condition.expression)
-            for op in draft.ops:
-                Pattern.parse(op)
+            check_contents(draft)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or error}", slug="watchpoint-file") from None
+        reason = error.strerror or str(error)
     except msgspec.DecodeError as error:
-        raise UsageError(
-            f"{path}: not a watchpoint file: {error}", slug="watchpoint-file"
-        ) from None
+        reason = f"not a watchpoint file: {error}"
     except SondeError as error:
-        raise UsageError(f"{path}: {error.message}", slug="watchpoint-file") from None
-    return drafts
+        reason = error.message
+    else:
+        return drafts
+    raise UsageError(f"{path}: {reason}", slug="watchpoint-file")
+
+
+def check_contents(draft: WatchpointDraft) -> None:
+    """SondeError if a condition or a pattern is not valid."""
+    for condition in draft.conditions:
+        parse_condition(condition.id, condition.parameters, condition.expression)
+    for op in draft.ops:
+        Pattern.parse(op)
 
 
 def recommended_draft(recommended: Recommended) -> WatchpointDraft:
-    """The watchpoint as it would be set by hand."""
+    """The watchpoint in the form in which a user would set it."""
     condition = ConditionSpec(recommended.condition, dict(recommended.parameters))
     ops: tuple[str, ...] = ()
     if recommended.functions:

@@ -48,7 +48,7 @@ class ParameterChecks:
     def copy_new(self, new: Sequence[Held]) -> None:
         """Copy the values of ``new`` that the next step is compared with."""
         parts = self._parts
-        wanted = set(parts.watching.needing_former_values())
+        wanted = set(parts.watching.compared_parameters())
         copied = [each for each in new if each.name in wanted]
         if copied:
             with parts.trainee.unobserved():
@@ -65,13 +65,13 @@ class ParameterChecks:
         if not parts.watching.needs_parameters:
             return None
         with parts.trainee.unobserved():
-            return parts.watching.weights(parts.state.step)
+            return parts.watching.parameters(parts.state.step)
 
     def copy_all(self) -> None:
         """Copy the values that the next step is compared with; called after the pause at the end
         of a step, in which the user may have changed watchpoints."""
         parts = self._parts
-        wanted = {*parts.watching.needing_former_values(), *parts.lookup.opened}
+        wanted = {*parts.watching.compared_parameters(), *parts.lookup.opened}
         if not wanted and not parts.previous.used_bytes and not parts.recorder.keeps_parameters:
             return
         with parts.trainee.unobserved():

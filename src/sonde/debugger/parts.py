@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sonde.core.errors import SondeError
 from sonde.debugger.control import PauseControl
-from sonde.debugger.hit_detection import Watching
+from sonde.debugger.hit_detection import HitDetection
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.state import RankState
 from sonde.debugger.trainee import Trainee
@@ -31,7 +31,7 @@ class RankParts:
     control: PauseControl
     graphs: GraphRegistry
     previous: PreviousValues
-    watching: Watching
+    watching: HitDetection
     recorder: ValueRecorder
     lookup: TensorLookup
 
@@ -63,7 +63,7 @@ class RankParts:
             PauseControl(),
             graphs,
             previous,
-            Watching(metadata.rank, trainee, previous, graphs, report_watchpoint),
+            HitDetection(metadata.rank, trainee, previous, graphs, report_watchpoint),
             recorder,
             TensorLookup(trainee, state, graphs, recorder.values, previous.find),
         )

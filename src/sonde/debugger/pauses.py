@@ -8,7 +8,6 @@ from typing import Final
 from sonde.core.orderly_end import end_in_order
 from sonde.core.sink import OpCall
 from sonde.debugger.connection.controller import RankController
-from sonde.debugger.hit_text import sentence
 from sonde.debugger.parts import RankParts
 from sonde.debugger.step_timing import StepTimer
 from sonde.debugger.terminated import Terminated
@@ -84,7 +83,7 @@ class Pauses:
         self._controller.report_hits()
         self._send_graph_so_far(call)
         hit = why if isinstance(why, HitRef) else None
-        message = sentence(why) if isinstance(why, HitRef) else why
+        message = f"{why.name}: {why.condition} at {why.op}" if isinstance(why, HitRef) else why
         self._controller.report_status(message, reason=reason, call=call, hit=hit)
         if reason in _PRINTED:
             self._report(f"sonde: {self._label}paused in step {state.step}: {message}")

@@ -7,7 +7,6 @@ condition names, in that profile. `sonde.watch.expression_language` parses and e
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from pathlib import Path
 from sonde.core.errors import UsageError
 from sonde.profile.analyse.split import PARTS
 from sonde.profile.document import Profile, load_profile
-from sonde.watch.expression_language import Evaluation, ExpressionError, parse
+from sonde.watch.expression_language import Evaluation, ExpressionError, Question, parse
 
 _UNITS = {
     "": 1.0,
@@ -66,7 +65,7 @@ class ProfileCondition:
 
     text: str
     subject: str
-    tree: ast.expr = field(compare=False, repr=False)
+    question: Question = field(compare=False, repr=False)
     files: Mapping[str, float] = field(compare=False, repr=False)
 
     def holds(self, profile: Profile) -> bool:
@@ -78,7 +77,7 @@ class ProfileCondition:
                 return self.files[name]
             return _known(self.text, name, values, "this profile")
 
-        found = Evaluation(value, self._divide).truth(self.tree)
+        found = self.question.truth(Evaluation(value, self._divide))
         if found is None:
             raise _wrong(self.text, "compares with NaN")
         return found
@@ -113,7 +112,7 @@ def parse_condition(text: str, load: Callable[[Path], Profile] = load_profile) -
         return None if name in known else f"{name} is not a number that can be used here"
 
     try:
-        tree = parse(rewritten, check, "quantity")
+        question = parse(rewritten, check, "quantity")
     except ExpressionError as error:
         raise _wrong(text, f"cannot be used: {error}") from None
     earlier = (quantities(load(Path(path).expanduser())) for path in paths)
@@ -121,7 +120,7 @@ def parse_condition(text: str, load: Callable[[Path], Profile] = load_profile) -
         _known(text, subject, found, path) for found, path in zip(earlier, paths, strict=True)
     )
     files = {_file_name(number): value for number, value in enumerate(values)}
-    return ProfileCondition(text.strip(), subject, tree, files)
+    return ProfileCondition(text.strip(), subject, question, files)
 
 
 def _rewrite(text: str) -> tuple[str, set[str], list[str]]:

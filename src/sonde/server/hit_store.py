@@ -14,13 +14,13 @@ from sonde.wire.api import HitPage
 from sonde.wire.shapes import Hit, Verdict
 
 MOST_HITS: Final = 200_000
-"""Of more, the first half and the newest are kept, at least a quarter."""
+"""If there are more, the first half and at least the newest quarter of them are kept."""
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class HitFilter:
-    """Which hits are wanted; None does not matter. ``is_in_graph``: those of one graph."""
+    """Selects hits by the fields that are not None. ``is_in_graph``: those of one graph."""
 
     rank: int | None = None
     watchpoint: int | None = None
@@ -50,18 +50,18 @@ def _first(entry: tuple[_Place, Hit]) -> _Place:
 def page_of(
     hits: Sequence[Hit], wanted: HitFilter, window: PageWindow, dropped: int = 0
 ) -> HitPage:
-    """A page of those of ``hits`` that are wanted."""
+    """A page of the selected ``hits``."""
     if wanted != HitFilter():
         hits = [hit for hit in hits if wanted.takes(hit)]
     return HitPage(len(hits), window.offset, tuple(hits[window.slice]), dropped)
 
 
 class HitStore:
-    """Hits by step, then place in the step, inputs and parameters first, then rank.
+    """Hits in the order of step, place in the step (inputs and parameters first), rank.
 
-    ``is_leaf`` tells of a hit whether its op is an input or a parameter. A hit with the rank and
-    number of an earlier one takes its place. Of more than ``MOST_HITS`` the first to come and the
-    last are kept, the others counted.
+    ``is_leaf`` returns whether the op of a hit is an input or a parameter. A hit replaces an
+    earlier one with the same rank and number. If there are more than ``MOST_HITS``, the first and
+    the newest are kept, and the others are counted.
     """
 
     def __init__(self, is_leaf: Callable[[Hit], bool]) -> None:
@@ -85,7 +85,7 @@ class HitStore:
             if key in self._hits:
                 self._replace(key, hit)
             else:
-                hit = self._hits[key] = self._lean(hit)
+                hit = self._hits[key] = self._shared(hit)
                 self._new.append(hit)
                 self._by_rank[hit.rank] += hit.verdict == "hit"
         self._counts, self._origins = {}, {}
@@ -93,22 +93,22 @@ class HitStore:
             self._drop_middle()
 
     def _drop_middle(self) -> None:
-        """Many at once, because what is left is put in order anew."""
+        """Drop many hits at once, because the rest must be sorted again."""
         came = list(self._hits.items())
         first, newest = MOST_HITS // 2, MOST_HITS // 4
         self._dropped.update((hit.rank, hit.verdict) for _, hit in came[first:-newest])
         self._hits = dict(came[:first] + came[-newest:])
         self._known = {}
-        self._begin_again()
+        self._sort_again()
 
     def _replace(self, key: tuple[int, int], hit: Hit) -> None:
         if self._hits[key] != hit:
-            self._hits[key] = self._lean(hit)
-            self._begin_again()
+            self._hits[key] = self._shared(hit)
+            self._sort_again()
 
-    def _lean(self, hit: Hit) -> Hit:
-        """The same, without values of its own that others have already: names of ops and the way
-        from an origin are mostly those of the step before."""
+    def _shared(self, hit: Hit) -> Hit:
+        """The hit with strings and chains that other hits share; those of two steps are mostly
+        equal."""
         return msgspec.structs.replace(
             hit,
             condition=self._once(hit.condition),
@@ -130,18 +130,18 @@ class HitStore:
         for key in [key for key in self._dropped if rank in (None, key[0])]:
             del self._dropped[key]
         self._known = {}
-        self._begin_again()
+        self._sort_again()
 
-    def _begin_again(self) -> None:
+    def _sort_again(self) -> None:
         self._by_rank = Counter(h.rank for h in self._hits.values() if h.verdict == "hit")
         self._entries, self._new = [], list(self._hits.values())
         self._sorted = ()
         self._counts, self._origins = {}, {}
 
     def in_order(self) -> Sequence[Hit]:
-        """All hits; what is given does not change later."""
+        """All hits; the returned sequence does not change later."""
         if self._new:
-            # Nearly sorted: what is new mostly comes last.
+            # Nearly sorted: new hits are mostly the last.
             self._entries.extend((self._place(hit), hit) for hit in self._new)
             self._entries.sort(key=_first)
             self._sorted = tuple(hit for _, hit in self._entries)
@@ -149,7 +149,7 @@ class HitStore:
         return self._sorted
 
     def _place(self, hit: Hit) -> _Place:
-        # A parameter that the step itself spoiled stands where that happened.
+        # A parameter that became non-finite in the step is listed at the op that did it.
         is_late = hit.part == "carrier" or not self._is_leaf(hit)
         return hit.step, is_late, hit.order, hit.rank, hit.io, hit.slot, hit.number
 
@@ -157,7 +157,7 @@ class HitStore:
         return page_of(self.in_order(), wanted, window, self.dropped(wanted.rank))
 
     def counts(self, rank: int) -> Counter[str]:
-        """Hits of one rank by op; what could not be decided does not count."""
+        """The number of hits of one rank by op, without undecided results."""
         known = self._counts.get(rank)
         if known is None:
             known = self._counts[rank] = Counter(
@@ -166,15 +166,15 @@ class HitStore:
         return known
 
     def count(self, rank: int) -> int:
-        """Hits of one rank, also those not kept; what could not be decided does not count."""
+        """The number of hits of one rank, with those not kept, without undecided results."""
         return self._by_rank[rank] + self._dropped[rank, "hit"]
 
     def dropped(self, rank: int | None = None) -> int:
-        """How many of one rank, None: of all, were not kept."""
+        """The number of hits of one rank, or of all ranks, that were not kept."""
         return sum(count for (each, _), count in self._dropped.items() if rank in (None, each))
 
     def origins(self, rank: int) -> set[str]:
-        """The ops of one rank that made non-finite values out of finite ones, as hits tell."""
+        """The ops of one rank that produced non-finite values, according to its hits."""
         known = self._origins.get(rank)
         if known is None:
             own = [hit for hit in self._hits.values() if hit.rank == rank]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec import structs
+
 from sonde.core.errors import UsageError
-from sonde.watch.conditions import parse_condition
-from sonde.watch.watchpoint import Pattern
+from sonde.debugger.initial_watchpoints import check_contents, numbered
 from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import WatchpointSpec
 
@@ -18,7 +19,7 @@ MOST_TEXT: Final = 10_000
 
 
 class WatchpointSet:
-    """Watchpoints with numbers from 1 on, none given twice."""
+    """Watchpoints with numbers from 1; a number is never used again."""
 
     def __init__(self) -> None:
         self._specs: dict[int, WatchpointSpec] = {}
@@ -35,22 +36,22 @@ class WatchpointSet:
         return tuple(self._specs.values())
 
     def adopt(self, specs: Iterable[WatchpointSpec]) -> None:
-        """Take over watchpoints with their numbers, from a rank that knows them."""
+        """Replace all watchpoints by those of a rank, with their numbers."""
         self._specs = {spec.id: spec for spec in specs}
         self._last = max(self._specs, default=0)
 
     def add(self, draft: WatchpointDraft) -> WatchpointSpec:
-        """UsageError if it cannot be."""
+        """Add a watchpoint under the next number; UsageError if it is not valid."""
         if len(self._specs) >= MOST_WATCHPOINTS:
             raise _error(f"there are {MOST_WATCHPOINTS} watchpoints already; remove some")
-        spec = _numbered(self._last + 1, check_draft(draft))
+        spec = numbered(self._last + 1, check_draft(draft))
         self._last = spec.id
         self._specs[spec.id] = spec
         return spec
 
     def change(self, number: int, draft: WatchpointDraft) -> WatchpointSpec:
         self.find(number)
-        self._specs[number] = _numbered(number, check_draft(draft))
+        self._specs[number] = numbered(number, check_draft(draft))
         return self._specs[number]
 
     def remove(self, number: int) -> None:
@@ -67,7 +68,7 @@ class WatchpointSet:
         return WatchpointFile(tuple(_draft(spec) for spec in self))
 
     def load(self, file: WatchpointFile) -> None:
-        """Have those of the file instead of what is there; nothing changes if one cannot be."""
+        """Replace all watchpoints by those of a file; none is replaced if one is not valid."""
         fresh = WatchpointSet()
         fresh._last = self._last
         for draft in file.watchpoints:
@@ -76,7 +77,7 @@ class WatchpointSet:
 
 
 def check_draft(draft: WatchpointDraft) -> WatchpointDraft:
-    """The draft, if every part of it can be used; else SondeError."""
+    """Return the draft; SondeError if a part of it is not valid."""
     if not 1 <= len(draft.conditions) <= MOST_CONDITIONS:
         raise _error(f"it needs a condition, at most {MOST_CONDITIONS}")
     if len(draft.ops) > MOST_PATTERNS or sum(map(len, draft.ops)) > 100 * MOST_TEXT:
@@ -85,30 +86,14 @@ def check_draft(draft: WatchpointDraft) -> WatchpointDraft:
         raise _error("its name or list of ranks is too long")
     if not 0 <= draft.break_after < 2**31:
         raise _error(f"break_after is {draft.break_after}; 1 stops at every hit, 0 never")
-    for condition in draft.conditions:
-        parse_condition(condition.id, condition.parameters, condition.expression)
-    for op in draft.ops:
-        Pattern.parse(op)
+    check_contents(draft)
     return draft
 
 
-def _numbered(number: int, draft: WatchpointDraft) -> WatchpointSpec:
-    return WatchpointSpec(
-        number,
-        draft.name,
-        draft.conditions,
-        draft.ops,
-        draft.join,
-        draft.enabled,
-        draft.break_after,
-        draft.ranks,
-    )
-
-
 def _draft(spec: WatchpointSpec) -> WatchpointDraft:
-    return WatchpointDraft(
-        spec.name, spec.conditions, spec.ops, spec.join, spec.enabled, spec.break_after, spec.ranks
-    )
+    fields = structs.asdict(spec)
+    del fields["id"]
+    return WatchpointDraft(**fields)
 
 
 def _error(message: str) -> UsageError:

@@ -1,4 +1,4 @@
-"""What a node can be watched as: weight, gradient, activation, or only a tensor."""
+"""The categories of nodes that conditions apply to: weight, gradient, activation, tensor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACTIVATIONS: Final = frozenset(
         *("threshold", "softmin", "softmax2d"),
     )
 )
-"""By op or module, in small letters, without underscores."""
+"""Names of ops and modules in lower case, without underscores."""
 _VIEWS: Final = frozenset(("alias", "clone", "contiguous", "detach", "reshape", "t", "view"))
 
 
@@ -32,7 +32,8 @@ def plain_function(name: str) -> str:
 
 
 def is_activation(node: OpNode) -> bool:
-    """By the op's type, or by the module it runs in: a module's own ops may be fused or many."""
+    """Whether the op, or the module that it runs in, is an activation function; the ops of such a
+    module may be fused, or several."""
     if node.kind != "op" or node.phase != "forward":
         return False
     if plain_function(node.type) in _ACTIVATIONS:
@@ -45,7 +46,7 @@ def is_activation(node: OpNode) -> bool:
 def categories_of(
     node: OpNode, weights: Container[str], gradients: Container[str]
 ) -> tuple[Category, ...]:
-    """``weights`` and ``gradients`` are the names of leaves that are such."""
+    """``weights`` and ``gradients`` are names of leaves."""
     if node.kind == "op":
         return ACTIVATION if is_activation(node) else TENSOR
     if node.name in weights:

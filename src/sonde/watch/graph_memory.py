@@ -1,7 +1,7 @@
-"""Which memory the tensors of a graph lie in, as far as op types and edges tell.
+"""Which tensors of a graph share memory, derived from op types and edges.
 
-Live, torch knows it; a dump has only the graph. An in-place op writes the memory of its input, a
-view shows it, every other op makes its own.
+In a live training, torch knows it; a dump has only the graph. An in-place op writes to the memory
+of its input, a view shares it, every other op allocates its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place = tuple[str, int]
 
 
 class MemoryNode(NamedTuple):
-    """What is needed of a node: for each input its producer, slot and shape."""
+    """A node: for each input its producer, slot and shape."""
 
     type: str
     is_leaf: bool
@@ -28,7 +28,7 @@ class MemoryNode(NamedTuple):
 
 
 class GraphMemory:
-    """``find`` gives a node by its name; None for one that the graph does not have."""
+    """``find`` returns the node of a name; None if the graph does not have it."""
 
     def __init__(self, find: Callable[[str], MemoryNode | None]) -> None:
         self._find = find
@@ -36,12 +36,12 @@ class GraphMemory:
         self._filled: dict[Place, bool] = {}
 
     def root(self, name: str, slot: int) -> Place:
-        """The leaf, or the op that made the memory, which the tensor lies in."""
+        """The leaf, or the output of an op, that the memory of the tensor belongs to."""
         way: list[Place] = []
         place = (name, slot)
         while place not in self._roots:
             way.append(place)
-            before = self._shown(*place)
+            before = self._shared_with(*place)
             if before is None or before in way:
                 self._roots[place] = place
             else:
@@ -51,8 +51,8 @@ class GraphMemory:
             self._roots[each] = found
         return found
 
-    def _shown(self, name: str, slot: int) -> Place | None:
-        """The tensor in whose memory an op wrote, or which it shows."""
+    def _shared_with(self, name: str, slot: int) -> Place | None:
+        """The tensor whose memory an op overwrites or views; None if it allocates its own."""
         node = self._find(name)
         if node is None or node.is_leaf:
             return None
@@ -63,12 +63,12 @@ class GraphMemory:
         return None if producer is None else (producer, producer_slot)
 
     def is_filled(self, name: str, slot: int) -> bool:
-        """Whether an output holds what ops have written: False for memory that was only allocated,
-        for views of it, and for what an op keeps for itself."""
+        """Whether an output has values that ops have written: False for memory that was only
+        allocated, for views of it, and for workspaces of an op."""
         place = (name, slot)
         known = self._filled.get(place)
         if known is None:
-            self._filled[place] = True  # should the graph have a cycle
+            self._filled[place] = True  # in case the graph has a cycle
             known = self._filled[place] = self._is_filled(name, slot)
         return known
 
@@ -83,7 +83,7 @@ class GraphMemory:
         return self.is_input_filled(node.inputs[0])
 
     def is_input_filled(self, edge: tuple[str | None, int, Shape]) -> bool:
-        """The same of an input. What was filled in part alone is not filled as a whole."""
+        """``is_filled`` of an input. Memory that is filled in part is not filled as a whole."""
         producer, slot, shape = edge
         if producer is None:
             return True
@@ -95,7 +95,7 @@ class GraphMemory:
         return not self._has_gaps(producer, slot)
 
     def _has_gaps(self, name: str, slot: int) -> bool:
-        """Whether the memory of an output has parts that nothing has filled yet."""
+        """Whether the memory of an output has parts that no op has filled yet."""
         root, root_slot = self.root(name, slot)
         made = self._find(root)
         if made is None or made.type not in ALLOCATING or root_slot >= len(made.outputs):
@@ -109,5 +109,5 @@ class GraphMemory:
             is_whole = place[1] < len(node.outputs) and prod(node.outputs[place[1]]) >= size
             if is_whole and is_in_place(node.type):
                 return False
-            place = self._shown(*place)
+            place = self._shared_with(*place)
         return True

@@ -1,38 +1,67 @@
-"""What a hit says of where its values come from. Made for people; nothing reads it back."""
+"""Sentences about hits and origins, for people; no code reads them."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from sonde.core.finding import Finding
 from sonde.watch.origins import Origin, Traced
 
 MOST_IN_CHAIN: Final = 60
 _COLLECTIVES: Final = ("c10d_", "_c10d_functional_")
-"""Ops that give a rank what others had, by the beginning of their names."""
+"""The beginnings of the names of ops that receive values of other ranks."""
 
 
-def since(op: str, traced: Traced, step: int) -> str:
-    """What is to be said of an origin that is not in this step, or not in this rank."""
+def origin_note(op: str, traced: Traced, step: int) -> str:
+    """A remark on an origin that is not in this step, or may not be on this rank; or nothing."""
     if traced.is_producer:
         is_shared = op.rpartition("/")[2].startswith(_COLLECTIVES)
         return "; another rank may have made them" if is_shared else ""
     return f"; since step {traced.origin.step}" if traced.origin.step < step else ""
 
 
-def why_expected(origin: Origin) -> str:
-    """Why the values of an origin are no hit."""
+def why_harmless(origin: Origin) -> str:
+    """Why the values of an origin are not a hit."""
     if origin.kind == "leaf":
         how = f"{origin.op} came in with them"
-    elif origin.asked is not None:
-        how = f"{origin.op} was told to make them ({origin.asked})"
+    elif origin.argument is not None:
+        how = f"{origin.op} was told to make them ({origin.argument})"
     else:
         how = f"{origin.op} made them"
     return f"NaN or Inf that reached neither the loss nor an update of weights: {how}"
 
 
+def origin_finding(origin: Origin) -> Finding:
+    """The finding that an origin is, a fault or not."""
+    how = {
+        "op": "were made in step {} by",
+        "leaf": "came in step {} with",
+        "outside": "were put in step {}, by something that is not an op, into the memory of",
+    }[origin.kind].format(origin.step)
+    return Finding(
+        "non_finite_origin",
+        "error" if origin.is_fault else "info",
+        f"non-finite values {how} {origin_place(origin)}",
+        status="established",
+        op=origin.op,
+        source=origin.source,
+        evidence={"step": origin.step, "kind": origin.kind, "argument": origin.argument},
+    )
+
+
+def origin_place(origin: Origin) -> str:
+    """The op or leaf with its line, such as ``Default/log-op0 at train.py:12: y = x.log()``."""
+    source = origin.source
+    argument = f" ({origin.argument})" if origin.argument is not None else ""
+    if source is None:
+        return f"{origin.op}{argument}"
+    used = "" if origin.kind == "op" else ", first used"
+    return f"{origin.op}{argument}{used} at {source}: {source.code}"
+
+
 def chain_from(origin: str, chain: tuple[str, ...]) -> tuple[str, ...]:
-    """The chain of this step from where it all began, which may have been in an earlier step; of
-    one that is too long to be read both ends."""
+    """The part of ``chain`` that begins with ``origin``, which may be of an earlier step; both ends
+    of a chain that is too long to read."""
     chain = chain[chain.index(origin) :] if origin in chain else (origin, *chain)
     if len(chain) <= MOST_IN_CHAIN:
         return chain

@@ -1,4 +1,4 @@
-"""What op types mean for NaN and Inf: which allocate, write an argument, or only show memory."""
+"""Op types that matter for NaN and Inf: those that allocate, fill, or view memory, and others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ALLOCATING: Final = frozenset(
         *("new_empty", "new_empty_strided", "resize_", "resize_as_"),
     )
 )
-"""Ops that allocate memory, or make it larger, without filling it."""
+"""Ops that allocate or enlarge memory without filling it."""
 WORKSPACES: Final[dict[str, tuple[int, ...]]] = {
     # Logarithms of probabilities for the backward op: the impossible ones are -inf.
     "_ctc_loss": (1,),
 }
-"""Outputs that only the op's own backward reads, and whose values mean nothing to others."""
+"""Outputs that are meant only for the backward op of the same op."""
 FILLING: Final = frozenset(
     (
         *("fill", "fill_", "full", "full_like", "new_full", "scalar_tensor", "fill_diagonal_"),
@@ -25,7 +25,7 @@ FILLING: Final = frozenset(
         *("where", "constant_pad_nd", "nan_to_num", "nan_to_num_"),
     )
 )
-"""Ops that write an argument as it is. Others compute with it: NaN that comes of it is a fault."""
+"""Ops that write an argument unchanged. If another op computes NaN from it, that is a fault."""
 VIEWS: Final = frozenset(
     (
         *("_reshape_alias", "alias", "as_strided", "chunk", "detach", "diagonal", "expand"),
@@ -34,20 +34,20 @@ VIEWS: Final = frozenset(
         *("view", "view_as_complex", "view_as_real", "_unsafe_view", "_conj", "_neg_view"),
     )
 )
-"""Ops whose outputs lie in the memory of their first input."""
+"""Ops whose outputs share the memory of their first input."""
 LOSS_READERS: Final = frozenset(("ones_like", "OnesLike"))
-"""Ops that begin a backward pass, by making the gradient of the loss with respect to itself."""
+"""Ops that begin a backward pass: they create the gradient of the loss with respect to itself."""
 SCALER_CHECK: Final = "_amp_foreach_non_finite_check_and_unscale_"
-"""The op by which a loss scaler looks for NaN and Inf before it lets the optimizer step."""
+"""The op by which a loss scaler finds NaN and Inf before the optimizer steps."""
 
 
 def is_in_place(op_type: str) -> bool:
-    """Whether outputs are the inputs of the same slots, written over."""
+    """Whether the op overwrites the inputs of the same slots as its outputs."""
     return op_type.endswith("_") and not op_type.endswith("__")
 
 
 def infinite_argument(attributes: Iterable[tuple[str, str]]) -> str | None:
-    """``value=-inf`` when an argument told the op to write or to compute with NaN or Inf."""
+    """Such as ``value=-inf``, if an argument of the op is NaN or Inf; else None."""
     for name, text in attributes:
         try:
             number = float(text)

@@ -1,4 +1,4 @@
-"""Watchpoints, made ready to be asked: which tensors, when, and what."""
+"""Watchpoints in the form in which they are evaluated: on which tensors, when, and what."""
 
 from __future__ import annotations
 
@@ -6,32 +6,43 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from sonde.core.selection import OpPattern
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions import (
+    CATALOGUE,
     Condition,
     Evidence,
     Judgement,
     Needs,
     Target,
-    join,
+    join_all,
     parse_condition,
 )
 from sonde.watch.conditions.screen import Tests
 
 Level = Literal["initial", "step", "op", "overflow"]
-"""When it is judged: before the first step; of weights and gradients once a step, without looking
-at ops; at the op; at ops with NaN or Inf alone, which the native watch finds."""
+"""When a watch is evaluated: before the first step; once a step, on weights and gradients, without
+observing ops; at each op; only at ops with NaN or Inf, which native code finds."""
 
 _OVERFLOWS: Final = ("tensor_overflow", "operator_overflow")
 _NON_FINITE: Final = (*_OVERFLOWS, "weight_overflow", "gradient_exploding")
-_HELD: Final = ("weight", "gradient")
+_PARAMETER_TARGETS: Final = ("weight", "gradient")
+
+
+class WatchedNode(NamedTuple):
+    """A node as far as it matters for which watches apply to it."""
+
+    name: str
+    type: str
+    scope: str
+    categories: Collection[Target]
+    is_leaf: bool
 
 
 class ConditionSettings(Protocol):
-    """A condition as a user sets it; ``wire.shapes.ConditionSpec`` is one."""
+    """A condition as a user sets it; ``wire.shapes.ConditionSpec`` implements it."""
 
     @property
     def id(self) -> str: ...
@@ -42,7 +53,7 @@ class ConditionSettings(Protocol):
 
 
 class WatchpointSettings(Protocol):
-    """A watchpoint as a user sets it; ``wire.shapes.WatchpointSpec`` is one, and says more."""
+    """A watchpoint as a user sets it; see ``wire.shapes.WatchpointSpec``, which implements it."""
 
     @property
     def id(self) -> int: ...
@@ -66,13 +77,13 @@ class WatchpointSettings(Protocol):
 class Pattern:
     """One entry of ``WatchpointSettings.ops``.
 
-    A scope that ends with ``/``; else as ``core.selection.OpPattern``, but that a text with a dot
-    is the whole name of a parameter, not a part of it. ``!`` before it: what it names is left out.
+    A scope that ends with ``/``; else as ``core.selection.OpPattern``, except that a text with a
+    dot is the whole name of a parameter, not a part of it. ``!`` before it excludes what matches.
     """
 
     text: str
     op: OpPattern
-    leaves_out: bool = False
+    excludes: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
@@ -95,14 +106,14 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Watch:
-    """Conditions of one watchpoint that are judged together, of the same tensor."""
+    """Conditions of one watchpoint that are evaluated together, on the same tensor."""
 
     spec: WatchpointSettings
     conditions: tuple[Condition, ...]
     patterns: tuple[Pattern, ...]
     level: Level
     needs: Needs
-    _answers: dict[str, bool] = field(default_factory=dict)
+    _applies: dict[str, bool] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -110,54 +121,52 @@ class Watch:
         return " and ".join(condition.id for condition in self.conditions)
 
     @property
+    def advice(self) -> str:
+        known = (CATALOGUE.get(condition.id) for condition in self.conditions)
+        return " ".join(kind.advice for kind in known if kind is not None)
+
+    @property
     def is_about_non_finite(self) -> bool:
-        """Whether it asks for NaN and Inf and for nothing else."""
+        """Whether it finds NaN and Inf and nothing else."""
         return all(condition.id in _NON_FINITE for condition in self.conditions)
 
     @property
     def names_gradients(self) -> bool:
-        """Whether gradients that match are judged when they are whole, not as they were when the
-        step began: who names nothing is told of the ops that make them."""
+        """Whether matching gradients are evaluated when the optimizer is about to use them, not at
+        the start of the step. Without patterns, the ops that compute gradients are evaluated."""
         return bool(self.patterns)
 
-    def aims_at(
-        self,
-        name: str,
-        op_type: str,
-        scope: str,
-        categories: Collection[Target],
-        *,
-        is_leaf: bool,
-    ) -> bool:
-        """Whether it is asked of the tensors of this node."""
-        known = self._answers.get(name)
+    def applies_to(self, node: WatchedNode) -> bool:
+        """Whether it is evaluated on the tensors of ``node``."""
+        known = self._applies.get(node.name)
         if known is None:
-            known = self._answers[name] = all(
-                condition.target in categories for condition in self.conditions
-            ) and self._is_named(name, op_type, scope, is_leaf=is_leaf)
+            known = self._applies[node.name] = all(
+                condition.target in node.categories for condition in self.conditions
+            ) and self._matches(node)
         return known
 
-    def _is_named(self, name: str, op_type: str, scope: str, *, is_leaf: bool) -> bool:
-        """The last pattern that matches decides; where none does, what the first says of others."""
+    def _matches(self, node: WatchedNode) -> bool:
+        """Whether the patterns select ``node``: the last one that matches decides; if none does, a
+        node is selected if there is no pattern, or the first one excludes."""
         for pattern in reversed(self.patterns):
-            if pattern.matches(name, op_type, scope, is_leaf=is_leaf):
-                return not pattern.leaves_out
-        return not self.patterns or self.patterns[0].leaves_out
+            if pattern.matches(node.name, node.type, node.scope, is_leaf=node.is_leaf):
+                return not pattern.excludes
+        return not self.patterns or self.patterns[0].excludes
 
     def names(self, name: str) -> bool:
-        """Whether the person named this very op or leaf."""
-        return any(each.text == name and not each.leaves_out for each in self.patterns)
+        """Whether the user gave the full name of this op or leaf."""
+        return any(each.text == name and not each.excludes for each in self.patterns)
 
     def clears(self, statistics: Statistics) -> bool:
-        """Whether these numbers alone show that there is nothing to tell."""
+        """Whether ``statistics`` alone show that ``judge`` returns "clear"."""
         if len(self.conditions) == 1:
             return self.conditions[0].clears(statistics)
         return any(each.clears(statistics) for each in self.conditions)
 
     @property
     def screen(self) -> Sequence[Tests] | None:
-        """Tests of its conditions, of which one is to be clear; None if statistics of one step
-        never show that there is nothing to tell."""
+        """The tests of its conditions, one of which must clear the tensor; None if the statistics
+        of one step are never enough."""
         if self.needs.previous_statistics:
             return None
         return [tests for each in self.conditions if (tests := each.screen) is not None] or None
@@ -165,25 +174,25 @@ class Watch:
     def judge(self, evidence: Evidence) -> Judgement:
         if len(self.conditions) == 1:
             return self.conditions[0].judge(evidence)
-        return join([each.judge(evidence) for each in self.conditions], "all")
+        return join_all([each.judge(evidence) for each in self.conditions])
 
 
 def make_watches(
-    specs: Sequence[WatchpointSettings], rank: int, held_names: Collection[str]
+    specs: Sequence[WatchpointSettings], rank: int, parameter_names: Collection[str]
 ) -> tuple[Watch, ...]:
-    """The watches of the enabled watchpoints of this rank; SondeError for one that is wrong.
+    """The watches of the watchpoints that are enabled on this rank; SondeError if one is invalid.
 
-    ``held_names`` are those of parameters and gradients, which need no look at ops.
+    ``parameter_names``: parameters and gradients, which are evaluated without observing ops.
     """
     return tuple(
         watch
         for spec in specs
         if spec.enabled and (not spec.ranks or rank in spec.ranks)
-        for watch in _watches(spec, held_names)
+        for watch in _watches(spec, parameter_names)
     )
 
 
-def _watches(spec: WatchpointSettings, held_names: Collection[str]) -> list[Watch]:
+def _watches(spec: WatchpointSettings, parameter_names: Collection[str]) -> list[Watch]:
     conditions = [
         parse_condition(each.id, each.parameters, each.expression) for each in spec.conditions
     ]
@@ -194,7 +203,7 @@ def _watches(spec: WatchpointSettings, held_names: Collection[str]) -> list[Watc
             spec,
             group,
             patterns,
-            _level(group, patterns, held_names),
+            _level(group, patterns, parameter_names),
             reduce(or_, (condition.needs for condition in group)),
         )
         for group in groups
@@ -203,14 +212,14 @@ def _watches(spec: WatchpointSettings, held_names: Collection[str]) -> list[Watc
 
 
 def _level(
-    group: tuple[Condition, ...], patterns: tuple[Pattern, ...], held_names: Collection[str]
+    group: tuple[Condition, ...], patterns: tuple[Pattern, ...], parameter_names: Collection[str]
 ) -> Level:
     if any(condition.needs.initial_only for condition in group):
         return "initial"
-    if any(condition.target in _HELD for condition in group):
+    if any(condition.target in _PARAMETER_TARGETS for condition in group):
         return "step"
-    names_some = bool(patterns) and not patterns[0].leaves_out
-    if names_some and all(each.leaves_out or each.text in held_names for each in patterns):
+    includes_only = bool(patterns) and not patterns[0].excludes
+    if includes_only and all(each.excludes or each.text in parameter_names for each in patterns):
         return "step"
     if len(group) == 1 and group[0].id in _OVERFLOWS:
         return "overflow"

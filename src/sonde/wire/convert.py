@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from sonde.core.graph import OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
+from sonde.watch.hits import WatchpointHit
 from sonde.wire.numbers import to_wire
 from sonde.wire.questions import DistanceNumbers
 from sonde.wire.shapes import (
     Category,
+    Hit,
     InputEdge,
     Node,
+    ParameterValue,
     Plain,
     SourceLine,
     StatisticNumbers,
     TensorType,
 )
 
+_STATISTICS: Final = StatisticNumbers.__struct_fields__
+_NON_FINITE: Final = ("nan_count", "positive_inf_count", "negative_inf_count")
+
 
 def statistic_numbers(statistics: Statistics) -> StatisticNumbers:
     """All numbers; NaN and infinities as text, as are whole numbers beyond 2**53."""
     return StatisticNumbers(**_wire_fields(statistics, StatisticNumbers))
+
+
+def known_numbers(known: Mapping[str, float | int]) -> StatisticNumbers:
+    """The statistics that are known; counts of NaN and Inf that are not known are 0."""
+    found: dict[str, Any] = dict.fromkeys(_STATISTICS) | dict.fromkeys(_NON_FINITE, 0)
+    return StatisticNumbers(**found | {name: to_wire(known[name]) for name in known})
 
 
 def tensor_type(spec: TensorSpec) -> TensorType:
@@ -47,6 +60,60 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
         node.attributes,
         tuple(source_line(source) for source in node.sources),
         categories,
+    )
+
+
+def core_source(line: SourceLine) -> Source:
+    return Source(line.file, line.line, line.function, line.code)
+
+
+def core_node(node: Node) -> OpNode:
+    """The node without its position and its categories."""
+    return OpNode(
+        node.name,
+        node.type,
+        node.scope,
+        node.phase,
+        node.kind,
+        tuple(
+            Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
+            for each in node.inputs
+        ),
+        tuple(TensorSpec(each.dtype, each.shape) for each in node.outputs),
+        node.attributes,
+        tuple(core_source(each) for each in node.sources),
+    )
+
+
+def wire_hit(hit: WatchpointHit) -> Hit:
+    where = hit.where
+    return Hit(
+        number=hit.number,
+        watchpoint=hit.watchpoint,
+        condition=hit.rule,
+        rank=hit.rank or 0,
+        step=where.step,
+        order=where.order,
+        op=where.op,
+        io=where.io,
+        slot=where.slot,
+        type=TensorType(hit.dtype, hit.shape),
+        verdict=hit.verdict,
+        why=hit.message,
+        values=tuple(
+            ParameterValue(
+                each.name,
+                None if each.preset is None else to_wire(each.preset),
+                None if each.actual is None else to_wire(each.actual),
+            )
+            for each in hit.values
+        ),
+        part=hit.part,
+        origin=hit.origin,
+        chain=hit.chain,
+        source=None if hit.source is None else source_line(hit.source),
+        count=hit.count,
+        status=hit.status,
     )
 
 

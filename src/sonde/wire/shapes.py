@@ -19,6 +19,7 @@ State = Literal["waiting", "running", "paused", "ended", "lost"]
 PauseReason = Literal["start", "pause", "step", "op", "hit", "breakpoint"]
 Verdict = Literal["hit", "undecided"]
 Part = Literal["producer", "carrier", "other"]
+EvidenceStatus = Literal["established", "supported", "hypothesis"]
 
 
 class Plain(msgspec.Struct, frozen=True, omit_defaults=False, gc=False):
@@ -132,11 +133,12 @@ class ParameterValue(Plain, frozen=True):
 
 
 class Hit(Plain, frozen=True):
-    """A watchpoint met its tensor. ``verdict`` "undecided" never stops a run; ``why`` tells.
+    """A tensor on which a watchpoint was met. The verdict "undecided" never pauses a training;
+    ``why`` gives the reason.
 
-    ``part``: whether the op made the non-finite values out of finite ones, or passed them on.
-    ``origin`` is the op that made them (in this step, of this rank), ``chain`` the ops from there
-    to here, both ends included. ``number`` counts the hits of a rank, from 0.
+    ``part``: whether the op produced the non-finite values from finite ones, or passed them on.
+    ``origin`` is the op that produced them, ``chain`` the ops from there to this one, both
+    included. ``number`` counts the hits of a rank, from 0. ``status``: how certain the hit is.
     """
 
     number: int
@@ -157,6 +159,7 @@ class Hit(Plain, frozen=True):
     chain: tuple[str, ...] = ()
     source: SourceLine | None = None
     count: int = 1
+    status: EvidenceStatus = "supported"
 
 
 class HitRef(Plain, frozen=True):

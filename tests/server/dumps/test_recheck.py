@@ -43,16 +43,16 @@ def test_a_check_that_is_stopped_ends_its_processes(
 ) -> None:
     path = dumps.write_dump(tmp_path / "d", bad_steps())
     monkeypatch.setattr(recheck, "_ALONE_SECONDS", -1.0)
-    shelf = recheck.IndexedDump(path)
-    told: list[int] = []
+    dump = recheck.IndexedDump(path)
+    reported: list[int] = []
 
-    def progress(done: int, total: int, hits: object) -> bool:
-        told.append(done)
+    def report(progress: recheck.Progress) -> bool:
+        reported.append(progress.done)
         return False
 
     spec = WatchpointSpec(1, "overflow", (ConditionSpec("tensor_overflow"),))
-    recheck.recheck(shelf, [spec], progress)
-    assert told == [7]
+    recheck.recheck(dump, [spec], report)
+    assert reported == [7]
 
 
 def test_without_processes_it_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

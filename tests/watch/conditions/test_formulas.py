@@ -13,10 +13,10 @@ from tests.kernels.awkward import FLOATS, floats, name_of
 
 from sonde.watch.conditions import (
     CATALOGUE,
-    Former,
     Judgement,
     Memory,
     Needs,
+    PreviousValue,
     measure,
     parse_condition,
 )
@@ -38,8 +38,8 @@ def judge(
     before: torch.Tensor | None = None,
 ) -> Judgement:
     condition = parse_condition(id, parameters)
-    former = None if before is None else Former(memory(before))
-    return condition.judge(measure(memory(tensor), condition.needs, former=former))
+    former = None if before is None else PreviousValue(memory(before))
+    return condition.judge(measure(memory(tensor), condition.needs, previous=former))
 
 
 def tensors() -> list[tuple[str, torch.Tensor]]:

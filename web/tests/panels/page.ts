@@ -72,6 +72,7 @@ export function hit(number: number, more: Partial<Hit> = {}): Hit {
     chain: [],
     source: null,
     count: 1,
+    status: "supported",
     ...more,
   };
 }

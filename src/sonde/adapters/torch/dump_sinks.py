@@ -18,7 +18,7 @@ from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
 from sonde.dump.writing.writer import Writer, open_writer
-from sonde.watch.origins import Origin
+from sonde.watch.hit_text import origin_finding, origin_place
 
 _BUDGET_SHARE = 64
 _LEAST_BUDGET = 64 * 1024 * 1024
@@ -123,7 +123,7 @@ def _report_overflow(
     summary = overflow.summary
     if summary.fault is not None:
         report(
-            f"sonde: {_cause_text(summary.fault)}\n"
+            f"sonde: the first {origin_finding(summary.fault).message}\n"
             f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
             f"passed them on; sonde show {rank.root.parent} tells more"
         )
@@ -132,26 +132,7 @@ def _report_overflow(
     elif summary.harmless is not None:
         report(
             "sonde: no op made NaN or Inf by mistake: what there is reached neither the loss nor "
-            f"an update of weights; first by {_place(summary.harmless)}"
+            f"an update of weights; first by {origin_place(summary.harmless)}"
         )
     else:
         report("sonde: every value of the observed steps was finite")
-
-
-def _cause_text(origin: Origin) -> str:
-    """What produced the first non-finite values, in a sentence."""
-    how = {
-        "op": "were made in step {} by",
-        "leaf": "came in step {} with",
-        "outside": "were put in step {}, by something that is not an op, into the memory of",
-    }[origin.kind].format(origin.step)
-    return f"the first non-finite values {how} {_place(origin)}"
-
-
-def _place(origin: Origin) -> str:
-    source = origin.source
-    asked = f" ({origin.asked})" if origin.asked is not None else ""
-    if source is None:
-        return f"{origin.op}{asked}"
-    used = "" if origin.kind == "op" else ", first used"
-    return f"{origin.op}{asked}{used} at {source}: {source.code}"

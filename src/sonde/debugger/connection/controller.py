@@ -7,11 +7,12 @@ from typing import Final
 
 from sonde.core.errors import SondeError
 from sonde.core.sink import OpCall
-from sonde.debugger.check_now import Checking, Here
+from sonde.debugger.check_now import Here, PauseCheck
 from sonde.debugger.connection.link import Connected, Disconnected, ServerEvent
 from sonde.debugger.connection.session import ServerSession
 from sonde.debugger.parts import RankParts
 from sonde.debugger.settings import DebuggerOptions
+from sonde.wire.convert import wire_hit
 from sonde.wire.questions import Checked
 from sonde.wire.rank import (
     PROTOCOL,
@@ -46,7 +47,7 @@ class RankController:
         self._metadata = metadata
         self._parts = parts
         self._pauses_at_start = bool(options.pause)
-        self._checking = Checking(
+        self._pause_check = PauseCheck(
             parts.trainee, parts.graphs, parts.recorder.values, parts.watching
         )
         self.session = ServerSession(
@@ -85,7 +86,8 @@ class RankController:
         self.session.report_status(status, soon=soon)
 
     def report_hits(self) -> None:
-        self.session.report_hits(self._parts.watching.hits.take())
+        hits = self._parts.watching.hits.collector.take()
+        self.session.report_hits([wire_hit(each) for each in hits])
 
     # -------------------------------------------------------------- messages
 
@@ -150,11 +152,12 @@ class RankController:
             self._pauses_at_start = event.welcome.paused
         self._set_watchpoints(event.welcome.watchpoints)
         parts.trainee.refresh()
-        self.session.on_connect(event, parts.graphs, parts.watching.hits.remembered)
+        hits = [wire_hit(each) for each in parts.watching.hits.collector.remembered]
+        self.session.on_connect(event, parts.graphs, hits)
 
     def _check(self, here: Here) -> Checked:
         """Evaluate the watchpoints on the values at hand; the hits are sent before the answer."""
-        checked = self._checking.check(here)
+        checked = self._pause_check.check(here)
         self.report_hits()
         return checked
 

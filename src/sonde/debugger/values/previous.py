@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from sonde.core.sink import TensorView
 from sonde.core.statistics import Statistics
 from sonde.debugger.trainee import Held, Snapshot, Trainee
+from sonde.watch.conditions import Memory, PreviousValue
 
 
 class PreviousValues:
@@ -38,6 +39,16 @@ class PreviousValues:
         found = self._statistics.get(name)
         return None if found is None else found[1]
 
+    def value(self, name: str) -> PreviousValue:
+        """The value of the previous step, as far as it is kept."""
+        copy = self.find(name)
+        memory = None if copy is None else self._trainee.memory(copy[1])
+        return PreviousValue(
+            memory if isinstance(memory, Memory) else None,
+            self.statistics(name),
+            self._why_missing(name),
+        )
+
     def note(self, name: str, step: int, statistics: Statistics) -> None:
         """Keep the statistics of ``name`` in ``step``; they do not count against the budget."""
         self._statistics[name] = (step, statistics)
@@ -49,7 +60,7 @@ class PreviousValues:
             name: known for name, known in self._statistics.items() if known[0] >= before
         }
 
-    def why_missing(self, name: str) -> str:
+    def _why_missing(self, name: str) -> str:
         if name in self._refused:
             return (
                 "its value of the step before did not fit into the "

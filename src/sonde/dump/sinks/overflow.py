@@ -1,21 +1,71 @@
-"""``op_debug_mode: 3``: only ops with non-finite values, and which of them made the first.
+"""``op_debug_mode: 3``: dumps only ops with non-finite values, and names their origins.
 
-``watch.origins`` decides what producers and carriers are; ``from`` names the producer that a
-carrier's values come from.
+``watch.origins`` finds producers and carriers; ``from`` names the producer of a carrier's values.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from sonde.core.graph import Graph
+import numpy as np
+
+from sonde.core.graph import Graph, Source
+from sonde.core.number_text import json_number
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
 from sonde.dump import layout
-from sonde.dump.sinks.overflow_entry import overflow_entry, source_entry
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
-from sonde.watch.origins import Origin, OriginTracker, OverflowSummary
+from sonde.watch.origins import Origin, OriginTracker, Traced
+
+
+@dataclass(slots=True)
+class OverflowSummary:
+    """The origins of a run so far.
+
+    ``fault`` is the first origin that is a fault, ``harmless`` the first that is not; ``producers``
+    and ``carriers`` count ops with non-finite values.
+    """
+
+    fault: Origin | None = None
+    harmless: Origin | None = None
+    producers: int = 0
+    carriers: int = 0
+    _current: Origin | None = None
+    _previous: Origin | None = None
+
+    def begin_step(self) -> None:
+        self._previous = self._current
+        self._current = None
+
+    def count(self, traced: Traced) -> None:
+        if traced.is_producer:
+            self.producers += 1
+        else:
+            self.carriers += 1
+        origin = traced.origin
+        self._add(origin)
+        if origin.is_listed:
+            self._current = self._current or origin
+
+    def _add(self, origin: Origin) -> None:
+        if origin.is_fault and (self.fault is None or origin.number < self.fault.number):
+            self.fault = origin
+
+    def end_step(self, touched: Iterable[Origin]) -> None:
+        for origin in touched:
+            self._add(origin)
+            if not origin.is_fault and self.harmless is None:
+                self.harmless = origin
+        if self._current is not None and not self._current.is_listed:
+            self._current = None
+
+    @property
+    def latest(self) -> Origin | None:
+        """The origin of values in the running step or in the step before, else the first fault."""
+        return self._current or self._previous or self.fault
 
 
 class OverflowDump:
@@ -43,24 +93,22 @@ class OverflowDump:
         self._dumped_expected = 0
         self._sees_all = sees_all
         self._entries: list[dict[str, Any]] = []
-        self._unused_leaves: list[tuple[dict[str, Any] | None, str]] = []
         self._tracker = OriginTracker()
         self._has_overflow = False
         self.summary = OverflowSummary()
 
     def first_bad_op(self) -> str | None:
-        """Where the latest non-finite values come from, for messages of others."""
+        """The origin of the latest non-finite values, for messages of other parts."""
         origin = self.summary.latest
         return None if origin is None else origin.place
 
     def keeps_step(self) -> bool:
-        """Whether the running step has something to show, however it ends."""
+        """Whether the running step is kept, however it ends."""
         return self._has_overflow
 
     def begin_step(self, step: int) -> None:
         self._tensors.begin_step(step)
         self._entries = []
-        self._unused_leaves.clear()
         self._tracker.begin_step()
         self._has_overflow = False
         self.summary.begin_step()
@@ -75,26 +123,11 @@ class OverflowDump:
         origin, is_producer = found.origin, found.is_producer
         self.summary.count(found)
         self._has_overflow |= origin.is_listed
-        self._name_user(call)
-        entry = None
         if self._has_room(origin):
             self._dumped += 1
             self._dumped_expected += not origin.is_listed
-            entry = overflow_entry(call, origin, is_producer=is_producer)
-            self._entries.append(entry)
+            self._entries.append(_entry(call, origin, is_producer=is_producer))
             self._tensors.write(call)
-        if call.node.kind != "op":
-            self._unused_leaves.append((entry, call.node.name))
-
-    def _name_user(self, call: OpCall) -> None:
-        """The line that uses a leaf stands for the leaf, which has none of its own."""
-        if call.node.kind != "op" or not self._unused_leaves:
-            return
-        used = {edge.producer for edge in call.node.inputs}
-        for entry, name in self._unused_leaves:
-            if name in used and entry is not None:
-                entry["source"] = source_entry(call.node.source)
-        self._unused_leaves = [each for each in self._unused_leaves if each[1] not in used]
 
     # ---------------------------------------------------------------- files
 
@@ -106,7 +139,10 @@ class OverflowDump:
         return origin.is_listed or self._dumped_expected < max(1, self._most // 2)
 
     def end_step(self, end: StepEnd) -> None:
-        self._settle(end.graph)
+        self._decide_faults(end.graph)
+        for entry in self._entries:
+            if entry["op"] in self._tracker.first_uses:  # A leaf, which has no line of its own.
+                entry["source"] = _source_entry(self._tracker.first_uses[entry["op"]])
         if self._entries:
             path = self._files.open(end.step) / layout.OVERFLOW
             text = json.dumps(self._entries, indent=2, allow_nan=False)
@@ -116,12 +152,12 @@ class OverflowDump:
         self._tensors.end_step(end)
 
     def drop_step(self) -> None:
-        self._settle(None)
+        self._decide_faults(None)
         self._entries = []
         self._tensors.drop_step()
 
-    def _settle(self, graph: Graph | None) -> None:
-        """Decide what of the step is a fault; without its graph everything unexpected is."""
+    def _decide_faults(self, graph: Graph | None) -> None:
+        """Decide which origins of the step are a fault; without its graph, unexpected ones are."""
         nodes = () if graph is None else graph.nodes
         is_known = self._sees_all and graph is not None
         self.summary.end_step(self._tracker.end_step(nodes, sees_all=is_known))
@@ -132,3 +168,64 @@ class OverflowDump:
     def fast_path(self) -> ScreenPath:
         """Only ops with values that are not finite are wanted."""
         return ScreenPath(lambda node, leaves: NON_FINITE)
+
+
+def _entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]:
+    """The entry of ``call`` in ``overflow.json``; its non-finite values come from ``origin``."""
+    entry: dict[str, Any] = {
+        "op": call.node.name,
+        "role": "producer" if is_producer else "carrier",
+        "phase": call.node.phase,
+        "source": _source_entry(call.node.source),
+        "inputs": [_statistics(view) for view in call.inputs],
+        "outputs": [_statistics(view) for view in call.outputs],
+        "from": None if is_producer else origin.op,
+    }
+    if origin.step != call.step and not is_producer:
+        entry["from_step"] = origin.step
+    if is_producer and origin.argument is not None:
+        entry["by_argument"] = origin.argument
+    return entry
+
+
+def _source_entry(source: Source | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    return {
+        "file": source.file,
+        "line": source.line,
+        "function": source.function,
+        "code": source.code,
+    }
+
+
+def _statistics(view: TensorView) -> dict[str, Any]:
+    """Shape, dtype and statistics; numbers that JSON lacks are text.
+
+    Memory that is not filled yet has no statistics. Complex values have only counts: an element is
+    NaN if either part is, else infinite (counted as positive) if either part is.
+    """
+    found: dict[str, Any] = {
+        "slot": view.slot,
+        "dtype": view.dtype,
+        "shape": list(view.shape),
+        "nan_count": 0,
+        "positive_inf_count": 0,
+        "negative_inf_count": 0,
+    }
+    if not view.is_filled:
+        found["uninitialised"] = True
+    elif view.problem is not None:
+        found["problem"] = view.problem
+    elif view.dtype.startswith("complex"):
+        values = view.numpy()
+        found["nan_count"] = int(np.isnan(values).sum())
+        found["positive_inf_count"] = int((np.isinf(values) & ~np.isnan(values)).sum())
+    else:
+        statistics = view.statistics()
+        found["nan_count"] = statistics.nan_count
+        found["positive_inf_count"] = statistics.positive_inf_count
+        found["negative_inf_count"] = statistics.negative_inf_count
+        for name in ("max", "min", "avg", "l2norm", "finite_max", "finite_min"):
+            found[name] = json_number(getattr(statistics, name))
+    return found

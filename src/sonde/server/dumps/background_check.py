@@ -1,4 +1,4 @@
-"""The check of a dump while the page goes on."""
+"""The check of a dump in a thread, while the server answers the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sonde.server.dumps.index import IndexedDump
-from sonde.server.dumps.recheck import recheck
+from sonde.server.dumps.recheck import Progress, recheck
 from sonde.wire.api import RecheckView
 from sonde.wire.shapes import Hit, WatchpointSpec
 
@@ -20,17 +20,17 @@ Take = Callable[["BackgroundCheck", Sequence[Hit]], None]
 
 
 class BackgroundCheck:
-    """One run over a dump, in a thread; ``take`` is called in the event loop's."""
+    """One check of a dump, in a thread; ``take`` is called in the event loop's thread."""
 
-    def __init__(self, shelf: IndexedDump, specs: Sequence[WatchpointSpec], take: Take) -> None:
-        self._shelf = shelf
+    def __init__(self, dump: IndexedDump, specs: Sequence[WatchpointSpec], take: Take) -> None:
+        self._dump = dump
         self._specs = tuple(specs)
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
         self._done, self._total = 0, 0
         self._waiting: list[Hit] = []
-        self._told = 0.0
+        self._announced = 0.0
         self.is_running = True
         self.failure = ""
 
@@ -42,25 +42,25 @@ class BackgroundCheck:
 
     def run(self) -> None:
         try:
-            recheck(self._shelf, self._specs, self._progress)
-        except Exception as error:  # The thread's failure is carried to the page.
-            _log.exception("the check of %s failed", self._shelf.dump.path)
+            recheck(self._dump, self._specs, self._report)
+        except Exception as error:  # The page shows the failure.
+            _log.exception("the check of %s failed", self._dump.dump.path)
             self.failure = f"the check failed: {type(error).__name__}: {error} [server-failed]"
         finally:
             self.is_running = False
             self._total = self._done
-            self._tell()
+            self._announce()
 
-    def _progress(self, done: int, total: int, hits: Sequence[Hit]) -> bool:
-        self._done, self._total = done, total
-        self._waiting.extend(hits)
+    def _report(self, progress: Progress) -> bool:
+        self._done, self._total = progress.done, progress.total
+        self._waiting.extend(progress.hits)
         now = self._loop.time()
-        if now - self._told > _ANNOUNCE_SECONDS:
-            self._told = now
-            self._tell()
+        if now - self._announced > _ANNOUNCE_SECONDS:
+            self._announced = now
+            self._announce()
         return not self._stopped.is_set()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         waiting, self._waiting = self._waiting, []
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._take, self, waiting)

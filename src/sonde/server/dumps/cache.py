@@ -1,4 +1,4 @@
-"""What was found out about a large dump, kept so that it opens fast the next time."""
+"""A cache of the graphs and listings of a large dump, so that it opens fast the next time."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def state_of(*paths: Path) -> Key:
 
 
 class DumpCache:
-    """Files beside the dump, or in the user's cache directory where that cannot be written.
+    """Files beside the dump, or in the user's cache directory if that is not writable.
 
-    Anything that is missing, stale or damaged is as if it were not there.
+    A file that is stale or damaged counts as missing.
     """
 
     def __init__(self, dump: Path) -> None:
@@ -58,7 +58,7 @@ class DumpCache:
             return None
 
     def write(self, name: str, key: Key, value: object, *paths: Path) -> None:
-        """Unless one of ``paths`` changed just now: it may change again in the same moment."""
+        """Write ``value``, unless one of ``paths`` changed just now, and may be still changing."""
         if self._directory is None or not _are_settled(paths):
             return
         body = msgspec.Raw(msgspec.msgpack.encode(value))

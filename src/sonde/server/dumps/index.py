@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import DumpError, UsageError
-from sonde.core.graph import GRADIENTS, Edge, OpNode, TensorSpec
+from sonde.core.graph import GRADIENTS, OpNode
 from sonde.core.keys import Io, TensorKey
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
@@ -25,18 +25,19 @@ from sonde.dump.tensor_record import TensorRecord
 from sonde.server.dumps.cache import DumpCache, state_of
 from sonde.server.dumps.stored_nodes import wire_nodes
 from sonde.server.graph.index import GraphIndex
+from sonde.wire.convert import core_node
 from sonde.wire.shapes import Node, Phase
 
 WORTH_KEEPING: Final = 500
-"""Nodes or tensors from which on a graph or a step goes into the cache."""
+"""A graph with at least so many nodes, or a step with so many tensors, is cached."""
 _MOST_TENSORS: Final = 1_000_000
-"""Of all listings in memory."""
+"""The largest number of tensors of all listings in memory."""
 
 Place = tuple[str, Io, int]
 
 
 class StoredTensor(msgspec.Struct, frozen=True, array_like=True):
-    """A ``TensorRecord`` without what all of its step have in common."""
+    """A ``TensorRecord`` without the fields that all tensors of a step share."""
 
     op: str
     op_type: str
@@ -57,7 +58,7 @@ class StoredGraph(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepTensors:
-    """The tensors of one step directory, in execution order; of runs of an op the last counts."""
+    """The tensors of one step directory, in execution order; of several runs of an op, the last."""
 
     def __init__(self, step: StepDir, tensors: Sequence[StoredTensor], nodes: _Nodes) -> None:
         self.step = step
@@ -103,7 +104,7 @@ class StepTensors:
 
 
 class _Nodes:
-    """Nodes of the core, made of wire nodes when one is asked for."""
+    """Nodes of the core, converted from wire nodes on demand."""
 
     def __init__(self, index: GraphIndex | None, by_sonde: bool) -> None:
         self._index = index
@@ -112,23 +113,11 @@ class _Nodes:
     def node(self, name: str) -> OpNode | None:
         if self._index is None or name not in self._index.numbers:
             return None
-        node = self._index.node(name)
-        return OpNode(
-            node.name,
-            node.type,
-            node.scope,
-            node.phase,
-            node.kind,
-            tuple(
-                Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
-                for each in node.inputs
-            ),
-            tuple(TensorSpec(each.dtype, each.shape) for each in node.outputs),
-        )
+        return core_node(self._index.node(name))
 
 
 class IndexedDump:
-    """Graphs and listings of a dump, kept in memory within bounds. May be used from any thread."""
+    """Graphs and listings of a dump, a limited number in memory. May be used from any thread."""
 
     def __init__(self, path: Path) -> None:
         self.dump = Dump(path)
@@ -145,7 +134,7 @@ class IndexedDump:
         return self.dump.graph_ids(rank)
 
     def known_graphs(self, rank: int) -> Iterator[GraphIndex]:
-        """Those that were loaded already."""
+        """The graphs that were loaded already."""
         for (owner, _), found in list(self._graphs.items()):
             if owner == rank and found is not None:
                 yield found[0]
@@ -156,7 +145,7 @@ class IndexedDump:
         return None if found is None else found[0]
 
     def _graph(self, rank: int, graph_id: int) -> tuple[GraphIndex, bool] | None:
-        with self._graph_lock:  # Not the lock of listings, which may take long.
+        with self._graph_lock:  # Not the lock of listings, which may be held for long.
             key = (rank, graph_id)
             if key not in self._graphs:
                 stored = self._load_graph(rank, graph_id)
@@ -184,14 +173,14 @@ class IndexedDump:
         return stored
 
     def keep(self) -> None:
-        """Write what was found out into the cache; it is not done while somebody waits."""
+        """Write new graphs and listings to the cache. Call it when no request is waiting."""
         while self._unkept:
             self._unkept.pop()()
 
     def listing(self, step: StepDir) -> StepTensors:
         with self._lock:
             lock = self._loading.setdefault(step, threading.Lock())
-        with lock:  # Each step has its own: who asks for one does not wait for others.
+        with lock:  # One lock per step, so that a request waits only for its own step.
             with self._lock:
                 found = self._listings.pop(step, None)
             if found is None:
@@ -225,8 +214,8 @@ class IndexedDump:
         return StepTensors(step, stored, nodes)
 
     def listing_for(self, step: StepDir, op: str) -> StepTensors:
-        """A listing that has all tensors of ``op``, and maybe of no other op: what was listed
-        already, or else what is found fast."""
+        """A listing with all tensors of ``op``, and maybe no others: the listing of the step if it
+        is in memory, else one that is found fast."""
         with self._lock:
             whole = self._listings.get(step)
         if whole is not None or step.graph_id is None:
@@ -248,7 +237,7 @@ class IndexedDump:
     def find(
         self, rank: int, op: str, io: Io, slot: int, step: int | None
     ) -> tuple[StepTensors, StoredTensor]:
-        """A tensor of a step, or of the last step that has it; UsageError if there is none."""
+        """A tensor of a step, or of the last step that has it; UsageError if none has."""
         for directory in reversed(self.steps(rank, step)):
             listing = self.listing_for(directory, op) if self._may_have(directory, op) else None
             found = None if listing is None else listing.find(op, io, slot)
@@ -266,7 +255,7 @@ class IndexedDump:
         return graph is None or op in graph.numbers
 
     def without_graph(self, rank: int, graph_id: int | None) -> GraphIndex:
-        """Nodes without edges, from the names of tensor files, where there is no graph to read."""
+        """Nodes without edges, from the names of tensor files, if there is no graph to read."""
         nodes: dict[str, Node] = {}
         for directory in self.steps(rank):
             if directory.graph_id == graph_id:
@@ -292,7 +281,7 @@ def _stored(item: Item, op_type: str = "") -> StoredTensor:
 
 
 def _is_alone(node: Node, nodes: Sequence[Node]) -> bool:
-    """Whether no other op has the same text in file names, in which a letter stays a letter."""
+    """Whether no other op has the same text in file names. Escaping keeps the length of names."""
     text, size = layout.escape_op(node.type, node.name), len(node.name)
     return not any(
         len(each.name) == size

@@ -1,4 +1,4 @@
-"""Watchpoints asked of a dump: all its steps and ranks."""
+"""Evaluates watchpoints on all steps and ranks of a dump, in several processes if that is slow."""
 
 from __future__ import annotations
 
@@ -13,124 +13,141 @@ from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import closing, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sonde.debugger.hits import HitCollector
-from sonde.dump.reading.directories import StepDir
+from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.server.dumps.index import IndexedDump, StepTensors
-from sonde.server.dumps.step_judging import JudgedTensor, graph_of, judge_step, settle
+from sonde.server.dumps.step_evaluation import (
+    EvaluatedTensor,
+    complete_hits,
+    evaluate_step,
+    graph_of,
+)
 from sonde.server.dumps.stored_observation import RankOrigins
+from sonde.watch.hits import HitCollector
+from sonde.wire.convert import wire_hit
 from sonde.wire.shapes import Hit, WatchpointSpec
 
-Progress = Callable[[int, int, Sequence[Hit]], bool]
-"""Tensors done, tensors in all (as far as known), new hits; False ends the check."""
-
-_BETWEEN = 256
-"""Tensors between two reports."""
+_REPORT_EVERY: Final = 256
+"""Tensors between two reports of progress."""
 _ALONE_SECONDS: Final = 3.0
-"""What takes longer is worth processes, which need a while to begin."""
+"""A check that takes longer uses several processes, which take a while to start."""
 _WORTH_SECONDS: Final = 4.0
-"""One step that takes so long is shared out in parts, though each process lists it by itself."""
-_SECONDS_BY_ROW: Final = 15e-6
-_SECONDS_BY_FILE: Final = 60e-6
-_RUBBISH: Final = 200_000
-_SHELVES: Final[dict[Path, IndexedDump]] = {}
-"""In a process that judges steps for another: the dump it reads."""
+"""A step that takes longer is divided into parts, although each process lists the whole step."""
+_SECONDS_PER_ROW: Final = 15e-6
+_SECONDS_PER_FILE: Final = 60e-6
+_GC_THRESHOLD: Final = 200_000
+_DUMPS: Final[dict[Path, IndexedDump]] = {}
+"""In a worker process: the dump that it reads."""
 
 
-def recheck(shelf: IndexedDump, specs: Sequence[WatchpointSpec], progress: Progress) -> None:
-    """Judge all tensors of all ranks, step by step, in execution order.
+class Progress(NamedTuple):
+    """Tensors done, tensors in total (as far as known), new hits, files that cannot be read."""
 
-    What takes long is shared out among processes, one a core; what they find is put together in
-    order.
+    done: int
+    total: int
+    hits: Sequence[Hit] = ()
+    problems: Sequence[DumpProblem] = ()
+
+
+def recheck(
+    dump: IndexedDump, specs: Sequence[WatchpointSpec], report: Callable[[Progress], bool]
+) -> None:
+    """Evaluate all tensors of all ranks, step by step, in execution order.
+
+    The check ends if ``report`` returns False.
     """
-    directories = [each for rank in shelf.dump.ranks for each in shelf.steps(rank)]
-    books = {rank: HitCollector() for rank in shelf.dump.ranks}
-    origins = {rank: RankOrigins() for rank in shelf.dump.ranks}
-    done = whole = 0
-    with closing(_steps(shelf, specs, directories)) as steps:
+    directories = [each for rank in dump.dump.ranks for each in dump.steps(rank)]
+    collectors = {rank: HitCollector() for rank in dump.dump.ranks}
+    origins = {rank: RankOrigins() for rank in dump.dump.ranks}
+    done = steps_done = 0
+    with closing(_steps(dump, specs, directories)) as steps:
         for directory, count, found in steps:
             rank = directory.rank
             done += count
-            if found is None:  # A part of a step, of which all others are supposed to be like it.
-                size = len(shelf.listing(directory).tensors)
-                if not progress(done, max(done, size * (len(directories) - whole)), ()):
+            if found is None:  # A part of a step: estimate that all other steps have its size.
+                size = len(dump.listing(directory).tensors)
+                total = max(done, size * (len(directories) - steps_done))
+                if not report(Progress(done, total)):
                     return
                 continue
-            whole += 1
-            graph, listing = graph_of(shelf, directory), shelf.listing(directory)
-            for hit in settle(origins[rank], listing, graph, specs, found):
-                books[rank].add(hit)
-            books[rank].end_step()
-            left = (len(directories) - whole) * done // whole
-            if not progress(done, done + left, books[rank].take()):
+            steps_done += 1
+            graph, listing = graph_of(dump, directory), dump.listing(directory)
+            for hit in complete_hits(origins[rank], listing, graph, specs, found):
+                collectors[rank].add(hit)
+            collectors[rank].end_step()
+            total = done + (len(directories) - steps_done) * done // steps_done
+            hits = [wire_hit(hit) for hit in collectors[rank].take()]
+            problems = [problem for each in found for problem in each.problems]
+            if not report(Progress(done, total, hits, problems)):
                 return
 
 
-Judged = tuple[int, list[JudgedTensor]]
-"""How many tensors, and those with something to tell."""
-Found = tuple[StepDir, int, list[JudgedTensor] | None]
-"""A step, how many of its tensors were judged since, and those with something to tell; None: there
-is more of it."""
+EvaluatedPart = tuple[int, list[EvaluatedTensor]]
+"""The number of tensors, and those with a result."""
+_Evaluated = tuple[StepDir, int, list[EvaluatedTensor] | None]
+"""A step, the number of its tensors that were evaluated since the last report, and the tensors with
+a result; None: the step is not complete."""
 
 
 def _steps(
-    shelf: IndexedDump, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir]
-) -> Generator[Found, None, None]:
-    """Each step in order: here at first, and in several processes if it takes long."""
+    dump: IndexedDump, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir]
+) -> Generator[_Evaluated, None, None]:
+    """Evaluate each step in order, first in this process, then in several if it takes long."""
     start = time.monotonic()
     for number, directory in enumerate(directories):
         is_long = time.monotonic() - start > _ALONE_SECONDS and number + 1 < len(directories)
-        if is_long or _seconds(shelf.listing(directory)) > _WORTH_SECONDS:
-            shelf.keep()  # So that the others need not list the same again.
-            yield from _shared_out(shelf.dump.path, specs, directories, number)
+        if is_long or _estimated_seconds(dump.listing(directory)) > _WORTH_SECONDS:
+            dump.keep()  # So that the workers need not list the same steps again.
+            yield from _evaluate_in_processes(dump.dump.path, specs, directories, number)
             return
-        found: list[JudgedTensor] = []
-        count = told = 0
-        former = _former_of(directories, number)
-        for count, judged in enumerate(judge_step(shelf, specs, directory, former), 1):
-            if judged.hits or judged.bad is not None:
-                found.append(judged)
-            if count % _BETWEEN == 0:
-                yield directory, count - told, None
-                told = count
-        yield directory, count - told, found
+        found: list[EvaluatedTensor] = []
+        count = reported = 0
+        previous = _previous_step(directories, number)
+        for count, evaluated in enumerate(evaluate_step(dump, specs, directory, previous), 1):
+            if evaluated:
+                found.append(evaluated)
+            if count % _REPORT_EVERY == 0:
+                yield directory, count - reported, None
+                reported = count
+        yield directory, count - reported, found
 
 
-def _seconds(listing: StepTensors) -> float:
-    """About how long the tensors of a step take, small ones."""
+def _estimated_seconds(listing: StepTensors) -> float:
+    """About how long the tensors of a step take, if they are small."""
     rows = sum(each.row is not None for each in listing.tensors)
-    return rows * _SECONDS_BY_ROW + (len(listing.tensors) - rows) * _SECONDS_BY_FILE
+    return rows * _SECONDS_PER_ROW + (len(listing.tensors) - rows) * _SECONDS_PER_FILE
 
 
-def _shared_out(
+def _evaluate_in_processes(
     path: Path, specs: Sequence[WatchpointSpec], directories: Sequence[StepDir], first: int
-) -> Iterator[Found]:
-    """The steps from ``first`` on; where there are fewer than cores, in parts."""
+) -> Iterator[_Evaluated]:
+    """Evaluate the steps from ``first`` on; in parts if there are fewer steps than cores."""
     cores = os.cpu_count() or 1
     parts = -(-cores // (len(directories) - first))
     work = ((number, part) for number in range(first, len(directories)) for part in range(parts))
-    waiting: deque[tuple[int, int, Callable[[], Judged]]] = deque()
-    found: list[JudgedTensor] = []
-    with _Team(cores) as team:
+    waiting: deque[tuple[int, int, Callable[[], EvaluatedPart]]] = deque()
+    found: list[EvaluatedTensor] = []
+    with _WorkerPool(cores) as pool:
         while True:
             for number, part in islice(work, 2 * cores - len(waiting)):
-                where = (directories[number], _former_of(directories, number))
-                job = team.begin(path, specs, *where, (part, parts))
+                where = (directories[number], _previous_step(directories, number))
+                job = pool.submit(path, specs, *where, (part, parts))
                 waiting.append((number, part, job))
             if not waiting:
                 return
             number, part, result = waiting.popleft()
-            count, judged = result()
-            found.extend(judged)
-            is_whole = part + 1 == parts
-            yield directories[number], count, found if is_whole else None
-            if is_whole:
+            count, evaluated = result()
+            found.extend(evaluated)
+            is_complete = part + 1 == parts
+            yield directories[number], count, found if is_complete else None
+            if is_complete:
                 found = []
 
 
-class _Team:
-    """Processes that judge steps; where there can be none, or one is killed, it is done here."""
+class _WorkerPool:
+    """Processes that evaluate parts of steps. Without them, or if one is killed, this process does
+    the work itself."""
 
     def __init__(self, cores: int) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -138,31 +155,31 @@ class _Team:
         with suppress(OSError, NotImplementedError):  # A system without semaphores.
             self._pool = ProcessPoolExecutor(cores, spawn, initializer=_end_with_parent)
 
-    def __enter__(self) -> _Team:
+    def __enter__(self) -> _WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def begin(self, *work: Any) -> Callable[[], Judged]:
-        """Have ``judge_apart`` called with this; what is given back waits for its result."""
-        job: Future[Judged] | None = None
+    def submit(self, *work: Any) -> Callable[[], EvaluatedPart]:
+        """Call ``evaluate_part`` with ``work``; the returned function waits for the result."""
+        job: Future[EvaluatedPart] | None = None
         if self._pool is not None:
             with suppress(OSError, BrokenExecutor):
-                job = self._pool.submit(judge_apart, *work)
+                job = self._pool.submit(evaluate_part, *work)
 
-        def result() -> Judged:
+        def result() -> EvaluatedPart:
             if job is not None:
                 with suppress(BrokenExecutor):
                     return job.result()
-            return judge_apart(*work)
+            return evaluate_part(*work)
 
         return result
 
 
 def _end_with_parent() -> None:
-    """A parent that is killed takes this process along, which would wait for work for ever."""
+    """End this worker process if its parent is killed; it would wait for work for ever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -173,23 +190,23 @@ def _end_with_parent() -> None:
     threading.Thread(target=follow, daemon=True).start()
 
 
-def judge_apart(
+def evaluate_part(
     path: Path,
     specs: Sequence[WatchpointSpec],
     directory: StepDir,
-    former: StepDir | None,
+    previous: StepDir | None,
     part: tuple[int, int],
-) -> Judged:
-    """A part of a step, in a process of its own."""
-    shelf = _SHELVES.get(path)
-    if shelf is None:
-        gc.set_threshold(_RUBBISH)
-        shelf = _SHELVES[path] = IndexedDump(path)
-    found = list(judge_step(shelf, specs, directory, former, part))
-    return len(found), [each for each in found if each.hits or each.bad is not None]
+) -> EvaluatedPart:
+    """Evaluate a part of a step, in a worker process."""
+    dump = _DUMPS.get(path)
+    if dump is None:
+        gc.set_threshold(_GC_THRESHOLD)
+        dump = _DUMPS[path] = IndexedDump(path)
+    found = list(evaluate_step(dump, specs, directory, previous, part))
+    return len(found), [each for each in found if each]
 
 
-def _former_of(directories: Sequence[StepDir], number: int) -> StepDir | None:
+def _previous_step(directories: Sequence[StepDir], number: int) -> StepDir | None:
     """The step of the same net and rank that was dumped before."""
     this = directories[number]
     for each in reversed(directories[:number]):

@@ -1,4 +1,4 @@
-"""Statistics of a dump that has rows of ``statistic.csv`` and maybe no values."""
+"""The statistics in a row of ``statistic.csv``, which may be all that a dump has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final, cast
 
 from sonde.core.statistics import Statistics
 from sonde.dump.reading.statistic_rows import StatisticRow
-from sonde.wire.numbers import Number, to_wire
+from sonde.watch.observation import MissingStatisticError
+from sonde.wire.convert import known_numbers
 from sonde.wire.shapes import StatisticNumbers
 
 _FIELDS: Final = {
@@ -30,19 +31,11 @@ _SIGNS: Final = ("zero_count", "negative_count", "positive_count")
 _NON_FINITE: Final = ("nan_count", "positive_inf_count", "negative_inf_count")
 
 
-class MissingStatisticError(Exception):
-    """A row does not have the number ``name``."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
 class RowStatistics:
-    """Stands in for ``Statistics`` with what a row has; MissingStatisticError for the rest.
+    """The ``Statistics`` that a row has; to read another one raises MissingStatisticError.
 
-    Counts of NaN and Inf that the row lacks follow from its other numbers: 0 where those are all
-    finite, else 1, which stands for "some".
+    Counts of NaN and Inf that the row lacks are derived from its other numbers: 0 if those are all
+    finite, else 1, which means "some".
     """
 
     __slots__ = ("_known",)
@@ -75,39 +68,15 @@ class RowStatistics:
         return high if high >= low or isnan(high) else low
 
     def as_statistics(self) -> Statistics:
-        """For those who only read attributes."""
+        """For code that only reads attributes."""
         return cast(Statistics, self)
 
     def numbers(self) -> StatisticNumbers:
-        return StatisticNumbers(
-            count=int(self._known["count"]),
-            nan_count=self._count("nan_count") or 0,
-            positive_inf_count=self._count("positive_inf_count") or 0,
-            negative_inf_count=self._count("negative_inf_count") or 0,
-            zero_count=self._count("zero_count"),
-            negative_count=self._count("negative_count"),
-            positive_count=self._count("positive_count"),
-            max=self._number("max"),
-            min=self._number("min"),
-            finite_max=self._number("finite_max"),
-            finite_min=self._number("finite_min"),
-            avg=self._number("avg"),
-            l2norm=self._number("l2norm"),
-            std=self._number("std"),
-            abs_mean=self._number("abs_mean"),
-        )
-
-    def _count(self, name: str) -> int | None:
-        found = self._known.get(name)
-        return None if found is None else int(found)
-
-    def _number(self, name: str) -> Number | None:
-        found = self._known.get(name)
-        return None if found is None else to_wire(found)
+        return known_numbers(self._known)
 
 
 def _complete(known: dict[str, float | int]) -> None:
-    """Add what follows from the others."""
+    """Add the numbers that follow from others."""
     if not known["count"]:
         known.update(dict.fromkeys((*_NON_FINITE, *_SIGNS), 0))
         return

@@ -1,4 +1,4 @@
-"""A dump on disk as a run: the same page, without a training."""
+"""A dump on disk as a run: the same page as for a training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,31 +16,22 @@ from sonde.debugger.values.answers import Values
 from sonde.dump.reader import Dump
 from sonde.server.changes import Changes
 from sonde.server.comparison.background import BackgroundComparison
-from sonde.server.dumps.answers import op_tensors, statistic_curve
 from sonde.server.dumps.background_check import BackgroundCheck
 from sonde.server.dumps.check import is_leaf
+from sonde.server.dumps.contents import DumpContents
 from sonde.server.dumps.index import IndexedDump
-from sonde.server.dumps.values import DumpTensor, need_values
 from sonde.server.graph.index import GraphIndex
 from sonde.server.hit_store import HitStore
 from sonde.server.http.events import EventBroker
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import (
-    ControlRequest,
-    GraphInfo,
-    KeepRequest,
-    LossCurve,
-    RankView,
-    RunView,
-    StatisticCurve,
-)
+from sonde.wire.api import ControlRequest, KeepRequest, LossCurve, RunView, StatisticCurve
 from sonde.wire.questions import AnyAnswer, AskCompare, AskOp
-from sonde.wire.shapes import Hit, Metadata, TensorName
+from sonde.wire.shapes import Hit, TensorName
 
 _MOST_PREPARED: Final = 500_000
 _FIRST_SCREEN_SECONDS: Final = 0.5
-"""The graph is there, and the page asks for it now: what it asks for later can wait."""
+"""Time for the page to load the graph, before the rest of the dump is listed."""
 
 
 class DumpRun:
@@ -50,152 +40,57 @@ class DumpRun:
     def __init__(self, run: str, path: Path, broker: EventBroker) -> None:
         self.id = run
         self._changes = Changes(run, broker)
-        self._shelf = IndexedDump(path)
+        self._index = IndexedDump(path)
+        self._contents = DumpContents(self._index)
         self.watchpoints = WatchpointSet()
-        self.hits = HitStore(self._is_leaf)
+        self.hits = HitStore(lambda hit: is_leaf(self._index, hit))
         self._check: BackgroundCheck | None = None
-        self._bare: dict[tuple[int, int | None], GraphIndex] = {}
         self._closed = threading.Event()
         self._preparing: asyncio.Future[None] | None = None
-        self._facts: dict[int, Metadata] = {}
-        self._usual: dict[int, int] = {}
-        self._ran: dict[int, dict[int, int | None]] = {}
         self.peer: str | None = None
         self.comparison: BackgroundComparison | None = None
 
     @property
     def dump(self) -> Dump:
-        return self._shelf.dump
+        return self._index.dump
 
     @property
     def may_be_forgotten(self) -> bool:
         return False
 
     def view(self) -> RunView:
-        dump = self._shelf.dump
+        check, contents = self._check, self._contents
+        notices = [str(problem) for problem in self.dump.problems[:200]]
+        if check is not None and check.failure:
+            notices.append(check.failure)
         return RunView(
             id=self.id,
             kind="dump",
-            title=str(dump.path),
+            title=str(self.dump.path),
             revision=self._changes.revision,
-            ranks=tuple(self._rank_view(rank) for rank in dump.ranks),
+            ranks=tuple(
+                contents.rank_view(rank, self.hits.count(rank)) for rank in self.dump.ranks
+            ),
             watchpoints=self.watchpoints.all,
             controls=(),
-            notices=self._notices(),
+            notices=tuple(notices),
             peer=self.peer,
-            recheck=None if self._check is None else self._check.view(len(self.hits)),
+            recheck=None if check is None else check.view(len(self.hits)),
         )
 
-    def _notices(self) -> tuple[str, ...]:
-        problems = [str(problem) for problem in self._shelf.dump.problems[:200]]
-        failed = self._check.failure if self._check is not None else ""
-        return (*problems, *([failed] if failed else []))
-
-    def _rank_view(self, rank: int) -> RankView:
-        steps = self._shelf.steps(rank)
-        known = {index.graph: len(index) for index in self._shelf.known_graphs(rank)}
-        return RankView(
-            rank=rank,
-            state="ended",
-            step=steps[-1].step if steps else 0,
-            graph=self._usual_graph(rank),
-            op=None,
-            order=None,
-            reason=None,
-            message="a dump on disk",
-            hits=self.hits.count(rank),
-            graphs=tuple(
-                GraphInfo(number, f"graph {number}", known.get(number, 0), True)
-                for number in self._graph_ids(rank)
-            ),
-            steps=tuple(dict.fromkeys(each.step for each in steps)),
-            metadata=self._metadata(rank),
-            seconds=None,
-            bare_seconds=None,
-        )
-
-    def _metadata(self, rank: int) -> Metadata:
-        if rank not in self._facts:
-            self._facts[rank] = self._read_metadata(rank)
-        return self._facts[rank]
-
-    def _read_metadata(self, rank: int) -> Metadata:
-        facts = {name: str(value) for name, value in self._shelf.dump.metadata(rank).config.items()}
-        return Metadata(
-            host="",
-            pid=0,
-            rank=rank,
-            world_size=len(self._shelf.dump.ranks),
-            device=facts.pop("device_target", ""),
-            framework=facts.pop("framework", "mindspore" if "ms_version" in facts else ""),
-            framework_version=facts.pop("framework_version", facts.pop("ms_version", "")),
-            sonde_version=facts.pop("sonde_version", ""),
-            python_version="",
-            script=", ".join(self._shelf.dump.nets(rank)),
-            arguments=(),
-            working_directory=str(self._shelf.dump.path),
-            started=0.0,
-            extra=facts,
-        )
-
-    def _graph_ids(self, rank: int) -> tuple[int, ...]:
-        return self._shelf.graph_ids(rank) or (-1,)
-
-    def _usual_graph(self, rank: int) -> int:
-        """The one most steps have."""
-        if rank not in self._usual:
-            steps = Counter(each.graph_id for each in self._shelf.steps(rank))
-            ids = self._graph_ids(rank)
-            self._usual[rank] = max(ids, key=lambda each: (steps[each], each))
-        return self._usual[rank]
-
-    def _rank(self, rank: int | None) -> int:
-        ranks = self._shelf.dump.ranks
-        if rank is None:
-            return ranks[0]
-        if rank not in ranks:
-            raise UsageError(
-                f"the dump has no rank {rank}; it has {list(ranks)}", slug="no-such-rank"
-            )
-        return rank
+    # --------------------------------------------------------------- questions
 
     async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
-        number = self._rank(rank)
-        wanted = self._usual_graph(number) if graph is None else graph
-        if wanted not in self._graph_ids(number):
-            raise UsageError(
-                f"the dump has no graph {wanted}; it has {list(self._graph_ids(number))}",
-                slug="no-such-graph",
-            )
-        return await asyncio.to_thread(self._load, number, wanted)
+        number = self._contents.chosen_rank(rank)
+        return await asyncio.to_thread(self._contents.graph, number, graph)
 
     def graph_of(self, rank: int, step: int) -> int | None:
-        if rank not in self._ran:
-            ran: dict[int, set[int | None]] = {}
-            for each in self._shelf.steps(rank):
-                ran.setdefault(each.step, set()).add(each.graph_id)
-            self._ran[rank] = {
-                number: next(iter(graphs)) for number, graphs in ran.items() if len(graphs) == 1
-            }
-        return self._ran[rank].get(step)
-
-    def _load(self, rank: int, graph: int) -> GraphIndex:
-        found = self._shelf.graph(rank, graph) if graph >= 0 else None
-        if found is not None:
-            return found
-        key = (rank, graph if graph >= 0 else None)
-        if key not in self._bare:
-            self._bare[key] = self._shelf.without_graph(*key)
-        return self._bare[key]
-
-    def _tensor(self, rank: int | None, name: TensorName) -> DumpTensor:
-        return DumpTensor(
-            *self._shelf.find(self._rank(rank), name.op, name.io, name.slot, name.step)
-        )
+        return self._contents.graph_of(rank, step)
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
         if isinstance(question, AskOp):
-            return await asyncio.to_thread(op_tensors, self._shelf, self._rank(rank), tensor)
+            number = self._contents.chosen_rank(rank)
+            return await asyncio.to_thread(self._contents.op_tensors, number, tensor)
         values = await self.values(rank, tensor)
         other = None
         if isinstance(question, AskCompare):
@@ -203,12 +98,8 @@ class DumpRun:
         return await asyncio.to_thread(answers.answer, question, values, other)
 
     async def values(self, rank: int | None, tensor: TensorName) -> Values:
-        return await asyncio.to_thread(self._values, rank, tensor)
-
-    def _values(self, rank: int | None, tensor: TensorName) -> Values:
-        found = self._tensor(rank, tensor)
-        need_values(found)
-        return found.values()
+        number = self._contents.chosen_rank(rank)
+        return await asyncio.to_thread(self._contents.values, number, tensor)
 
     async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
         values = await self.values(rank, tensor)
@@ -216,54 +107,40 @@ class DumpRun:
         return NpyFile(len(header) + values.array.nbytes, answers.npy_chunks(values))
 
     async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
-        return await asyncio.to_thread(statistic_curve, self._shelf, self._rank(rank), tensor)
+        number = self._contents.chosen_rank(rank)
+        return await asyncio.to_thread(self._contents.curve, number, tensor)
+
+    def loss(self, rank: int | None, after: int) -> LossCurve:
+        return LossCurve(self._contents.chosen_rank(rank), ())
 
     async def control(self, request: ControlRequest) -> None:
         raise UsageError(
-            "this is a dump on disk, no training that could be controlled", slug="not-live"
+            "this is a dump on disk, not a training that can be controlled", slug="not-live"
         )
 
     async def keep(self, request: KeepRequest) -> None:
-        raise UsageError("a dump keeps what it has", slug="not-live")
+        raise UsageError("a dump cannot keep further values", slug="not-live")
+
+    # ------------------------------------------------------------------- check
 
     async def recheck(self, wait_seconds: float) -> None:
-        """Start over with the watchpoints as they are now."""
+        """Start the check again, with the present watchpoints."""
         waiting = self.start_check()
         if wait_seconds > 0:
             await asyncio.wait({waiting}, timeout=min(wait_seconds, 3600.0))
-        await asyncio.sleep(0)  # What the thread sent last is taken first.
+        await asyncio.sleep(0)  # So that the last hits of the thread are added first.
 
     def start_check(self) -> asyncio.Future[None]:
-        """Check the watchpoints from the beginning; done when the check is."""
+        """Check the watchpoints from the beginning; the future is done when the check is."""
         if self._check is not None:
             self._check.stop()
         self.hits.clear()
-        check = self._check = BackgroundCheck(self._shelf, self.watchpoints.all, self.take)
+        check = self._check = BackgroundCheck(self._index, self.watchpoints.all, self._take)
         self._changes.touch("hits", "status")
         return asyncio.ensure_future(asyncio.to_thread(check.run))
 
-    def prepare(self) -> None:
-        """Look through the dump in the background, so that the first questions find it listed."""
-        self._preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare))
-
-    def _prepare(self) -> None:
-        with contextlib.suppress(SondeError, OSError):  # Who asks for it is told.
-            self._look_through()
-        self._shelf.keep()
-
-    def _look_through(self) -> None:
-        seen = 0
-        for rank in self._shelf.dump.ranks:
-            self._load(rank, self._usual_graph(rank))
-        self._closed.wait(_FIRST_SCREEN_SECONDS)
-        for rank in self._shelf.dump.ranks:
-            for directory in reversed(self._shelf.steps(rank)):
-                if self._closed.is_set() or seen > _MOST_PREPARED:
-                    return
-                seen += len(self._shelf.listing(directory).tensors)
-
-    def take(self, check: BackgroundCheck, hits: Sequence[Hit]) -> None:
-        """A check found something, or went on."""
+    def _take(self, check: BackgroundCheck, hits: Sequence[Hit]) -> None:
+        """Add the hits of a check, and announce its progress."""
         if check is self._check:
             self.hits.add(hits)
             self._changes.touch("hits", "status")
@@ -271,8 +148,35 @@ class DumpRun:
     def watchpoints_changed(self) -> None:
         self._changes.touch("watchpoints")
 
-    def loss(self, rank: int | None, after: int) -> LossCurve:
-        return LossCurve(self._rank(rank), ())
+    def comparison_changed(self) -> None:
+        self._changes.touch("status")
+
+    # ------------------------------------------------------------- preparation
+
+    def prepare(self) -> None:
+        """List the dump in the background, so that the first questions are answered fast."""
+        self._preparing = asyncio.ensure_future(asyncio.to_thread(self._prepare))
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(SondeError, OSError):  # The page gets the error when it asks.
+            self._list_steps()
+        self._index.keep()
+
+    def _list_steps(self) -> None:
+        listed = 0
+        for rank in self.dump.ranks:
+            self._contents.graph(rank, None)
+        self._closed.wait(_FIRST_SCREEN_SECONDS)
+        for rank in self.dump.ranks:
+            for directory in reversed(self._index.steps(rank)):
+                if self._closed.is_set() or listed > _MOST_PREPARED:
+                    return
+                listed += len(self._index.listing(directory).tensors)
+
+    async def prepared(self) -> None:
+        """Wait until the work that ``prepare`` started is done."""
+        if self._preparing is not None:
+            await self._preparing
 
     def close(self) -> None:
         self._closed.set()
@@ -281,20 +185,9 @@ class DumpRun:
         if self.comparison is not None:
             self.comparison.stop()
 
-    async def prepared(self) -> None:
-        """Wait until what ``prepare`` began is done."""
-        if self._preparing is not None:
-            await self._preparing
-
-    def comparison_changed(self) -> None:
-        self._changes.touch("status")
-
-    def _is_leaf(self, hit: Hit) -> bool:
-        return is_leaf(self._shelf, hit)
-
 
 def open_dumps(paths: Sequence[Path], broker: EventBroker) -> list[DumpRun]:
-    """A run for each dump; two are each other's peer. DumpError if one is no dump."""
+    """A run for each dump; two dumps are peers, to be compared. DumpError if one is not a dump."""
     runs: list[DumpRun] = []
     for path in paths:
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.absolute().name).strip("-.") or "dump"

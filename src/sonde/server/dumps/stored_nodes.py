@@ -1,4 +1,4 @@
-"""The nodes of a graph on disk as those of the wire."""
+"""Converts the nodes of a graph on disk to nodes of the wire, with their categories."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ V = TypeVar("V")
 
 
 def wire_nodes(graph: GraphColumns) -> tuple[Node, ...]:
-    """The nodes of a graph on disk, with what they may be watched as.
+    """The nodes of a graph on disk, with their categories.
 
-    A weight is a parameter that both the network and the optimizer read, maybe through views of
-    it; without an optimizer, one that the network reads and that is no running mean. A gradient is
-    what the optimizer reads and the backward pass has made, maybe changed in place since.
+    A weight is a parameter that both the network and the optimizer read, maybe through views;
+    without an optimizer, one that the network reads and that is not a running mean. A gradient is
+    a tensor that the backward pass computed, maybe changed in place since, and the optimizer reads.
     """
     convert = _Converter()
     columns = zip(
@@ -42,7 +42,7 @@ def wire_nodes(graph: GraphColumns) -> tuple[Node, ...]:
 
 
 class _Converter:
-    """Shapes and stacks repeat, as the same objects: each is converted once."""
+    """Converts each shape and stack once; they are shared objects, which occur many times."""
 
     def __init__(self) -> None:
         self._type = _Once(tensor_type)
@@ -62,7 +62,7 @@ def _lines(stack: tuple[Source, ...]) -> tuple[SourceLine, ...]:
 
 
 class _Once(Generic[K, V]):
-    """A function that is called once an object; those it is called with are kept alive."""
+    """A function whose results are cached by the identity of its argument, which is kept alive."""
 
     def __init__(self, function: Callable[[K], V]) -> None:
         self._function = function
@@ -114,8 +114,8 @@ def _readers(graph: GraphColumns) -> dict[str, set[str]]:
 
 
 def _gradients(graph: GraphColumns, readers: dict[str, set[str]]) -> set[str]:
-    """The nodes whose outputs the optimizer reads and the backward pass has made. What it reads of
-    a view of a parameter counts as read of the parameter, in ``readers``."""
+    """The nodes whose outputs the backward pass computed and the optimizer reads. If it reads a
+    view of a parameter, it is added to the ``readers`` of the parameter."""
     numbers = {name: number for number, name in enumerate(graph.names)}
 
     def find(name: str) -> MemoryNode | None:

@@ -1,19 +1,20 @@
-"""The ops of a dumped step that have NaN or Inf, as ``watch.origins`` looks at them."""
+"""Traces NaN and Inf through the steps of a dump: its ops as ``watch.observation`` has them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
-from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, TensorSpec
 from sonde.core.keys import Io
 from sonde.server.dumps.index import StepTensors
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.watch.origins import OriginTracker
+from sonde.wire.convert import core_node
 from sonde.wire.shapes import Node
 
 Place = tuple[str, int]
@@ -30,7 +31,7 @@ class BadOutput(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Memory:
-    """Stands for a piece of memory, over all steps that hold it."""
+    """The identity of a piece of memory, in all steps that use it."""
 
     __slots__ = ("__weakref__",)
 
@@ -86,20 +87,20 @@ def memory_of_graph(graph: GraphIndex) -> GraphMemory:
 
 
 class RankOrigins:
-    """Where NaN and Inf of a rank's steps come from, given step by step in order."""
+    """The origins of NaN and Inf of a rank, whose steps are added in order."""
 
     def __init__(self) -> None:
         self.tracker = OriginTracker()
-        # Memory that held NaN or Inf when the step before ended: of leaves, and by its values.
+        # Memory that had NaN or Inf at the end of the previous step, by leaf and by values.
         self._of_leaves: dict[str, _Memory] = {}
         self._by_fingerprint: dict[str, _Memory] = {}
-        # Data with NaN or Inf: their values when they were last seen.
+        # The last values of data with NaN or Inf.
         self._inputs: dict[str, str] = {}
-        # The memory of the origins is only referred to weakly.
+        # The tracker has only weak references to memory.
         self._alive: list[_Memory] = []
 
     def take(self, listing: StepTensors, graph: GraphIndex, bad: Sequence[BadOutput]) -> None:
-        """Trace the values of a step; ``tracker`` answers for it until the next."""
+        """Trace the values of a step; ``tracker`` has the results until the next step."""
         self.tracker.begin_step()
         step = _Step(listing, graph, {(each.op, each.slot): each for each in bad}, self)
         for observed in step.observations():
@@ -111,8 +112,8 @@ class RankOrigins:
         self._alive = [*step.fingerprints.values(), *self._of_leaves.values()]
 
     def memory_of_leaf(self, node: Node, found: BadOutput) -> _Memory:
-        """The same as that of an earlier step if an op wrote to it there, or the values are the
-        same; data are new in every step, unless they are the same."""
+        """The memory of an earlier step, if an op wrote to it there, or the values are equal; the
+        memory of data only if the values are equal."""
         if node.kind == "input" and not node.name.endswith(".grad"):
             is_same = self._inputs.get(node.name) == found.fingerprint
             self._inputs[node.name] = found.fingerprint
@@ -141,14 +142,14 @@ class _Step:
         self._origins = origins
         self._memory = memory_of_graph(graph)
         self._made: dict[Place, _Memory] = {}
-        # Parameters that the dump has as they were after the step.
+        # Parameters whose values in the dump are those after the step.
         self._late: set[str] = set()
         self.fingerprints: dict[str, _Memory] = {}
         self.leaves: dict[str, _Memory] = {}
 
     def observations(self) -> Iterator[StoredOp]:
-        """Every op with NaN or Inf, in execution order; leaves before their first use, parameters
-        that were dumped after the step at its end."""
+        """Every op with NaN or Inf, in execution order; leaves before their first use, and at the
+        end parameters that were dumped after the step."""
         names = {op for op, _ in self._bad}
         involved: list[Node] = []
         late: list[Node] = []
@@ -165,7 +166,7 @@ class _Step:
             yield self._observe_late(node)
 
     def _passes_on(self, node: Node) -> bool:
-        """Whether an op that the dump does not have gave NaN or Inf that it got to a reader."""
+        """Whether an op that is not in the dump passed NaN or Inf from its inputs to another op."""
         if node.kind != "op" or self._listing.of_op(node.name):
             return False
         if not any((each.producer, each.slot) in self._bad for each in node.inputs):
@@ -189,7 +190,7 @@ class _Step:
             for slot in range(len(node.inputs))
             if (view := self._input(node, slot)) is not None
         ]
-        return self._op(node, _core_node(node), inputs)
+        return self._op(node, core_node(node), inputs)
 
     def _op(self, node: Node, core: OpNode, inputs: Sequence[StoredTensorView]) -> StoredOp:
         outputs = [
@@ -215,7 +216,7 @@ class _Step:
         return StoredTensorView("output", found.slot, True, found.has_nan, memory, is_filled)
 
     def _input(self, node: Node, slot: int) -> StoredTensorView | None:
-        """None if the dump does not tell whether it was finite."""
+        """The input; None if it is not known whether it was finite."""
         edge = node.inputs[slot]
         is_filled = self._memory.is_input_filled((edge.producer, edge.slot, edge.type.shape))
         memory = None
@@ -238,7 +239,7 @@ class _Step:
         return StoredTensorView("input", slot, kind != "finite", kind == "nan", memory, is_filled)
 
     def _is_late(self, leaf: Node) -> bool:
-        """Whether the dump has a parameter as it was after the step: MindSpore's have."""
+        """Whether the dump has the parameter's value after the step, as those of MindSpore do."""
         if leaf.kind != "parameter":
             return False
         stored = self._listing.find(leaf.name, "output", 0)
@@ -247,8 +248,8 @@ class _Step:
         return stored is not None and first is not None and stored.order > first
 
     def _observe_late(self, leaf: Node) -> StoredOp:
-        """A parameter after its update got its values from the optimizer's op, or from what that
-        read."""
+        """A parameter after its update: its values come from the optimizer's op, or from an input
+        of that op."""
         edges: list[Edge] = []
         inputs: list[StoredTensorView] = []
         for _, name in self._graph.consumers(leaf.name):
@@ -263,32 +264,11 @@ class _Step:
                     spec = TensorSpec("", ())
                     inputs.append(StoredTensorView("input", len(edges), True, found.has_nan))
                     edges.append(Edge(producer, slot, spec))
-        core = _core_node(leaf, tuple(edges))
-        return self._op(leaf, core, inputs)
+        return self._op(leaf, replace(core_node(leaf), inputs=tuple(edges)), inputs)
 
 
 def _is_complete(listing: StepTensors, graph: GraphIndex) -> bool:
     """Whether the dump has an output of every op of the step that has one."""
     return all(
         listing.of_op(node.name) for node in graph.nodes if node.kind == "op" and node.outputs
-    )
-
-
-def _core_node(node: Node, inputs: tuple[Edge, ...] | None = None) -> OpNode:
-    if inputs is None:
-        inputs = tuple(
-            Edge(each.producer, each.slot, TensorSpec(each.type.dtype, each.type.shape))
-            for each in node.inputs
-        )
-    sources = tuple(Source(s.file, s.line, s.function, s.code) for s in node.sources[:1])
-    return OpNode(
-        node.name,
-        node.type,
-        node.scope,
-        node.phase,
-        node.kind,
-        inputs,
-        (),
-        node.attributes,
-        sources,
     )

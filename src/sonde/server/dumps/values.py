@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.statistics import Statistics
+from sonde.core.keys import Io
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
+from sonde.dump.reading.directories import DumpProblem
 from sonde.server.dumps.index import StepTensors, StoredTensor
 from sonde.server.dumps.row_statistics import RowStatistics
-from sonde.watch.conditions import Evidence, Former, Memory, Needs, measure, memory_of
+from sonde.watch.conditions import Memory, Needs, PreviousValue, memory_of
+from sonde.watch.observation import MeasuredTensor, RecordedStatistics
 from sonde.wire.convert import statistic_numbers
 from sonde.wire.shapes import StatisticNumbers, TensorName, TensorType
 
@@ -22,11 +24,17 @@ BadKind = Literal["finite", "inf", "nan"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DumpTensor:
-    """One tensor of a dump: a file, a row, or both."""
+class DumpTensor(MeasuredTensor):
+    """One tensor of a dump: a file, a row, or both.
+
+    ``before``: the tensors of the previous step, if it is compared with them. ``problems``: files
+    that could not be read when conditions were evaluated.
+    """
 
     listing: StepTensors
     stored: StoredTensor
+    before: StepTensors | None = None
+    problems: list[DumpProblem] = field(default_factory=list)
 
     @property
     def name(self) -> TensorName:
@@ -34,12 +42,28 @@ class DumpTensor:
         return TensorName(stored.op, stored.io, stored.slot, self.listing.step.step)
 
     @property
+    def io(self) -> Io:
+        return self.stored.io
+
+    @property
+    def slot(self) -> int:
+        return self.stored.slot
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
     def has_values(self) -> bool:
         return self.stored.file is not None
 
     @property
     def type(self) -> TensorType:
-        """As the row or the file has it; of a damaged file what its name tells."""
+        """From the row or the file; for a damaged file, from its name."""
         row = self.stored.row
         if row is not None:
             return TensorType(row.dtype, row.shape)
@@ -57,15 +81,11 @@ class DumpTensor:
     def row(self) -> RowStatistics | None:
         return None if self.stored.row is None else RowStatistics(self.stored.row)
 
-    def statistics(self) -> Statistics | None:
-        """Of the values; None without a file, or for a type that has none."""
-        return answers.statistics_of(self.values().array) if self.has_values else None
-
     def numbers(self) -> StatisticNumbers | None:
-        """All numbers there are, from the values where there are some."""
+        """All statistics there are, from the values if there are any."""
         if self.has_values:
             try:
-                found = self.statistics()
+                found = answers.statistics_of(self.values().array)
                 return None if found is None else statistic_numbers(found)
             except SondeError:
                 pass
@@ -73,7 +93,7 @@ class DumpTensor:
         return None if row is None else row.numbers()
 
     def bad_kind(self) -> BadKind | None:
-        """The worst of its elements; None if that cannot be told."""
+        """The worst of its elements; None if that is not known."""
         row = self.row()
         if row is not None and self.stored.row is not None and self.stored.row.values:
             numbers = row.numbers()
@@ -103,7 +123,56 @@ class DumpTensor:
         head = repr((self.type.dtype, self.type.shape, numbers)).encode()
         return hashlib.blake2b(head + data, digest_size=12).hexdigest()
 
-    def memory(self) -> Memory:
+    # ------------------------------------------------------------- conditions
+
+    def recorded(self) -> RecordedStatistics | None:
+        row = self.row()
+        if row is None:
+            return None
+        before = self._previous()
+        previous = None if before is None else before.row()
+        return RecordedStatistics(
+            row.as_statistics(),
+            None if previous is None else previous.as_statistics(),
+            is_all=not self.has_values,
+        )
+
+    def buffer(self) -> Memory | str:
+        if not self.has_values:
+            return "the dump has only statistics of it, and these do not tell"
+        try:
+            memory = self._memory()
+        except SondeError as error:
+            return self._add_problem(self, error)
+        is_complex = self.dtype.startswith("complex")
+        return f"{self.dtype} values have no order" if is_complex else memory
+
+    def non_finite_count(self) -> int | None:
+        try:
+            array = self.values().array if self.has_values else None
+        except SondeError:
+            return None
+        return None if array is None else int(array.size - np.isfinite(array).sum())
+
+    def previous(self, needs: Needs) -> PreviousValue:
+        before = self._previous()
+        if before is None or not (needs.previous or needs.previous_statistics):
+            return PreviousValue()
+        if not before.has_values:
+            return PreviousValue(missing="the dump has only statistics of the step before")
+        try:
+            return PreviousValue(before._memory())
+        except SondeError as error:
+            return PreviousValue(missing=self._add_problem(before, error))
+
+    def _previous(self) -> DumpTensor | None:
+        stored = self.stored
+        found = None
+        if self.before is not None:
+            found = self.before.find(stored.op, stored.io, stored.slot)
+        return None if self.before is None or found is None else DumpTensor(self.before, found)
+
+    def _memory(self) -> Memory:
         record = self.listing.record(self.stored)
         array = record.numpy()
         if not array.flags.aligned:
@@ -111,50 +180,10 @@ class DumpTensor:
         kind = record.header.dtype
         return memory_of(array, "float32" if kind == "bfloat16" else kind)
 
-    def evidence(
-        self,
-        needs: Needs,
-        former: DumpTensor | None,
-        inputs_finite: bool | None,
-        *,
-        from_row: bool,
-    ) -> Evidence:
-        """What conditions ask for. ``from_row``: of the row alone, without reading the file."""
-        step = self.listing.step.step
-        row = self.row()
-        if from_row and row is not None:
-            is_asked = needs.previous or needs.previous_statistics
-            before = former.row() if is_asked and former is not None else None
-            return Evidence(
-                statistics=row.as_statistics(),
-                previous=None if before is None else before.as_statistics(),
-                inputs_finite=inputs_finite,
-                step=step,
-            )
-        if not self.has_values:
-            missing = "the dump has only statistics of it, and these do not tell"
-            return Evidence(missing=missing, inputs_finite=inputs_finite, step=step)
-        try:
-            if self.type.dtype.startswith("complex"):
-                array = self.values().array
-                count = int(array.size - np.isfinite(array).sum())
-                missing = f"{self.type.dtype} values have no order"
-                return Evidence(
-                    missing=missing, non_finite=count, inputs_finite=inputs_finite, step=step
-                )
-            memory = self.memory()
-            before_it = None if former is None else _former(former, needs)
-        except SondeError as error:
-            return Evidence(missing=error.message, inputs_finite=inputs_finite, step=step)
-        return measure(memory, needs, former=before_it, inputs_finite=inputs_finite, step=step)
-
-
-def _former(tensor: DumpTensor, needs: Needs) -> Former:
-    if not needs.previous and not needs.previous_statistics:
-        return Former()
-    if not tensor.has_values:
-        return Former(missing="the dump has only statistics of the step before")
-    return Former(tensor.memory(), tensor.statistics())
+    def _add_problem(self, tensor: DumpTensor, error: SondeError) -> str:
+        path = tensor.listing.step.path / (tensor.stored.file or "")
+        self.problems.append(DumpProblem(path, error.message.removeprefix(f"{path}: ")))
+        return error.message
 
 
 def need_values(tensor: DumpTensor) -> None:

@@ -1,4 +1,4 @@
-"""Watchpoints asked at once of what the ranks of a training have at hand."""
+"""Evaluates watchpoints on the values that the paused ranks of a training have available."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_TEXT: Final = 300
 
 
 async def check(ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec]) -> RecheckView:
-    """What all of them answer together; hits they sent before. UsageError if one cannot."""
+    """The sum of the answers of all ranks; their hits were sent before. UsageError if one fails."""
     links = {rank.number: rank.link for rank in ranks if rank.link is not None}
     answers = await asyncio.gather(*map(live_values.check, links.values()))
     found = list(zip(links, answers, strict=True))
@@ -33,17 +33,18 @@ async def check(ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec]) -> R
 
 
 def _notes(answer: Checked, specs: Sequence[WatchpointSpec]) -> Iterator[str]:
-    """What could not be judged, and why."""
+    """Sentences about tensors and watchpoints that were not evaluated."""
     if answer.missing:
         names = [name.rpartition("/")[2][:_MOST_TEXT] for name in answer.examples[:_MOST_NAMED]]
         named = ", ".join([*names, *(["..."] if answer.missing > len(names) else [])])
         yield (
-            f"{answer.missing} of step {answer.step} are not at hand, because nobody kept them "
-            f"({named}); they are asked when they are made again"
+            f"{answer.missing} tensors of step {answer.step} are not available, because their "
+            f"values were not kept ({named}); they are evaluated when they are computed again"
         )
     numbers = {*answer.later}
     later = [spec.name or str(spec.id) for spec in specs if spec.id in numbers]
     if later:
-        yield f"asked as steps go by only, of changes or of initial weights: {', '.join(later)}"
+        listed = ", ".join(later)
+        yield f"evaluated only while steps run (changes, initial weights): {listed}"
     if not answer.judged and not answer.missing and not answer.later:
-        yield "nothing is known yet that a watchpoint is about; run a step"
+        yield "no tensor that a watchpoint applies to is known yet; run a step"

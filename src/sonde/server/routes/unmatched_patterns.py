@@ -1,4 +1,4 @@
-"""Whether a watchpoint has anything to look at in the graphs that are known."""
+"""Finds the patterns of a watchpoint that match nothing in the known graphs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sonde.watch.watchpoint import Pattern
 from sonde.wire.api import WatchpointDraft
 
 MOST_GRAPHS: Final = 50
-"""So many of a rank are looked through, the newest first."""
+"""Graphs of a rank that are searched, the newest first."""
 _SHOWN: Final = 3
 
 
 async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> str:
-    """What a person should know of the patterns of ``draft``; empty if each has ops to look at.
+    """A warning about patterns of ``draft`` that match nothing; empty if each matches.
 
     ``strict``: UsageError if graphs are known and a pattern finds nothing in them.
     """
@@ -29,20 +29,20 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
         async for index in _graphs(run, draft.ranks):
             is_known = True
             search.look(index)
-            if not search.aimless:
+            if not search.useless:
                 break
-    if not search.aimless:
+    if not search.useless:
         return ""
     if not is_known:
         return (
-            "no op is known before the first step, so it cannot be said yet what "
-            f"{_words(search.aimless)} matches"
+            "no op is known before the first step, so it is not known yet whether "
+            f"{_words(search.useless)} matches"
         )
     if search.unmatched:
         said = f"no op, parameter or gradient seen so far matches {_words(search.unmatched)}"
     else:
-        asked = ", ".join(f"{id} asks of {kind}s" for id, kind in targets.items())
-        said = f"{_words(search.aimless)} matches, but {asked} alone"
+        wanted = ", ".join(f"{id} applies only to {kind}s" for id, kind in targets.items())
+        said = f"{_words(search.useless)} matches, but {wanted}"
     if strict:
         meant = search.meant()
         hint = f"did you mean {meant!r}?" if meant else "'sonde ctl graph' shows names"
@@ -56,17 +56,17 @@ def _target(condition: str) -> str:
 
 
 class _Search:
-    """``unmatched``: patterns that met no name; ``aimless``: those, and those that met nothing of
-    the kinds the conditions are about."""
+    """The search of patterns in graphs. ``unmatched``: patterns that matched no name; ``useless``:
+    those, and patterns that matched no node of the categories that the conditions are about."""
 
     def __init__(self, patterns: Iterable[str], targets: set[str]) -> None:
         self._targets = targets
         self.unmatched = {text: Pattern.parse(text) for text in patterns}
-        self.aimless = dict(self.unmatched)
+        self.useless = dict(self.unmatched)
         self._scopes: dict[str, str] = {}
 
     def meant(self) -> str | None:
-        """The scope that ends with what was written, where that matched nothing."""
+        """The scope that ends with a pattern that matched nothing."""
         return next((self._scopes[each] for each in self.unmatched if each in self._scopes), None)
 
     def look(self, index: GraphIndex) -> None:
@@ -75,14 +75,14 @@ class _Search:
             found = [scope.path for scope in index.scopes if scope.path.endswith(wanted)]
             if found:
                 self._scopes[text] = min(found, key=len)  # The one of the forward pass.
-        for text, pattern in list(self.aimless.items()):
+        for text, pattern in list(self.useless.items()):
             for node in index.nodes:
                 is_leaf = node.kind != "op"
                 if not pattern.matches(node.name, node.type, node.scope, is_leaf=is_leaf):
                     continue
                 self.unmatched.pop(text, None)
-                if pattern.leaves_out or not self._targets.isdisjoint(node.categories):
-                    del self.aimless[text]
+                if pattern.excludes or not self._targets.isdisjoint(node.categories):
+                    del self.useless[text]
                     break
 
 

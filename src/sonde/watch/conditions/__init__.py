@@ -1,4 +1,4 @@
-"""Watch conditions: what may be asked of a tensor, one file per family.
+"""Watch conditions, one file per family.
 
 ``docs/conditions.md`` lists them with their formulas.
 """
@@ -16,14 +16,17 @@ from sonde.watch.conditions.contract import (
     Evidence,
     Judgement,
     Needs,
+    Reason,
+    ReasonCode,
     Target,
     Value,
     Verdict,
+    join_all,
+    undecided,
 )
-from sonde.watch.conditions.evidence import Former, Memory, measure, memory_of
+from sonde.watch.conditions.evidence import Memory, PreviousValue, measure, memory_of
 from sonde.watch.conditions.expression import NAMES as EXPRESSION_NAMES
-from sonde.watch.conditions.expression import Expression, parse_expression
-from sonde.watch.conditions.joining import join
+from sonde.watch.conditions.expression import parse_expression
 from sonde.watch.conditions.recommended import RECOMMENDED, Recommended
 
 __all__ = [
@@ -32,33 +35,35 @@ __all__ = [
     "RECOMMENDED",
     "Condition",
     "Evidence",
-    "Expression",
-    "Former",
     "Judgement",
     "Kind",
     "Memory",
     "Needs",
     "Parameter",
+    "PreviousValue",
+    "Reason",
+    "ReasonCode",
     "Recommended",
     "Target",
     "Value",
     "Verdict",
-    "join",
+    "join_all",
     "measure",
     "memory_of",
     "parse_condition",
+    "undecided",
 ]
 
 CATALOGUE: Mapping[str, Kind] = {
     kind.id: kind for kind in (*overflow.KINDS, *threshold.KINDS, *span.KINDS, *change.KINDS)
 }
-"""Every condition but the expression, by its id."""
+"""Every condition except the expression, by its id."""
 
 
 def parse_condition(
     id: str, parameters: Mapping[str, float] | None = None, expression: str = ""
 ) -> Condition:
-    """The condition called ``id``, or "expression"; UsageError says what is wrong with it."""
+    """The condition called ``id``, or "expression"; UsageError if it is not valid."""
     if id == "expression":
         if parameters:
             raise UsageError(

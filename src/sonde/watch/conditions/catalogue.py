@@ -1,4 +1,4 @@
-"""Every condition by its id: what it is called, what it asks, which parameters it takes."""
+"""The entries of the catalogue of conditions: texts, parameters, and checks of parameters."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sonde.watch.conditions.contract import Condition, Target
 class Parameter:
     """One parameter of a condition.
 
-    A ``check`` parameter is what the condition compares with, and at least one must be set; the
-    others support it and have a default or must be set with what needs them. ``lowest`` and
-    ``highest`` are allowed, unless infinite; ``above``: more than ``lowest``.
+    A ``check`` parameter is a number that the condition compares with; at least one must be set.
+    The others have a default, or must be set together with a check that needs them. ``lowest`` and
+    ``highest`` are allowed values, unless infinite; ``above``: ``lowest`` itself is not allowed.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Kind:
 
 
 def checked(kind: Kind, given: Mapping[str, float]) -> dict[str, float]:
-    """The parameters a condition of ``kind`` is made with: what was given, and the defaults."""
+    """The given parameters and the defaults of a condition; UsageError if one is not valid."""
     known = {parameter.name: parameter for parameter in kind.parameters}
     for name, value in given.items():
         parameter = known.get(name)
@@ -53,11 +53,11 @@ def checked(kind: Kind, given: Mapping[str, float]) -> dict[str, float]:
             raise _no_parameter(kind, name)
         _check_range(kind, parameter, value)
     checks = [parameter for parameter in kind.parameters if parameter.check]
-    asked = [parameter.name for parameter in checks if parameter.name in given]
+    has_check = any(parameter.name in given for parameter in checks)
     found = {
         parameter.name: parameter.default
         for parameter in kind.parameters
-        if parameter.default is not None and (not parameter.check or not asked)
+        if parameter.default is not None and (not parameter.check or not has_check)
     }
     found.update({name: float(value) for name, value in given.items()})
     if checks and not any(parameter.name in found for parameter in checks):
@@ -70,7 +70,7 @@ def _no_parameter(kind: Kind, name: str) -> UsageError:
     known = [parameter.name for parameter in kind.parameters]
     if not known:
         return UsageError(
-            f"{kind.id} takes no parameters, so {name!r} means nothing to it",
+            f"{kind.id} takes no parameters, so {name!r} is not allowed",
             slug="condition-parameter",
         )
     near = get_close_matches(name, known, n=1)

@@ -1,15 +1,15 @@
-"""How a weight moved since the step before: too far, hardly, not at all."""
+"""The change of a weight since the previous step: too large, too small, none."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sonde.core.statistics import Statistics
 from sonde.watch.conditions.catalogue import Kind, Parameter
 from sonde.watch.conditions.contract import (
     Evidence,
     Judgement,
     Needs,
+    NeverCleared,
     Target,
     Value,
     non_finite_words,
@@ -17,20 +17,24 @@ from sonde.watch.conditions.contract import (
     undecided,
 )
 
+_CHANGE = Needs(statistics=True, moved=True, at_step_end=True)
 
-def _former_obstacle(evidence: Evidence) -> str:
-    why = obstacle(evidence)
-    if why:
-        return why
+
+def _obstacle(evidence: Evidence) -> Judgement | None:
+    """``obstacle`` of the tensor, or that of its previous value."""
+    found = obstacle(evidence)
+    if found is not None:
+        return found
     if evidence.previous is None:
-        return evidence.no_previous
+        return undecided("no_previous", evidence.no_previous)
     if evidence.previous.non_finite_count:
-        return f"its value of the step before had {non_finite_words(evidence.previous)}"
-    return ""
+        why = f"its value of the step before had {non_finite_words(evidence.previous)}"
+        return undecided("previous_non_finite", why, subject="")
+    return None
 
 
 @dataclass(frozen=True, slots=True)
-class NotChanged:
+class NotChanged(NeverCleared):
     """Every element: |x - p| <= atol + rtol * |p|."""
 
     rtol: float
@@ -43,23 +47,16 @@ class NotChanged:
         return Needs(statistics=True, apart=frozenset({(self.rtol, self.atol)}), at_step_end=True)
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = _former_obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = _obstacle(evidence)
+        if found is not None:
+            return found
         apart = evidence.apart[self.rtol, self.atol]
         values = (Value("rtol", self.rtol, None), Value("changed_elements", None, apart))
         return Judgement("clear" if apart else "hit", "", values)
 
-    def clears(self, statistics: Statistics) -> bool:
-        return False
-
-    @property
-    def screen(self) -> None:
-        return None
-
 
 @dataclass(frozen=True, slots=True)
-class UpdateRatio:
+class UpdateRatio(NeverCleared):
     """mean(|x - p|) / (mean(|p|) + epsilon), above or below a number."""
 
     id: str
@@ -67,15 +64,12 @@ class UpdateRatio:
     preset: float
     epsilon: float
     target: Target = "weight"
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(statistics=True, moved=True, at_step_end=True)
+    needs: Needs = _CHANGE
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = _former_obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = _obstacle(evidence)
+        if found is not None:
+            return found
         assert evidence.statistics is not None
         assert evidence.previous is not None
         assert evidence.moved_sum is not None
@@ -84,13 +78,6 @@ class UpdateRatio:
         is_hit = actual > self.preset if self.check.endswith("_gt") else actual < self.preset
         values = (Value(self.check, self.preset, actual),)
         return Judgement("hit" if is_hit else "clear", "", values)
-
-    def clears(self, statistics: Statistics) -> bool:
-        return False
-
-    @property
-    def screen(self) -> None:
-        return None
 
 
 _EPSILON = Parameter(
@@ -101,6 +88,24 @@ _EPSILON = Parameter(
     lowest=0.0,
     above=True,
 )
+
+
+def _ratio_kind(
+    id: str, title: str, abbreviation: str, check: Parameter, *, description: str, advice: str
+) -> Kind:
+    relation = ">" if check.name.endswith("_gt") else "<"
+    return Kind(
+        id=id,
+        title=title,
+        abbreviation=abbreviation,
+        target="weight",
+        formula=f"mean(|x - p|) / (mean(|p|) + epsilon) {relation} v",
+        description=description,
+        advice=advice,
+        parameters=(check, _EPSILON),
+        make=lambda given: UpdateRatio(id, check.name, given[check.name], given["epsilon"]),
+    )
+
 
 KINDS = (
     Kind(
@@ -120,46 +125,20 @@ KINDS = (
         ),
         make=lambda given: NotChanged(given["rtol"], given["atol"]),
     ),
-    Kind(
-        id="weight_change_too_large",
-        title="Weight change above threshold",
-        abbreviation="WCL",
-        target="weight",
-        formula="mean(|x - p|) / (mean(|p|) + epsilon) > v",
+    _ratio_kind(
+        "weight_change_too_large",
+        "Weight change above threshold",
+        "WCL",
+        Parameter("abs_mean_update_ratio_gt", "the ratio is above this", default=0.1, lowest=0.0),
         description="A step moved a weight far, compared with its size.",
         advice="Lower the learning rate, warm it up, or clip gradients.",
-        parameters=(
-            Parameter(
-                "abs_mean_update_ratio_gt", "the ratio is above this", default=0.1, lowest=0.0
-            ),
-            _EPSILON,
-        ),
-        make=lambda given: UpdateRatio(
-            "weight_change_too_large",
-            "abs_mean_update_ratio_gt",
-            given["abs_mean_update_ratio_gt"],
-            given["epsilon"],
-        ),
     ),
-    Kind(
-        id="weight_change_too_small",
-        title="Weight change below threshold",
-        abbreviation="WCS",
-        target="weight",
-        formula="mean(|x - p|) / (mean(|p|) + epsilon) < v",
+    _ratio_kind(
+        "weight_change_too_small",
+        "Weight change below threshold",
+        "WCS",
+        Parameter("abs_mean_update_ratio_lt", "the ratio is below this", default=1e-4, lowest=0.0),
         description="A step hardly moved a weight, compared with its size.",
         advice="Raise the learning rate; look for gradients that vanish before this layer.",
-        parameters=(
-            Parameter(
-                "abs_mean_update_ratio_lt", "the ratio is below this", default=1e-4, lowest=0.0
-            ),
-            _EPSILON,
-        ),
-        make=lambda given: UpdateRatio(
-            "weight_change_too_small",
-            "abs_mean_update_ratio_lt",
-            given["abs_mean_update_ratio_lt"],
-            given["epsilon"],
-        ),
     ),
 )

@@ -1,14 +1,14 @@
-"""What a watch condition is: a yes/no question about a tensor now and, maybe, one step before.
+"""The interface of watch conditions: yes/no questions about a tensor and its previous value.
 
-An answer has three values. "undecided" means that the question cannot be answered (a NaN is in the
-way, there is no former value) and says why; it is never taken for a hit.
+An answer has three values. "undecided" means that the condition cannot be evaluated (the tensor has
+NaN, there is no previous value); it carries the reason and never counts as a hit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal, NamedTuple, Protocol
 
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions.screen import Tests
@@ -17,16 +17,35 @@ Target = Literal["tensor", "weight", "gradient", "activation"]
 Verdict = Literal["hit", "clear", "undecided"]
 Bounds = tuple[float, float]
 Tolerance = tuple[float, float]
+ReasonCode = Literal[
+    "no_statistics",
+    "empty",
+    "non_finite",
+    "no_previous",
+    "previous_non_finite",
+    "inputs_unknown",
+    "undefined",
+    "not_a_fault",
+    "not_yet_known",
+]
+
+
+class Reason(NamedTuple):
+    """Why a condition is undecided. Results with an equal reason are reported together, once;
+    ``subject`` tells reasons of one code apart."""
+
+    code: ReasonCode
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a condition must be told. Several conditions are served by the union of their needs.
+    """The evidence that a condition needs; ``|`` unites the needs of several conditions.
 
-    The fields are named as those of Evidence. ``previous``: the values of the step before;
-    ``previous_statistics``: only their statistics.
-    ``inputs``: whether the op's inputs were finite. ``initial_only``: asked before the first step
-    alone. ``at_step_end``: asked once a step, of what a weight is when the step is over.
+    The fields are named as those of Evidence. ``previous``: the values of the previous step;
+    ``previous_statistics``: only their statistics. ``inputs``: whether the op's inputs were finite.
+    ``initial_only``: evaluated only before the first step. ``at_step_end``: evaluated once a step,
+    on the weight as it is at the end of the step.
     """
 
     statistics: bool = False
@@ -43,30 +62,23 @@ class Needs:
         return self.moved or bool(self.apart)
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            statistics=self.statistics or other.statistics,
-            between=self.between | other.between,
-            apart=self.apart | other.apart,
-            moved=self.moved or other.moved,
-            previous_statistics=self.previous_statistics or other.previous_statistics,
-            inputs=self.inputs or other.inputs,
-            initial_only=self.initial_only and other.initial_only,
-            at_step_end=self.at_step_end or other.at_step_end,
-        )
+        both = {each.name: getattr(self, each.name) | getattr(other, each.name) for each in _FIELDS}
+        return Needs(**both | {"initial_only": self.initial_only and other.initial_only})
 
 
+_FIELDS = fields(Needs)
 STATISTICS_ONLY = Needs(statistics=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known of one tensor at one step.
+    """The measured facts about one tensor in one step.
 
-    ``between``: elements within bounds, both included. ``apart``: elements that moved since the
-    step before by more than a tolerance (relative, absolute); ``moved_sum``: of |now - before|.
-    ``missing`` says why there are no statistics, ``no_previous`` why there is no former value.
-    ``non_finite``: elements that are NaN or infinite, where that is all that is known.
-    ``inputs_finite`` is None where nobody looked.
+    ``between``: the number of elements within bounds, both included. ``apart``: the number of
+    elements that changed since the previous step by more than a tolerance (relative, absolute);
+    ``moved_sum``: the sum of |now - before|. ``missing`` says why there are no statistics,
+    ``no_previous`` why there is no previous value. ``non_finite``: the number of elements that are
+    NaN or infinite, if nothing else is known. ``inputs_finite`` is None if that is not known.
     """
 
     statistics: Statistics | None = None
@@ -83,7 +95,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One parameter that was asked about: what was set, and what was found."""
+    """One parameter of a condition: the number that the user set, and the measured one."""
 
     name: str
     preset: float | None
@@ -92,15 +104,17 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The answer, in ``why`` as a sentence where it is no plain yes or no."""
+    """The result of a condition. ``why`` is a sentence for the user, empty if the values say it
+    all; ``reason`` is set if the verdict is "undecided"."""
 
     verdict: Verdict
     why: str = ""
     values: tuple[Value, ...] = ()
+    reason: Reason | None = None
 
 
 class Condition(Protocol):
-    """One question with its parameters. Frozen, hashable, knows nothing of ops and files."""
+    """One question with its parameters. Frozen and hashable; independent of ops and files."""
 
     @property
     def id(self) -> str: ...
@@ -110,15 +124,27 @@ class Condition(Protocol):
     def needs(self) -> Needs: ...
     def judge(self, evidence: Evidence) -> Judgement: ...
     def clears(self, statistics: Statistics) -> bool:
-        """Whether these alone show, at little cost, that ``judge`` would say "clear"; False where
-        more must be known, or there is something to tell."""
+        """Whether ``statistics`` alone show, at little cost, that ``judge`` returns "clear"."""
         ...
 
     @property
     def screen(self) -> Tests | None:
-        """The same as tests for native code, which may clear less, never more; None where a
-        row of statistics never shows it."""
+        """``clears`` as tests for native code, which may clear fewer tensors but never more; None
+        if a row of statistics is never enough."""
         ...
+
+
+class NeverCleared:
+    """The part of a condition that statistics of one step alone never clear."""
+
+    __slots__ = ()
+
+    def clears(self, statistics: Statistics) -> bool:
+        return False
+
+    @property
+    def screen(self) -> None:
+        return None
 
 
 def is_plain(statistics: Statistics) -> bool:
@@ -132,8 +158,8 @@ def is_plain(statistics: Statistics) -> bool:
 
 
 def count_within(statistics: Statistics, bounds: Bounds) -> int | None:
-    """How many elements of a plain tensor lie within bounds, both included, if its extremes and
-    the counts of signs tell. None if one must look."""
+    """The number of elements of a finite tensor within bounds, both included, if it follows from
+    the extremes and the counts of signs; None if the elements must be counted."""
     low, high = bounds
     if statistics.min >= low and statistics.max <= high:
         return statistics.count
@@ -146,20 +172,22 @@ def count_within(statistics: Statistics, bounds: Bounds) -> int | None:
     return None
 
 
-def undecided(why: str) -> Judgement:
-    return Judgement("undecided", why)
+def undecided(code: ReasonCode, why: str, *, subject: str | None = None) -> Judgement:
+    """``subject`` is ``why`` unless it is given; give it if ``why`` contains counts."""
+    return Judgement("undecided", why, reason=Reason(code, why if subject is None else subject))
 
 
-def obstacle(evidence: Evidence) -> str:
-    """Why nothing but overflow can be judged of this tensor; empty if it can."""
+def obstacle(evidence: Evidence) -> Judgement | None:
+    """The undecided judgement of a tensor on which only overflow can be evaluated; else None."""
     statistics = evidence.statistics
     if statistics is None:
-        return evidence.missing or "the tensor has no statistics"
+        return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
     if statistics.count == 0:
-        return "the tensor is empty"
+        return undecided("empty", "the tensor is empty")
     if statistics.non_finite_count:
-        return f"the tensor has {non_finite_words(statistics)}"
-    return ""
+        why = f"the tensor has {non_finite_words(statistics)}"
+        return undecided("non_finite", why, subject="")
+    return None
 
 
 def non_finite_words(statistics: Statistics) -> str:
@@ -171,3 +199,21 @@ def non_finite_words(statistics: Statistics) -> str:
     )
     found = [f"{count} {name}" for name, count in counts if count]
     return f"{' and '.join(found)} among {statistics.count} elements"
+
+
+def join_all(judgements: Sequence[Judgement]) -> Judgement:
+    """The judgement that all conditions hold: clear as soon as one is clear, else undecided as soon
+    as one is undecided. Values and reasons are those of the conditions that decided it."""
+    verdicts: tuple[Verdict, ...] = ("clear", "undecided", "hit")
+    found = {each.verdict for each in judgements}
+    verdict = next(each for each in verdicts if each in found)
+    deciding = [each for each in judgements if each.verdict == verdict]
+    values: dict[tuple[str, float | None], Value] = {}
+    for each in deciding:
+        values.update({(value.name, value.preset): value for value in each.values})
+    why = "; ".join(dict.fromkeys(each.why for each in deciding if each.why))
+    reasons = [each.reason for each in deciding if each.reason is not None]
+    reason = None
+    if reasons:
+        reason = Reason(reasons[0].code, "; ".join(each.subject for each in reasons))
+    return Judgement(verdict, why, tuple(values.values()), reason)

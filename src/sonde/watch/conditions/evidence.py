@@ -1,4 +1,4 @@
-"""Measures what conditions need of a tensor: one pass for each kind of number, none twice."""
+"""Measures the evidence that conditions need: one pass over a tensor per kind of number."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ANY_TOLERANCE: Final = (0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where the elements of a tensor lie; strides in elements, None for contiguous.
+    """The memory of a tensor's elements; strides in elements, None if contiguous.
 
-    ``owner`` keeps the memory alive. ``dtype`` is named as in ``kernels.DTYPES``. ``zeros``:
-    elements besides, which are zero and lie nowhere: those a sparse tensor does not store.
+    ``owner`` keeps the memory alive. ``dtype`` is named as in ``kernels.DTYPES``. ``zeros``: the
+    number of further elements, which a sparse tensor does not store because they are zero.
     """
 
     address: int
@@ -37,8 +37,8 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
-    """A tensor one step before: its values, or its statistics alone, or why there are none."""
+class PreviousValue:
+    """A tensor one step before: its values, or only its statistics, or why there are none."""
 
     memory: Memory | None = None
     statistics: Statistics | None = None
@@ -46,8 +46,8 @@ class Former:
 
 
 def memory_of(array: NDArray[Any], dtype: str | None = None) -> Memory:
-    """The memory of a numpy array, which must be aligned and in native byte order; ``dtype``
-    where numpy does not know it (bfloat16 in uint16, say)."""
+    """The memory of a numpy array, which must be aligned and in native byte order; ``dtype`` if
+    numpy lacks the type (bfloat16 in uint16, for example)."""
     strides = tuple(stride // array.itemsize for stride in array.strides)
     return Memory(array.ctypes.data, dtype or array.dtype.name, array.shape, strides, array)
 
@@ -56,35 +56,34 @@ def measure(
     memory: Memory,
     needs: Needs,
     *,
-    former: Former | None = None,
+    previous: PreviousValue | None = None,
     statistics: Statistics | None = None,
     inputs_finite: bool | None = None,
     step: int = 0,
 ) -> Evidence:
-    """The evidence ``needs`` asks for. ``statistics`` are taken if they are known already.
+    """Measure what ``needs`` contains. ``statistics`` are those of the tensor, if known already.
 
-    Elements are compared with bounds and with their former values only where all are finite:
-    otherwise no condition asks.
+    Elements are compared with bounds and with their previous values only if all are finite:
+    otherwise no condition uses the result.
     """
-    former = former or Former()
+    before = previous or PreviousValue()
     try:
         known = statistics or memory.summarize()
     except SondeError as error:
         return Evidence(missing=str(error), inputs_finite=inputs_finite, step=step)
-    previous, no_previous = _previous(memory, needs, former)
+    previous_statistics, no_previous = _previous(memory, needs, before)
     finite = not known.non_finite_count and known.count > 0
     between = {bounds: _within(memory, known, bounds) for bounds in needs.between if finite}
     apart, moved_sum = {}, None
-    before = former.memory
-    if finite and needs.previous and before is not None and previous is not None:
+    if finite and needs.previous and before.memory is not None and previous_statistics is not None:
         for tolerance in sorted(needs.apart) or [_ANY_TOLERANCE]:
-            moved_sum, apart[tolerance] = _change(memory, before, tolerance)
+            moved_sum, apart[tolerance] = _change(memory, before.memory, tolerance)
     return Evidence(
         statistics=known,
         between=between,
         apart=apart,
         moved_sum=moved_sum,
-        previous=previous,
+        previous=previous_statistics,
         no_previous=no_previous,
         inputs_finite=inputs_finite,
         step=step,
@@ -100,20 +99,20 @@ def _within(memory: Memory, statistics: Statistics, bounds: Bounds) -> int:
     return found + (memory.zeros if bounds[0] <= 0 <= bounds[1] else 0)
 
 
-def _previous(memory: Memory, needs: Needs, former: Former) -> tuple[Statistics | None, str]:
-    """The statistics of the former value, or why it cannot be compared with."""
+def _previous(memory: Memory, needs: Needs, value: PreviousValue) -> tuple[Statistics | None, str]:
+    """The statistics of the previous value, or why it cannot be compared with."""
     if not needs.previous and not needs.previous_statistics:
-        return None, former.missing
-    before = former.memory
+        return None, value.missing
+    before = value.memory
     if needs.previous:
         if before is None:
-            return None, former.missing
+            return None, value.missing
         if memory.zeros or before.zeros:
             return None, "sparse tensors are not compared with the step before"
         if before.shape != memory.shape:
             return None, f"the step before it had the shape {list(before.shape)}"
-    if former.statistics is not None or before is None:
-        return former.statistics, former.missing
+    if value.statistics is not None or before is None:
+        return value.statistics, value.missing
     try:
         found = before.summarize()
     except SondeError as error:

@@ -6,17 +6,24 @@ statistics of a tensor, those of its previous value (``prev.max``), and ``step``
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions.contract import Evidence, Judgement, Needs, Target, Value
-from sonde.watch.expression_language import Evaluation, ExpressionError, parse
+from sonde.watch.conditions.contract import (
+    Evidence,
+    Judgement,
+    Needs,
+    NeverCleared,
+    Target,
+    Value,
+    undecided,
+)
+from sonde.watch.expression_language import Evaluation, ExpressionError, Question, parse
 
 _EXTRA: Final[Mapping[str, Callable[[Statistics], float]]] = {
     "abs_max": lambda s: s.abs_max,
@@ -31,11 +38,11 @@ NAMES: Final = (*STATISTIC_NAMES, *(f"prev.{name}" for name in STATISTIC_NAMES),
 
 
 @dataclass(frozen=True, slots=True)
-class Expression:
-    """A condition written out. ``tree`` has been checked: every node of it can be computed."""
+class Expression(NeverCleared):
+    """A condition written by the user; ``question`` is the compiled text."""
 
     text: str
-    tree: ast.expr = field(compare=False, repr=False)
+    question: Question = field(compare=False, repr=False)
     uses_previous: bool
     id: str = "expression"
     target: Target = "tensor"
@@ -46,28 +53,21 @@ class Expression:
 
     def judge(self, evidence: Evidence) -> Judgement:
         if evidence.statistics is None:
-            return Judgement("undecided", evidence.missing or "the tensor has no statistics")
+            return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
         names = _Names(evidence)
         evaluation = Evaluation(names.value)
-        found = evaluation.truth(self.tree)
+        found = self.question.truth(evaluation)
         values = tuple(
             Value(name, None, None if math.isnan(number) else number)
             for name, number in names.used.items()
         )
         if found is None:
-            return Judgement("undecided", names.why or evaluation.why, values)
+            return replace(undecided("undefined", names.why or evaluation.why), values=values)
         return Judgement("hit" if found else "clear", "", values)
-
-    def clears(self, statistics: Statistics) -> bool:
-        return False
-
-    @property
-    def screen(self) -> None:
-        return None
 
 
 def parse_expression(text: str) -> Expression:
-    """The condition ``text`` says; UsageError names what cannot stand in it, and where."""
+    """The condition ``text``; UsageError names the part that is not allowed, and its column."""
     used: set[str] = set()
 
     def check(name: str) -> str | None:
@@ -82,17 +82,17 @@ def parse_expression(text: str) -> Expression:
         return f"{plain!r} is not known; {hint}"
 
     try:
-        tree = parse(text, check, "statistic")
+        question = parse(text, check, "statistic")
     except ExpressionError as error:
         shown = text if len(text) <= 200 else f"{text[:40]}..."
         raise UsageError(
             f"the expression {shown!r} cannot be used: {error}", slug="expression"
         ) from None
-    return Expression(text.strip(), tree, any(name.startswith("prev.") for name in used))
+    return Expression(text.strip(), question, any(name.startswith("prev.") for name in used))
 
 
 class _Names:
-    """The numbers of one evaluation's names; ``used`` collects them."""
+    """The values of names in one evaluation; ``used`` collects them."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence

@@ -1,4 +1,4 @@
-"""NaN and Inf: in a tensor, in a weight, in a gradient, and made by an op."""
+"""NaN and Inf: in a tensor, in a weight, in a gradient, and produced by an op."""
 
 from __future__ import annotations
 
@@ -26,40 +26,20 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """#nan(x) + #inf(x) > 0; of complex values either part counts. Undecided only of a tensor whose
-    values nobody can see."""
+    """#nan(x) + #inf(x) > 0; either part of a complex value counts. Undecided only if the values
+    cannot be read. If ``needs`` contains ``inputs``, the inputs of the op must be finite."""
 
     id: str
     target: Target
     needs: Needs = STATISTICS_ONLY
 
     def judge(self, evidence: Evidence) -> Judgement:
-        statistics = evidence.statistics
-        if statistics is None:
-            return self._judge_count(evidence)
-        count = statistics.non_finite_count
-        if not count:
-            return Judgement("clear")
-        values = tuple(
-            Value(name, None, found)
-            for name, found in (
-                ("nan_count", statistics.nan_count),
-                ("positive_inf_count", statistics.positive_inf_count),
-                ("negative_inf_count", statistics.negative_inf_count),
-            )
-            if found
-        )
-        return Judgement("hit", non_finite_words(statistics), values)
-
-    @staticmethod
-    def _judge_count(evidence: Evidence) -> Judgement:
-        count = evidence.non_finite
-        if count is None:
-            return undecided(evidence.missing or "the tensor has no statistics")
-        if not count:
-            return Judgement("clear")
-        values = (Value("non_finite_count", None, count),)
-        return Judgement("hit", f"{count} elements are NaN or infinite", values)
+        found = _judge_values(evidence)
+        if found.verdict != "hit" or not self.needs.inputs:
+            return found
+        if evidence.inputs_finite is None:
+            return undecided("inputs_unknown", "the inputs of the op were not observed")
+        return found if evidence.inputs_finite else Judgement("clear")
 
     def clears(self, statistics: Statistics) -> bool:
         return not (
@@ -71,60 +51,73 @@ class Overflow:
         return FINITE
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorOverflow:
-    """An op made NaN or Inf out of finite inputs."""
-
-    id: str = "operator_overflow"
-    target: Target = "tensor"
-
-    @property
-    def needs(self) -> Needs:
-        return Needs(statistics=True, inputs=True)
-
-    def judge(self, evidence: Evidence) -> Judgement:
-        found = Overflow(self.id, self.target).judge(evidence)
-        if found.verdict != "hit":
-            return found
-        if evidence.inputs_finite is None:
-            return undecided("nobody looked at the inputs of the op")
-        return found if evidence.inputs_finite else Judgement("clear")
-
-    def clears(self, statistics: Statistics) -> bool:
-        return statistics.non_finite_count == 0
-
-    @property
-    def screen(self) -> Tests:
-        return FINITE
+def _judge_values(evidence: Evidence) -> Judgement:
+    statistics = evidence.statistics
+    if statistics is None:
+        count = evidence.non_finite
+        if count is None:
+            return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
+        why, counts = f"{count} elements are NaN or infinite", {"non_finite_count": count}
+    else:
+        names = ("nan_count", "positive_inf_count", "negative_inf_count")
+        counts = {name: getattr(statistics, name) for name in names}
+        why = non_finite_words(statistics)
+    values = tuple(Value(name, None, count) for name, count in counts.items() if count)
+    return Judgement("hit", why, values) if values else Judgement("clear")
 
 
-def _overflow(id: str, title: str, abbreviation: str, target: Target, what: str) -> Kind:
+def _kind(
+    id: str,
+    title: str,
+    abbreviation: str,
+    target: Target,
+    description: str,
+    *,
+    also: str = "",
+    needs: Needs = STATISTICS_ONLY,
+) -> Kind:
     return Kind(
         id=id,
         title=title,
         abbreviation=abbreviation,
         target=target,
-        formula="#nan(x) + #inf(x) > 0",
-        description=f"{what} has NaN or infinite elements.",
+        formula=f"#nan(x) + #inf(x) > 0{also}",
+        description=description,
         advice=_ADVICE,
         parameters=(),
-        make=lambda _: Overflow(id, target),
+        make=lambda _: Overflow(id, target, needs),
     )
 
 
 KINDS = (
-    _overflow("tensor_overflow", "Tensor overflow", "TO", "tensor", "A tensor"),
-    _overflow("weight_overflow", "Weight overflow", "WO", "weight", "A weight"),
-    _overflow("gradient_exploding", "Gradient explosion", "GE", "gradient", "A gradient"),
-    Kind(
-        id="operator_overflow",
-        title="Operator overflow",
-        abbreviation="OO",
-        target="tensor",
-        formula="#nan(x) + #inf(x) > 0 and every input of the op is finite",
-        description="The op itself made NaN or Inf; ops that only pass them on are left out.",
-        advice=_ADVICE,
-        parameters=(),
-        make=lambda _: OperatorOverflow(),
+    _kind(
+        "tensor_overflow",
+        "Tensor overflow",
+        "TO",
+        "tensor",
+        "A tensor has NaN or infinite elements.",
+    ),
+    _kind(
+        "weight_overflow",
+        "Weight overflow",
+        "WO",
+        "weight",
+        "A weight has NaN or infinite elements.",
+    ),
+    _kind(
+        "gradient_exploding",
+        "Gradient explosion",
+        "GE",
+        "gradient",
+        "A gradient has NaN or infinite elements.",
+    ),
+    _kind(
+        "operator_overflow",
+        "Operator overflow",
+        "OO",
+        "tensor",
+        "The op itself made NaN or Inf; ops that only pass them on are left out.",
+        also=" and every input of the op is finite",
+        needs=Needs(statistics=True, inputs=True),
     ),
 )

@@ -1,4 +1,4 @@
-"""The watchpoints a newcomer should start with."""
+"""The recommended watchpoints, for users who have not set their own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sonde.watch.conditions.contract import Target
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """A watchpoint to be made for a network, if it has what it looks at.
+    """A recommended watchpoint.
 
-    ``functions``: the activation functions it is for, by the name of the op or module, in small
-    letters and without underscores; empty for all tensors of the target. ``names``: a regular
-    expression for the whole names it is for, where elsewhere it is no sign of trouble.
+    ``functions``: the activation functions that it applies to, by the name of the op or module, in
+    lower case and without underscores; empty for all tensors of the target. ``names``: a regular
+    expression of the whole names that it applies to; elsewhere the condition is normal.
     """
 
     name: str
@@ -40,15 +40,15 @@ def _range(
     return Recommended(name, "activation_range", parameters, "activation", functions)
 
 
-# Beyond these arguments the functions are flat in float32: no gradient passes.
+# Beyond these arguments the functions are constant in float32: their gradient is zero.
 _TANH_EDGE, _SIGMOID_EDGE = tanh(8.8), _sigmoid(16.2)
 
-# Biases usually start as zeros, and so their first step is far compared with their size. One before
-# a normalisation has no effect: its gradient is what rounding leaves.
+# Biases usually start as zeros, so their first update is large compared with their size. A bias
+# before a normalisation has no effect: its gradient is only rounding error.
 _NOT_BIASES = r"(?!(.*[./_])?(bias|beta)[^./]*(\.grad)?$).*"
 
-# Ops whose output has no element that an input did not have.
-_HANDING_ON = (
+# Ops whose output has only elements of their inputs.
+_PASSING_ON = (
     "alias",
     "as_strided",
     "cat",
@@ -77,8 +77,8 @@ _HANDING_ON = (
     "(_unsafe_)?view",
 )
 
-# Ops that answer a question, or count what they found: zero is the good answer, often.
-_ANSWERING = (
+# Ops that test or count: zero is often the expected result.
+_TESTING = (
     "_amp_\\w+",
     "all",
     "any",
@@ -89,7 +89,7 @@ _ANSWERING = (
     "logical_\\w+",
 )
 
-# Their first state is zero, and so is what it is multiplied with, in backward, too.
+# Their first state is zero, and so are products with it, in the backward pass, too.
 _RECURRENT = r"(?!.*-(LSTM|GRU|RNN)(Cell)?/)"
 
 RECOMMENDED = (
@@ -123,12 +123,12 @@ RECOMMENDED = (
         "tensor_all_zero",
         (),
         "tensor",
-        # Counters and inputs may be zero, an optimizer's state begins so, some ops are for that,
-        # others only hand on what was zero.
+        # Counters and inputs may be zero, an optimizer's state starts as zeros, some ops create
+        # zeros, others pass them on.
         names=(
             rf"(?!.*/optimizer-){_RECURRENT}(.*/)?"
             r"(?!((new_)?(zeros|full|empty)(_like)?|scalar_tensor|zero_|fill_|_foreach_zero_)-op)"
-            rf"(?!({'|'.join((*_HANDING_ON, *_ANSWERING))})-op)[^/]+-op\d+"
+            rf"(?!({'|'.join((*_PASSING_ON, *_TESTING))})-op)[^/]+-op\d+"
         ),
     ),
     _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),

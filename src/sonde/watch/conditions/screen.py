@@ -1,6 +1,6 @@
-"""Tests of a row of statistics that native code makes (``native/match/screen.h``).
+"""Tests of statistics that native code runs (``native/match/screen.h``).
 
-They say of most tensors that a condition has nothing to tell; who does not pass is judged here.
+They clear most tensors; tensors that fail the tests are evaluated in Python.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sonde.core.statistics import ABS_MEAN, AVG, MAX, MIN, ROW_COLUMNS
 
 
 class TestKind(IntEnum):
-    """What a test asks; behind it the numbers that follow it."""
+    """The kinds of tests; the comments name the numbers that follow the kind."""
 
     PLAIN = 0  # not empty, and finite
     FINITE = 1
@@ -38,14 +38,14 @@ COLUMNS: Final = {
     "zero_percentage": ZERO_PERCENTAGE,
     "max_min": RANGE,
 }
-"""Of a row, and beyond its end what is computed of it."""
+"""Columns of a row; numbers beyond its end are computed from it."""
 RELATIONS: Final = {"gt": TestKind.ABOVE, "lt": TestKind.BELOW, "ge": TestKind.AT_LEAST}
 
 TEST_NUMBERS: Final = 4
 Test = tuple[float, float, float, float]
-"""A kind and three numbers; those it does not need are zero."""
+"""A kind and three numbers; unused ones are zero."""
 Tests = tuple[Test, ...]
-"""Of one condition, which is clear if all say so."""
+"""The tests of one condition, all of which must clear a tensor."""
 
 _OF_EXTREMES: Final = (TestKind.PLAIN, TestKind.FINITE, TestKind.ALL_ZERO)
 _SHARES: Final = (TestKind.SHARE_BELOW, TestKind.SHARE_ABOVE)
@@ -57,17 +57,17 @@ FINITE: Final[Tests] = ((TestKind.FINITE, 0.0, 0.0, 0.0),)
 def compared(name: str, preset: float) -> Test:
     """The test of a parameter such as ``abs_mean_gt``."""
     if name == "zero_percentage_ge" and preset == 100:
-        return (TestKind.ALL_ZERO, 0.0, 0.0, 0.0)  # The extremes tell, which are had for less.
+        return (TestKind.ALL_ZERO, 0.0, 0.0, 0.0)  # The extremes are enough, and cost less.
     statistic, _, relation = name.rpartition("_")
     return (RELATIONS[relation], COLUMNS[statistic], preset, 0.0)
 
 
 def needs_outline_only(watches: Iterable[Sequence[Tests]]) -> bool:
-    """Whether counts of what is not finite and extremes are enough (``kernels.outline_into``)."""
+    """Whether extremes and counts of NaN and Inf are enough (``kernels.outline_into``)."""
     return all(
         test[0] in _OF_EXTREMES
         or (test[0] in RELATIONS.values() and test[1] in (MAX, MIN, RANGE))
-        # Where a bound is zero, the counts of signs tell more often.
+        # If a bound is zero, the counts of signs clear more tensors.
         or (test[0] in _SHARES and 0 not in test[1:3])
         for conditions in watches
         for tests in conditions
@@ -76,8 +76,8 @@ def needs_outline_only(watches: Iterable[Sequence[Tests]]) -> bool:
 
 
 def screen_bytes(watches: Iterable[Sequence[Tests]]) -> bytes:
-    """What native code is given: for each watch its conditions, one of which must be clear; each
-    list after its length, all as float64."""
+    """The tests in the format of native code: for each watch its conditions, one of which must
+    clear a tensor; each list after its length, all as float64."""
     found = list(watches)
     numbers: list[float] = [len(found)]
     for conditions in found:

@@ -1,4 +1,4 @@
-"""How many elements lie between two bounds, and how far apart the extremes are."""
+"""The share of elements within a range, and the distance between minimum and maximum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from sonde.watch.conditions.contract import (
     count_within,
     is_plain,
     obstacle,
-    undecided,
 )
 from sonde.watch.conditions.screen import PLAIN, Test, TestKind, Tests, compared
 
@@ -36,35 +35,31 @@ class Span:
 
     @property
     def needs(self) -> Needs:
-        asked = frozenset() if self.bounds is None else frozenset({self.bounds})
-        return Needs(statistics=True, between=asked)
+        bounds = frozenset(() if self.bounds is None else (self.bounds,))
+        return Needs(statistics=True, between=bounds)
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = obstacle(evidence)
+        if found is not None:
+            return found
+        assert evidence.statistics is not None
+        within = None if self.bounds is None else evidence.between[self.bounds]
         values, is_hit = [], False
         for name, preset in self.checks:
-            actual = self._actual(name, evidence)
+            actual = _actual(name, evidence.statistics, within)
             values.append(Value(name, preset, actual))
-            is_hit = is_hit or (actual < preset if name.endswith("_lt") else actual > preset)
+            is_hit = is_hit or _holds(name, actual, preset)
         return Judgement("hit" if is_hit else "clear", "", tuple(values))
 
     def clears(self, statistics: Statistics) -> bool:
         if not is_plain(statistics):
             return False
-        for name, preset in self.checks:
-            if name in _PERCENTAGES:
-                assert self.bounds is not None
-                within = count_within(statistics, self.bounds)
-                if within is None:
-                    return False
-                actual = 100 * within / statistics.count
-            else:
-                actual = float(statistics.max - statistics.min)
-            if actual < preset if name.endswith("_lt") else actual > preset:
-                return False
-        return True
+        within = None if self.bounds is None else count_within(statistics, self.bounds)
+        if self.bounds is not None and within is None:
+            return False
+        return not any(
+            _holds(name, _actual(name, statistics, within), preset) for name, preset in self.checks
+        )
 
     @property
     def screen(self) -> Tests:
@@ -77,13 +72,17 @@ class Span:
         is_below = name.endswith("_lt")
         return (TestKind.SHARE_BELOW if is_below else TestKind.SHARE_ABOVE, *self.bounds, preset)
 
-    def _actual(self, name: str, evidence: Evidence) -> float:
-        statistics = evidence.statistics
-        assert statistics is not None
-        if name in _PERCENTAGES:
-            assert self.bounds is not None
-            return 100 * evidence.between[self.bounds] / statistics.count
-        return float(statistics.max - statistics.min)
+
+def _actual(name: str, statistics: Statistics, within: int | None) -> float:
+    """The measured number of a check; ``within`` is the number of elements within the bounds."""
+    if name in _PERCENTAGES:
+        assert within is not None
+        return 100 * within / statistics.count
+    return float(statistics.max - statistics.min)
+
+
+def _holds(name: str, actual: float, preset: float) -> bool:
+    return actual < preset if name.endswith("_lt") else actual > preset
 
 
 def _make(id: str, target: Target, given: Mapping[str, float]) -> Span:

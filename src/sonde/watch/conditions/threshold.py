@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Final
+from typing import Final, Literal
 
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions.catalogue import Kind, Parameter
@@ -19,7 +19,6 @@ from sonde.watch.conditions.contract import (
     Value,
     is_plain,
     obstacle,
-    undecided,
 )
 from sonde.watch.conditions.screen import PLAIN, Tests, compared
 
@@ -39,41 +38,43 @@ _HOLDS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 def sample_deviation(statistics: Statistics) -> float:
-    """The standard deviation with n - 1 below; 0 of a single element."""
+    """The standard deviation with the divisor n - 1; 0 for a single element."""
     if statistics.count < 2:
         return 0.0
     return statistics.std * sqrt(statistics.count / (statistics.count - 1))
 
 
-_Question = tuple[Callable[[Statistics], float], Callable[[float, float], bool], float]
+_Comparison = tuple[Callable[[Statistics], float], Callable[[float, float], bool], float]
 
 
-def _question(name: str, preset: float) -> _Question:
+def _comparison(name: str, preset: float) -> _Comparison:
     statistic, _, relation = name.rpartition("_")
     return _READ[statistic], _HOLDS[relation], preset
 
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """One or more statistics compared with a number each; one that holds is a hit.
+    """One or more statistics compared with a number each; a hit if one comparison holds.
 
-    ``checks``: parameter names such as ``abs_mean_gt`` and their numbers. Comparisons are strict
-    but those of ``_ge``. Undecided of tensors with NaN or Inf, and of empty ones.
+    ``checks``: parameter names such as ``abs_mean_gt`` and their numbers. Comparisons are strict,
+    except ``_ge``. Undecided for tensors that are empty or have NaN or Inf.
     """
 
     id: str
     target: Target
     checks: tuple[tuple[str, float], ...]
     needs: Needs = STATISTICS_ONLY
-    _questions: tuple[_Question, ...] = field(init=False, repr=False, compare=False)
+    _comparisons: tuple[_Comparison, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_questions", tuple(_question(*check) for check in self.checks))
+        object.__setattr__(
+            self, "_comparisons", tuple(_comparison(*check) for check in self.checks)
+        )
 
     def clears(self, statistics: Statistics) -> bool:
         if not is_plain(statistics):
             return False
-        for read, holds, preset in self._questions:  # noqa: SIM110, asked for every op of a step
+        for read, holds, preset in self._comparisons:  # noqa: SIM110, runs for every op of a step
             if holds(read(statistics), preset):
                 return False
         return True
@@ -83,12 +84,12 @@ class Threshold:
         return (PLAIN, *(compared(name, preset) for name, preset in self.checks))
 
     def judge(self, evidence: Evidence) -> Judgement:
-        why = obstacle(evidence)
-        if why:
-            return undecided(why)
+        found = obstacle(evidence)
+        if found is not None:
+            return found
         assert evidence.statistics is not None
         values, is_hit = [], False
-        for (name, _), (read, holds, preset) in zip(self.checks, self._questions, strict=True):
+        for (name, _), (read, holds, preset) in zip(self.checks, self._comparisons, strict=True):
             actual = read(evidence.statistics)
             values.append(Value(name, preset, actual))
             is_hit = is_hit or holds(actual, preset)
@@ -121,17 +122,28 @@ def kind(
     )
 
 
-def _levels(relation: str, word: str) -> tuple[Parameter, ...]:
-    return (
-        Parameter(f"abs_mean_{relation}", f"the mean of |x| is {word} this", lowest=0.0),
-        Parameter(f"max_{relation}", f"the maximum is {word} this"),
-        Parameter(f"min_{relation}", f"the minimum is {word} this"),
-        Parameter(f"mean_{relation}", f"the mean is {word} this"),
+def _level_kind(
+    id: str, title: str, abbreviation: str, target: Target, relation: Literal["gt", "lt"]
+) -> Kind:
+    """A condition on the mean of |x|, the maximum, the minimum or the mean."""
+    word, sign = ("above", ">") if relation == "gt" else ("below", "<")
+    return kind(
+        id,
+        title,
+        abbreviation,
+        target,
+        formula=f"mean(|x|) {sign} v, max(x) {sign} v, min(x) {sign} v or mean(x) {sign} v",
+        description=f"A statistic of a {target} is {word} a threshold.",
+        advice=_LARGE_ADVICE if relation == "gt" else _SMALL_ADVICE,
+        parameters=(
+            Parameter(f"abs_mean_{relation}", f"the mean of |x| is {word} this", lowest=0.0),
+            Parameter(f"max_{relation}", f"the maximum is {word} this"),
+            Parameter(f"min_{relation}", f"the minimum is {word} this"),
+            Parameter(f"mean_{relation}", f"the mean is {word} this"),
+        ),
     )
 
 
-_LARGE = "mean(|x|) > v, max(x) > v, min(x) > v or mean(x) > v"
-_SMALL = "mean(|x|) < v, max(x) < v, min(x) < v or mean(x) < v"
 _LARGE_ADVICE = (
     "Values that grow from step to step end in Inf: lower the learning rate, check the "
     "initialization and normalization, clip gradients."
@@ -140,68 +152,21 @@ _SMALL_ADVICE = (
     "Values that vanish stop the layers before them from learning: check the activation functions, "
     "the initialization, the loss and its scale."
 )
+_ZEROS = Parameter(
+    "zero_percentage_ge",
+    "at least so many per cent of the elements are zero",
+    default=100.0,
+    lowest=0.0,
+    highest=100.0,
+)
 
 KINDS = (
-    kind(
-        "tensor_too_large",
-        "Tensor above threshold",
-        "TL",
-        "tensor",
-        formula=_LARGE,
-        description="A statistic of a tensor is above a threshold.",
-        advice=_LARGE_ADVICE,
-        parameters=_levels("gt", "above"),
-    ),
-    kind(
-        "weight_too_large",
-        "Weight above threshold",
-        "WL",
-        "weight",
-        formula=_LARGE,
-        description="A statistic of a weight is above a threshold.",
-        advice=_LARGE_ADVICE,
-        parameters=_levels("gt", "above"),
-    ),
-    kind(
-        "gradient_too_large",
-        "Gradient above threshold",
-        "GL",
-        "gradient",
-        formula=_LARGE,
-        description="A statistic of a gradient is above a threshold.",
-        advice=_LARGE_ADVICE,
-        parameters=_levels("gt", "above"),
-    ),
-    kind(
-        "tensor_too_small",
-        "Tensor below threshold",
-        "TS",
-        "tensor",
-        formula=_SMALL,
-        description="A statistic of a tensor is below a threshold.",
-        advice=_SMALL_ADVICE,
-        parameters=_levels("lt", "below"),
-    ),
-    kind(
-        "weight_too_small",
-        "Weight below threshold",
-        "WS",
-        "weight",
-        formula=_SMALL,
-        description="A statistic of a weight is below a threshold.",
-        advice=_SMALL_ADVICE,
-        parameters=_levels("lt", "below"),
-    ),
-    kind(
-        "gradient_vanishing",
-        "Gradient disappearance",
-        "GV",
-        "gradient",
-        formula=_SMALL,
-        description="A statistic of a gradient is below a threshold.",
-        advice=_SMALL_ADVICE,
-        parameters=_levels("lt", "below"),
-    ),
+    _level_kind("tensor_too_large", "Tensor above threshold", "TL", "tensor", "gt"),
+    _level_kind("weight_too_large", "Weight above threshold", "WL", "weight", "gt"),
+    _level_kind("gradient_too_large", "Gradient above threshold", "GL", "gradient", "gt"),
+    _level_kind("tensor_too_small", "Tensor below threshold", "TS", "tensor", "lt"),
+    _level_kind("weight_too_small", "Weight below threshold", "WS", "weight", "lt"),
+    _level_kind("gradient_vanishing", "Gradient disappearance", "GV", "gradient", "lt"),
     kind(
         "tensor_all_zero",
         "Tensor of zeros",
@@ -213,15 +178,7 @@ KINDS = (
             "Find the first op whose output is zero though its inputs are not: a dead activation, "
             "a mask that hides everything, a multiplication by a zero scale."
         ),
-        parameters=(
-            Parameter(
-                "zero_percentage_ge",
-                "at least so many per cent of the elements are zero",
-                default=100.0,
-                lowest=0.0,
-                highest=100.0,
-            ),
-        ),
+        parameters=(_ZEROS,),
     ),
     kind(
         "tensor_deviation",
@@ -248,13 +205,7 @@ KINDS = (
         description="A weight starts with values it should not have.",
         advice="Initialize the weight; zeros keep units from ever differing from each other.",
         parameters=(
-            Parameter(
-                "zero_percentage_ge",
-                "at least so many per cent of the elements are zero",
-                default=100.0,
-                lowest=0.0,
-                highest=100.0,
-            ),
+            _ZEROS,
             Parameter("max_gt", "the maximum is above this"),
             Parameter("min_lt", "the minimum is below this"),
         ),

@@ -1,0 +1,186 @@
+"""Makes hits of what the evaluation of a running training finds, and decides where to pause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sonde.core.graph import OpNode
+from sonde.core.sink import OpCall, TensorView
+from sonde.debugger.live_evaluation import LiveTensor
+from sonde.debugger.trainee import Held, Trainee
+from sonde.debugger.values.graphs import GraphRegistry
+from sonde.watch.evaluate import Evaluation, add_origin, make_hit
+from sonde.watch.hit_text import chain_from
+from sonde.watch.hits import HitCollector, Part, WatchpointHit
+from sonde.watch.origins import Origin, OriginTracker, Traced
+from sonde.watch.watchpoint import Watch
+from sonde.wire.convert import core_source
+from sonde.wire.shapes import HitRef
+
+
+class LiveHits:
+    """The hits of one rank. Used from the training thread only.
+
+    ``by_gradient``: the parameters whose gradients may be evaluated, by the gradients' names.
+    """
+
+    def __init__(
+        self, rank: int, trainee: Trainee, graphs: GraphRegistry, tracker: OriginTracker
+    ) -> None:
+        self._rank = rank
+        self._trainee = trainee
+        self._graphs = graphs
+        self._tracker = tracker
+        # Watchpoints and origins for which this step has paused.
+        self._paused_for: set[tuple[int, int]] = set()
+        # Hits of this step that are added if their origin turns out to be a fault.
+        self._pending: dict[Origin, list[WatchpointHit]] = {}
+        self.by_gradient: Mapping[str, Held] = {}
+        self.collector = HitCollector()
+
+    def begin_step(self) -> None:
+        self._paused_for.clear()
+        self._pending.clear()
+
+    def end_ops(self, nodes: Iterable[OpNode]) -> None:
+        """The ops of the step are over: withdraw the hits of values that are no fault."""
+        self._tracker.end_step(nodes)
+        self.add_faults()
+        for origin, hits in self._pending.items():
+            for hit in hits:
+                self.collector.add(hit.withdrawn(origin))
+        self._pending.clear()
+        self.collector.end_ops()
+
+    def add_faults(self) -> None:
+        """Add the pending hits of origins that are known to be a fault now."""
+        for origin in [each for each in self._pending if each.is_fault]:
+            for hit in self._pending.pop(origin):
+                self.collector.add(hit)
+
+    def add(
+        self,
+        found: Iterable[Evaluation],
+        step: int,
+        call: OpCall | None = None,
+        traced: Traced | None = None,
+    ) -> HitRef | None:
+        """Add hits for ``found``; return the first one at which to pause.
+
+        ``call`` is the op they are of, ``traced`` the origin of its NaN and Inf.
+        """
+        stop = None
+        for each in found:
+            hit = self._hit(each, step, call, traced)
+            is_named = each.watch.names(each.op)
+            origin = None if traced is None or is_named else traced.origin
+            if hit.verdict == "hit" and origin is not None and not origin.is_listed:
+                self._pending.setdefault(origin, []).append(hit)
+                continue
+            total = self.collector.add(hit, origin)
+            may_pause = is_named or not self._is_inherited(call, traced)
+            if hit.verdict == "hit" and may_pause and self._is_pause_due(each, total, traced):
+                stop = stop or _reference(hit, each.watch)
+        return stop
+
+    def _is_inherited(self, call: OpCall | None, traced: Traced | None) -> bool:
+        """Whether ``call`` is a leaf with values of an earlier step that this step may not use: the
+        loss that is printed, a gradient that is set to zero."""
+        if call is None or traced is None or traced.is_producer or call.node.kind == "op":
+            return False
+        if traced.origin.step >= call.step:
+            return False
+        return call.node.kind != "parameter" or call.node.name in self.by_gradient
+
+    def _is_pause_due(self, found: Evaluation, total: int, traced: Traced | None) -> bool:
+        """Whether to pause at the ``total``-th hit of a watchpoint: once per origin, because ops
+        that only pass its values on are listed but do not pause the training."""
+        watch = found.watch
+        every = watch.spec.break_after
+        if every <= 0 or total % every:
+            return False
+        origin = None if traced is None else traced.origin
+        view = _view_of(found)
+        if origin is None and watch.level == "overflow" and view is not None:
+            origin = self._tracker.origin_in(view.memory)
+        if origin is not None:
+            key = (watch.spec.id, origin.number)
+            if key in self._paused_for:
+                return False
+            self._paused_for.add(key)
+        return True
+
+    def _hit(
+        self, found: Evaluation, step: int, call: OpCall | None, traced: Traced | None
+    ) -> WatchpointHit:
+        source = None if call is None else call.node.source
+        order = self._order(found.op, call)
+        hit = make_hit(found, step, order, rank=self._rank, source=source)
+        if traced is not None:
+            return add_origin(hit, traced, self._tracker.chain(found.op))
+        view = _view_of(found)
+        known = None
+        if call is None and view is not None:
+            known = self._tracker.origin_in(view.memory)
+        if known is None or view is None or not view.non_finite():
+            return hit
+        chain = chain_from(known.op, self._chain_to_parameter(found.op))
+        status = "established" if hit.verdict == "hit" else hit.status
+        return replace(hit, part="carrier", origin=known.op, chain=chain, status=status)
+
+    def is_decided(self, found: Evaluation) -> bool:
+        """Whether the running step has decided about the NaN and Inf of ``found`` already: the
+        tensor of an op was listed if they are a fault; weights and gradients, if they are not."""
+        traced = self._tracker.traced(found.op)
+        origin = None if traced is None else traced.origin
+        view = _view_of(found)
+        if origin is None and view is not None:
+            origin = self._tracker.origin_in(view.memory)
+        return origin is not None and (found.watch.level == "overflow" or not origin.is_listed)
+
+    def hit_at_pause(
+        self, found: Evaluation, step: int, call: OpCall | None, *, is_producer: bool | None
+    ) -> WatchpointHit:
+        """The hit of a tensor that was computed before the check. ``is_producer``: whether its op
+        produced the non-finite values, if that is known."""
+        hit = self._hit(found, step, call, None)
+        if is_producer is not None:
+            origin = found.op if is_producer else None
+            chain = () if origin is None else (origin,)
+            part: Part = "producer" if is_producer else "carrier"
+            hit = replace(hit, part=part, origin=origin, chain=chain)
+        node = self._graphs.node(found.op) if hit.source is None else None
+        if node is not None and node.sources:
+            hit = replace(hit, source=core_source(node.sources[0]))
+        return hit
+
+    def _chain_to_parameter(self, name: str) -> tuple[str, ...]:
+        """The chain to a parameter, or to a gradient through the op that computed it."""
+        held = self.by_gradient.get(name)
+        maker = None if held is None else held.gradient_maker
+        return (name,) if maker is None else (*self._tracker.chain(maker[0]), name)
+
+    def _order(self, name: str, call: OpCall | None) -> int:
+        """The place in the step where the tensor was computed, or is first used. Several ops may
+        have changed a gradient since: its place is that of the last op, if ops are observed."""
+        if call is not None:
+            return call.order
+        held = self.by_gradient.get(name)
+        if held is not None:
+            place = self._trainee.place()
+            if place is not None:
+                return place
+            name = name if held.gradient_maker is None else held.gradient_maker[0]
+        return self._graphs.order_of(name) or 0
+
+
+def _view_of(found: Evaluation) -> TensorView | None:
+    """The live tensor; None for cached values."""
+    return found.tensor.view if isinstance(found.tensor, LiveTensor) else None
+
+
+def _reference(hit: WatchpointHit, watch: Watch) -> HitRef:
+    name = watch.spec.name or f"watchpoint {watch.spec.id}"
+    where = hit.where
+    return HitRef(hit.watchpoint, name, hit.rule, where.step, where.op, where.io, where.slot)
