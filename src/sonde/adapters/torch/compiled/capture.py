@@ -55,28 +55,17 @@ class Passage:
     tokens: list[TensorRef | None]
 
 
+@dataclass(slots=True, eq=False)
 class CompiledCall:
     """See ``core.sink.OpCall``: one run of an op inside compiled code."""
 
-    __slots__ = ("attributes", "inputs", "node", "order", "outputs", "step", "timestamp")
-
-    def __init__(
-        self,
-        node: OpNode,
-        step: int,
-        order: int,
-        timestamp: int,
-        inputs: Sequence[TorchView],
-        outputs: Sequence[TorchView],
-        attributes: tuple[tuple[str, str], ...],
-    ) -> None:
-        self.node = node
-        self.step = step
-        self.order = order
-        self.timestamp = timestamp
-        self.inputs = inputs
-        self.outputs = outputs
-        self.attributes = attributes
+    node: OpNode
+    step: int
+    order: int
+    timestamp: int
+    inputs: Sequence[TorchView]
+    outputs: Sequence[TorchView]
+    attributes: tuple[tuple[str, str], ...]
 
 
 class CompiledGraphs:

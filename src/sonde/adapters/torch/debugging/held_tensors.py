@@ -44,12 +44,12 @@ class TorchHeld:
 
     def value(self) -> TensorView:
         tensor = self.tensor
-        return TorchView(_GONE if tensor is None else tensor, "output", 0, None, None)
+        return TorchView(_GONE if tensor is None else tensor)
 
     def gradient(self) -> TensorView | None:
         tensor = self.tensor
         gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
-        return None if gradient is None else TorchView(gradient, "output", 0, None, None)
+        return None if gradient is None else TorchView(gradient)
 
 
 _GONE = torch.empty(0)
@@ -71,7 +71,7 @@ class TorchSnapshot:
 
     @property
     def view(self) -> TensorView:
-        return TorchView(self._copy, "output", 0, None, None)
+        return TorchView(self._copy)
 
     def renew(self, view: TensorView) -> bool:
         assert isinstance(view, TorchView)

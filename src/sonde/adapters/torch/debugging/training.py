@@ -208,7 +208,7 @@ class TorchDebugging:
             if known is None:
                 return view.problem or f"{view.dtype} values have no order"
             plain, zeros = known
-            found = self.memory(TorchView(plain, view.io, view.slot, None, None))
+            found = self.memory(TorchView(plain, view.io, view.slot))
             return found if isinstance(found, str) else replace(found, zeros=zeros)
         tensor, _ = on_host
         strides = None if tensor.is_contiguous() else tuple(tensor.stride())

@@ -23,7 +23,7 @@ from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures, Tens
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import ScopeBook
 from sonde.adapters.torch.eager.step_inputs import storage_key
-from sonde.adapters.torch.eager.step_tables import PythonTables
+from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.capture.session import Session
@@ -61,7 +61,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._native = matcher.load()
         # Frames of Sonde between an op's caller and ``_record_of``; the native matcher has none.
         self._own_frames = 3 if self._native is None else 1
-        self.tables: Any = PythonTables() if self._native is None else self._native.Matcher()
+        self.tables: Any = Tables() if self._native is None else self._native.Matcher()
         self.tables.scope = scopes.default
         self.tables.started = starts_at_once
         self.scopes = ScopeStack(scopes, self.tables)

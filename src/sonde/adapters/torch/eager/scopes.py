@@ -30,14 +30,12 @@ _WRAPPERS: dict[str, str] = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class OpScope:
     """An interned scope: compared by identity on the hot path."""
 
-    __slots__ = ("name", "phase")
-
-    def __init__(self, name: str, phase: Phase = "forward") -> None:
-        self.name = name
-        self.phase: Phase = phase
+    name: str
+    phase: Phase = "forward"
 
 
 RECOMPUTED = "recompute_"

@@ -6,6 +6,7 @@ import linecache
 import os
 import re
 import sysconfig
+from dataclasses import dataclass
 from types import CodeType, FrameType
 
 import torch
@@ -78,15 +79,13 @@ def begins_backward(frame: FrameType | None) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
 class CodePosition:
     """The innermost frame of user code above an op: its depth, code and instruction."""
 
-    __slots__ = ("code", "depth", "last")
-
-    def __init__(self, depth: int, code: CodeType, last: int) -> None:
-        self.depth = depth
-        self.code = code
-        self.last = last
+    depth: int
+    code: CodeType
+    last: int
 
 
 def above_engine(frame: FrameType | None) -> FrameType | None:

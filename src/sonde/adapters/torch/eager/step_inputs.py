@@ -135,11 +135,11 @@ class StepInputBook:
         if leaf.is_lasting:
             named = self._registered(key)
             return named is not None and self._leaves.get((named.kind, named.name)) is leaf
-        if leaf.kind == "parameter":
+        if leaf.node.kind == "parameter":
             return tensor.is_leaf and tensor.requires_grad and self._known(key) is None
         return (
             not isinstance(tensor, nn.Parameter)
-            and (tensor.dim() == 0) == (leaf.kind == "constant")
+            and (tensor.dim() == 0) == (leaf.node.kind == "constant")
             and self._known(key) is None
         )
 

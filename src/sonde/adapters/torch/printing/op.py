@@ -109,7 +109,7 @@ def _tensor_text(tensor: torch.Tensor, summary: bool) -> str:
 
 
 def _readable_text(tensor: torch.Tensor, summary: bool) -> str:
-    view = TorchView(tensor, "output", 0, None, None)
+    view = TorchView(tensor)
     if view.problem is not None:
         return unreadable_text(view.dtype, view.shape, view.problem)
     if summary:
@@ -124,7 +124,7 @@ def _readable_text(tensor: torch.Tensor, summary: bool) -> str:
             places = shown_indices(size)
             if len(places) < size:
                 part = part.index_select(axis, torch.tensor(places, device=part.device))
-    return tensor_text(view.dtype, shape, TorchView(part, "output", 0, None, None).numpy())
+    return tensor_text(view.dtype, shape, TorchView(part).numpy())
 
 
 def _rank_prefix() -> str:

@@ -164,7 +164,7 @@ class Emitter:
                 slot,
                 self._made(ref, tensor, is_new=kind == FRESH),
                 self._loans.lender(tensor),
-                is_filled=not ref.is_unfilled,
+                not ref.is_unfilled,
             )
             for slot, (tensor, (kind, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
         ]
@@ -220,14 +220,7 @@ class Emitter:
         else:
             tokens = self.tokens(record, before)
         return [
-            TorchView(
-                tensor,
-                "input",
-                slot,
-                token,
-                None,
-                is_filled=is_filled,
-            )
+            TorchView(tensor, "input", slot, token, None, is_filled)
             for slot, (tensor, token, is_filled) in enumerate(
                 zip(before, tokens, record.filled)  # noqa: B905
             )

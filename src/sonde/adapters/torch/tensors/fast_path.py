@@ -71,10 +71,10 @@ class _Rows:
         now: Callable[[], int],
     ) -> None:
         def label(node: OpNode, io: Io, slot: int, tensor: torch.Tensor) -> Any:
-            return path.label(node, TorchView(tensor, io, slot, None, None))
+            return path.label(node, TorchView(tensor, io, slot))
 
         def unusual(node: OpNode, io: Io, slot: int, tensor: torch.Tensor, timestamp: int) -> None:
-            path.unusual(node, TorchView(tensor, io, slot, None, None), timestamp)
+            path.unusual(node, TorchView(tensor, io, slot), timestamp)
 
         self._collector = native.RowCollector(
             **context,
@@ -185,7 +185,7 @@ def _is_unusual_wanted(
 
     One that was to be tested does: the sink then reports that it cannot be judged.
     """
-    return is_tested or TorchView(tensor, io, slot, None, None).non_finite() > 0
+    return is_tested or TorchView(tensor, io, slot).non_finite() > 0
 
 
 class Arena:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,20 +61,6 @@ class TorchHold:
     """Bytes kept for later. Holds the storage, not the tensor, so that autograd can still adopt a
     held gradient without a copy, as it does without Sonde."""
 
-    __slots__ = (
-        "__weakref__",
-        "_storage",
-        "address",
-        "is_copy",
-        "job",
-        "layout",
-        "nbytes",
-        "on_change",
-        "shape",
-        "stored",
-        "strides",
-    )
-
     def __init__(
         self, tensor: torch.Tensor, stored: str, shape: tuple[int, ...], layout: str, is_copy: bool
     ) -> None:
@@ -92,28 +79,17 @@ class TorchHold:
         return not self.is_copy and private.storage_owners(self._storage) > 1
 
 
+@dataclass(slots=True, eq=False)
 class TorchView:
     """See ``core.sink.TensorView``. ``lend`` registers memory lent instead of copied, or is None
     where the memory may change unseen and must be copied."""
 
-    __slots__ = ("_lend", "io", "is_filled", "slot", "tensor", "token")
-
-    def __init__(
-        self,
-        tensor: torch.Tensor,
-        io: Io,
-        slot: int,
-        token: TensorRef | None,
-        lend: Callable[[torch.Tensor, TorchHold], None] | None,
-        *,
-        is_filled: bool = True,
-    ) -> None:
-        self.tensor = tensor
-        self.io = io
-        self.slot = slot
-        self.token = token
-        self._lend = lend
-        self.is_filled = is_filled
+    tensor: torch.Tensor
+    io: Io = "output"
+    slot: int = 0
+    token: TensorRef | None = None
+    lend: Callable[[torch.Tensor, TorchHold], None] | None = None
+    is_filled: bool = True
 
     @property
     def values_token(self) -> object:
@@ -193,9 +169,9 @@ class TorchView:
         shape = tuple(tensor.shape)
         if not _same_memory(tensor, self.tensor):
             return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
-        if self._lend is not None:
+        if self.lend is not None:
             hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
-            self._lend(self.tensor, hold)
+            self.lend(self.tensor, hold)
             return hold
         copy = tensor.clone(memory_format=torch.contiguous_format)
         return TorchHold(copy, stored, shape, layout, is_copy=True)
@@ -289,7 +265,7 @@ class TorchView:
 
     def stored(self) -> TorchView | None:
         values = stored_values(self.tensor)
-        return None if values is None else TorchView(values, self.io, self.slot, None, None)
+        return None if values is None else TorchView(values, self.io, self.slot)
 
     def digest(self, name: str) -> str:
         tensor = self.tensor.detach()
@@ -341,45 +317,22 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
+@dataclass(slots=True, eq=False)
 class TorchCall:
-    """See ``core.sink.OpCall``: one run of ``record``, or of a leaf that has no record."""
+    """See ``core.sink.OpCall``: one run of ``record``, or of a step input, which has no record."""
 
-    __slots__ = (
-        "_args",
-        "_kwargs",
-        "_record",
-        "inputs",
-        "node",
-        "order",
-        "outputs",
-        "step",
-        "timestamp",
-    )
-
-    def __init__(
-        self,
-        node: OpNode,
-        step: int,
-        order: int,
-        timestamp: int,
-        inputs: Sequence[TorchView],
-        outputs: Sequence[TorchView],
-        record: OpRecord | None = None,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        self.node = node
-        self.step = step
-        self.order = order
-        self.timestamp = timestamp
-        self.inputs = inputs
-        self.outputs = outputs
-        self._record = record
-        self._args = args
-        self._kwargs = kwargs
+    node: OpNode
+    step: int
+    order: int
+    timestamp: int
+    inputs: Sequence[TorchView]
+    outputs: Sequence[TorchView]
+    record: OpRecord | None = None
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] | None = None
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        if self._record is None:
+        if self.record is None:
             return ()
-        return attributes_of(self._record.info.arguments, self._args, self._kwargs)
+        return attributes_of(self.record.info.arguments, self.args, self.kwargs)
