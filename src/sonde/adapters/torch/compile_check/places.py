@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import linecache
 import re
 from typing import Any
 
 from torch import fx
 
-from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.compiled.graph import sources_of
 from sonde.core.graph import Source
 
-_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (.+)')
 _PART = re.compile(r"\['([^']+)'\]")
 
 
 def source_of(node: fx.Node) -> Source | None:
     """The innermost line of the user's code that made the op, or the op it is the backward of."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    for file, line, function in reversed(frames):
-        if is_user_file(file):
-            number = int(line)
-            return Source(file, number, function, linecache.getline(file, number).strip())
-    return None
+    return next(iter(sources_of(node)), None)
 
 
 def module_of(node: fx.Node) -> str:
