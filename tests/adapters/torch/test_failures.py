@@ -21,7 +21,7 @@ from torch import nn
 from sonde.adapters.torch.eager import op_learning as learning
 from sonde.adapters.torch.eager import scope_stack
 from sonde.adapters.torch.eager import step_inputs as leaves
-from sonde.adapters.torch.eager.scopes import ScopeBook
+from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.tensors import emission
 from sonde.adapters.torch.tensors import view as views
 from sonde.core.errors import DumpError
@@ -51,15 +51,15 @@ def raiser(after: int = 0) -> Any:
 PLACES: dict[str, tuple[Any, str]] = {
     "learning": (learning.Learner, "learn"),
     "learning outputs": (learning.Learner, "learn_outputs"),
-    "naming leaves": (leaves.StepInputBook, "leaf_for"),
+    "naming leaves": (leaves.StepInputRegistry, "leaf_for"),
     "entering": (learning.Learner, "enter"),
-    "binding": (leaves.StepInputBook, "may_be"),
+    "binding": (leaves.StepInputRegistry, "may_be"),
     "asking": (emission.Emitter, "ask"),
     "keeping": (emission.Emitter, "kept"),
     "emitting": (emission.Emitter, "emit"),
     "emitting leaves": (emission.Emitter, "leaves"),
-    "a module's scope": (ScopeBook, "of_module"),
-    "an optimizer's scope": (ScopeBook, "optimizer"),
+    "a module's scope": (ScopeRegistry, "of_module"),
+    "an optimizer's scope": (ScopeRegistry, "optimizer"),
     "entering an optimizer": (scope_stack.ScopeStack, "enter_optimizer"),
     "leaving": (scope_stack.ScopeStack, "leave"),
     "ending a step": (learning.Learner, "end_step"),

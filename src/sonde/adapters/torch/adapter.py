@@ -15,13 +15,12 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.compiled.compiler_watch import CompilerWatch
-from sonde.adapters.torch.compiled.gate import CompiledMode, possible_mode
+from sonde.adapters.torch.compiled.gate import CompiledMode, CompilerWatch, possible_mode
 from sonde.adapters.torch.eager.dispatch_mode import CompiledAwareObserver, Observer
 from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
-from sonde.adapters.torch.eager.scopes import ScopeBook
+from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
@@ -39,7 +38,7 @@ class TorchAdapter:
     ``starts_at_once``: the first step begins right away; else with the first op that runs inside a
     module or on a tensor that requires a gradient, so that a script's preparations belong to no
     step. Used from the thread that attaches it, which must be the one that trains. ``listener`` is
-    told of steps and optimizers, whether ops are observed or not.
+    called at steps and optimizers, whether ops are observed or not.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class TorchAdapter:
         self._is_thread_reported = False
         self._at_close: list[Callable[[], None]] = []
         self.listener = ShieldedListener(session.report)
-        self._scopes = ScopeBook()
+        self._scopes = ScopeRegistry()
         structures = Structures(name)
         mode = possible_mode(compiled, session)
         observer = Observer if mode == "eager" else CompiledAwareObserver
@@ -104,14 +103,6 @@ class TorchAdapter:
         """End the running step here (``sonde.step()``)."""
         with self._guard:
             self._steps.end()
-
-    @property
-    def step_by(self) -> StepBy:
-        return self._step_by
-
-    @property
-    def session(self) -> Session:
-        return self._session
 
     def refresh(self) -> None:
         """Ask every consumer again what it wants."""
@@ -204,7 +195,7 @@ class TorchAdapter:
         self._session.switch_off()
         self._observer.is_asleep = True
         self._compiler.stop()
-        # From here on no op warns of writes to memory that files are still to be written from.
+        # From here on writes to memory that pending files will be written from go unnoticed.
         self._observer.loans.call_back_all()
 
 

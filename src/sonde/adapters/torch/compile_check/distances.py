@@ -50,7 +50,7 @@ def error(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def compiled_error(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The error of compiled code: of whole numbers, one in a hundred may fall the other way."""
+    """The error of compiled code: of whole numbers, one in a hundred may differ."""
     if _is_whole(b):
         return sqrt(max(0.0, float((a != b).sum()) - _free_flips(b)))
     return error(a, b)
@@ -157,8 +157,8 @@ def _flips(
 ) -> OpErrors:
     """How many choices (masks, indices) differ from float64.
 
-    Made of floating numbers, one in a hundred may fall the other way: ties, and values that
-    rounding moves over a threshold. Made of whole numbers, none.
+    If they were computed from floating numbers, one in a hundred may differ: ties, and values that
+    rounding moves over a threshold. If they were computed from whole numbers, none.
     """
     flips, *usual = (float((each != exact).sum()) for each in (compiled, eager, moved))
     is_exact = not any(

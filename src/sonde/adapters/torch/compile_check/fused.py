@@ -32,8 +32,8 @@ def wrong_together(
 ) -> WrongGroup | None:
     """The first ops that are wrong together, in forward or else in backward, compiled separately.
 
-    Graphs whose values take more than ``budget`` bytes are not searched. Raises what compiling and
-    running them does.
+    Graphs whose values take more than ``budget`` bytes are not searched. Errors of compiling and
+    running them are raised.
     """
     for kept in graphs:
         module, inputs = without_drawing(kept)

@@ -84,7 +84,7 @@ def ops_of(module: fx.GraphModule) -> list[fx.Node]:
 
 
 def _results(node: fx.Node) -> list[fx.Node]:
-    """The nodes that are tensors ``node`` makes: itself, or the parts of it that are used."""
+    """The nodes of the tensors that ``node`` returns: itself, or the items of it that are used."""
     if isinstance(node.meta.get("val"), torch.Tensor):
         return [node]
     return [
@@ -155,7 +155,7 @@ def with_outputs(module: fx.GraphModule, outputs: Iterable[fx.Node]) -> fx.Graph
 def _copying(target: Any) -> Any:
     """``target``, or for a view the op that copies where a view is not possible.
 
-    A decomposition may lay out its result in another way than the op it stands for.
+    A decomposition may lay out its result in another way than the op it replaces.
     """
     is_view = target is torch.ops.aten.view.default
     return torch.ops.aten.reshape.default if is_view else target
@@ -183,7 +183,7 @@ def _first_wrong(
             break
         suspects += [each for each in judged if each.errors.is_suspicious]
     try:
-        guilty = first_wrong_suspect(suspects, compile_graph)
+        found_wrong = first_wrong_suspect(suspects, compile_graph)
     except Exception as error:  # as above
         found.problems.append(
             f"{len(suspects)} ops of the {kept.phase} graph could not be compiled alone: "
@@ -191,7 +191,11 @@ def _first_wrong(
         )
         return wrong
     # Suspects come before ops that are certainly wrong.
-    return _report(kept, guilty, guilty.errors.allowed_alone) if guilty is not None else wrong
+    return (
+        _report(kept, found_wrong, found_wrong.errors.allowed_alone)
+        if found_wrong is not None
+        else wrong
+    )
 
 
 def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> list[Suspect] | None:
@@ -262,7 +266,7 @@ def _part(node: fx.Node, number: int) -> fx.Node:
 
 
 def coarsest_epsilon(graphs: Sequence[TracedAotGraph]) -> float:
-    """The spacing of the coarsest floating dtype in the graphs; float32's if there is none."""
+    """The spacing of the coarsest floating dtype in the graphs; at least that of float32."""
     found = [torch.finfo(torch.float32).eps]
     for each in graphs:
         for node in each.graph.graph.nodes:

@@ -59,29 +59,29 @@ def updated(
     ``.grad`` is compared with the ``eager`` gradients: a common factor is applied to those of
     ``way`` too, anything else is kept and the difference of the ways added to it.
     """
-    twin = copy.deepcopy(optimizer)
+    optimizer_copy = copy.deepcopy(optimizer)
     pairs = [
-        (theirs, ours)
-        for group, copied in zip(optimizer.param_groups, twin.param_groups, strict=True)
-        for theirs, ours in zip(group["params"], copied["params"], strict=True)
+        (original, copied)
+        for group, group_copy in zip(
+            optimizer.param_groups, optimizer_copy.param_groups, strict=True
+        )
+        for original, copied in zip(group["params"], group_copy["params"], strict=True)
     ]
-    for theirs, ours in pairs:
-        gradient = theirs.grad
-        if gradient is not None and theirs in way and theirs in eager:
-            gradient = _as_the_program_has_it(gradient, eager[theirs], way[theirs])
+    for original, copied in pairs:
+        gradient = original.grad
+        if gradient is not None and original in way and original in eager:
+            gradient = _adjusted(gradient, eager[original], way[original])
         if wide:
-            ours.data = tape.wide(ours.data)
+            copied.data = tape.wide(copied.data)
             gradient = None if gradient is None else tape.wide(gradient)
-            _widen_state(twin.state.get(ours, {}))
-        ours.grad = None if gradient is None else gradient.detach().to(ours.dtype)
+            _widen_state(optimizer_copy.state.get(copied, {}))
+        copied.grad = None if gradient is None else gradient.detach().to(copied.dtype)
     with torch.no_grad():
-        twin.step()
-    return {theirs: ours.detach() for theirs, ours in pairs if theirs in way}
+        optimizer_copy.step()
+    return {original: copied.detach() for original, copied in pairs if original in way}
 
 
-def _as_the_program_has_it(
-    actual: torch.Tensor, eager: torch.Tensor, way: torch.Tensor
-) -> torch.Tensor:
+def _adjusted(actual: torch.Tensor, eager: torch.Tensor, way: torch.Tensor) -> torch.Tensor:
     wide, base = actual.to(torch.float64), eager.to(torch.float64)
     square = float((base * base).sum())
     factor = float((wide * base).sum()) / square if square else 1.0

@@ -1,8 +1,8 @@
 """Describes a graph that torch.compile made: its ops and edges, with modules and source lines.
 
 The graph is AOTAutograd's: what a backend is given to make code of, forward and backward apart,
-without in-place ops, decomposed as far as the backend wishes. Every op of it gets a number, which
-is also left on the graph's node, so that it is found again after the backend's own passes.
+without in-place ops, decomposed as far as the backend wishes. Every op gets a number, which is also
+stored on the graph's node, so that it is found again after the backend's own passes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from sonde.adapters.torch.eager.op_attributes import attribute_text
-from sonde.adapters.torch.eager.op_schema import OpInfo, op_info
+from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments, op_info
 from sonde.adapters.torch.eager.source_lines import MOST_FRAMES, is_user_file, plain_function
 from sonde.adapters.torch.eager.step_inputs import dtype_name
 from sonde.core.graph import Source, TensorSpec
@@ -239,11 +238,7 @@ def hint(size: Any) -> int:
 def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:
     """The arguments without tensors, by their schema name, as text."""
     found: list[tuple[str, str]] = []
-    named = [
-        (info.arguments[position] if position < len(info.arguments) else f"arg{position}", value)
-        for position, value in enumerate(node.args)
-    ]
-    for name, value in (*named, *node.kwargs.items()):
+    for name, value in named_arguments(info, node.args, node.kwargs):
         nodes = [each for each in _flat(value) if isinstance(each, fx.Node)]
         if not any(isinstance(each.meta.get("val"), torch.Tensor) for each in nodes):
             found.append((name, attribute_text(value)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.debugging.optimizers import OptimizerBook
+from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry
 from sonde.adapters.torch.eager.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.tensors.view import TorchView
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 class TorchHeld:
     """See ``debugger.trainee.Held``; holds the tensor weakly."""
-
-    __slots__ = ("_tensor", "gradient_maker", "name", "scope")
 
     def __init__(self, name: str, scope: str, tensor: torch.Tensor) -> None:
         self.name = name
@@ -58,8 +56,6 @@ _GONE = torch.empty(0)
 class TorchSnapshot:
     """See ``debugger.trainee.Snapshot``."""
 
-    __slots__ = ("_copy",)
-
     def __init__(self, tensor: torch.Tensor) -> None:
         # A tensor made in inference mode cannot be written to outside of it.
         with torch.inference_mode(False):
@@ -83,13 +79,13 @@ class TorchSnapshot:
 
 
 class HeldTensors:
-    """Knows what the networks hold, under which names. Used from the training thread only.
+    """Tracks the tensors of the networks and their names. Used from the training thread only.
 
     Modules become known as they run, so the list is collected again when it is *stale*.
     """
 
-    def __init__(self, optimizers: OptimizerBook) -> None:
-        self._optimizers = optimizers
+    def __init__(self) -> None:
+        self.optimizers = OptimizerRegistry()
         self._adapter: TorchAdapter | None = None
         self._held: list[TorchHeld] = []
         self._by_id: dict[int, TorchHeld] = {}
@@ -120,14 +116,14 @@ class HeldTensors:
     def unchanged_yet(self) -> Sequence[TorchHeld]:
         if self._unchanged is None or self._is_stale:
             held = self.all()
-            changed = self._optimizers.changed()
+            changed = self.optimizers.changed()
             self._unchanged = tuple(each for each in held if id(each.tensor) not in changed)
         return self._unchanged
 
     def left_alone(self) -> Collection[str]:
         """The names of tensors whose optimizers did not step in this step."""
-        self._optimizers.search(len(self._by_id))
-        known = (self._by_id.get(number) for number in self._optimizers.left_alone())
+        self.optimizers.search(len(self._by_id))
+        known = (self._by_id.get(number) for number in self.optimizers.left_alone())
         return {held.name for held in known if held is not None}
 
     def knows_all_of(self, optimizer: torch.optim.Optimizer) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from torch.utils.data import DataLoader
 
 from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
 from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.private import frames_from
 from sonde.core.patching import wrap
 
 _CLOCK_SECONDS = 3600.0
@@ -152,10 +152,10 @@ class _Watch:
 def _is_bookkeeping() -> bool:
     """Whether Python itself draws: names of temporary files must differ between programs, and
     ``multiprocessing`` draws keys for authentication."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
+    for frame in frames_from(sys._getframe(2)):
         name = str(frame.f_globals.get("__name__"))
+        if is_user_file(frame.f_code.co_filename):
+            return False
         if name == "tempfile" or name.startswith("multiprocessing."):
             return True
-        frame = frame.f_back
     return False

@@ -9,12 +9,12 @@ import os
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Final
 
 import numpy as np
 
 from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.private import frames_from
 
 _MOST_LINES: Final = 1000
 """The limit for one forked process."""
@@ -100,11 +100,9 @@ class Randomness:
 
 def place_of_caller() -> str | None:
     """The nearest line outside torch, numpy, Sonde and the standard library; None without one."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame in frames_from(sys._getframe(1)):
         name = frame.f_code.co_filename
         if is_user_file(name) and not name.startswith(_NUMPY):
             relative = os.path.relpath(name) if os.path.isabs(name) else name
             return f"{name if relative.startswith('..') else relative}:{frame.f_lineno}"
-        frame = frame.f_back
     return None

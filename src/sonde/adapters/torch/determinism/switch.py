@@ -48,7 +48,7 @@ def set_seed(seed: int) -> None:
     is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not is_whole or not 0 <= seed <= MAX_SEED:
         raise UsageError(
-            f"a seed is a whole number from 0 to {MAX_SEED}, not {seed!r}", slug="seed"
+            f"a seed must be a whole number from 0 to {MAX_SEED} (got {seed!r})", slug="seed"
         )
     seed = int(seed)
     random.seed(seed)

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_attributes import attributes_of
 from sonde.adapters.torch.eager.op_outputs import (
     is_filled,
     output_ref,
@@ -21,7 +20,7 @@ from sonde.adapters.torch.eager.op_outputs import (
     unreturned_writes,
     written_slots,
 )
-from sonde.adapters.torch.eager.op_schema import OpInfo, op_info
+from sonde.adapters.torch.eager.op_schema import OpInfo, attributes_of, op_info
 from sonde.adapters.torch.eager.op_tree import (
     ALIAS,
     FRESH,
@@ -31,18 +30,18 @@ from sonde.adapters.torch.eager.op_tree import (
     Structures,
     TensorRef,
 )
-from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeBook
+from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import (
     above_engine,
     begins_backward,
-    find_place,
+    find_user_frame,
     joined_sources,
     runs_module,
     stack_of,
 )
-from sonde.adapters.torch.eager.step_inputs import StepInputBook, geometry, spec_of, storage_key
+from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, geometry, spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
-from sonde.core.graph import GRADIENTS, Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 
 _NO_SEQUENCE = 1 << 62
 
@@ -56,21 +55,21 @@ class Learner:
     """
 
     def __init__(
-        self, scopes: ScopeBook, structures: Structures, tables: Tables, foreign: set[int]
+        self, scopes: ScopeRegistry, structures: Structures, tables: Tables, foreign: set[int]
     ) -> None:
         self._scopes = scopes
         self._structures = structures
         self._tables = tables
         self._foreign = foreign
         self.bound: dict[TensorRef, int] = {}
-        # Whether an op ran inside a function that torch.compile returned; None: not looked for.
+        # Whether an op ran inside a function that torch.compile returned; None: not checked.
         self.ran_compiled: bool | None = None
         self.traced: tuple[Source, ...] = ()
         self._is_reshaped = False
         self._tip: OpRecord | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._used: set[StepInput] = set()
-        self.leaves = StepInputBook(scopes)
+        self.leaves = StepInputRegistry(scopes)
         self._lasting: dict[int, tuple[TensorRef, weakref.ref[torch.UntypedStorage]]] = {}
 
     def begin_step(self) -> None:
@@ -127,30 +126,27 @@ class Learner:
         if self.ran_compiled is False:
             self.ran_compiled = private.is_called_compiled(caller)
         info = op_info(func)
-        place, frame = find_place(caller)
+        depth, frame = find_user_frame(caller)
         record = OpRecord(parent, func, info, scope)
-        scope, phase, sources, cause = self._where(scope, frame, caller)
-        is_seed = phase != "backward" and begins_backward(caller)
-        if (
-            is_seed
-        ):  # backward() makes the first gradient before the engine runs. It is a backward op, but
+        scope, sources, cause = self._where(scope, frame, caller)
+        is_seed = scope.phase != "backward" and begins_backward(caller)
+        if is_seed:
+            # backward() makes the first gradient before the engine runs. It is a backward op, but
             # record.scope stays the program's: that is the scope a later match will see.
-            scope, phase = self._scopes.scope(f"{GRADIENTS}{scope.name}", "backward"), "backward"
+            scope = self._scopes.backward_of(scope.name)
         else:
             record.scope = scope
-        if place is not None and (is_seed or phase != "backward"):
-            record.depth = place.depth + 1
-            record.code = place.code
-            record.last = place.last
+        if frame is not None and (is_seed or scope.phase != "backward"):
+            record.depth, record.code, record.last = depth + 1, frame.f_code, frame.f_lasti
         self._wire(record, tensors, keys, frame or caller)
-        attributes = attributes_of(info.arguments, args, kwargs)
+        attributes = attributes_of(info, args, kwargs)
         if cause is not None:
             attributes = (*attributes, ("forward", cause.node.name))
         record.node = OpNode(
             name=f"{scope.name}/{info.type}-op{self._counts[(scope.name, info.type)]}",
             type=info.type,
             scope=scope.name,
-            phase=phase,
+            phase=scope.phase,
             inputs=tuple(
                 Edge((source or ref).producer.name, (source or ref).slot, spec_of(tensor))
                 for tensor, source, ref in zip(tensors, record.sources, record.in_refs, strict=True)
@@ -174,7 +170,7 @@ class Learner:
         ``results`` is the caller's list, and changes here. The outputs of an op, for Sonde, are
         what it returned and, behind that, the inputs it wrote to without returning them
         (``record.returned``). The caller appended these as an existing record said. Where that
-        record does not fit, they are cut off, and appended again as the right one says, so that
+        record does not fit, they are cut off, and appended again as the right record says, so that
         ``results`` and ``outs`` of the record that is returned correspond.
         """
         if record.order >= 0:  # A known record, but the op returned more or fewer tensors.
@@ -224,6 +220,9 @@ class Learner:
         record.order = parent.order + 1 + len(record.leaves)
         # It was asked for before its outputs were known, which a selection may name: ask again.
         record.wants_generation = -1
+        self._append(parent, record)
+
+    def _append(self, parent: OpRecord, record: OpRecord) -> None:
         parent.next.append(record)
         self._structures.grew()
         if self._tip is parent:
@@ -260,10 +259,7 @@ class Learner:
         assert parent is not None
         record.node = record.inner[-1].node
         record.order = record.inner[-1].order
-        parent.next.append(record)
-        self._structures.grew()
-        self._count(record)
-        self._tip = record
+        self._append(parent, record)
 
     def _catch_up(self, parent: OpRecord) -> None:
         """Count what ran in this step up to ``parent``, unless it was the last op learned."""
@@ -327,25 +323,25 @@ class Learner:
 
     def _where(
         self, scope: OpScope, frame: FrameType | None, caller: FrameType
-    ) -> tuple[OpScope, Any, tuple[Source, ...], OpRecord | None]:
-        """OpScope, phase, sources, and in backward the forward op that caused this one."""
+    ) -> tuple[OpScope, tuple[Source, ...], OpRecord | None]:
+        """The scope and source lines of an op, and in backward the forward op that caused it."""
         node = private.current_autograd_node()
         if node is None:
-            return scope, scope.phase, joined_sources(self.traced, stack_of(frame)), None
+            return scope, joined_sources(self.traced, stack_of(frame)), None
         if scope is not self._scopes.default and runs_module(caller):
             # Activation checkpointing: a module's forward, run again inside backward.
-            name = f"{RECOMPUTED}{scope.name}"
-            sources = stack_of(frame or above_engine(caller))
-            return self._scopes.scope(name, "backward"), "backward", sources, None
+            again = self._scopes.scope(f"{RECOMPUTED}{scope.name}", "backward")
+            return again, stack_of(frame or above_engine(caller)), None
         cause = self._cause(node)
         if cause is not None:
-            base = cause.node.scope.removeprefix(RECOMPUTED)
-            name = base if base.startswith(GRADIENTS) else f"{GRADIENTS}{base}"
             sources = stack_of(frame) if frame is not None else cause.node.sources
-            return self._scopes.scope(name, "backward"), "backward", sources, cause
-        owner = self._owner(node)
+            return self._scopes.backward_of(cause.node.scope), sources, cause
+        variable = getattr(node, "variable", None)
+        owner = None
+        if isinstance(variable, torch.Tensor):
+            owner = self.leaves.parameter_scope(variable)
         sources = stack_of(frame or above_engine(caller))
-        return self._scopes.scope(f"{GRADIENTS}{owner}", "backward"), "backward", sources, None
+        return self._scopes.backward_of(owner or ROOT), sources, None
 
     def _cause(self, node: Any) -> OpRecord | None:
         try:
@@ -354,9 +350,3 @@ class Learner:
             return None
         # A node that accumulates a gradient has the largest possible number.
         return self._tables.cause(number) if number < _NO_SEQUENCE else None
-
-    def _owner(self, node: Any) -> str:
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, torch.Tensor):
-            return self.leaves.parameter_scope(variable) or ROOT
-        return ROOT

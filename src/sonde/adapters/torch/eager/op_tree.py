@@ -98,7 +98,7 @@ class OpRecord:
     - ``writes``: the slots of inputs that the op changes in place; ``returned``: those of them that
       the op does not return. They count as its last outputs.
     - ``order``: the position in the step, -1 until the op has run for the first time.
-    - ``wants``: who wants the op, as answered in the generation ``wants_generation``.
+    - ``wants``: which consumers want the op, as answered in the generation ``wants_generation``.
     - ``inner``: the ops of a compiled graph, if the record is the run of one.
     - ``native``: the matcher's node for this record.
     """
@@ -155,7 +155,7 @@ class Structures:
 
     @staticmethod
     def _new_root() -> OpRecord:
-        return OpRecord(None, None, OpInfo("", "", (), frozenset(), False), OpScope(""))
+        return OpRecord(None, None, OpInfo("", (), frozenset(), False), OpScope(""))
 
     def grew(self) -> None:
         self._count += 1

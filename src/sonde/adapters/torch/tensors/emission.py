@@ -23,8 +23,8 @@ Seen = tuple[OpRecord, list[torch.Tensor], list[int], list[torch.Tensor]]
 class _Kept(list[torch.Tensor]):
     """Inputs of an op that writes, copied where it writes.
 
-    ``tokens`` are those of the originals from before the op. A screen, which seldom lets the op
-    through, leaves them to be found when it does.
+    ``tokens`` are those of the originals from before the op. For a screened op they are empty, and
+    computed later if the screen lets it through, which is rare.
     """
 
     __slots__ = ("originals", "tokens")
@@ -37,7 +37,7 @@ class _Kept(list[torch.Tensor]):
 
 
 class Emitter:
-    """Asks who wants an op, and emits it. Used from the training thread only.
+    """Finds the consumers that want an op, and emits it. Used from the training thread only.
 
     ``raisers`` are the wanted ops that raised in this step.
     """
@@ -60,7 +60,8 @@ class Emitter:
         self._fast_paths.begin_step()
 
     def ask(self, record: OpRecord) -> None:
-        """Find out who wants ``record`` and its inputs, until the session's generation changes.
+        """Find the consumers of ``record`` and of its inputs, until the session's generation
+        changes.
 
         Called from three places, each after comparing generations: before the op, for its step
         inputs and the copies of inputs it overwrites; after the op, if its record was completed,
@@ -94,7 +95,7 @@ class Emitter:
     def kept(
         self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]
     ) -> list[torch.Tensor]:
-        """Before an op that writes: warn holds of lent memory, and copy old values if wanted."""
+        """Before an op that writes: notify holds of lent memory, and copy old values if wanted."""
         written = {keys[slot] for slot in record.writes}
         for key in written:
             self._loans.call_back(key)
@@ -110,7 +111,7 @@ class Emitter:
             kept.tokens = self.tokens(record, tensors)
             for slot in slots:
                 is_known = self._is_known(record, slot, tensors[slot], kept.tokens[slot])
-                kept[slot] = (_alias if is_known else _copy)(tensors[slot])
+                kept[slot] = _detached(tensors[slot], copies=not is_known)
         kept.originals = tensors
         return kept
 
@@ -235,8 +236,8 @@ class Emitter:
 
         The version of an output that is not ``is_new`` is taken late, when the tensor is next
         seen: torch counts a write in place, and lets a view share the count of its base, only
-        after the dispatch has returned. Taken here it would be one too small, and the next look
-        would take that for an unobserved write.
+        after the dispatch has returned. Taken here it would be one too small, and the next check
+        would report an unobserved write.
         """
         mark = self._mark(tensor)
         ref.mark = mark
@@ -245,9 +246,9 @@ class Emitter:
         return None if mark is None or ref.is_unfilled else ref
 
     def _found(self, ref: TensorRef | None, tensor: torch.Tensor) -> TensorRef | None:
-        """``ref`` if ``tensor`` still holds the values that ``ref`` stands for, else None.
+        """``ref`` if ``tensor`` still holds the values that ``ref`` represents, else None.
 
-        Which tensor an input is was learned once. Checked each time is that it is the same tensor
+        Which tensor an input is was learned once. Each time this checks that it is the same tensor
         in this step, not another view of the memory, and that no unobserved code wrote to it.
         """
         if ref is None or ref.is_unfilled:
@@ -279,17 +280,12 @@ class Emitter:
             return None
 
 
-def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that keeps the shape it has now: some ops change the shape in place."""
-    try:
-        return tensor.detach()
-    except (NotImplementedError, RuntimeError):
-        return tensor
+def _detached(tensor: torch.Tensor, *, copies: bool) -> torch.Tensor:
+    """A copy, or a tensor over the same memory that keeps its shape: some ops change it in place.
 
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy; a tensor that cannot be copied is returned, and its view says why."""
+    A tensor that cannot be copied is returned as it is, and its view says why.
+    """
     try:
-        return tensor.detach().clone()
+        return tensor.detach().clone() if copies else tensor.detach()
     except (NotImplementedError, RuntimeError):
         return tensor

@@ -1,8 +1,8 @@
-"""Lends the training's memory to pending files, and knows memory that may change unseen.
+"""Lends the training's memory to pending files, and tracks memory that changes without an op.
 
 A pending file may refer to a tensor's own memory instead of a copy. Such memory is *lent*: the
-file's writer is warned before an observed op writes to it. Memory that can be written without an op
-(an array of numpy, a buffer given to other code) is *foreign*: it is never lent, and values read
+file's writer is notified before an observed op writes to it. Memory that can be written without an
+op (an array of numpy, a buffer given to other code) is *foreign*: it is never lent, and values read
 from it before may be out of date. docs/capture.md explains the rules.
 """
 
@@ -25,7 +25,7 @@ Lender = Callable[[torch.Tensor, TorchHold], None]
 
 
 class Loans:
-    """Knows which memory is lent and which is foreign. ``distrust`` may be called from any thread,
+    """Tracks which memory is lent and which is foreign. ``distrust`` may be called from any thread,
     the rest from the training thread only.
 
     Holds are referenced weakly: a hold dies when its file is written, and with it the memory that
@@ -47,14 +47,14 @@ class Loans:
         self._tables.lends = 1
 
     def call_back(self, key: int) -> None:
-        """Warn the holds of storage ``key``: its memory is about to change."""
+        """Notify the holds of storage ``key``: its memory is about to change."""
         for reference in self._lent.pop(key, ()):
             hold = reference()
             if hold is not None and hold.on_change is not None:
                 hold.on_change(hold.job)
 
     def call_back_all(self) -> None:
-        """Warn all holds: writes are not observed any more."""
+        """Notify all holds: writes are not observed any more."""
         for key in list(self._lent):
             self.call_back(key)
         self._tables.lends = 0
@@ -65,13 +65,8 @@ class Loans:
             self.call_back(key)
             self.foreign.add(key)
 
-    def alive_bytes(self) -> int:
-        """Bytes of lent memory whose files are not written yet."""
-        holds = [reference() for references in self._lent.values() for reference in references]
-        return sum(hold.nbytes for hold in holds if hold is not None)
-
     def stop_watching(self) -> None:
-        """Warn the holds whose memory has other owners: ops are not observed any more."""
+        """Notify the holds whose memory has other owners: ops are not observed any more."""
         for references in self._lent.values():
             for hold in filter(None, [reference() for reference in references]):
                 if hold.on_change is not None and hold.is_shared():
@@ -106,14 +101,14 @@ def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: Exit
 def _watch(
     owner: type,
     name: str,
-    told: Callable[[Any], None],
+    exposed: Callable[[Any], None],
     failed: Callable[[Exception], None],
     undo: ExitStack,
 ) -> None:
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                told(self)
+                exposed(self)
             except Exception as error:
                 failed(error)
             return original(self, *args, **kwargs)

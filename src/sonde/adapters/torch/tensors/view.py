@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_attributes import attributes_of
+from sonde.adapters.torch.eager.op_schema import attributes_of
 from sonde.adapters.torch.eager.step_inputs import dtype_name, shape_of
 from sonde.adapters.torch.tensors.device_statistics import DeviceRow, device_row
 from sonde.adapters.torch.tensors.unusual_layouts import stored_values
@@ -24,30 +25,21 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager.op_tree import OpRecord, TensorRef
     from sonde.core.statistics import Statistics
 
-_NAMES: dict[torch.dtype, str] = {}
-_CODES: dict[torch.dtype, int] = {}
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
-def name_of(dtype: torch.dtype) -> str:
-    name = _NAMES.get(dtype)
-    if name is None:
-        name = _NAMES[dtype] = dtype_name(dtype)
-    return name
+name_of = cache(dtype_name)
 
 
+@cache
 def kernel_code(dtype: torch.dtype) -> int:
     """The kernel's number for ``dtype``, or -1 where it has no statistics (complex and others)."""
-    code = _CODES.get(dtype)
-    if code is None:
-        try:
-            code = kernels.dtype_code(name_of(dtype))
-        except SondeError:
-            code = -1
-        _CODES[dtype] = code
-    return code
+    try:
+        return kernels.dtype_code(name_of(dtype))
+    except SondeError:
+        return -1
 
 
 def kernel_codes() -> dict[torch.dtype, int]:
@@ -81,8 +73,8 @@ class TorchHold:
 
 @dataclass(slots=True, eq=False)
 class TorchView:
-    """See ``core.sink.TensorView``. ``lend`` registers memory lent instead of copied, or is None
-    where the memory may change unseen and must be copied."""
+    """See ``core.sink.TensorView``. ``lend`` registers memory that is lent instead of copied;
+    None where the memory may change without an observed op and must be copied."""
 
     tensor: torch.Tensor
     io: Io = "output"
@@ -134,18 +126,21 @@ class TorchView:
             return f"{type(tensor).__name__} has no memory of its own"
         return None
 
-    def _host(self) -> tuple[torch.Tensor, str]:
-        """The plain tensor on the CPU, widened, and the numpy type of its elements."""
+    def _plain(self) -> torch.Tensor:
+        """The stored elements on the CPU, in the order of this view."""
         tensor = self.tensor.detach()
-        dtype = dtype_named(name_of(tensor.dtype))
-        if dtype.name in _QUANTIZED:
+        if name_of(tensor.dtype) in _QUANTIZED:
             tensor = tensor.int_repr()
         if tensor.is_conj():
             tensor = tensor.resolve_conj()
         if tensor.is_neg():
             tensor = tensor.resolve_neg()
-        if tensor.device.type != "cpu":
-            tensor = tensor.cpu()
+        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+
+    def _host(self) -> tuple[torch.Tensor, str]:
+        """The plain tensor on the CPU, widened, and the numpy type of its elements."""
+        dtype = dtype_named(self.dtype)
+        tensor = self._plain()
         if dtype.stored != name_of(tensor.dtype):
             tensor = tensor.to(getattr(torch, dtype.stored))
         return tensor, dtype.stored
@@ -268,13 +263,7 @@ class TorchView:
         return None if values is None else TorchView(values, self.io, self.slot)
 
     def digest(self, name: str) -> str:
-        tensor = self.tensor.detach()
-        if tensor.is_conj() or tensor.is_neg():
-            tensor = tensor.resolve_conj().resolve_neg()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.int_repr()
-        if tensor.device.type != "cpu":
-            tensor = tensor.cpu()
+        tensor = self._plain()
         return kernels.hash_tensor(
             name, tensor.data_ptr(), name_of(tensor.dtype), tensor.shape, tensor.stride()
         )
@@ -335,4 +324,4 @@ class TorchCall:
     def attributes(self) -> tuple[tuple[str, str], ...]:
         if self.record is None:
             return ()
-        return attributes_of(self.record.info.arguments, self.args, self.kwargs)
+        return attributes_of(self.record.info, self.args, self.kwargs)
