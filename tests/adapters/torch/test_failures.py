@@ -281,9 +281,9 @@ def test_a_training_whose_every_step_differs_does_not_fill_the_memory() -> None:
 
     structures = Structures("Net", most=50)
     with watch(step_by="manual") as seen:
-        seen.adapter._observer._structures = structures
+        seen.adapter.observer._structures = structures
         seen.adapter._structures = structures
-        seen.adapter._observer.learner._structures = structures
+        seen.adapter.observer.learner._structures = structures
         for number in range(12):
             x = torch.ones(2)
             for _ in range(number):

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import cast, get_args
 
 import torch
 from torch import nn
@@ -64,10 +65,8 @@ os.register_at_fork(after_in_child=_RUNNING.clear)
 
 def checked_step_by(text: str) -> StepBy:
     """``text`` if it is a way of counting steps, else a UsageError."""
-    if text == "optimizer":
-        return "optimizer"
-    if text == "manual":
-        return "manual"
+    if text in get_args(StepBy):
+        return cast(StepBy, text)
     raise UsageError(f"step_by must be 'optimizer' or 'manual' (got {text!r})", slug="step-by")
 
 
@@ -98,7 +97,10 @@ def attach(
         _RUNNING.append(capture)
     try:
         with ExitStack() as undo:
-            _join(capture, undo)
+            debugging = capture.debugging
+            if debugging is not None:
+                undo.push(debugging.leave)
+                debugging.join(capture.adapter, undo)
             hide_received_tensors(undo)
             with (
                 capture.adapter.attach(),
@@ -108,19 +110,6 @@ def attach(
     finally:
         if capture in _RUNNING:
             _RUNNING.remove(capture)
-
-
-def _join(capture: Capture, undo: ExitStack) -> None:
-    """Connect the debugger, if there is one, until ``undo`` is closed."""
-    debugging = capture.debugging
-    if debugging is None:
-        return
-
-    def leave(_: object, error: BaseException | None, __: object) -> None:
-        debugging.leave(error)
-
-    undo.push(leave)
-    debugging.join(capture.adapter, undo)
 
 
 def is_running() -> bool:

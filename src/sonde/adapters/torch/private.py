@@ -175,11 +175,14 @@ def run_uncompiled(is_on: bool) -> None:
     dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is None:
         return
-    if is_on and dynamo._stance.stance == "default":
+    if is_on:
+        version_probe.require("eager steps", ("torch._dynamo.eval_frame:_stance",))
+        if dynamo._stance.stance != "default":
+            return
         stance = dataclasses.replace(dynamo._stance, stance="force_eager")
         _STANCES.append(Patch(dynamo, "_stance", stance))
         _STANCES[-1].install()
-    elif not is_on and _STANCES:
+    elif _STANCES:
         _STANCES.pop().restore()
 
 

@@ -98,18 +98,19 @@ class CompilerWatch:
 
     def _compiler_needed(self, undo: ExitStack) -> None:
         """Start to watch: the program is about to compile something."""
-        if self._mode != "eager":
-            try:
-                self._graphs = self._watched_graphs(undo)
-            except CaptureError as error:  # This torch lacks private parts of its compiler.
-                self._mode = "eager"
-                self._session.report(
-                    f"sonde: {error}; compiled code runs eagerly in the steps that are observed "
-                    f"[{error.slug}]"
-                )
-        if self._mode == "eager":
-            undo.callback(private.run_uncompiled, False)
-            private.run_uncompiled(self._switch.is_observing)
+        with FailureGuard(self._failed):
+            if self._mode != "eager":
+                try:
+                    self._graphs = self._watched_graphs(undo)
+                except CaptureError as error:  # This torch lacks private parts of its compiler.
+                    self._mode = "eager"
+                    self._session.report(
+                        f"sonde: {error}; compiled code runs eagerly in the steps that are "
+                        f"observed [{error.slug}]"
+                    )
+            if self._mode == "eager":
+                undo.callback(private.run_uncompiled, False)
+                private.run_uncompiled(self._switch.is_observing)
 
     def _watched_graphs(self, undo: ExitStack) -> CompiledGraphs:
         # Imports the compiler, which takes a second or two.

@@ -113,7 +113,7 @@ def describe(graph: fx.Graph, modules: Modules, *, is_backward: bool, family: Fa
             node.meta[NUMBER] = len(ops)
             operands[node] = Operand(len(ops), 0)
             ops.append(_op(node, len(ops), operands, modules, is_backward))
-            optimizer_ops += _is_of_optimizer(node)
+            optimizer_ops += _OPTIMIZERS in (node.meta.get("stack_trace") or "")
     made = AotGraph(
         tuple(ops), results, is_backward, bool(ops) and optimizer_ops == len(ops), family
     )
@@ -218,11 +218,6 @@ def _op(
     )
 
 
-def _plain_key(key: str) -> str:
-    """The key of a module without the suffix that its second call gets."""
-    return key.partition("@")[0]
-
-
 def _spec(value: torch.Tensor) -> TensorSpec:
     return TensorSpec(dtype_name(value.dtype), tuple(map(hint, value.shape)))
 
@@ -248,7 +243,9 @@ def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:
 def modules_of(node: fx.Node, modules: Modules) -> tuple[weakref.ref[nn.Module], ...]:
     """The modules that ran when ``node`` was traced, or the op that it is the backward of."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return tuple(modules[key] for key in map(_plain_key, stack) if key in modules)
+    # The second call of a module has a suffix: ``key@1``.
+    keys = (key.partition("@")[0] for key in stack)
+    return tuple(modules[key] for key in keys if key in modules)
 
 
 def sources_of(node: fx.Node) -> tuple[Source, ...]:
@@ -263,7 +260,3 @@ def sources_of(node: fx.Node) -> tuple[Source, ...]:
             function = plain_function(match["function"])
             found.append(Source(match["file"], int(match["line"]), function, code))
     return tuple(reversed(found))[:MOST_FRAMES]
-
-
-def _is_of_optimizer(node: fx.Node) -> bool:
-    return _OPTIMIZERS in (node.meta.get("stack_trace") or "")

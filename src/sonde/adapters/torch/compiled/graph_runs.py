@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -165,18 +165,19 @@ class GraphRuns:
 
     def _raised(self, run: GraphRun, args: list[Any] | None, error: Exception) -> None:
         """Report which op of the graph raises on these inputs, where a consumer asked for it."""
-        graph = run.code.graph
-        failure = _find_failure(run.code.module, graph, args) if args else None
-        if failure is None:
+        if args is None:
             return
-        record = run.record.inner[failure.number]
+        graph = run.code.graph
+        search = _Search(run.code.module, graph)
+        with suppress(Exception):
+            search.run(*args)
+        if search.number is None:
+            return
+        record, op = run.record.inner[search.number], graph.ops[search.number]
         if record.wants is not None:
             self.observer.emitter.raisers.append(run.record)
-            inputs = [
-                _view(tensor, "input", slot, None) for slot, tensor in enumerate(failure.inputs)
-            ]
-            call = self._call(record, graph.ops[failure.number], inputs, ())
-            self.session.op_failed(record.wants, call, error)
+            inputs = [_view(each, "input", slot, None) for slot, each in enumerate(search.inputs)]
+            self.session.op_failed(record.wants, self._call(record, op, inputs, ()), error)
 
     def _call(
         self, record: OpRecord, op: AotOp, inputs: Sequence[TorchView], outputs: Sequence[TorchView]
@@ -228,37 +229,19 @@ def _view(tensor: torch.Tensor, io: Io, slot: int, content: TensorRef | None) ->
     return TorchView(tensor, io, slot, content if is_filled else None, is_filled=is_filled)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """Op ``number`` raised on ``inputs``."""
-
-    number: int
-    inputs: list[torch.Tensor]
-
-
-def _find_failure(
-    module: fx.GraphModule, described: AotGraph, args: Sequence[Any]
-) -> _Failure | None:
-    """The op that raises when the graph is run on ``args`` op by op; None if none does.
-
-    A compiled kernel may compute many ops, so that its exception does not name one.
-    """
-    search = _Search(module, described)
-    try:
-        search.run(*args)
-    except Exception:
-        return search.failure
-    return None
-
-
 class _Search(fx.Interpreter):
-    """Runs a graph op by op. Its only side effects, the copies at its end, are left out."""
+    """Runs a graph op by op to find the one that raises: ``number``, with its ``inputs``.
+
+    A compiled kernel may compute many ops, so that its exception does not name one. The graph's
+    only side effects, the copies at its end, are left out.
+    """
 
     def __init__(self, module: fx.GraphModule, described: AotGraph) -> None:
         super().__init__(module)
         self.extra_traceback = False
         self._described = described
-        self.failure: _Failure | None = None
+        self.number: int | None = None
+        self.inputs: list[torch.Tensor] = []
 
     def run_node(self, n: fx.Node) -> Any:
         number = n.meta.get(NUMBER)
@@ -269,6 +252,6 @@ class _Search(fx.Interpreter):
         try:
             return super().run_node(n)
         except Exception:
-            inputs = [self.env[argument] for argument in tensor_arguments(n)]
-            self.failure = _Failure(number, inputs)
+            self.number = number
+            self.inputs = [self.env[argument] for argument in tensor_arguments(n)]
             raise

@@ -58,7 +58,7 @@ class GraphLearner:
             and len(record.in_refs) == len(keys)
             and observer.inputs.matches(record, tensors, keys)
         )
-        found = next(known, None) or self._learn(graph, scope, tensors, keys, caller)
+        found = next(known, None) or self._learn(graph, tensors, keys, caller)
         if not graph.is_backward:
             self._forwards.setdefault(graph.family, []).append(found)
         return found
@@ -73,17 +73,12 @@ class GraphLearner:
         return [self._node(graph, op, counts, cause, outer) for op in graph.ops]
 
     def _learn(
-        self,
-        graph: AotGraph,
-        scope: OpScope,
-        tensors: list[torch.Tensor],
-        keys: list[int],
-        caller: FrameType,
+        self, graph: AotGraph, tensors: list[torch.Tensor], keys: list[int], caller: FrameType
     ) -> OpRecord:
         learner = self._observer.learner
         nodes = self.draft(graph, caller)
         frame = find_user_frame(caller)[1] or caller
-        record = learner.learn_graph(self._observer.last, scope, graph, _INFO, tensors, keys, frame)
+        record = learner.learn_graph(self._observer.last, graph, _INFO, tensors, keys, frame)
         assert record.parent is not None
         order = record.parent.order + 1 + len(record.leaves)
         inner: list[OpRecord] = []

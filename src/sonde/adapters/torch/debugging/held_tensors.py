@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry
+from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry, parameters_of
 from sonde.adapters.torch.eager.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.tensors.view import TorchView
@@ -127,14 +127,13 @@ class HeldTensors:
         return {held.name for held in known if held is not None}
 
     def knows_all_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        parameters = parameters_of(optimizer)
         held = ((self._by_id.get(id(parameter)), parameter) for parameter in parameters)
         return all(known is not None and known.tensor is parameter for known, parameter in held)
 
     def names_of(self, optimizer: torch.optim.Optimizer) -> list[str]:
         """The names of the known parameters of ``optimizer``."""
-        parameters = [each for group in optimizer.param_groups for each in group["params"]]
-        held = (self._by_id.get(id(parameter)) for parameter in parameters)
+        held = (self._by_id.get(id(parameter)) for parameter in parameters_of(optimizer))
         return [each.name for each in held if each is not None]
 
     def learn_gradients(self, optimizer: torch.optim.Optimizer) -> None:
@@ -143,21 +142,20 @@ class HeldTensors:
         assert self._adapter is not None
         tables = self._adapter.observer.tables
         self._collect()
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                held = self._by_id.get(id(parameter))
-                if held is None:
-                    entry = tables.entry(storage_key(parameter))
-                    leaf = None if not entry else entry[0].leaf
-                    if leaf is None:
-                        continue
-                    held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
-                    self._held.append(held)
-                    self._by_id[id(parameter)] = held
-                if parameter.grad is not None:
-                    entry = tables.entry(storage_key(parameter.grad))
-                    if entry and entry[0].leaf is None:
-                        held.gradient_maker = (entry[0].producer.name, entry[0].slot)
+        for parameter in parameters_of(optimizer):
+            held = self._by_id.get(id(parameter))
+            if held is None:
+                entry = tables.entry(storage_key(parameter))
+                leaf = None if not entry else entry[0].leaf
+                if leaf is None:
+                    continue
+                held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
+                self._held.append(held)
+                self._by_id[id(parameter)] = held
+            if parameter.grad is not None:
+                entry = tables.entry(storage_key(parameter.grad))
+                if entry and entry[0].leaf is None:
+                    held.gradient_maker = (entry[0].producer.name, entry[0].slot)
 
     def _collect(self) -> None:
         """Collect what the networks known now hold; tensors that are not found again stay known."""

@@ -104,8 +104,10 @@ def _place_of(own: Iterable[str], others: Collection[str]) -> str:
 
 
 def _ids(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[int]:
-    for optimizer in optimizers:
-        # An optimizer whose __init__ has not finished has no groups yet.
-        for group in getattr(optimizer, "param_groups", ()):
-            for parameter in group["params"]:
-                yield id(parameter)
+    return (id(each) for optimizer in optimizers for each in parameters_of(optimizer))
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    # An optimizer whose __init__ has not finished has no groups yet.
+    for group in getattr(optimizer, "param_groups", ()):
+        yield from group["params"]

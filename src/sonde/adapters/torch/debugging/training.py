@@ -85,8 +85,11 @@ class TorchDebugging:
             watch_buffers(listener.failed, undo)
         listener.set(self)
 
-    def leave(self, error: BaseException | None) -> None:
-        """Report the end of the program to the server; ``error`` is what ended it, if anything."""
+    def leave(self, _: object, error: BaseException | None, __: object) -> None:
+        """Report the end of the program to the server; ``error`` is what ended it, if anything.
+
+        Takes the arguments of a context manager's ``__exit__``.
+        """
         if os.getpid() != self._pid:
             return
         ended = error

@@ -246,9 +246,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         if record is None:
             if is_bookkeeping(func) or private.is_tracing():
                 return None
-            record = self.learner.learn(
-                self.last, self.tables.scope, func, tensors, keys, args, kwargs, caller
-            )
+            record = self.learner.learn(self.last, func, tensors, keys, args, kwargs, caller)
         if record.wants_generation != self._session.generation:
             self.emitter.ask(record)
         if record.leaves:

@@ -73,7 +73,12 @@ class ObservationSwitch:
         if self.state is ObservationState.STOPPING:  # Everything is still installed.
             self.state = ObservationState.ON
         else:
-            self._install_hooks()
+            self._hooks = [
+                register_module_forward_pre_hook(self._module_begins),
+                register_module_forward_hook(self._module_ended, always_call=True),
+            ]
+            for handle in self._hooks:
+                self._installed.callback(handle.remove)
             self.state = ObservationState.STARTING
             if not private.keeps_modes():
                 self._complete()
@@ -136,24 +141,13 @@ class ObservationSwitch:
         """Make the pending change."""
         if self.state is ObservationState.STARTING:
             self.state = ObservationState.ON
-            self._enter_mode()
+            watch_exposure(self._observer.loans, self._failed, self._installed)
+            private.push_mode_below(self._observer)
+            self._installed.callback(private.pop_mode_below, self._observer)
+            self._has_mode = True
         else:
             self.state = ObservationState.OFF
             self._close()
-
-    def _install_hooks(self) -> None:
-        self._hooks = [
-            register_module_forward_pre_hook(self._module_begins),
-            register_module_forward_hook(self._module_ended, always_call=True),
-        ]
-        for handle in self._hooks:
-            self._installed.callback(handle.remove)
-
-    def _enter_mode(self) -> None:
-        watch_exposure(self._observer.loans, self._failed, self._installed)
-        private.push_mode_below(self._observer)
-        self._installed.callback(private.pop_mode_below, self._observer)
-        self._has_mode = True
 
     def _uninstall(self) -> bool:
         """Remove hooks and mode; False, and nothing is done, where the mode must not be left."""

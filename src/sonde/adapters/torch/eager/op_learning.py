@@ -113,7 +113,6 @@ class Learner:
     def learn(
         self,
         parent: OpRecord,
-        scope: OpScope,
         func: Any,
         tensors: list[torch.Tensor],
         keys: list[int],
@@ -127,8 +126,8 @@ class Learner:
             self.ran_compiled = private.is_called_compiled(caller)
         info = op_info(func)
         depth, frame = find_user_frame(caller)
-        record = OpRecord(parent, func, info, scope)
-        scope, sources, cause = self._where(scope, frame, caller)
+        record = OpRecord(parent, func, info, self._tables.scope)
+        scope, sources, cause = self._where(record.scope, frame, caller)
         is_seed = scope.phase != "backward" and begins_backward(caller)
         if is_seed:
             # backward() makes the first gradient before the engine runs. It is a backward op, but
@@ -147,10 +146,7 @@ class Learner:
             type=info.type,
             scope=scope.name,
             phase=scope.phase,
-            inputs=tuple(
-                Edge((source or ref).producer.name, (source or ref).slot, spec_of(tensor))
-                for tensor, source, ref in zip(tensors, record.sources, record.in_refs, strict=True)
-            ),
+            inputs=_edges(record, tensors),
             attributes=attributes,
             sources=sources,
         )
@@ -237,7 +233,6 @@ class Learner:
     def learn_graph(
         self,
         parent: OpRecord,
-        scope: OpScope,
         graph: Any,
         info: OpInfo,
         tensors: list[torch.Tensor],
@@ -249,7 +244,7 @@ class Learner:
         The caller fills in its ops and calls `add_graph`.
         """
         self._catch_up(parent)
-        record = OpRecord(parent, graph, info, scope)
+        record = OpRecord(parent, graph, info, self._tables.scope)
         self._wire(record, tensors, keys, frame)
         return record
 
@@ -350,3 +345,12 @@ class Learner:
             return None
         # A node that accumulates a gradient has the largest possible number.
         return self._tables.cause(number) if number < _NO_SEQUENCE else None
+
+
+def _edges(record: OpRecord, tensors: list[torch.Tensor]) -> tuple[Edge, ...]:
+    """The edges to the ops and step inputs that the inputs of ``record`` come from."""
+    refs = [source or ref for source, ref in zip(record.sources, record.in_refs, strict=True)]
+    return tuple(
+        Edge(ref.producer.name, ref.slot, spec_of(tensor))
+        for ref, tensor in zip(refs, tensors, strict=True)
+    )

@@ -104,8 +104,9 @@ class _Columns:
         found: dict[int, torch.Tensor] = {}
         if self.wanted & {ZERO_COUNT, NEGATIVE_COUNT, POSITIVE_COUNT}:
             found[ZERO_COUNT] = (tensor == 0).sum()
-            found[POSITIVE_COUNT] = _positive(tensor).sum()
-            found[NEGATIVE_COUNT] = (tensor < 0).sum() if tensor.dtype.is_signed else _zero(tensor)
+            is_signed = tensor.dtype.is_signed
+            found[POSITIVE_COUNT] = (tensor > 0 if is_signed else tensor != 0).sum()
+            found[NEGATIVE_COUNT] = (tensor < 0).sum() if is_signed else _zero(tensor)
         if self.wanted & {NAN_COUNT, POSITIVE_INF_COUNT, NEGATIVE_INF_COUNT}:
             for column, test in (
                 (NAN_COUNT, torch.isnan),
@@ -181,10 +182,6 @@ def _power_of_two(tensor: torch.Tensor) -> torch.Tensor:
 
 def _zero(tensor: torch.Tensor) -> torch.Tensor:
     return torch.zeros((), dtype=torch.int64, device=tensor.device)
-
-
-def _positive(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor > 0 if tensor.dtype.is_signed else tensor != 0
 
 
 def _extreme(tensor: torch.Tensor, name: str) -> torch.Tensor:
