@@ -124,7 +124,7 @@ class TorchAdapter:
 
     def abandon_in_child(self) -> None:
         """Stop observing, in a forked child: files and threads are the parent's."""
-        self.observer.is_asleep = True
+        self.observer.is_suspended = True
         self._compiler.stop()
         self._switch.abandon()
 
@@ -136,7 +136,7 @@ class TorchAdapter:
                 self.observer.learner.leaves.know_optimizer(optimizer)
                 self.observer.scopes.enter_optimizer(optimizer)
         self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
-        is_on = self._switch.state is ObservationState.ON and not self.observer.is_asleep
+        is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended
         if is_on and self._step_by == "optimizer":
             with self._guard:
                 self._skip.begins(optimizer)
@@ -189,10 +189,10 @@ class TorchAdapter:
         )
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
-        self.observer.is_asleep = True
+        self.observer.is_suspended = True
         self._compiler.stop()
         # From here on writes to memory that pending files will be written from go unnoticed.
-        self.observer.loans.call_back_all()
+        self.observer.loans.notify_all_holds()
 
 
 def _ignore_warning_about_hooks(undo: ExitStack) -> None:

@@ -43,7 +43,7 @@ class StepCycle:
             switch.start()
         elif not wanted and switch.is_observing:
             switch.stop()
-        self._observer.is_asleep = not wanted
+        self._observer.is_suspended = not wanted
         if wanted:
             self._observer.begin_step()
         self._compiler.begin_step(wanted=wanted)

@@ -127,11 +127,11 @@ class GraphRuns:
                 yield
             return
         # There are modes of the program or of torch, which must see the ops.
-        self.observer.is_asleep = True
+        self.observer.is_suspended = True
         try:
             yield
         finally:
-            self.observer.is_asleep = False
+            self.observer.is_suspended = False
 
     def _enter(
         self, code: CompiledCode, args: list[Any], caller: FrameType
@@ -143,12 +143,12 @@ class GraphRuns:
         record = self.learner.record_for(code.graph, tensors, keys, caller)
         emitter = self.observer.emitter
         if record.wants_generation != self.session.generation:
-            emitter.ask(record)
+            emitter.find_wants(record)
             record.wants = None
             for op, inner in zip(code.graph.ops, record.inner, strict=True):
                 inner.wants = self.wants(inner.node, op.original)
         if record.leaves:
-            emitter.leaves(record, tensors)
+            emitter.emit_leaves(record, tensors)
         return record, keys, emitter.tokens(record, tensors)
 
     def _begin(

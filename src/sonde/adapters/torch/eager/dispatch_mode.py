@@ -54,7 +54,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         starts_at_once: bool,
     ) -> None:
         super().__init__()
-        self._is_asleep = False
+        self._is_suspended = False
         self._has_started = starts_at_once
         self._session = session
         self._structures = structures
@@ -85,11 +85,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             before_op=self._before_op,
             bind_inputs=self.inputs.bind_new,
             inputs_match=self.inputs.is_exact,
-            find_wants=emitter.ask,
-            emit_leaves=emitter.leaves,
-            keep_written=emitter.kept,
-            restore_written=emitter.restored,
-            op_raised=emitter.raised,
+            find_wants=emitter.find_wants,
+            emit_leaves=emitter.emit_leaves,
+            keep_written=emitter.keep_written,
+            restore_written=emitter.restore_written,
+            op_raised=emitter.op_raised,
             after_op=self._after,
             emit_op=emitter.emit,
             failed=self._failed,
@@ -173,22 +173,22 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def begin_at_once(self) -> None:
         """Count every op from here on as part of a step, even outside of modules."""
         self._has_started = True
-        if not self._is_asleep:
+        if not self._is_suspended:
             self.tables.started = 1
 
     @property
-    def is_asleep(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether ops run unobserved although the mode is entered."""
-        return self._is_asleep
+        return self._is_suspended
 
-    @is_asleep.setter
-    def is_asleep(self, value: bool) -> None:
-        if value and not self._is_asleep:
+    @is_suspended.setter
+    def is_suspended(self, value: bool) -> None:
+        if value and not self._is_suspended:
             self._has_started = bool(self.tables.started)
             self.tables.started = 0
-        elif not value and self._is_asleep:
+        elif not value and self._is_suspended:
             self.tables.started = self._has_started
-        self._is_asleep = value
+        self._is_suspended = value
 
     # ------------------------------------------------------------ ops, one by one
 
@@ -215,7 +215,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             result = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             if seen is not None:
-                self.emitter.raised(seen, args, kwargs, error)
+                self.emitter.op_raised(seen, args, kwargs, error)
             raise
         if seen is not None:
             try:
@@ -228,7 +228,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
         """Recognise an op that is about to run; None if it is not observed."""
-        if not self.tables.started and (self._is_asleep or not self._starts_here(func, args)):
+        if not self.tables.started and (self._is_suspended or not self._starts_here(func, args)):
             return None
         # Tensor subclasses of the program are read as plain tensors: their own code must not run.
         with private.without_subclass_code():
@@ -248,10 +248,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                 return None
             record = self.learner.learn(self.last, func, tensors, keys, args, kwargs, caller)
         if record.wants_generation != self._session.generation:
-            self.emitter.ask(record)
+            self.emitter.find_wants(record)
         if record.leaves:
-            self.emitter.leaves(record, tensors)
-        before = self.emitter.kept(record, tensors, keys) if record.writes else tensors
+            self.emitter.emit_leaves(record, tensors)
+        before = self.emitter.keep_written(record, tensors, keys) if record.writes else tensors
         return record, tensors, keys, before
 
     def _recognise(
@@ -293,7 +293,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             self.tables.note(record)
             self.set_current(record)
             if record.wants_generation != self._session.generation:
-                self.emitter.ask(record)
+                self.emitter.find_wants(record)
             if record.info.is_collective:
                 self.emitter.settle(record, result, keys)
             if record.wants is not None:
@@ -328,9 +328,9 @@ private.hide_from_compiler(
     Observer.__torch_dispatch__,
     Observer._before_op,
     Observer._after,
-    Emitter.ask,
-    Emitter.leaves,
-    Emitter.kept,
-    Emitter.raised,
+    Emitter.find_wants,
+    Emitter.emit_leaves,
+    Emitter.keep_written,
+    Emitter.op_raised,
     Emitter.emit,
 )

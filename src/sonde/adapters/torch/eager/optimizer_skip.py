@@ -61,7 +61,7 @@ class OptimizerSkip:
     _seen: dict[OpRecord, _Seen] = field(default_factory=dict)
     _start: OpRecord | None = None
     _signature: _Signature = ()
-    _away: _Seen | None = None
+    _skipped: _Seen | None = None
 
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
         """Leave the mode if possible: an optimizer is about to step, and the step ends with it."""
@@ -80,11 +80,11 @@ class OptimizerSkip:
             and not private.keeps_modes()
         ):
             private.pop_mode_below(self._observer)
-            self._away = seen
+            self._skipped = seen
 
     def ends(self) -> None:
         """Continue after the optimizer's last op, if its ops were skipped; else remember them."""
-        start, seen = self._start, self._away
+        start, seen = self._start, self._skipped
         self.forget()
         if seen is not None:
             self._observer.set_current(seen.end)
@@ -94,8 +94,8 @@ class OptimizerSkip:
     def forget(self) -> None:
         """Enter the mode again: the optimizer raised, or other code runs inside its step."""
         self._start = None
-        if self._away is not None:
-            self._away = None
+        if self._skipped is not None:
+            self._skipped = None
             private.push_mode_below(self._observer)
 
     def _remember(self, start: OpRecord, end: OpRecord) -> None:

@@ -59,7 +59,7 @@ class Emitter:
         self.raisers.clear()
         self._fast_paths.begin_step()
 
-    def ask(self, record: OpRecord) -> None:
+    def find_wants(self, record: OpRecord) -> None:
         """Find the consumers of ``record`` and of its inputs, until the session's generation
         changes.
 
@@ -80,7 +80,7 @@ class Emitter:
             record.native.set_wants(session.generation, record.wants is not None, is_leaf_wanted)
             self._fast_paths.offer(record)
 
-    def leaves(self, record: OpRecord, tensors: list[torch.Tensor]) -> None:
+    def emit_leaves(self, record: OpRecord, tensors: list[torch.Tensor]) -> None:
         """Emit the step inputs that this op is the first in the step to read."""
         for slot, leaf, order in record.leaves:
             if leaf.wants is not None and leaf.ref not in self._met:
@@ -92,13 +92,13 @@ class Emitter:
                 )
                 self._session.write(leaf.wants, call)
 
-    def kept(
+    def keep_written(
         self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]
     ) -> list[torch.Tensor]:
         """Before an op that writes: notify holds of lent memory, and copy old values if wanted."""
         written = {keys[slot] for slot in record.writes}
         for key in written:
-            self._loans.call_back(key)
+            self._loans.notify_holds(key)
         if record.wants is None:
             return tensors
         kept = _Kept(tensors)
@@ -115,12 +115,12 @@ class Emitter:
         kept.originals = tensors
         return kept
 
-    def restored(
+    def restore_written(
         self,
         tensors: list[torch.Tensor],
         copies: Sequence[tuple[int, bytearray, torch.dtype, torch.Size]],
     ) -> list[torch.Tensor]:
-        """What ``kept`` gives, where the native screen has copied what is written."""
+        """The same as ``keep_written``, where the native screen has copied what is written."""
         kept = _Kept(tensors)
         for slot, values, dtype, shape in copies:
             if values:
@@ -171,7 +171,7 @@ class Emitter:
         ]
         self._session.write(record.wants, self._call(record, inputs, outputs, args, kwargs))
 
-    def raised(
+    def op_raised(
         self,
         seen: Seen,
         args: Sequence[Any],
@@ -193,7 +193,7 @@ class Emitter:
                 wait = getattr(item, "wait", None)
                 if callable(wait) and not isinstance(item, torch.Tensor):
                     wait()
-        self._loans.distrust(set(keys))
+        self._loans.mark_foreign(set(keys))
 
     def _call(
         self,

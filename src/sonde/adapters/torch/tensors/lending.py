@@ -25,8 +25,8 @@ Lender = Callable[[torch.Tensor, TorchHold], None]
 
 
 class Loans:
-    """Tracks which memory is lent and which is foreign. ``distrust`` may be called from any thread,
-    the rest from the training thread only.
+    """Tracks which memory is lent and which is foreign. ``mark_foreign`` may be called from any
+    thread, the rest from the training thread only.
 
     Holds are referenced weakly: a hold dies when its file is written, and with it the memory that
     only it kept alive. While a hold lives, the key of its storage is not used again.
@@ -46,23 +46,23 @@ class Loans:
         self._lent.setdefault(storage_key(tensor), []).append(weakref.ref(hold))
         self._tables.lends = 1
 
-    def call_back(self, key: int) -> None:
+    def notify_holds(self, key: int) -> None:
         """Notify the holds of storage ``key``: its memory is about to change."""
         for reference in self._lent.pop(key, ()):
             hold = reference()
             if hold is not None and hold.on_change is not None:
                 hold.on_change(hold.job)
 
-    def call_back_all(self) -> None:
+    def notify_all_holds(self) -> None:
         """Notify all holds: writes are not observed any more."""
         for key in list(self._lent):
-            self.call_back(key)
+            self.notify_holds(key)
         self._tables.lends = 0
 
-    def distrust(self, keys: Iterable[int]) -> None:
+    def mark_foreign(self, keys: Iterable[int]) -> None:
         """Mark these storages as foreign: other code may write to them without an op."""
         for key in keys:
-            self.call_back(key)
+            self.notify_holds(key)
             self.foreign.add(key)
 
     def stop_watching(self) -> None:
@@ -88,11 +88,11 @@ class Loans:
 def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: ExitStack) -> None:
     """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed."""
     for owner, name in ((torch.Tensor, "numpy"), (torch.Tensor, "__dlpack__")):
-        _watch(owner, name, lambda tensor: loans.distrust((storage_key(tensor),)), failed, undo)
+        _watch(owner, name, lambda tensor: loans.mark_foreign((storage_key(tensor),)), failed, undo)
     _watch(
         torch.UntypedStorage,
         "resize_",
-        lambda storage: loans.distrust((private.storage_id(storage),)),
+        lambda storage: loans.mark_foreign((private.storage_id(storage),)),
         failed,
         undo,
     )
