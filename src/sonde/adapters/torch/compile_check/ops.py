@@ -18,12 +18,17 @@ from torch import fx
 from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.alone import Suspect, first_wrong_suspect
 from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
-from sonde.adapters.torch.compile_check.places import module_of, source_of
 from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import jittered, widened
 from sonde.adapters.torch.compile_check.undrawn import without_drawing
-from sonde.adapters.torch.compile_check.ways import TracedAotGraph, drop_unneeded, first_line
+from sonde.adapters.torch.compile_check.ways import (
+    TracedAotGraph,
+    drop_unneeded,
+    first_line,
+    module_of,
+    source_of,
+)
 from sonde.adapters.torch.eager.op_schema import op_info
 from sonde.adapters.torch.private import OpOverload
 from sonde.adapters.torch.tensors.view import name_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +21,12 @@ from sonde.adapters.torch.compile_check.tape import (
     random_kind,
     wide_argument,
 )
+from sonde.adapters.torch.compiled.graph import sources_of
+from sonde.core.graph import Source
 
 _JITTER_SEED = 20
 _LONGEST = 200
+_MODULE_PART = re.compile(r"\['([^']+)'\]")
 
 
 @dataclass
@@ -207,3 +211,20 @@ class _Drawing(fx.Interpreter):
         if n.op == "call_function" and random_kind(n.target) is not None:
             self._kept.drawn[n] = value
         return value
+
+
+def source_of(node: fx.Node) -> Source | None:
+    """The innermost line of the user's code that made the op, or the op it is the backward of."""
+    return next(iter(sources_of(node)), None)
+
+
+def module_of(node: fx.Node) -> str:
+    """The path of the innermost module the op ran in, such as ``encoder.0``; empty for the root."""
+    stack: Any = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    if not stack:
+        return ""
+    path = str(list(stack.values())[-1][0])
+    parts = _MODULE_PART.findall(path.partition("_modules")[1] + path.partition("_modules")[2])
+    if parts:
+        return ".".join(parts)
+    return path.removeprefix("L['self']").lstrip(".")

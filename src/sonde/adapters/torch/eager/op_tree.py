@@ -76,7 +76,6 @@ class StepInput:
     geometry: InitVar[tuple[Any, ...]]
     is_lasting: bool = False
     wants: Wants | None = None
-    wants_generation: int = -1
 
     def __post_init__(self, geometry: tuple[Any, ...]) -> None:
         self.ref = TensorRef(None, 0, geometry, self)

@@ -73,7 +73,6 @@ class Emitter:
         record.wants = session.wants(record.node)
         is_leaf_wanted = False
         for _, leaf, _ in record.leaves:
-            leaf.wants_generation = session.generation
             leaf.wants = session.wants(leaf.node)
             is_leaf_wanted |= leaf.wants is not None
         if record.native is not None:

@@ -8,6 +8,7 @@ and calls in Python, with the same result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +30,6 @@ class _Screens:
     """The native screens of one sink, made as they are needed. They share their results."""
 
     def __init__(self, native: ModuleType, path: ScreenPath, context: dict[str, object]) -> None:
-        self._native = native
         self._path = path
         self.screening = native.Screening(
             **context,
@@ -37,24 +37,22 @@ class _Screens:
             strided=kernels.non_finite_strided,
             unusual=_is_unusual_wanted,
         )
-        self._known: dict[Screen, Any] = {}
 
-    def path_of(self, record: OpRecord, leaves: Sequence[OpNode]) -> Any:
-        """The native screen of an op; None if all its runs are wanted."""
-        screen = self._path.screen(record.node, leaves)
-        if screen is None:
-            return None
-        known = self._known.get(screen)
-        if known is None:
-            if len(self._known) >= _MOST_SCREENS:
-                self._known.clear()
-            known = self._known[screen] = self._native.Screen(
+        @lru_cache(maxsize=_MOST_SCREENS)
+        def native_screen(screen: Screen) -> Any:
+            return native.Screen(
                 screening=self.screening,
                 **_summary(outline=screen.outline),
                 takes_inputs=screen.takes_inputs,
                 tests=screen.tests,
             )
-        return known
+
+        self._native_screen = native_screen
+
+    def path_of(self, record: OpRecord, leaves: Sequence[OpNode]) -> Any:
+        """The native screen of an op; None if all its runs are wanted."""
+        screen = self._path.screen(record.node, leaves)
+        return None if screen is None else self._native_screen(screen)
 
 
 def _row_collector(

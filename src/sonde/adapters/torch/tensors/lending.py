@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -87,32 +88,17 @@ class Loans:
 
 def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: ExitStack) -> None:
     """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed."""
-    for owner, name in ((torch.Tensor, "numpy"), (torch.Tensor, "__dlpack__")):
-        _watch(owner, name, lambda tensor: loans.mark_foreign((storage_key(tensor),)), failed, undo)
-    _watch(
-        torch.UntypedStorage,
-        "resize_",
-        lambda storage: loans.mark_foreign((private.storage_id(storage),)),
-        failed,
-        undo,
-    )
 
-
-def _watch(
-    owner: type,
-    name: str,
-    exposed: Callable[[Any], None],
-    failed: Callable[[Exception], None],
-    undo: ExitStack,
-) -> None:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+    def marking(key_of: Callable[[Any], int], original: Callable[..., Any]) -> Callable[..., Any]:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                exposed(self)
+                loans.mark_foreign((key_of(self),))
             except Exception as error:
                 failed(error)
             return original(self, *args, **kwargs)
 
         return method
 
-    wrap(owner, name, make, undo)
+    wrap(torch.Tensor, "numpy", partial(marking, storage_key), undo)
+    wrap(torch.Tensor, "__dlpack__", partial(marking, storage_key), undo)
+    wrap(torch.UntypedStorage, "resize_", partial(marking, private.storage_id), undo)
