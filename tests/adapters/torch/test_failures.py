@@ -18,8 +18,8 @@ from tests.adapters.torch.trainings import TRAININGS
 from tests.adapters.torch.watching import Watched, bare_and_watched, same, watch
 from torch import nn
 
+from sonde.adapters.torch.eager import input_matching, scope_stack
 from sonde.adapters.torch.eager import op_learning as learning
-from sonde.adapters.torch.eager import scope_stack
 from sonde.adapters.torch.eager import step_inputs as leaves
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.tensors import emission
@@ -52,7 +52,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "learning": (learning.Learner, "learn"),
     "learning outputs": (learning.Learner, "learn_outputs"),
     "naming leaves": (leaves.StepInputRegistry, "leaf_for"),
-    "entering": (learning.Learner, "enter"),
+    "entering": (input_matching.InputMatcher, "enter"),
     "binding": (leaves.StepInputRegistry, "may_be"),
     "asking": (emission.Emitter, "find_wants"),
     "keeping": (emission.Emitter, "keep_written"),
@@ -63,7 +63,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "entering an optimizer": (scope_stack.ScopeStack, "enter_optimizer"),
     "leaving": (scope_stack.ScopeStack, "leave"),
     "ending a step": (learning.Learner, "end_step"),
-    "beginning a step": (learning.Learner, "begin_step"),
+    "beginning a step": (input_matching.InputMatcher, "begin_step"),
 }
 
 

@@ -133,7 +133,7 @@ class TorchAdapter:
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self._switch.is_observing:
             with self._guard:
-                self.observer.learner.leaves.know_optimizer(optimizer)
+                self.observer.inputs.leaves.know_optimizer(optimizer)
                 self.observer.scopes.enter_optimizer(optimizer)
         self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
         is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended

@@ -163,13 +163,13 @@ class HeldTensors:
             return
         known = {held.name: held for held in self._held}
         fresh: dict[int, TorchHeld] = {}
-        for name, scope, tensor, kind in self._adapter.observer.learner.leaves.held():
+        for name, scope, tensor, kind in self._adapter.observer.inputs.leaves.held():
             held = known.pop(name, None)
             if held is None or held.tensor is not tensor:
                 held = TorchHeld(name, scope, tensor)
             if kind == "parameter":
                 fresh.setdefault(id(tensor), held)
-        for name, tensor in self._adapter.observer.learner.leaves.updated():
+        for name, tensor in self._adapter.observer.inputs.leaves.updated():
             if id(tensor) not in fresh and name not in known:
                 fresh[id(tensor)] = TorchHeld(name, ROOT, tensor)
         for held in known.values():

@@ -23,7 +23,7 @@ from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
-from sonde.adapters.torch.eager.step_inputs import storage_key
+from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen
 from sonde.adapters.torch.tensors.lending import Loans
@@ -68,8 +68,9 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.scopes = ScopeStack(scopes, self.tables)
         self.loans = Loans(self.tables)
         self.emitter = Emitter(session, self.tables, self.loans)
-        self.learner = Learner(scopes, structures, self.tables, self.loans.foreign)
-        self.inputs = InputMatcher(self.tables, self.learner)
+        leaves = StepInputRegistry(scopes)
+        self.inputs = InputMatcher(self.tables, leaves, self.loans.foreign)
+        self.learner = Learner(scopes, structures, self.tables, self.inputs)
         if self._native is not None:
             self._connect_native(self.emitter)
         self.set_current(structures.begin())
@@ -116,7 +117,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._session.begin_step()
         self.tables.generation = self._session.generation
         self.emitter.begin_step()
-        self.learner.begin_step()
+        self.inputs.begin_step()
 
     @property
     def last(self) -> OpRecord:
@@ -161,11 +162,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.tables.forget()
         self.loans.end_step()
         self.learner.end_step()
+        self.inputs.end_step()
         self.set_current(self._structures.begin())
 
     def close(self) -> None:
         self.end_step()
-        self.learner.close()
+        self.inputs.close()
 
     def refresh(self) -> None:
         self.tables.generation = self._session.generation

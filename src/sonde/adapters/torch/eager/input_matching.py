@@ -1,23 +1,72 @@
-"""Compares the inputs of an op with those that its record expects."""
+"""Recognises the inputs of an op: step inputs, and outputs of earlier ops."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import weakref
+from dataclasses import dataclass, field
 
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_learning import Learner
-from sonde.adapters.torch.eager.op_tree import OpRecord, TensorRef
+from sonde.adapters.torch.eager.op_tree import WRITTEN, OpRecord, TensorRef
+from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, geometry
 from sonde.adapters.torch.eager.step_tables import Tables
 
 
 @dataclass(slots=True, eq=False)
 class InputMatcher:
-    """``tensors`` are the inputs of the op that is about to run, ``keys`` their storages."""
+    """Finds which step inputs and outputs of earlier ops the inputs of an op are.
+
+    ``tensors`` are the inputs of the op that is about to run, ``keys`` their storages. ``_foreign``
+    are the storages that may change without an op. ``_bound`` maps each step input of the running
+    step to the storage that is that input; ``_lasting`` are the step inputs of all steps.
+    """
 
     _tables: Tables
-    _learner: Learner
+    leaves: StepInputRegistry
+    _foreign: set[int]
+    _bound: dict[TensorRef, int] = field(default_factory=dict)
+    _lasting: dict[int, tuple[TensorRef, weakref.ref[torch.UntypedStorage]]] = field(
+        default_factory=dict
+    )
+    _is_reshaped: bool = False
+
+    def begin_step(self) -> None:
+        """Enter the lasting inputs of earlier steps into the tables."""
+        for key, (ref, _) in list(self._lasting.items()):
+            self._tables.put(WRITTEN, ref, key, 0)
+
+    def end_step(self) -> None:
+        self._is_reshaped = False
+        self._bound.clear()
+        self.leaves.forget_names()
+
+    def close(self) -> None:
+        self._lasting.clear()
+
+    def enter(self, ref: TensorRef, key: int, tensor: torch.Tensor) -> None:
+        """Note that ``tensor``, met for the first time in this step, is the step input ``ref``."""
+        self._tables.put(WRITTEN, ref, key, private.tensor_id(tensor))
+        self._bound[ref] = key
+        shape = geometry(tensor)
+        if shape != ref.geometry:
+            ref.geometry = shape
+            self._is_reshaped = True
+        if key < 0:
+            self._tables.watch(key, tensor)
+            return
+        storage = tensor.untyped_storage()
+        if ref.leaf is not None and ref.leaf.is_lasting:
+            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
+            return
+        self._tables.watch(key, storage)
+        if not storage.resizable():
+            # Memory that torch did not allocate: its owner, numpy for example, may write to it.
+            self._foreign.add(key)
+
+    def _lose(self, key: int) -> None:
+        self._lasting.pop(key, None)
+        self._tables.drop(key)
 
     def matches(self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]) -> bool:
         """Whether the memory of ``tensors`` has the references that ``record`` expects."""
@@ -47,7 +96,7 @@ class InputMatcher:
         for tensor, key, source in zip(tensors, keys, record.sources, strict=True):
             entry = self._tables.entry(key)
             if entry is not None and source is not None:
-                exact = self._learner.exact(tensor, entry)
+                exact = self.exact(tensor, entry)
                 if exact is not None and exact is not source:
                     return False
         return True
@@ -62,17 +111,33 @@ class InputMatcher:
             leaf = expected.leaf
             if leaf is None or found.get(key, expected) is not expected:
                 return False
-            if self._learner.bound.get(expected, key) != key:
+            if self._bound.get(expected, key) != key:
                 return False
-            if not self._learner.leaves.may_be(leaf, tensor, key):
+            if not self.leaves.may_be(leaf, tensor, key):
                 return False
             found[key] = expected
         if len(set(found.values())) != len(found):
             return False
         for tensor, key in zip(tensors, keys, strict=True):
             if key in found:
-                self._learner.enter(found[key], key, tensor)
+                self.enter(found[key], key, tensor)
         return True
+
+    def exact(self, tensor: torch.Tensor, entry: list[TensorRef]) -> TensorRef | None:
+        """The reference of exactly ``tensor`` among ``entry``, those of its memory; else None.
+
+        First by identity, then by geometry: autograd returns saved tensors as new objects. In a
+        step whose shapes differ from the learned ones, only identity counts.
+        """
+        shape = geometry(tensor)
+        known = self._tables.tensor(private.tensor_id(tensor))
+        is_known = known is not None and any(ref is known for ref in entry)
+        if known is not None and is_known and (known.geometry == shape or self._is_reshaped):
+            return known
+        for ref in reversed(entry):
+            if ref.geometry == shape:
+                return ref
+        return None
 
 
 private.hide_from_compiler(InputMatcher.bind_new, InputMatcher.is_exact)

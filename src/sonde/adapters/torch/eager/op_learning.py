@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_outputs import (
     is_filled,
     output_ref,
@@ -39,7 +39,7 @@ from sonde.adapters.torch.eager.source_lines import (
     runs_module,
     stack_of,
 )
-from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, geometry, spec_of, storage_key
+from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 
@@ -49,66 +49,26 @@ _NO_SEQUENCE = 1 << 62
 class Learner:
     """Makes records. Shares the tables of the running step with the Observer that owns it.
 
-    ``foreign`` are the storages that may change without an op. ``bound`` maps each step input of
-    the running step to the storage that is that input. ``traced`` are the source lines of the ops
-    that run next, where the frames do not show them (code that was traced by the compiler).
+    ``traced`` are the source lines of the ops that run next, where the frames do not show them
+    (code that was traced by the compiler).
     """
 
     def __init__(
-        self, scopes: ScopeRegistry, structures: Structures, tables: Tables, foreign: set[int]
+        self, scopes: ScopeRegistry, structures: Structures, tables: Tables, inputs: InputMatcher
     ) -> None:
         self._scopes = scopes
         self._structures = structures
         self._tables = tables
-        self._foreign = foreign
-        self.bound: dict[TensorRef, int] = {}
+        self._inputs = inputs
         # Whether an op ran inside a function that torch.compile returned; None: not checked.
         self.ran_compiled: bool | None = None
         self.traced: tuple[Source, ...] = ()
-        self._is_reshaped = False
         self._tip: OpRecord | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._used: set[StepInput] = set()
-        self.leaves = StepInputRegistry(scopes)
-        self._lasting: dict[int, tuple[TensorRef, weakref.ref[torch.UntypedStorage]]] = {}
-
-    def begin_step(self) -> None:
-        """Enter the lasting inputs of earlier steps into the tables."""
-        for key, (ref, _) in list(self._lasting.items()):
-            self._tables.put(WRITTEN, ref, key, 0)
 
     def end_step(self) -> None:
         self._tip = None
-        self._is_reshaped = False
-        self.bound.clear()
-        self.leaves.forget_names()
-
-    def close(self) -> None:
-        self._lasting.clear()
-
-    def enter(self, ref: TensorRef, key: int, tensor: torch.Tensor) -> None:
-        """Note that ``tensor``, met for the first time in this step, is the step input ``ref``."""
-        self._tables.put(WRITTEN, ref, key, private.tensor_id(tensor))
-        self.bound[ref] = key
-        shape = geometry(tensor)
-        if shape != ref.geometry:
-            ref.geometry = shape
-            self._is_reshaped = True
-        if key < 0:
-            self._tables.watch(key, tensor)
-            return
-        storage = tensor.untyped_storage()
-        if ref.leaf is not None and ref.leaf.is_lasting:
-            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
-            return
-        self._tables.watch(key, storage)
-        if not storage.resizable():
-            # Memory that torch did not allocate: its owner, numpy for example, may write to it.
-            self._foreign.add(key)
-
-    def _lose(self, key: int) -> None:
-        self._lasting.pop(key, None)
-        self._tables.drop(key)
 
     def learn(
         self,
@@ -284,35 +244,20 @@ class Learner:
         for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
             entry = self._tables.entry(key)
             if entry is None:
-                self.enter(self.leaves.leaf_for(tensor, key, frame, used).ref, key, tensor)
+                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used)
+                self._inputs.enter(leaf.ref, key, tensor)
                 entry = self._tables.entry(key)
                 assert entry is not None
-            leaf = entry[0].leaf
-            if leaf is not None and leaf not in used:
-                used.add(leaf)
-                leaves.append((slot, leaf, record.parent.order + 1 + len(leaves)))
+            met = entry[0].leaf
+            if met is not None and met not in used:
+                used.add(met)
+                leaves.append((slot, met, record.parent.order + 1 + len(leaves)))
             refs.append(entry[0])
-            sources.append(self.exact(tensor, entry))
+            sources.append(self._inputs.exact(tensor, entry))
         record.in_refs = tuple(refs)
         record.sources = tuple(sources)
         record.filled = tuple(map(is_filled, sources, refs))
         record.leaves = tuple(leaves)
-
-    def exact(self, tensor: torch.Tensor, entry: list[TensorRef]) -> TensorRef | None:
-        """The reference of exactly ``tensor`` among ``entry``, those of its memory; else None.
-
-        First by identity, then by geometry: autograd returns saved tensors as new objects. In a
-        step whose shapes differ from the learned ones, only identity counts.
-        """
-        shape = geometry(tensor)
-        known = self._tables.tensor(private.tensor_id(tensor))
-        is_known = known is not None and any(ref is known for ref in entry)
-        if known is not None and is_known and (known.geometry == shape or self._is_reshaped):
-            return known
-        for ref in reversed(entry):
-            if ref.geometry == shape:
-                return ref
-        return None
 
     # --------------------------------------------------------------- naming
 
@@ -334,7 +279,7 @@ class Learner:
         variable = getattr(node, "variable", None)
         owner = None
         if isinstance(variable, torch.Tensor):
-            owner = self.leaves.parameter_scope(variable)
+            owner = self._inputs.leaves.parameter_scope(variable)
         sources = stack_of(frame or above_engine(caller))
         return self._scopes.backward_of(owner or ROOT), sources, None
 
