@@ -1,6 +1,6 @@
 // The element types the kernels read, and how each becomes a float one element at a time.
 //
-// The order of DType is the order of sonde.kernels.codes.DTYPES; a test holds the two together.
+// The order of DType is the order of sonde.kernels.codes.DTYPES, which a test checks.
 #pragma once
 
 #include <cmath>

@@ -34,11 +34,11 @@ std::int64_t count_non_finite(const Layout& layout, DType dtype);
 // One row of kPairColumns float64: how the elements of the two tensors differ.
 void compare(const PairLayout& layout, DType first, DType second, double* row);
 
-// How many elements lie in low <= x <= high; a NaN does not.
+// How many elements are in low <= x <= high; NaN is not.
 std::int64_t count_between(const Layout& layout, DType dtype, double low, double high);
 
-// How far a tensor moved from its former self, and how many of its elements moved by more than
-// absolute + relative * |before|.
+// How far a tensor's values are from its previous values, and how many elements changed by more
+// than absolute + relative * |before|.
 ChangeTally tally_change(const PairLayout& layout, DType now, DType before, double relative,
                          double absolute);
 

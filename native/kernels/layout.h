@@ -17,7 +17,7 @@ struct Layout {
   std::array<std::int64_t, kMaxDims> sizes;
   std::array<std::int64_t, kMaxDims> strides;
   std::int64_t count = 0;   // elements a walk visits
-  std::int64_t copies = 1;  // how many elements of the tensor each of them stands for
+  std::int64_t copies = 1;  // how many elements of the tensor each visited element counts for
 
   bool is_one_run() const { return dims == 1 && strides[0] == itemsize; }
   bool is_aligned() const {

@@ -1,4 +1,4 @@
-// Between Python objects and the kernel.
+// Conversions between Python objects and the arguments of the kernels.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

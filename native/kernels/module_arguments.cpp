@@ -1,4 +1,4 @@
-// What Python hands over, checked.
+// Checks and converts the arguments that Python passes.
 #include "module.h"
 
 namespace sonde {

@@ -1,4 +1,4 @@
-// What watch conditions ask besides statistics, for Python.
+// Python functions for watch conditions that need more than statistics.
 #include "module.h"
 
 namespace sonde {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-// libc++ has had the conversion since version 14 without saying so; Apple's only on newer systems.
+// libc++ has the conversion since version 14, without the feature macro; Apple's only on newer systems.
 #if defined(__cpp_lib_to_chars)
 #define SONDE_SHORTEST_TEXT 1
 #elif defined(_LIBCPP_VERSION) && _LIBCPP_VERSION >= 140000 && !defined(__APPLE__)

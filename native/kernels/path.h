@@ -1,4 +1,4 @@
-// One way of computing: the functions compiled for one instruction set.
+// Path: the functions of the kernels, compiled for one instruction set.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace sonde {
 
-// Elements summed before parts are merged: small enough to be still in the first cache when a
-// second look is needed, large enough that merging costs nothing.
+// Elements summed before parts are merged: small enough to be still in the first-level cache when a
+// second pass is needed, large enough that the cost of merging does not matter.
 inline constexpr std::size_t kBlock = 4096;
 
 // What a survey of finite elements finds.
@@ -46,7 +46,7 @@ inline RawExtremes raw_extremes(const std::int16_t* signed_max, const std::uint1
           static_cast<std::int64_t>(zero), static_cast<std::int64_t>(negative)};
 }
 
-// What a look at a tensor and its former self finds.
+// The differences between a tensor's values now and its previous values.
 struct ChangeTally {
   double moved_sum = 0;     // of |now - before|
   std::int64_t apart = 0;   // pairs that moved by more than the tolerance

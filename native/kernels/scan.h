@@ -73,7 +73,7 @@ struct Sums {
   }
 };
 
-// The second look at a block: distances from its mean. `mean` is rounded; the sum of the distances,
+// The second pass over a block: distances from its mean. `mean` is rounded; the sum of the distances,
 // which should be zero, says by how much, and gives `block.sum` the digits it lost.
 template <class T>
 void look_again(const T* p, std::size_t n, double mean, Tally& block) {
@@ -105,8 +105,8 @@ void look_again(const T* p, std::size_t n, double mean, Tally& block) {
   block.delicate = true;
 }
 
-// Sum of squares minus n mean^2 loses digits when the mean dwarfs the spread: then look again,
-// while the block is in the cache.
+// Sum of squares minus n mean^2 loses digits when the mean is much larger than the spread: then the
+// block is read a second time, while it is in the cache.
 inline constexpr double kCancels = 1.0 / 16;
 
 template <bool Full, class Again>
@@ -174,7 +174,7 @@ void scaled_block(const double* p, std::size_t n, Tally& block) {
 
 inline constexpr double kHuge = 0x1p480, kTiny = 0x1p-480;
 
-// `elements()` gives the block again, for the second look most blocks do not need.
+// `elements()` returns the block again, for the second pass, which most blocks do not need.
 template <bool Full, class Again>
 void conclude(Again elements, std::size_t n, const Extremes& found, const Totals& totals,
               Tally& block) {

@@ -1,5 +1,5 @@
-// What watch conditions ask besides statistics. Included after scan_pairs.h, by each path inside its
-// own namespace.
+// Scans for watch conditions that need more than statistics. Included after scan_pairs.h, by each
+// path inside its own namespace.
 #pragma once
 
 // Elements of low <= x <= high; a NaN is not between.

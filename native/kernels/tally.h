@@ -1,5 +1,5 @@
-// What is known of the elements seen so far, how two such parts become one, and the row of
-// kRowColumns float64 that leaves the kernel.
+// Tally: the statistics of the elements read so far. Two tallies can be merged, and a tally is
+// written as a row of kRowColumns float64.
 #pragma once
 
 #include "element.h"
@@ -22,12 +22,12 @@ struct Tally {
   std::uint64_t wide_max = 0;  // int64 and uint64, as keys that sort as unsigned
   std::uint64_t wide_min = ~std::uint64_t{0};
   double sum = 0;
-  double sum_rest = 0;  // what `sum` lost in rounding; only where `delicate`
+  double sum_rest = 0;  // rounding error of `sum`; only where `delicate`
   double abs_sum = 0;
   double square_sum = 0;
   double m2 = 0;  // sum of squared distances from the mean
   int exponent = 0;
-  bool delicate = false;  // the mean dwarfs the spread: means must be compared with all digits
+  bool delicate = false;  // the mean is much larger than the spread: means are compared with all digits
 
   std::int64_t non_finite() const { return nan + positive_inf + negative_inf; }
 };
@@ -42,7 +42,7 @@ void merge(Tally& total, const Tally& part);
 // that were not computed are NaN.
 enum class Depth { Full, Outline };
 
-// Writes one row; every element stands for `copies` elements (dimensions expanded with stride 0).
+// Writes one row; every element counts as `copies` elements (dimensions expanded with stride 0).
 void write_row(const Tally& tally, std::int64_t copies, DType dtype, Depth depth, double* row);
 
 }  // namespace sonde

@@ -12,7 +12,7 @@ struct Tensors {
   std::vector<uintptr_t> keys;
 };
 
-// Adds `value` where it is a tensor; kOdd: it is of a subclass of Tensor.
+// Adds `value` if it is a tensor; kOdd: it is an instance of a subclass of Tensor.
 inline Flat add_tensor(Matcher* self, PyObject* value, std::vector<PyObject*>& items) {
   PyTypeObject* type = Py_TYPE(value);
   if (type == reinterpret_cast<PyTypeObject*>(self->tensor_type.get()) ||

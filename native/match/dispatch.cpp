@@ -9,8 +9,8 @@ namespace {
 
 PyObject* op_name;
 
-// Takes the pending Python exception to `failed`, which must not raise. Exceptions that are not
-// ours to swallow (KeyboardInterrupt, SystemExit) stay set and -1 is returned.
+// Passes the Python exception that is set to `failed`, which must not raise. KeyboardInterrupt and
+// SystemExit belong to the program: they stay set, and -1 is returned.
 int report_failure(Matcher* self) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
   Owned error;
@@ -22,7 +22,7 @@ int report_failure(Matcher* self) {
   return Owned::take(PyObject_CallOneArg(self->failed.get(), error.get())) ? 0 : -1;
 }
 
-// Tells Python that an op raised; the exception stays set.
+// Calls `op_raised`; the exception of the op stays set.
 void report_raised(Matcher* self, PyObject* begun, PyObject* args, PyObject* kwargs) {
   sonde::KeepException pending;
   Owned::take(PyObject_CallFunctionObjArgs(self->op_raised.get(), begun, args,
@@ -31,7 +31,7 @@ void report_raised(Matcher* self, PyObject* begun, PyObject* args, PyObject* kwa
 }
 
 // Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
-// Others run Python, of which nothing shall be compiled in here.
+// Other ops run Python code, which dynamo must not compile while they run here.
 Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
   if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self->overload_type.get()) {
     const Owned compiler = Owned::take(PyObject_CallOneArg(self->set_eval_frame.get(), Py_None));
@@ -77,8 +77,8 @@ void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun
   if (begun) report_raised(self, begun.get(), args, kwargs);
 }
 
-// Whether no tensor is of a class with ways of its own. Torch names plain tensors too, where
-// autograd keeps the output of an op for its backward.
+// Whether all classes in `types` are plain tensors. Torch lists plain tensors too, where autograd
+// keeps the output of an op for its backward.
 bool are_plain(Matcher* self, PyObject* types) {
   if (!PyTuple_CheckExact(types)) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(types); ++i) {
@@ -118,7 +118,7 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
         return call_slow(self, func, args, kwargs);
   }
   if (!add_keys(tensors.items, tensors.keys)) return call_slow(self, func, args, kwargs);
-  // What runs in between may take the node off its place.
+  // Code that runs in between may replace the node.
   const OwnedNode owned = OwnedNode::share(find_node(self, func, tensors));
   Node* node = owned.get();
   if (!node) {

@@ -1,4 +1,4 @@
-// What torch calls for every op.
+// The function that torch calls for every op.
 #pragma once
 
 #include "matcher.h"
@@ -6,10 +6,10 @@
 namespace sonde_match {
 
 // dispatch(mode, func, types, args, kwargs=None): torch wants a method bound to the mode itself,
-// so the mode comes first and is not looked at.
+// so the mode is the first argument; it is not used.
 PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t count);
 
-// The name it asks of ops; false with an error set.
+// Interns the attribute name that it reads from ops; false with an error set.
 bool make_op_name();
 
 }  // namespace sonde_match

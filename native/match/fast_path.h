@@ -37,16 +37,16 @@ struct Measured : TensorInfo {
   Py_ssize_t result = 0;
 };
 
-// By token, for the running step.
+// The tensors read in the running step, by token.
 struct Cache {
   std::pmr::unsynchronized_pool_resource pool;  // of the next, kept from step to step
   std::pmr::unordered_map<PyObject*, Measured> measured{&pool};
 };
 
-// What the adapter tells every fast path of a session.
+// What every fast path of a session gets from the adapter.
 struct Context {
   Owned codes;    // dict: dtype -> code of the kernels
-  Owned foreign;  // set of storages that change unseen
+  Owned foreign;  // set of storages that may change without an observed op
   Owned met;      // set of TensorRef: inputs of the step that were emitted in this step
 };
 
@@ -76,7 +76,7 @@ inline bool is_unchanged(const Measured& then, const Measured& now) {
   return sonde_tensor::same_elements(then, now);
 }
 
-// 1 if the memory may have changed unseen, 0 if not, -1 error.
+// 1 if the memory may have changed without an observed op, 0 if not, -1 with an error set.
 inline int is_foreign(const Context& context, uintptr_t key) {
   if (!PySet_GET_SIZE(context.foreign.get())) return 0;
   const Owned number = Owned::take(PyLong_FromVoidPtr(reinterpret_cast<void*>(key)));

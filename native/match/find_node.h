@@ -1,4 +1,4 @@
-// Which of the learned ops is about to run.
+// Finds the learned op that the op about to run matches.
 #pragma once
 
 #include "arguments.h"
@@ -8,7 +8,7 @@ namespace sonde_match {
 // The node that matches, borrowed; nullptr with or without an error set.
 Node* find_node(Matcher* self, PyObject* func, Tensors& tensors);
 
-// The names it asks of Python objects; false with an error set.
+// Interns the attribute names that it reads; false with an error set.
 bool make_frame_names();
 
 }  // namespace sonde_match

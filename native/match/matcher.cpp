@@ -12,7 +12,7 @@ namespace sonde_match {
 
 namespace {
 
-// What may be part of a cycle: what the adapter has given, and the nodes.
+// The fields that may be part of a reference cycle: the adapter's functions, and the nodes.
 constexpr Owned MatcherFields::*kCyclic[] = {
     &MatcherFields::before_op,     &MatcherFields::bind_inputs,   &MatcherFields::inputs_match,
     &MatcherFields::find_wants,      &MatcherFields::emit_leaves, &MatcherFields::keep_written,

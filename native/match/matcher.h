@@ -1,12 +1,12 @@
 // Matcher: the hot path of eager capture, which matches ops that were learned before.
 //
-// Behaves as sonde/adapters/torch/eager/step_tables.py and the slow path of eager/dispatch_mode.py, which are its twin and
-// are used where this module could not be built. It knows torch only through Python objects: it
-// does not link against it.
+// Behaves as sonde/adapters/torch/eager/step_tables.py and the Python path of
+// eager/dispatch_mode.py, which are used where this module could not be built. It uses torch through
+// Python objects only and does not link against it.
 //
-// Everything runs under the GIL, on the training thread. References to Ref and Record objects in
-// the tables of a step are borrowed: the tree of records owns them, and changes only between steps
-// or by growing.
+// Everything runs under the GIL, on the training thread. References to TensorRef and OpRecord
+// objects in the tables of a step are borrowed: the tree of records owns them, and records are only
+// removed between steps.
 #pragma once
 
 #include "node.h"
@@ -46,7 +46,7 @@ struct MatcherFields {
   Owned keep_written;     // (record, tensors, keys) -> list: the inputs, before a write
   Owned restore_written;  // (tensors, copies) -> list: the same after it, from a screening's copies
   Owned op_raised;        // (begun, args, kwargs, error) -> None
-  Owned after_op;         // (begun, result, args, kwargs) -> None: the whole of it, in Python
+  Owned after_op;         // (begun, result, args, kwargs) -> None: the work after the op, in Python
   Owned emit_op;          // (record, inputs, results, args, kwargs) -> None
   Owned failed;           // (error) -> None
   Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
@@ -63,8 +63,8 @@ struct MatcherFields {
   std::pmr::unordered_map<uintptr_t, PyObject*> impl{&pool};
   std::pmr::unordered_map<long long, PyObject*> sequence{&pool};
   std::pmr::unordered_set<uintptr_t> fresh{&pool};
-  // Weak references to the storages (or tensors) that numbers in the tables stand for; the
-  // tables forget a number when its object dies, before it can be used again.
+  // Weak references to the storages (or tensors) whose addresses are keys of the tables; the
+  // tables remove a key when its object dies, before the address can be used again.
   std::pmr::unordered_map<Owned, uintptr_t, PointerHash, SamePointer> watchers{&pool};
   std::pmr::unordered_set<uintptr_t> watched{&pool};
   Owned gone;  // what weak references call

@@ -7,8 +7,8 @@
 
 namespace {
 
-// Torch asks a function in Python, for every op under a mode, whether somebody has registered a
-// rule for that op and that kind of mode. Nobody does for ours: the answer is given here.
+// For every op under a mode, torch calls a Python function that searches a registry for a rule of
+// that op and that class of mode. There are none for Sonde's mode: this function answers at once.
 
 // find_rule(op, mode class); `self` is a pair: torch's own function, our mode
 PyObject* find_rule(PyObject* self, PyObject* const* values, Py_ssize_t count) {

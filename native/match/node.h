@@ -1,4 +1,4 @@
-// Node: one learned op, the native face of a Record of sonde/adapters/torch/eager/step_tables.py.
+// Node: one learned op, the native form of an OpRecord of sonde/adapters/torch/eager/op_tree.py.
 #pragma once
 
 #include "row_collector.h"
@@ -44,7 +44,7 @@ struct NodeFields {
   int has_writes = 0;
   int is_collective = 0;
   std::vector<Owned> in_refs;
-  std::vector<Owned> sources;  // None where the very tensor is not known
+  std::vector<Owned> sources;  // None where the exact tensor is not known
   std::vector<Out> outs;
   std::vector<Py_ssize_t> returned;
   std::vector<OwnedNode> next;

@@ -236,7 +236,8 @@ bool emit(Matcher* self, Node* node, const Tensors& tensors, const Owned& inputs
                                                   kwargs ? kwargs : Py_None, nullptr));
 }
 
-// Lets Python do the whole of it: what the fast path has taken of the inputs would be there twice.
+// Lets Python handle the whole op. The entries that the fast path made of its inputs are removed
+// first: Python would add them again.
 bool after_in_python(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
                      PyObject* result, PyObject* args, PyObject* kwargs) {
   if (node->rows) node->rows->truncate(run->entries);

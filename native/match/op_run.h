@@ -6,7 +6,7 @@
 
 namespace sonde_match {
 
-// What has to be known between the start of an op and its end.
+// The state of an op between its start and its end.
 struct OpRun {
   Owned inputs_before;      // the inputs as they were, where the op writes to them; see copy_written
   size_t entries = 0;       // of the row collector before this op, its leaves included
@@ -15,10 +15,10 @@ struct OpRun {
   std::vector<Copy> copies;            // of what the op writes to, in the arena of the screening
 };
 
-// What has to be done before the op runs; false with an error set.
+// Does the work before the op runs; false with an error set.
 bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
 
-// What has to be done after the op ran; false with an error set.
+// Does the work after the op ran; false with an error set.
 bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* result,
               PyObject* args, PyObject* kwargs);
 
@@ -28,7 +28,7 @@ bool take_back_inputs(Node* node, const OpRun& run);
 // Makes Python tensors of the copies, as `inputs_before`; false with an error set.
 bool restore_written(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
 
-// What Python is told of an op that has begun: record, tensors, keys, the inputs as they were.
+// The tuple that Python gets for an op that has begun: record, tensors, keys, inputs before the op.
 Owned begun_tuple(Node* node, const Tensors& tensors, const Owned& inputs_before);
 
 }  // namespace sonde_match

@@ -1,7 +1,7 @@
 // RowCollector: the fast path of a sink that wants a row of statistics of every tensor
 // (`core.sink.RowPath`). It owns the rows of the running step, in order of execution, until the sink
-// takes them; for the sink it is the `core.sink.RowBuffer` that tensors which do not go by the fast
-// path are added to as well.
+// takes them. For the sink it is a `core.sink.RowBuffer`, to which the sink adds the tensors that do
+// not take the fast path.
 //
 // Behaves as sonde/adapters/torch/tensors/emission.py with sonde/dump/sinks/statistic.py.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace sonde_match {
 
-// What the sink calls one tensor of one op, good for one shape and dtype.
+// The sink's label of one tensor of one op, valid for one shape and dtype.
 struct RowLabel {
   Owned label;
   PyObject* dtype = nullptr;  // borrowed, as in TensorInfo
@@ -71,7 +71,7 @@ struct RowCollector : PyObject, RowCollectorFields {
     numbers.push_back(number);
   }
 
-  // Takes back the entries after the first `size`: of an op that raised.
+  // Removes the entries after the first `size`: those of an op that raised.
   void truncate(size_t size) {
     labels.resize(size);
     timestamps.resize(size);

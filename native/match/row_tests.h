@@ -1,7 +1,7 @@
 // Tests of a tensor's row of statistics: whether the row alone shows that no watch condition is met.
 //
-// Says the same as sonde/watch/conditions (`clears`), or less: what is nearer to a threshold than
-// rounding can tell is left to Python.
+// Agrees with sonde/watch/conditions (`clears`), except that values so near a threshold that rounding
+// decides are left to Python.
 #pragma once
 
 #include "shared/constants.h"
@@ -42,7 +42,7 @@ inline double share(const double* row, double low, double high) {
   return -1;
 }
 
-// Whether what the test asks about is surely not so. Of a NaN nothing is sure.
+// Whether the tested condition is certainly false; with a NaN nothing is certain.
 inline bool is_sure(const double* test, const double* row) {
   if (test[0] == kTestPlain) return row[kCount] > 0 && is_finite(row);
   if (test[0] == kTestFinite) return is_finite(row);
@@ -60,9 +60,9 @@ inline bool is_sure(const double* test, const double* row) {
   return value + margin < test[2];
 }
 
-// Numbers of watches, of the conditions of each, of the tests of each, each before what it counts.
-// A watch is passed when one of its conditions is surely not so, a condition is when all its tests
-// say so.
+// A nested list: the number of watches, then for each the number of its conditions, then for each
+// the number of its tests and the tests. A watch passes if one of its conditions is certainly false;
+// a condition is certainly false if all its tests say so.
 using RowTests = std::vector<double>;
 
 inline bool is_valid(const RowTests& tests) {

@@ -66,7 +66,7 @@ bool screen_tensor(Screen* screen, const TensorUse& use, const Provenance& prove
   Outcome outcome = measure(screening->context, &screening->cache, use, provenance, &found, &entry,
                             compute);
   if (outcome == Outcome::kDone && is_tested && !has_row(found)) {
-    // Known from where only NaN and Inf were looked for.
+    // Read before by a screen that only looked for NaN and Inf.
     PyObject* code = PyDict_GetItemWithError(screening->context.codes.get(), found.dtype);
     if (!code || !is_readable(found)) {
       outcome = Outcome::kNotPlain;
@@ -169,7 +169,7 @@ PyObject* Screen_new(PyTypeObject* type, PyObject*, PyObject*) {
   return self;
 }
 
-// The numbers in `bytes`; false with an error set where they are no tests.
+// Reads tests from `bytes`; false with an error set where they are not valid tests.
 bool read_tests(const char* bytes, Py_ssize_t size, RowTests* tests) {
   const auto length = static_cast<size_t>(size);
   tests->resize(length / sizeof(double));
@@ -246,7 +246,7 @@ bool make_screen_types() {
   ScreeningType.tp_name = "sonde.adapters.torch.eager._match.Screening";
   ScreeningType.tp_basicsize = sizeof(Screening);
   ScreeningType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  ScreeningType.tp_doc = "What the screens of one sink know together.";
+  ScreeningType.tp_doc = "The state that the screens of one sink share.";
   ScreeningType.tp_new = Screening_new;
   ScreeningType.tp_init = reinterpret_cast<initproc>(Screening_init);
   ScreeningType.tp_dealloc = reinterpret_cast<destructor>(Screening_dealloc);
@@ -256,7 +256,7 @@ bool make_screen_types() {
   ScreenType.tp_name = "sonde.adapters.torch.eager._match.Screen";
   ScreenType.tp_basicsize = sizeof(Screen);
   ScreenType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-  ScreenType.tp_doc = "The fast path for runs of an op with something to tell.";
+  ScreenType.tp_doc = "The fast path of a sink that wants only some runs of an op.";
   ScreenType.tp_new = Screen_new;
   ScreenType.tp_init = reinterpret_cast<initproc>(Screen_init);
   ScreenType.tp_dealloc = reinterpret_cast<destructor>(Screen_dealloc);

@@ -13,7 +13,7 @@
 
 namespace sonde_match {
 
-// What the screens of one sink know together.
+// The state that the screens of one sink share.
 struct ScreeningFields {
   Context context;
   Kernel non_finite;  // (...) -> int

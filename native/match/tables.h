@@ -1,4 +1,4 @@
-// The tables of a step: what the memory of each storage holds now. Their twin is
+// The tables of a step: what the memory of each storage holds now. The same in Python:
 // sonde/adapters/torch/eager/step_tables.py.
 #pragma once
 
@@ -36,7 +36,7 @@ inline Owned storage_of(Matcher* self, PyObject* tensor) {
   return Owned::take(PyObject_Vectorcall(self->untyped_storage.get(), &tensor, 1, nullptr));
 }
 
-// A tensor over storage `key` holds what the op put out. False with an error set.
+// Notes that a tensor over storage `key` holds this output of the op. False with an error set.
 inline bool register_output(Matcher* self, const Out& out, PyObject* tensor, uintptr_t key) {
   if (out.kind == kFresh && self->fresh.insert(key).second) {
     const Owned storage = storage_of(self, tensor);
@@ -51,7 +51,7 @@ inline bool register_output(Matcher* self, const Out& out, PyObject* tensor, uin
   return true;
 }
 
-// The op that just ran, by autograd's number of it. False with an error set.
+// Notes the op that just ran under autograd's sequence number. False with an error set.
 inline bool note_sequence(Matcher* self, PyObject* record) {
   long long value;
   if (!sonde_tensor::number_from(Owned::take(PyObject_CallNoArgs(self->sequence_number.get())),

@@ -1,11 +1,11 @@
 // Reading tensors: where they are, what shape they have, how often they were written.
 //
-// Torch is known through Python objects only. That costs a call, and often a new object, for every
-// number; so two pointers that every tensor holds are looked up in it directly, and the rest is
-// asked of torch's C functions with a stable binary interface (those that compiled models are
-// linked against). Where the pointers stand is found by comparing sample tensors with what Python
-// says of them; where that does not fit, the functions are missing, or a tensor is of a class of its
-// own (sparse, nested, quantized), Python is asked each time.
+// This module uses torch through Python objects. That costs a call, and often a new object, for
+// every number. So two pointers that every tensor contains are read directly from its memory, and the
+// rest comes from torch's C functions with a stable binary interface (those that compiled models are
+// linked against). The offsets of the pointers are found by comparing sample tensors with what Python
+// returns for them. If that fails, if a function is missing, or if a tensor is of another class
+// (sparse, nested, quantized), the numbers are read through Python each time.
 #pragma once
 
 #include "shared/owned.h"
@@ -201,7 +201,7 @@ inline bool storage_key(PyObject* tensor, uintptr_t* key) {
   return storage && pointer_attribute(storage.get(), key);
 }
 
-// What there is to know of a tensor before its values are read.
+// The facts about a tensor that are needed before its values are read.
 struct TensorInfo {
   uintptr_t address = 0;
   long long version = -1;
@@ -239,7 +239,7 @@ inline void set_shape(TensorInfo* info, const int64_t* shape, const int64_t* str
   }
 }
 
-// The shape as torch's functions tell it. False where the tensor is not plain.
+// The shape, from torch's C functions. False where the tensor is not plain.
 inline bool read_direct(uintptr_t impl, TensorInfo* info) {
   int32_t type, device;
   int64_t dims, *shape, *stride;
@@ -264,7 +264,7 @@ inline bool numbers_from(const Owned& tuple, std::vector<int64_t>* out) {
   return !PyErr_Occurred();
 }
 
-// The same as Python tells it.
+// The same, through Python.
 inline bool read_through_python(PyObject* tensor, TensorInfo* info) {
   info->dtype = attribute(tensor, strings.dtype).get();
   if (!info->dtype) return false;

@@ -1,11 +1,11 @@
 // Owned: one reference to a Python object, released at the end of its scope.
 //
-// The owner of every reference stands in its type: `Owned` owns, `PyObject*` is borrowed. Two cases
-// remain where plain C takes over a reference: what a function returns to Python (`release()`), and
-// what PyList_SET_ITEM and PyTuple_SET_ITEM store.
+// The type of a pointer says who owns the reference: `Owned` owns it, `PyObject*` borrows it. Plain C
+// takes over a reference in two cases only: the value that a function returns to Python
+// (`release()`), and the items that PyList_SET_ITEM and PyTuple_SET_ITEM store.
 //
-// An Owned is one pointer; nothing is counted that a plain pointer would not have to count. The GIL
-// must be held wherever an Owned that is not empty is made, assigned or destroyed.
+// An Owned is as large as a pointer and does no more reference counting than manual code would. The
+// GIL must be held wherever an Owned that is not empty is made, assigned or destroyed.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -34,7 +34,7 @@ class OwnedObject {
 
   OwnedObject(OwnedObject&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
 
-  // The old object goes last: releasing it may run any Python code, which must find the new one.
+  // The old object is released last: that may run any Python code, which must find the new object.
   OwnedObject& operator=(OwnedObject&& other) noexcept {
     PyObject* old = as_python();
     object_ = std::exchange(other.object_, nullptr);
@@ -80,8 +80,7 @@ using Owned = OwnedObject<PyObject>;
 
 static_assert(sizeof(Owned) == sizeof(PyObject*), "an Owned is one pointer");
 
-// The exception that was set when this was made is set again at the end of the scope, whatever
-// happens between.
+// Saves the Python exception that is set, and sets it again at the end of the scope.
 class KeepException {
  public:
   KeepException() noexcept { PyErr_Fetch(&type_, &value_, &trace_); }

@@ -31,8 +31,8 @@ bool is_below(std::string_view path, std::string_view directory) {
            (path.size() == directory.size() || path[directory.size()] == '/');
 }
 
-// Signals are for the threads of the program, never for ours (which inherit the mask); a fault of
-// our own still shows itself.
+// Signals go to the threads of the program, not to the writer's, which inherit the mask; faults of
+// the writer's own code still end the process.
 class SignalsBlocked {
 public:
     SignalsBlocked() {
@@ -129,7 +129,7 @@ bool Engine::submit_rename(std::string_view from, std::string_view to,
     finished.swap(finished_);
     if (!has_room(0)) return false;
     if (from != to) {
-        // Jobs submitted from now on mean by the old path whatever is there after the rename.
+        // For jobs submitted from now on, the old path is whatever is there after the rename.
         std::vector<std::shared_ptr<Directory>> moved;
         for (auto entry = directories_.begin(); entry != directories_.end();) {
             const bool below = is_below(entry->first, from);
@@ -297,7 +297,7 @@ void Engine::work(unsigned worker) {
             --idle_;
             continue;
         }
-        // After a failure the rest of the queue only passes through.
+        // After a failure the rest of the queue is dropped without writing.
         if (failure_.error == 0) {
             job->is_running = true;
             lock.unlock();

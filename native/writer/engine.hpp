@@ -1,5 +1,5 @@
-// The writer's queue and threads. Knows nothing of Python: what a job keeps alive is an opaque
-// token that its owner gets back, from `collect` or `submit`, when the job is done.
+// The writer's queue and threads. Does not use Python: a job holds an opaque token, which
+// its owner gets back, from `collect` or `submit`, when the job is done.
 //
 // All public functions may be called from any thread. In a forked child an engine is inert (its
 // threads are gone and its lock may be held for ever): the owner asks `inert()` before any call,
@@ -35,8 +35,8 @@ constexpr std::size_t kLinkableJobs = 65536;
 // Jobs cost memory even when they write no byte.
 constexpr std::size_t kPendingJobs = 65536;
 
-// A directory as the jobs of one time mean it. A rename gives it a successor, so that files
-// written before are found where they are now.
+// A directory, under the name it had when a job was submitted. A rename gives it a successor, so
+// that files written before are found under their present name.
 struct Directory {
     std::string path;
     std::shared_ptr<const Directory> moved_to;
@@ -100,8 +100,8 @@ struct Failure {
 
 enum class Linked { queued, too_old, no_room };
 
-// Whose the memory of a job's body is: the engine's or nobody's (none is needed any more), the
-// submitter's, or the submitter's and being read now.
+// Who owns the memory of a job's body: the engine (or it is not needed any more), the submitter, or
+// the submitter while a thread reads it.
 enum class Body { owned, lent, in_use };
 
 class Engine {
@@ -121,13 +121,13 @@ public:
     Linked submit_link(JobNumber source, std::string_view path, std::vector<Token>& finished);
     bool submit_rename(std::string_view from, std::string_view to, std::vector<Token>& finished);
 
-    // The waits end early, for the caller to look round, when the slice is over; true if what
-    // they wait for has come.
+    // Waits at most for the slice, so that the caller can handle signals; true if the condition has
+    // become true.
     bool wait_for_room(std::size_t bytes, Slice slice);
     bool wait_for(JobNumber number, Slice slice);
     bool wait_for_all(Slice slice);
 
-    // How things stand with a job's body; `where` is set if it is lent.
+    // The state of a job's body; `where` is set if it is lent.
     Body body(JobNumber number, Span& where);
     // Replaces a lent body by a copy of it; false if it is not only lent any more.
     bool replace_body(JobNumber number, std::unique_ptr<char[]> copy,
@@ -177,7 +177,7 @@ private:
     bool stopping_ = false;
     bool renaming_ = false;
 
-    std::deque<Job*> queue_;     // in order of submission; none of them looked at yet
+    std::deque<Job*> queue_;     // in order of submission; not examined yet
     std::deque<Job*> released_;  // waited for another job, and need not any more
     std::unordered_map<std::size_t, Job*> started_;  // the last one of each path
     std::deque<Slot> slots_;     // of the jobs first_number_, first_number_ + 1, ...

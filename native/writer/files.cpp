@@ -104,7 +104,7 @@ int link_replacing(const char* source, int flags, const std::string& path,
     return error;
 }
 
-// What `make` answers when the file system knows no files without a name.
+// What `make` returns when the file system has no files without a name.
 constexpr int kNamedOnly = -1;
 
 #ifdef O_TMPFILE

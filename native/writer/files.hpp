@@ -1,7 +1,7 @@
-// What the writer does to the disk: whole files, links, directories. No threads, no Python.
+// File operations of the writer: whole files, links, directories. No threads, no Python.
 //
-// Every function returns 0 or the errno of the call that failed, and leaves nothing half-made
-// under a final name: a file is either absent (or what it was) or whole.
+// Every function returns 0 or the errno of the call that failed, and leaves no partial file
+// under a final name: a file is either absent, or unchanged, or complete.
 
 #pragma once
 
@@ -35,9 +35,9 @@ void gather(const Span& span, char* out);
 // Makes files appear whole, for one thread; `worker` tells its partial names from those of others.
 //
 // Where the file system can, the file has no name at all until it is whole (O_TMPFILE and linkat:
-// one change of the directory instead of three, and a killed process leaves no debris). Elsewhere
+// one change of the directory instead of three, and a killed process leaves no file behind). Elsewhere
 // it is written under a partial name and renamed. `anonymous` says which; it is shared by the
-// threads of one writer and cleared by the first that finds out.
+// threads of one writer and cleared by the first whose file system refuses.
 class FileMaker {
 public:
     FileMaker(unsigned worker, std::atomic<bool>& anonymous)

@@ -1,6 +1,6 @@
-// sonde.dump.writing._writer: the Python face of the engine. The contract is the protocol `Writer` of
-// sonde/dump/writing/writer.py. Only what stands behind writer_object.hpp holds the GIL, and never while it
-// waits.
+// sonde.dump.writing._writer: the Python interface of the engine. The contract is the protocol `Writer`
+// of sonde/dump/writing/writer.py. Only the files that include writer_object.hpp hold the GIL, and
+// never while they wait.
 
 #include "writer_object.hpp"
 
@@ -103,7 +103,7 @@ void writer_dealloc(PyObject* self) {
     type->tp_free(self);
 }
 
-// The calls that copy what they are given may find no memory.
+// Calls that copy their arguments may run out of memory.
 template <PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)>
 PyObject* shielded(PyObject* self, PyObject* const* args, Py_ssize_t count) {
     try {

@@ -21,8 +21,8 @@ struct Writer {
 
 inline Writer* cast(PyObject* self) { return reinterpret_cast<Writer*>(self); }
 
-// Tokens are references that the engine owned (it knows nothing of Python) and hands back. Dropping
-// them may run any Python code, this module's included.
+// Tokens are references that the engine owned and returns. Releasing them may run any Python code,
+// including calls of this module.
 inline void release(std::vector<Token>& finished) {
     for (Token token : finished) Owned::take(static_cast<PyObject*>(token));
     finished.clear();
@@ -73,14 +73,14 @@ inline bool wait_for_room(const Writer* writer, std::size_t bytes) {
            !engine.inert() && check_open(writer);
 }
 
-// queueing.cpp: what puts jobs into the queue
+// queueing.cpp: functions that put jobs into the queue
 PyObject* writer_write(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_write_strided(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_write_text(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_link(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_barrier_rename(PyObject* self, PyObject* const* args, Py_ssize_t count);
 
-// waiting.cpp: what asks for jobs in the queue, or waits for them
+// waiting.cpp: functions that ask about jobs in the queue, or wait for them
 PyObject* writer_own(PyObject* self, PyObject* value);
 PyObject* writer_is_pending(PyObject* self, PyObject* value);
 PyObject* writer_wait(PyObject* self, PyObject* value);

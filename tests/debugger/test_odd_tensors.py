@@ -15,12 +15,12 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from sonde.adapters.torch.debugging.training import TorchDebugging
+from sonde.adapters.torch.debugging.trainee import TorchTrainee
 from sonde.adapters.torch.tensors.view import TorchView
 from sonde.watch.conditions import Memory, Needs, measure, parse_condition
 from sonde.wire.shapes import Hit, WatchpointSpec
 
-_JUDGE = TorchDebugging.__new__(TorchDebugging)  # What it says of memory needs no training.
+_TRAINEE = TorchTrainee()
 
 
 def found(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
@@ -111,7 +111,7 @@ def test_sparse_and_nested_tensors_are_judged_by_all_their_elements(
         odd = rows.to_sparse(layout=layout)
     truth = rows.double().numpy()
 
-    memory = TorchDebugging.memory(_JUDGE, TorchView(odd, "output", 0, None, None))
+    memory = _TRAINEE.memory(TorchView(odd))
     assert isinstance(memory, Memory)
     bounds = frozenset({(-1.0, 0.5), (0.9, 2.0)})
     evidence = measure(memory, Needs(statistics=True, between=bounds))
@@ -130,7 +130,7 @@ def test_sparse_and_nested_tensors_are_judged_by_all_their_elements(
 def test_what_a_sparse_tensor_stores_twice_for_one_place_is_added_up() -> None:
     places, values = torch.tensor([[1, 1, 3]]), torch.tensor([4.0, -4.0, 2.0])
     odd = torch.sparse_coo_tensor(places, values, (5,), check_invariants=True)
-    memory = TorchDebugging.memory(_JUDGE, TorchView(odd, "output", 0, None, None))
+    memory = _TRAINEE.memory(TorchView(odd))
     assert isinstance(memory, Memory)
     found = memory.summarize()
     assert (found.count, found.zero_count, found.max, found.min) == (5, 4, 2.0, 0)
@@ -138,7 +138,7 @@ def test_what_a_sparse_tensor_stores_twice_for_one_place_is_added_up() -> None:
 
 def test_a_sparse_tensor_that_stores_nothing_is_all_zero() -> None:
     odd = torch.zeros(2, 3).to_sparse()
-    memory = TorchDebugging.memory(_JUDGE, TorchView(odd, "output", 0, None, None))
+    memory = _TRAINEE.memory(TorchView(odd))
     assert isinstance(memory, Memory)
     judged = parse_condition("tensor_all_zero").judge(measure(memory, Needs(statistics=True)))
     assert judged.verdict == "hit"
@@ -148,7 +148,7 @@ def test_a_nested_view_of_a_part_of_its_memory_is_undecided() -> None:
     whole = torch.nested.nested_tensor([torch.ones(4, 2), torch.ones(4, 2)], layout=torch.jagged)
     rows, lengths = whole.values().view(2, 4, 2), torch.tensor([2, 3])
     part = torch.nested.narrow(rows, 1, torch.tensor([1, 0]), lengths, layout=torch.jagged)
-    found = TorchDebugging.memory(_JUDGE, TorchView(part, "output", 0, None, None))
+    found = _TRAINEE.memory(TorchView(part))
     assert isinstance(found, str)
 
 
@@ -168,11 +168,11 @@ class _Wrapper(torch.Tensor):
 
 
 def test_a_wrapper_without_memory_is_not_read() -> None:
-    view = TorchView(_Wrapper(torch.ones(4)), "output", 0, None, None)
+    view = TorchView(_Wrapper(torch.ones(4)))
     assert view.tensor.data_ptr() > 0
     assert view.problem == "_Wrapper has no memory of its own"
     assert view.non_finite() == 0
-    assert TorchDebugging.memory(_JUDGE, view) == view.problem
+    assert _TRAINEE.memory(view) == view.problem
 
 
 def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
@@ -183,8 +183,8 @@ def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
         data = torch.arange(8.0).reshape(4, 2)
         whole = distribute_tensor(data, mesh, [Shard(0)])
         for tensor, truth in ((whole, data), (whole[1:], data[1:])):
-            view = TorchView(tensor, "output", 0, None, None)
-            memory = TorchDebugging.memory(_JUDGE, view)
+            view = TorchView(tensor)
+            memory = _TRAINEE.memory(view)
             assert isinstance(memory, Memory)
             found = memory.summarize()
             assert (found.count, found.max, found.min) == (truth.numel(), 7.0, truth.min())

@@ -18,10 +18,10 @@ from tests.adapters.torch.trainings import TRAININGS
 from tests.adapters.torch.watching import Watched, bare_and_watched, same, watch
 from torch import nn
 
+from sonde.adapters.torch.eager import input_matching, scope_stack
 from sonde.adapters.torch.eager import op_learning as learning
-from sonde.adapters.torch.eager import scope_stack
 from sonde.adapters.torch.eager import step_inputs as leaves
-from sonde.adapters.torch.eager.scopes import ScopeBook
+from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.tensors import emission
 from sonde.adapters.torch.tensors import view as views
 from sonde.core.errors import DumpError
@@ -51,19 +51,19 @@ def raiser(after: int = 0) -> Any:
 PLACES: dict[str, tuple[Any, str]] = {
     "learning": (learning.Learner, "learn"),
     "learning outputs": (learning.Learner, "learn_outputs"),
-    "naming leaves": (leaves.StepInputBook, "leaf_for"),
-    "entering": (learning.Learner, "enter"),
-    "binding": (leaves.StepInputBook, "may_be"),
-    "asking": (emission.Emitter, "ask"),
-    "keeping": (emission.Emitter, "kept"),
+    "naming leaves": (leaves.StepInputRegistry, "leaf_for"),
+    "entering": (input_matching.InputMatcher, "enter"),
+    "binding": (leaves.StepInputRegistry, "may_be"),
+    "asking": (emission.Emitter, "find_wants"),
+    "keeping": (emission.Emitter, "keep_written"),
     "emitting": (emission.Emitter, "emit"),
-    "emitting leaves": (emission.Emitter, "leaves"),
-    "a module's scope": (ScopeBook, "of_module"),
-    "an optimizer's scope": (ScopeBook, "optimizer"),
+    "emitting leaves": (emission.Emitter, "emit_leaves"),
+    "a module's scope": (ScopeRegistry, "of_module"),
+    "an optimizer's scope": (ScopeRegistry, "optimizer"),
     "entering an optimizer": (scope_stack.ScopeStack, "enter_optimizer"),
     "leaving": (scope_stack.ScopeStack, "leave"),
     "ending a step": (learning.Learner, "end_step"),
-    "beginning a step": (learning.Learner, "begin_step"),
+    "beginning a step": (input_matching.InputMatcher, "begin_step"),
 }
 
 
@@ -281,9 +281,9 @@ def test_a_training_whose_every_step_differs_does_not_fill_the_memory() -> None:
 
     structures = Structures("Net", most=50)
     with watch(step_by="manual") as seen:
-        seen.adapter._observer._structures = structures
+        seen.adapter.observer._structures = structures
         seen.adapter._structures = structures
-        seen.adapter._observer.learner._structures = structures
+        seen.adapter.observer.learner._structures = structures
         for number in range(12):
             x = torch.ones(2)
             for _ in range(number):

@@ -155,7 +155,7 @@ def test_manual_steps_in_code(tmp_path: Path) -> None:
     sonde.step()  # outside a capture it does nothing
     assert {key[0] for key in files(tmp_path)} == {0, 1, 2}
     with (
-        pytest.raises(UsageError, match="step_by is 'optimizer' or 'manual'"),
+        pytest.raises(UsageError, match="step_by must be 'optimizer' or 'manual'"),
         sonde.capture(config(tmp_path / "no"), step_by="epoch"),
     ):
         pass

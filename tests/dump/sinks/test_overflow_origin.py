@@ -261,7 +261,7 @@ def test_a_mask_is_recorded_and_not_blamed(
         assert "by_argument" not in entries[1]
     line = body.__code__.co_firstlineno + 1
     assert capfd.readouterr().err == (
-        "sonde: no op made NaN or Inf by mistake: what there is reached neither the loss nor an "
+        "sonde: no op made NaN or Inf by mistake: those found reached neither the loss nor an "
         f"update of weights; first by Default/masked_fill-op0 (value=-inf) at {__file__}:{line}: "
         "scores.masked_fill(above, -INF).softmax(-1).sum()\n"
     )

@@ -15,13 +15,12 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.compiled.compiler_watch import CompilerWatch
-from sonde.adapters.torch.compiled.gate import CompiledMode, possible_mode
+from sonde.adapters.torch.compiled.gate import CompiledMode, CompilerWatch, possible_mode
 from sonde.adapters.torch.eager.dispatch_mode import CompiledAwareObserver, Observer
 from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
-from sonde.adapters.torch.eager.scopes import ScopeBook
+from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
@@ -39,7 +38,7 @@ class TorchAdapter:
     ``starts_at_once``: the first step begins right away; else with the first op that runs inside a
     module or on a tensor that requires a gradient, so that a script's preparations belong to no
     step. Used from the thread that attaches it, which must be the one that trains. ``listener`` is
-    told of steps and optimizers, whether ops are observed or not.
+    called at steps and optimizers, whether ops are observed or not.
     """
 
     def __init__(
@@ -58,21 +57,21 @@ class TorchAdapter:
         self._is_thread_reported = False
         self._at_close: list[Callable[[], None]] = []
         self.listener = ShieldedListener(session.report)
-        self._scopes = ScopeBook()
+        self._scopes = ScopeRegistry()
         structures = Structures(name)
         mode = possible_mode(compiled, session)
-        observer = Observer if mode == "eager" else CompiledAwareObserver
-        self._observer = observer(
+        kind = Observer if mode == "eager" else CompiledAwareObserver
+        self.observer = kind(
             session, self._scopes, structures, self._failed, starts_at_once=starts_at_once
         )
-        self._skip = OptimizerSkip(self._observer, session)
-        self._switch = ObservationSwitch(self._observer, self._skip, self._failed)
+        self._skip = OptimizerSkip(self.observer, session)
+        self._switch = ObservationSwitch(self.observer, self._skip, self._failed)
         self._compiler = CompilerWatch(
-            compiled, mode, session, self._observer, self._scopes, self._switch, self._failed
+            compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
         )
         self._steps = StepCycle(
             session,
-            self._observer,
+            self.observer,
             structures,
             self._scopes,
             self._switch,
@@ -88,7 +87,7 @@ class TorchAdapter:
     def attach(self) -> Iterator[TorchAdapter]:
         """Observe until the block is left, then flush and close the session's sinks."""
         with ExitStack() as undo:
-            self._observer.install(undo)
+            self.observer.install(undo)
             self._step_hooks.install(undo)
             _ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
@@ -105,22 +104,10 @@ class TorchAdapter:
         with self._guard:
             self._steps.end()
 
-    @property
-    def step_by(self) -> StepBy:
-        return self._step_by
-
-    @property
-    def session(self) -> Session:
-        return self._session
-
     def refresh(self) -> None:
         """Ask every consumer again what it wants."""
         self._session.refresh()
-        self._observer.refresh()
-
-    @property
-    def observer(self) -> Observer:
-        return self._observer
+        self.observer.refresh()
 
     @property
     def is_observing(self) -> bool:
@@ -137,7 +124,7 @@ class TorchAdapter:
 
     def abandon_in_child(self) -> None:
         """Stop observing, in a forked child: files and threads are the parent's."""
-        self._observer.is_asleep = True
+        self.observer.is_suspended = True
         self._compiler.stop()
         self._switch.abandon()
 
@@ -146,10 +133,10 @@ class TorchAdapter:
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self._switch.is_observing:
             with self._guard:
-                self._observer.learner.leaves.know_optimizer(optimizer)
-                self._observer.scopes.enter_optimizer(optimizer)
+                self.observer.inputs.leaves.know_optimizer(optimizer)
+                self.observer.scopes.enter_optimizer(optimizer)
         self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
-        is_on = self._switch.state is ObservationState.ON and not self._observer.is_asleep
+        is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended
         if is_on and self._step_by == "optimizer":
             with self._guard:
                 self._skip.begins(optimizer)
@@ -157,7 +144,7 @@ class TorchAdapter:
     def _optimizer_left(self, optimizer: torch.optim.Optimizer) -> None:
         if self._switch.is_observing:
             with self._guard:
-                self._observer.scopes.leave(optimizer)
+                self.observer.scopes.leave(optimizer)
         self.listener.optimizer_left(optimizer)
 
     def _step_ended(self) -> None:
@@ -183,7 +170,7 @@ class TorchAdapter:
         self._compiler.stop()
         self._compiler.report()
         with self._guard:
-            self._observer.close()
+            self.observer.close()
         self._session.close()
         for action in self._at_close:
             with self._guard:
@@ -202,10 +189,10 @@ class TorchAdapter:
         )
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
-        self._observer.is_asleep = True
+        self.observer.is_suspended = True
         self._compiler.stop()
-        # From here on no op warns of writes to memory that files are still to be written from.
-        self._observer.loans.call_back_all()
+        # From here on writes to memory that pending files will be written from go unnoticed.
+        self.observer.loans.notify_all_holds()
 
 
 def _ignore_warning_about_hooks(undo: ExitStack) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import cast, get_args
 
 import torch
 from torch import nn
@@ -51,13 +52,8 @@ class Capture:
             self.writer.wait_all()
 
     def switch(self, target: nn.Module | str, enabled: bool) -> None:
-        covers: _Module | _Named
-        if isinstance(target, str):
-            covers = _Named(self.adapter, target)
-        else:
-            covers = _Module(self.adapter, target)
         for request in self.toggled:
-            request.rules.append((covers, enabled))
+            request.rules.append((_covers(self.adapter, target), enabled))
 
 
 _NAME = "Net"
@@ -69,11 +65,9 @@ os.register_at_fork(after_in_child=_RUNNING.clear)
 
 def checked_step_by(text: str) -> StepBy:
     """``text`` if it is a way of counting steps, else a UsageError."""
-    if text == "optimizer":
-        return "optimizer"
-    if text == "manual":
-        return "manual"
-    raise UsageError(f"step_by is 'optimizer' or 'manual', not {text!r}", slug="step-by")
+    if text in get_args(StepBy):
+        return cast(StepBy, text)
+    raise UsageError(f"step_by must be 'optimizer' or 'manual' (got {text!r})", slug="step-by")
 
 
 @contextlib.contextmanager
@@ -103,7 +97,10 @@ def attach(
         _RUNNING.append(capture)
     try:
         with ExitStack() as undo:
-            _join(capture, undo)
+            debugging = capture.debugging
+            if debugging is not None:
+                undo.push(debugging.leave)
+                debugging.join(capture.adapter, undo)
             hide_received_tensors(undo)
             with (
                 capture.adapter.attach(),
@@ -113,19 +110,6 @@ def attach(
     finally:
         if capture in _RUNNING:
             _RUNNING.remove(capture)
-
-
-def _join(capture: Capture, undo: ExitStack) -> None:
-    """Connect the debugger, if there is one, until ``undo`` is closed."""
-    debugging = capture.debugging
-    if debugging is None:
-        return
-
-    def leave(_: object, error: BaseException | None, __: object) -> None:
-        debugging.leave(error)
-
-    undo.push(leave)
-    debugging.join(capture.adapter, undo)
 
 
 def is_running() -> bool:
@@ -139,7 +123,7 @@ def running_debugger() -> TorchDebugging | None:
 
 
 def end_step() -> None:
-    """End the running step of the running capture; nothing if there is none."""
+    """End the running step of the running capture; do nothing without a capture."""
     for capture in _RUNNING:
         capture.adapter.end_step()
 
@@ -164,28 +148,23 @@ def set_dump(target: nn.Module | str, *, enabled: bool = True) -> None:
         capture.adapter.refresh()
 
 
-class _Module:
-    """Whether an op belongs to a module; the module's scope is looked up at every call."""
+def _covers(adapter: TorchAdapter, target: nn.Module | str) -> Callable[[OpNode], bool]:
+    """Whether an op belongs to a module, or is one that the text ``target`` names.
 
-    def __init__(self, adapter: TorchAdapter, module: nn.Module | str) -> None:
-        self._adapter = adapter
-        self._module = module
+    The module's scope is looked up at every call: it is known once the module has run.
+    """
+    pattern = OpPattern.parse(target) if isinstance(target, str) else None
 
-    def __call__(self, node: OpNode) -> bool:
-        name = self._adapter.scope_name(self._module)
+    def covers(node: OpNode) -> bool:
+        name = adapter.scope_name(target)
         scope = plain_scope(node.scope)
-        return name is not None and (scope == name or scope.startswith(f"{name}/"))
-
-
-class _Named:
-    def __init__(self, adapter: TorchAdapter, text: str) -> None:
-        self._pattern = OpPattern.parse(text)
-        self._as_module = _Module(adapter, text)
-
-    def __call__(self, node: OpNode) -> bool:
-        return self._as_module(node) or self._pattern.matches(
+        if name is not None and (scope == name or scope.startswith(f"{name}/")):
+            return True
+        return pattern is not None and pattern.matches(
             node.name, node.type, is_leaf=node.kind != "op"
         )
+
+    return covers
 
 
 def _build(

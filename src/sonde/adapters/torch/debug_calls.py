@@ -17,7 +17,6 @@ from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.launch.server_registry import one_at_a_time, running_servers
 from sonde.debugger.settings import DebuggerOptions, any_options_from_environment
 
-_SERVERS: list[ServerProcess] = []
 _FAILED: list[Exception] = []
 """Why no server could be started; the attempt is not repeated."""
 
@@ -106,7 +105,6 @@ def _started(options: DebuggerOptions) -> DebuggerOptions | None:
         _FAILED.append(error)
         print_to_stderr(f"sonde: the program goes on without the debugger: {error}")
         return None
-    _SERVERS.append(server)
     atexit.register(server.leave)
     print_to_stderr(f"sonde: the page is at {server.page}")
     return replace(options, port=server.rank_port, token=server.token)

@@ -63,23 +63,12 @@ def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], 
     elif config.debug_mode == "exception":
         failure = FailureDump(files, tensors, report)
         sinks.subscriptions.append(
-            Subscription(
-                failure, request, op_failed=failure.op_failed, keeps_step=failure.keeps_step
-            )
+            Subscription(failure, request, failure.op_failed, failure.keeps_step)
         )
         sinks.closing_reports.append(lambda: _report_no_failure(failure, report))
     else:
         if config.saves_statistics:
-            on_device = config.stat_calc_mode == "device"
-            statistics = StatisticDump(
-                files,
-                writer,
-                categories=config.statistic_categories,
-                ios=config.ios,
-                report=report,
-                gather=device_statistics.gather if on_device else None,
-                high_precision=config.device_stat_precision_mode == "high",
-            )
+            statistics = _statistics(config, files, writer, report)
             sinks.subscriptions.append(Subscription(statistics, request))
         if config.saves_tensors:
             sinks.subscriptions.append(Subscription(tensors, request))
@@ -87,6 +76,21 @@ def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], 
     if isinstance(request, SelectionRequest):
         sinks.closing_reports.append(lambda: _report_unmatched(request, files, report))
     return sinks
+
+
+def _statistics(
+    config: CaptureConfig, files: StepFiles, writer: Writer, report: Callable[[str], None]
+) -> StatisticDump:
+    on_device = config.stat_calc_mode == "device"
+    return StatisticDump(
+        files,
+        writer,
+        categories=config.statistic_categories,
+        ios=config.ios,
+        report=report,
+        gather=device_statistics.gather if on_device else None,
+        high_precision=config.device_stat_precision_mode == "high",
+    )
 
 
 def _request(config: CaptureConfig, sinks: DumpSinks) -> SelectionRequest | ToggledRequest:
@@ -131,7 +135,7 @@ def _report_overflow(
         return  # The entries after the writer failed are missing: no verdict.
     elif summary.harmless is not None:
         report(
-            "sonde: no op made NaN or Inf by mistake: what there is reached neither the loss nor "
+            "sonde: no op made NaN or Inf by mistake: those found reached neither the loss nor "
             f"an update of weights; first by {origin_place(summary.harmless)}"
         )
     else:

@@ -6,44 +6,30 @@ import logging
 import os
 import traceback
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.debugging.training import TorchDebugging
 
 logger = logging.getLogger("sonde.capture")
 
 
-class TrainingListener(Protocol):
-    """Follows a training. Its methods may block.
+@dataclass(slots=True, eq=False)
+class ShieldedListener:
+    """Calls the debugger, if there is one, and shields the training from its failures.
 
-    An Exception that one of them raises is reported, and the listener is not called any more. A
-    BaseException that is not an Exception reaches the training.
+    An Exception that it raises is reported, and it is not called any more. A BaseException that is
+    not an Exception reaches the training.
     """
 
-    def optimizer_begins(self, optimizer: torch.optim.Optimizer, *, has_closure: bool) -> None:
-        """``has_closure``: the optimizer computes the gradients itself, by calling a closure."""
-        ...
+    _report: Callable[[str], None]
+    _pid: int = field(default_factory=os.getpid)
+    _listener: TorchDebugging | None = None
 
-    def optimizer_left(self, optimizer: torch.optim.Optimizer) -> None: ...
-    def backward_begins(self) -> None: ...
-    def failed(self, error: Exception) -> None:
-        """A backward pass, an exchange of buffers or the program itself raised ``error``."""
-        ...
-
-    def step_ended(self) -> None:
-        """A step has ended; observation of the next one has not begun."""
-        ...
-
-
-class ShieldedListener:
-    """Calls the listener, if there is one, and shields the training from its failures."""
-
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report = report
-        self._pid = os.getpid()
-        self._listener: TrainingListener | None = None
-
-    def set(self, listener: TrainingListener) -> None:
+    def set(self, listener: TorchDebugging) -> None:
         self._listener = listener
 
     def optimizer_begins(self, optimizer: torch.optim.Optimizer, *, has_closure: bool) -> None:
@@ -61,7 +47,7 @@ class ShieldedListener:
     def step_ended(self) -> None:
         self._call(lambda listener: listener.step_ended())
 
-    def _call(self, call: Callable[[TrainingListener], None]) -> None:
+    def _call(self, call: Callable[[TorchDebugging], None]) -> None:
         # A forked child has a copy of the listener, whose connection is the parent's.
         if self._listener is None or os.getpid() != self._pid:
             return

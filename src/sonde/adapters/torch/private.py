@@ -41,12 +41,12 @@ NEEDED = (
     "torch._C:_DisableTorchDispatch",
     "torch._C:_TorchDispatchModeKey",
     "torch._C:_autograd._get_sequence_nr",
-    "torch._C:_autograd._profiler_enabled",
     "torch._C:_current_autograd_node",
     "torch._C:_current_graph_task_id",
     "torch._C:_get_dispatch_mode",
     "torch._C:_storage_Use_Count",
     "torch._ops:OpOverload",
+    "torch.nn.modules.loss:_Loss",
     "torch:Tensor._cdata",
     "torch:Tensor._fix_weakref",
     "torch:UntypedStorage._cdata",
@@ -60,9 +60,9 @@ _eval_frame: Any = torch._C._dynamo.eval_frame
 
 TorchDispatchMode: Any = _python_dispatch.TorchDispatchMode
 OpOverload: Any = torch._ops.OpOverload
+LossModule: type[torch.nn.Module] = torch.nn.modules.loss._Loss
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
-is_profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
@@ -92,7 +92,7 @@ def answer_for_mode(
     """Shorten torch's search for a dispatch rule of ``mode``, until ``undo`` is closed.
 
     For every op that runs under a mode, torch searches a registry for a rule of that mode and op.
-    There are none for ``mode``; the native ``rule_finder`` says so without the search.
+    There are none for ``mode``; the native ``rule_finder`` answers without the search.
 
     Torch looks the search function up once, when the first op runs under any mode, and keeps it.
     Where that happened before this call, or this torch has no such function, observing works too
@@ -175,11 +175,14 @@ def run_uncompiled(is_on: bool) -> None:
     dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
     if dynamo is None:
         return
-    if is_on and dynamo._stance.stance == "default":
-        ours = dataclasses.replace(dynamo._stance, stance="force_eager")
-        _STANCES.append(Patch(dynamo, "_stance", ours))
+    if is_on:
+        version_probe.require("eager steps", ("torch._dynamo.eval_frame:_stance",))
+        if dynamo._stance.stance != "default":
+            return
+        stance = dataclasses.replace(dynamo._stance, stance="force_eager")
+        _STANCES.append(Patch(dynamo, "_stance", stance))
         _STANCES[-1].install()
-    elif not is_on and _STANCES:
+    elif _STANCES:
         _STANCES.pop().restore()
 
 
@@ -195,15 +198,8 @@ def keeps_modes(*, at_entry: bool = False) -> bool:
     """
     if torch._C._current_graph_task_id() != -1:
         return True
-    wrappers = 0
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if _is_compile_wrapper(frame.f_code):
-            wrappers += 1
-            if wrappers > at_entry:
-                return True
-        frame = frame.f_back
-    return False
+    frames = frames_from(sys._getframe(1))
+    return sum(_is_compile_wrapper(frame.f_code) for frame in frames) > at_entry
 
 
 def is_called_compiled(frame: FrameType | None) -> bool:
@@ -211,12 +207,17 @@ def is_called_compiled(frame: FrameType | None) -> bool:
 
     Torch itself does so for ``cond`` and similar ops, which do not count.
     """
-    while frame is not None:
-        above = frame.f_back
-        if _is_compile_wrapper(frame.f_code):
-            return above is None or _HIGHER_ORDER not in above.f_code.co_filename
-        frame = above
+    for each in frames_from(frame):
+        if _is_compile_wrapper(each.f_code):
+            return each.f_back is None or _HIGHER_ORDER not in each.f_back.f_code.co_filename
     return False
+
+
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """``frame`` and the frames that called it, from the innermost outwards."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def _is_compile_wrapper(code: CodeType) -> bool:
@@ -236,8 +237,8 @@ def mode_stack() -> list[Any]:
 def push_mode_below(mode: Any) -> None:
     """Enter ``mode`` beneath the modes that are active now.
 
-    A step may end while the user's own modes are entered; were ours on top of theirs, their exit
-    would pop ours.
+    A step may end while modes of the program are entered. If Sonde's were on top, the exit of a
+    program's mode would pop Sonde's.
     """
     above = [_python_dispatch._pop_mode() for _ in mode_stack()]
     try:

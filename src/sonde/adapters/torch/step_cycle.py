@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
-from sonde.adapters.torch.compiled.compiler_watch import CompilerWatch
+from sonde.adapters.torch.compiled.gate import CompilerWatch
 from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
-from sonde.adapters.torch.eager.scopes import ScopeBook
+from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.capture.session import Session
 from sonde.core.sink import StepEnd
 
 
+@dataclass(slots=True, eq=False)
 class StepCycle:
     """Observes the steps that the session wants and hands their graphs to it.
 
     Used from the training thread only; in a forked child it does nothing.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        observer: Observer,
-        structures: Structures,
-        scopes: ScopeBook,
-        switch: ObservationSwitch,
-        skip: OptimizerSkip,
-        compiler: CompilerWatch,
-        listener: ShieldedListener,
-    ) -> None:
-        self._session = session
-        self._observer = observer
-        self._structures = structures
-        self._scopes = scopes
-        self._switch = switch
-        self._skip = skip
-        self._compiler = compiler
-        self._listener = listener
-        self._has_completed_step = False
-        self._pid = os.getpid()
+    _session: Session
+    _observer: Observer
+    _structures: Structures
+    _scopes: ScopeRegistry
+    _switch: ObservationSwitch
+    _skip: OptimizerSkip
+    _compiler: CompilerWatch
+    _listener: ShieldedListener
+    _has_completed_step: bool = False
+    _pid: int = field(default_factory=os.getpid)
 
     def begin(self) -> None:
         """Switch observation on or off for the step that starts now."""
@@ -52,7 +43,7 @@ class StepCycle:
             switch.start()
         elif not wanted and switch.is_observing:
             switch.stop()
-        self._observer.is_asleep = not wanted
+        self._observer.is_suspended = not wanted
         if wanted:
             self._observer.begin_step()
         self._compiler.begin_step(wanted=wanted)
@@ -97,7 +88,7 @@ class StepCycle:
         last = observer.last
         is_kept = session.keeps_step()
         if last.parent is not None or is_kept:
-            raisers = observer.raisers if is_kept else ()
+            raisers = observer.emitter.raisers if is_kept else ()
             graph = self._structures.graph_at(last, raisers)
             parts = self._structures.parts_at(last) if self._compiler.has_graphs else ()
             session.end_step(StepEnd(session.step, graph, is_complete, parts))

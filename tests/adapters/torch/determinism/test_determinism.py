@@ -25,7 +25,8 @@ from torch.utils.data import (
 
 import sonde
 from sonde.adapters.torch.determinism.random_sources import is_clock
-from sonde.adapters.torch.determinism.switch import Randomness, Wanted, deterministic
+from sonde.adapters.torch.determinism.randomness import Randomness
+from sonde.adapters.torch.determinism.switch import Wanted, deterministic
 from sonde.core.errors import UsageError
 
 

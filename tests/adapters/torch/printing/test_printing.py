@@ -271,9 +271,9 @@ def test_the_log_takes_it_instead_of_stdout(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"first_n": 0}, "first_n says how often to print, 1 or more, not 0 [print-option]"),
-        ({"every_n": -1}, "every_n is 1 or more, not -1 [print-option]"),
-        ({"to": "stderr"}, "to is 'stdout' or 'log', not 'stderr' [print-option]"),
+        ({"first_n": 0}, "first_n must be 1 or more (got 0) [print-option]"),
+        ({"every_n": -1}, "every_n must be 1 or more (got -1) [print-option]"),
+        ({"to": "stderr"}, "to must be 'stdout' or 'log' (got 'stderr') [print-option]"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickletools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -51,7 +50,9 @@ def scan_pickle(data: Readable, largest: int) -> None:
     """
     before: tuple[str, Any] = ("", 0)
     texts = _Texts()
-    for name, argument, position in _operations(data):
+    source: Any = data
+    for operation, argument, at in pickletools.genops(source):
+        name, position = operation.name, at or 0
         texts.note(name, argument)
         if name == "GLOBAL":
             _refuse(str(argument), position)
@@ -86,12 +87,6 @@ class _Texts:
                 self.newest = self.memo.get(int(argument))
             if self.newest is not None:
                 self.last = [*self.last[-1:], self.newest]
-
-
-def _operations(data: Readable) -> Iterator[tuple[str, Any, int]]:
-    source: Any = data
-    for operation, argument, position in pickletools.genops(source):
-        yield operation.name, argument, position or 0
 
 
 def _refuse(name: str, position: int) -> None:

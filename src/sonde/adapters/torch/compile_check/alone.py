@@ -15,16 +15,16 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import widened
 from sonde.core.agreement import ALONE_FACTOR, Fault, OpErrors
 
 _MOST_OF_A_KIND = 3
 _REFUSALS = (RuntimeError, TypeError, ValueError, AssertionError, LookupError, AttributeError)
-"""What a decomposition raises that is not made for these arguments: float64, say."""
+"""Errors of a decomposition that does not support these arguments, such as float64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,12 +101,12 @@ def first_wrong_suspect(
         for group in kinds.values()
         for each in sorted(group, key=lambda one: -one.excess)[:_MOST_OF_A_KIND]
     ]
-    guilty = {
+    wrong_kinds = {
         each.kind
         for each, value in zip(chosen, _alone(chosen, compile_graph), strict=True)
         if _is_wrong(each, value)
     }
-    return next((each for each in suspects if each.kind in guilty), None)
+    return next((each for each in suspects if each.kind in wrong_kinds), None)
 
 
 def _is_wrong(suspect: Suspect, value: torch.Tensor) -> bool:

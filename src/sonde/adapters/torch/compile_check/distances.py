@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from collections.abc import Mapping
+from math import hypot, sqrt
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from sonde import kernels
+from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.tensors.view import name_of
 from sonde.core.agreement import Kind, OpErrors, ResultComparison
 from sonde.kernels import Distances
@@ -49,7 +50,7 @@ def error(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def compiled_error(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The error of compiled code: of whole numbers, one in a hundred may fall the other way."""
+    """The error of compiled code: of whole numbers, one in a hundred may differ."""
     if _is_whole(b):
         return sqrt(max(0.0, float((a != b).sum()) - _free_flips(b)))
     return error(a, b)
@@ -78,20 +79,34 @@ def broken_elements(compiled: torch.Tensor, eager: torch.Tensor, reference: torc
     return int((bad & torch.isfinite(eager) & torch.isfinite(reference)).sum())
 
 
-def compared(
+def comparisons(
     kind: Kind,
-    name: str,
-    reference: torch.Tensor,
-    eager: torch.Tensor,
-    compiled: torch.Tensor | None,
-    interpreted: torch.Tensor | None,
-    moved: torch.Tensor | None,
+    names: Mapping[Any, str],
+    by_way: Mapping[str, Mapping[Any, torch.Tensor]],
     epsilon: float,
-    group_norm: float,
+) -> list[ResultComparison]:
+    """Compare the results called ``names`` between the ways (see ``ways.Ways``)."""
+    group_norm = hypot(*(size(by_way["reference"][key]) for key in names))
+    return [
+        _compared(
+            kind,
+            name,
+            {way: found[key] for way, found in by_way.items() if key in found},
+            epsilon,
+            group_norm,
+        )
+        for key, name in names.items()
+        if key in by_way["eager"]
+    ]
+
+
+def _compared(
+    kind: Kind, name: str, by_way: Mapping[str, torch.Tensor], epsilon: float, group_norm: float
 ) -> ResultComparison:
-    """Compare one result between the ways; a way that lacks it counts as zeros."""
-    if compiled is None:
-        compiled = torch.zeros_like(eager)
+    """Compare one result between the ways; compiled code that lacks it counts as zeros."""
+    reference, eager = by_way["reference"], by_way["eager"]
+    compiled = by_way["compiled"] if "compiled" in by_way else torch.zeros_like(eager)
+    interpreted, jittered = by_way.get("interpreted"), by_way.get("jittered")
     return ResultComparison(
         kind=kind,
         name=name,
@@ -102,7 +117,7 @@ def compared(
         eager=error(eager, reference),
         interpreted=float("nan") if interpreted is None else error(interpreted, reference),
         compiled=compiled_error(compiled, reference),
-        shift=0.0 if moved is None else error(moved, eager),
+        shift=0.0 if jittered is None else error(jittered, eager),
         broken=broken_elements(compiled, eager, reference),
     )
 
@@ -142,8 +157,8 @@ def _flips(
 ) -> OpErrors:
     """How many choices (masks, indices) differ from float64.
 
-    Made of floating numbers, one in a hundred may fall the other way: ties, and values that
-    rounding moves over a threshold. Made of whole numbers, none.
+    If they were computed from floating numbers, one in a hundred may differ: ties, and values that
+    rounding moves over a threshold. If they were computed from whole numbers, none.
     """
     flips, *usual = (float((each != exact).sum()) for each in (compiled, eager, moved))
     is_exact = not any(

@@ -8,20 +8,18 @@ shortest run of ops whose values must stay inside the kernel for the results to 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import hypot
 from typing import Any
 
 import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
-from sonde.adapters.torch.compile_check.distances import compared, size
-from sonde.adapters.torch.compile_check.ops import coarsest_epsilon, copying, ops_of, size_of
-from sonde.adapters.torch.compile_check.places import module_of, source_of
+from sonde.adapters.torch.compile_check.distances import comparisons
+from sonde.adapters.torch.compile_check.ops import coarsest_epsilon, ops_of, size_of, with_outputs
 from sonde.adapters.torch.compile_check.records import GraphCompiler
-from sonde.adapters.torch.compile_check.tape import jittered, widened
+from sonde.adapters.torch.compile_check.tape import jittered, wide_argument, widened
 from sonde.adapters.torch.compile_check.undrawn import without_drawing
-from sonde.adapters.torch.compile_check.ways import TracedAotGraph, drop_unneeded
+from sonde.adapters.torch.compile_check.ways import TracedAotGraph, module_of, source_of
 from sonde.adapters.torch.private import OpOverload
 from sonde.core.agreement import Member, WrongGroup
 
@@ -33,8 +31,8 @@ def wrong_together(
 ) -> WrongGroup | None:
     """The first ops that are wrong together, in forward or else in backward, compiled separately.
 
-    Graphs whose values take more than ``budget`` bytes are not searched. Raises what compiling and
-    running them does.
+    Graphs whose values take more than ``budget`` bytes are not searched. Errors of compiling and
+    running them are raised.
     """
     for kept in graphs:
         module, inputs = without_drawing(kept)
@@ -154,44 +152,33 @@ class _Probe:
         ]
         graph = self._with_outputs([])
         with torch.no_grad():
-            self._exact = _Wide(graph).run(*self._inputs)
-            self._eager = fx.Interpreter(graph).run(*self._inputs)
-            self._moved = fx.Interpreter(graph).run(*moved)
+            results = {
+                "reference": _Wide(graph).run(*self._inputs),
+                "eager": fx.Interpreter(graph).run(*self._inputs),
+                "jittered": fx.Interpreter(graph).run(*moved),
+            }
+        self._by_way = {way: dict(enumerate(found)) for way, found in results.items()}
 
     def is_wrong(self, kept: Sequence[fx.Node]) -> bool:
         with torch.no_grad(), private.quick_compiler():
             graph = self._with_outputs(kept)
             outputs = self._compile(graph, list(self._inputs))(*self._inputs)
-        group = hypot(*map(size, self._exact))
-        return not all(
-            compared(
-                "output", leaf.name, exact, eager, made, None, moved, self._epsilon, group
-            ).agrees
-            for leaf, exact, eager, made, moved in zip(
-                self._results, self._exact, self._eager, outputs, self._moved, strict=False
-            )
-        )
+        names = {number: leaf.name for number, leaf in enumerate(self._results)}
+        by_way = {**self._by_way, "compiled": dict(enumerate(outputs))}
+        return not all(each.agrees for each in comparisons("output", names, by_way, self._epsilon))
 
     def _with_outputs(self, kept: Sequence[fx.Node]) -> fx.GraphModule:
-        graph = fx.Graph()
-        env: dict[fx.Node, Any] = {}
-        for node in self._module.graph.nodes:
-            if node.op != "output":
-                env[node] = graph.node_copy(node, lambda other: env[other])
-                env[node].target = copying(node.target)
-        graph.output(tuple(env[node] for node in (*self._results, *kept)))
-        drop_unneeded(graph)
-        return fx.GraphModule(self._module, graph)
+        return with_outputs(self._module, (*self._results, *kept))
 
 
 class _Wide(fx.Interpreter):
     """Runs a graph in float64."""
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return widened(None, (super().placeholder(target, args, kwargs),), {})[0][0]
+        return wide_argument(super().placeholder(target, args, kwargs))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return widened(None, (super().get_attr(target, args, kwargs),), {})[0][0]
+        return wide_argument(super().get_attr(target, args, kwargs))
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         wide_args, wide_kwargs = widened(target, args, kwargs)

@@ -8,22 +8,27 @@ is measured by running the op eagerly on the same inputs, and by moving the last
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch import fx
-from torch.utils import _pytree as pytree
 
 from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.alone import Suspect, first_wrong_suspect
 from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
-from sonde.adapters.torch.compile_check.places import module_of, source_of
+from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import jittered, widened
 from sonde.adapters.torch.compile_check.undrawn import without_drawing
-from sonde.adapters.torch.compile_check.ways import TracedAotGraph, drop_unneeded, first_line
+from sonde.adapters.torch.compile_check.ways import (
+    TracedAotGraph,
+    drop_unneeded,
+    first_line,
+    module_of,
+    source_of,
+)
 from sonde.adapters.torch.eager.op_schema import op_info
 from sonde.adapters.torch.private import OpOverload
 from sonde.adapters.torch.tensors.view import name_of
@@ -84,7 +89,7 @@ def ops_of(module: fx.GraphModule) -> list[fx.Node]:
 
 
 def _results(node: fx.Node) -> list[fx.Node]:
-    """The nodes that are tensors ``node`` makes: itself, or the parts of it that are used."""
+    """The nodes of the tensors that ``node`` returns: itself, or the items of it that are used."""
     if isinstance(node.meta.get("val"), torch.Tensor):
         return [node]
     return [
@@ -126,15 +131,7 @@ def _values(
         for each in (*node.all_input_nodes, *_results(node)):
             if each.op != "placeholder" and isinstance(each.meta.get("val"), torch.Tensor):
                 wanted[each] = None
-    graph = fx.Graph()
-    env: dict[fx.Node, Any] = {}
-    for node in module.graph.nodes:
-        if node.op != "output":
-            env[node] = graph.node_copy(node, lambda other: env[other])
-            env[node].target = copying(node.target)
-    graph.output(tuple(env[node] for node in wanted))
-    drop_unneeded(graph)
-    whole = fx.GraphModule(module, graph)
+    whole = with_outputs(module, wanted)
     detached = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
     with torch.no_grad(), private.quick_compiler():
         outputs = compile_graph(whole, list(detached))(*detached)
@@ -147,10 +144,23 @@ def _values(
     return values
 
 
-def copying(target: Any) -> Any:
+def with_outputs(module: fx.GraphModule, outputs: Iterable[fx.Node]) -> fx.GraphModule:
+    """``module`` with the values of ``outputs`` as its only outputs."""
+    graph = fx.Graph()
+    env: dict[fx.Node, Any] = {}
+    for node in module.graph.nodes:
+        if node.op != "output":
+            env[node] = graph.node_copy(node, lambda other: env[other])
+            env[node].target = _copying(node.target)
+    graph.output(tuple(env[node] for node in outputs))
+    drop_unneeded(graph)
+    return fx.GraphModule(module, graph)
+
+
+def _copying(target: Any) -> Any:
     """``target``, or for a view the op that copies where a view is not possible.
 
-    A decomposition may lay out its result in another way than the op it stands for.
+    A decomposition may lay out its result in another way than the op it replaces.
     """
     is_view = target is torch.ops.aten.view.default
     return torch.ops.aten.reshape.default if is_view else target
@@ -178,7 +188,7 @@ def _first_wrong(
             break
         suspects += [each for each in judged if each.errors.is_suspicious]
     try:
-        guilty = first_wrong_suspect(suspects, compile_graph)
+        found_wrong = first_wrong_suspect(suspects, compile_graph)
     except Exception as error:  # as above
         found.problems.append(
             f"{len(suspects)} ops of the {kept.phase} graph could not be compiled alone: "
@@ -186,23 +196,27 @@ def _first_wrong(
         )
         return wrong
     # Suspects come before ops that are certainly wrong.
-    return _report(kept, guilty, guilty.errors.allowed_alone) if guilty is not None else wrong
+    return (
+        _report(kept, found_wrong, found_wrong.errors.allowed_alone)
+        if found_wrong is not None
+        else wrong
+    )
 
 
 def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> list[Suspect] | None:
     """The errors of an op's results; None where float64 or eager cannot compute it."""
-    target: Any = copying(node.target)
+    target: Any = _copying(node.target)
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: values[each])
     wide_args, wide_kwargs = widened(target, args, kwargs)
     generator = torch.Generator().manual_seed(_SEED)
 
-    def shaken(value: Any) -> Any:
+    def moved_tensor(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return jittered(value, generator)
         return value
 
     moved_args, moved_kwargs = widened(
-        target, *pytree.tree_map(shaken, (tuple(args), dict(kwargs)))
+        target, *pytree.tree_map(moved_tensor, (tuple(args), dict(kwargs)))
     )
     try:
         with torch.no_grad():
@@ -257,7 +271,7 @@ def _part(node: fx.Node, number: int) -> fx.Node:
 
 
 def coarsest_epsilon(graphs: Sequence[TracedAotGraph]) -> float:
-    """The spacing of the coarsest floating dtype in the graphs; float32's if there is none."""
+    """The spacing of the coarsest floating dtype in the graphs; at least that of float32."""
     found = [torch.finfo(torch.float32).eps]
     for each in graphs:
         for node in each.graph.graph.nodes:

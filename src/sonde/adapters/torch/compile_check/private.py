@@ -10,6 +10,11 @@ import torch
 
 from sonde.adapters.torch import version_probe
 
+version_probe.require("checking compiled code", ("torch.utils._pytree:tree_map_only",))
+
+pytree: Any = torch.utils._pytree
+"""Functions over nested lists, tuples and dicts."""
+
 
 def require() -> None:
     """Raise TorchVersionError if this torch lacks a part of the compiler that the check needs."""

@@ -84,13 +84,10 @@ class GraphCall:
 
         ``change`` makes another tensor of each floating one.
         """
-        made = []
-        for value in self.inputs:
-            if isinstance(value, torch.Tensor):
-                made.append(_leaf(value, change))
-            else:
-                made.append(value)
-        return made
+        return [
+            _leaf(value, change) if isinstance(value, torch.Tensor) else value
+            for value in self.inputs
+        ]
 
 
 class Eager(fx.Interpreter):

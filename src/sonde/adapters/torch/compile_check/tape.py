@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch.utils import _pytree as pytree
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.private import OpOverload
 
 _MASKS = frozenset({"bernoulli", "bernoulli_", "native_dropout"})
@@ -52,13 +52,12 @@ class Tape:
     is_matched: bool = True
     is_written: bool = False
 
-    def playing(self, *, wide: bool = False) -> Playing:
-        """A mode under which code draws the numbers of the tape; the first run records them."""
-        return Playing(self, wide=wide)
-
 
 class Playing(private.TorchDispatchMode):  # type: ignore[misc]
-    """See Tape. With ``wide`` everything floating is computed in float64, casts included."""
+    """A mode under which code draws the numbers of the tape; the first run records them.
+
+    With ``wide`` everything floating is computed in float64, casts included.
+    """
 
     supports_higher_order_operators = True
 
@@ -94,7 +93,7 @@ class Playing(private.TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **kwargs)
         if kind is not None and state is not None:
             result = self._draw(kind, state, args, result)
-        return pytree.tree_map_only(torch.Tensor, _wide, result) if self._wide else result
+        return pytree.tree_map_only(torch.Tensor, wide, result) if self._wide else result
 
     def _higher_order(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Run an op that wraps another: one with effects, or a random one to be drawn again."""
@@ -159,22 +158,23 @@ def widened(
     func: Any, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Sequence[Any], dict[str, Any]]:
     """The arguments with which ``func`` computes in float64 what it computed before."""
-    wide_args, wide_kwargs = pytree.tree_map(_wide_argument, (tuple(args), dict(kwargs)))
+    wide_args, wide_kwargs = pytree.tree_map(wide_argument, (tuple(args), dict(kwargs)))
     name = getattr(getattr(func, "_schema", None), "name", "")
     if name in ("aten::_softmax", "aten::_log_softmax") and len(wide_args) == 3:
         wide_args = (*wide_args[:2], False)  # "half to float" needs a half.
     return wide_args, wide_kwargs
 
 
-def _wide_argument(value: Any) -> Any:
+def wide_argument(value: Any) -> Any:
+    """``value`` in float64, or, for a floating dtype, float64 itself; else unchanged."""
     if isinstance(value, torch.Tensor):
-        return _wide(value)
+        return wide(value)
     if isinstance(value, torch.dtype) and value.is_floating_point:
         return torch.float64
     return value
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
+def wide(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_floating_point() and tensor.dtype is not torch.float64:
         return tensor.to(torch.float64)
     return tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +14,19 @@ from torch import fx
 
 from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.records import Eager, GraphCall, eager_function
-from sonde.adapters.torch.compile_check.tape import Tape, jittered, random_kind
+from sonde.adapters.torch.compile_check.tape import (
+    Playing,
+    Tape,
+    jittered,
+    random_kind,
+    wide_argument,
+)
+from sonde.adapters.torch.compiled.graph import sources_of
+from sonde.core.graph import Source
 
 _JITTER_SEED = 20
 _LONGEST = 200
+_MODULE_PART = re.compile(r"\['([^']+)'\]")
 
 
 @dataclass
@@ -33,13 +43,14 @@ class Results:
 
 @dataclass
 class Ways:
-    """The results of each way; a way that failed is missing and ``problems`` says why."""
+    """The results of each way.
 
-    eager: Results
-    reference: Results
-    compiled: Results
-    jittered: Results | None = None
-    interpreted: Results | None = None
+    "eager", "compiled" and "reference" (in float64) always exist; "jittered" (eager, with the last
+    bits of the inputs changed) and "interpreted" (the compiler's graph, op by op) unless they
+    failed. ``problems`` says why a way failed.
+    """
+
+    results: dict[str, Results]
     problems: list[str] = field(default_factory=list)
 
 
@@ -48,33 +59,28 @@ class WayFailedError(Exception):
 
 
 def run_ways(record: GraphCall, tape: Tape) -> Ways:
-    """Run the call eagerly, in float64, as the compiler's graph op by op, and compiled."""
-    problems: list[str] = []
-    eager = _needed("eagerly", lambda: run(record, eager_function(record.graph), tape))
-    made = _needed("compiled", lambda: run(record, compiled(record), tape))
-    reference = _needed("in float64", lambda: _reference(record, tape))
-    shaken = _optional("with shaken inputs", problems, lambda: _shaken(record, tape))
-    interpreted = _optional(
-        "as the compiler's graph, op by op",
-        problems,
-        lambda: run(record, _interpreted(record), tape),
-    )
-    return Ways(eager, reference, made, shaken, interpreted, problems)
-
-
-def _needed(way: str, function: Callable[[], Results]) -> Results:
-    try:
-        return function()
-    except Exception as error:  # Any backend and any module of the user runs here.
-        raise WayFailedError(f"it could not be run {way}: {first_line(error)}") from error
-
-
-def _optional(way: str, problems: list[str], function: Callable[[], Results]) -> Results | None:
-    try:
-        return function()
-    except Exception as error:  # As above; the report has the error, and other ways stay valid.
-        problems.append(f"it could not be run {way}: {first_line(error)}")
-        return None
+    """Run the call in each way; WayFailedError if one fails that all comparisons need."""
+    ways = Ways({})
+    functions: list[tuple[str, str, Callable[[], Results]]] = [
+        ("eager", "eagerly", lambda: run(record, eager_function(record.graph), tape)),
+        ("compiled", "compiled", lambda: run(record, compiled(record), tape)),
+        ("reference", "in float64", lambda: _reference(record, tape)),
+        ("jittered", "with slightly changed inputs", lambda: _jittered(record, tape)),
+        (
+            "interpreted",
+            "as the compiler's graph, op by op",
+            lambda: run(record, _interpreted(record), tape),
+        ),
+    ]
+    for name, text, function in functions:
+        try:
+            ways.results[name] = function()
+        except Exception as error:  # Any backend and any module of the user runs here.
+            problem = f"it could not be run {text}: {first_line(error)}"
+            if name in ("eager", "compiled", "reference"):
+                raise WayFailedError(problem) from error
+            ways.problems.append(problem)
+    return ways
 
 
 def first_line(error: Exception) -> str:
@@ -95,7 +101,7 @@ def run(
     """Run forward, and backward from the recorded gradients."""
     inputs = record.fresh_inputs() if inputs is None else inputs
     torch.set_rng_state(record.random_state)
-    with record.ambient.restored(), tape.playing(wide=wide):
+    with record.ambient.restored(), Playing(tape, wide=wide):
         outputs = function(*inputs)
         outputs = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
         pairs = [
@@ -137,7 +143,7 @@ def _reference(record: GraphCall, tape: Tape) -> Results:
     return run(record, _Wide(record.graph).run, tape, inputs=inputs, wide=True)
 
 
-def _shaken(record: GraphCall, tape: Tape) -> Results:
+def _jittered(record: GraphCall, tape: Tape) -> Results:
     generator = torch.Generator().manual_seed(_JITTER_SEED)
     inputs = record.fresh_inputs(lambda tensor: jittered(tensor, generator).to(tensor.dtype))
     return run(record, eager_function(record.graph), tape, inputs=inputs)
@@ -147,10 +153,7 @@ class _Wide(Eager):
     """The graph with its own constants in float64."""
 
     def fetch_attr(self, target: str) -> Any:
-        value = super().fetch_attr(target)
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return value.to(torch.float64)
-        return value
+        return wide_argument(super().fetch_attr(target))
 
 
 @dataclass
@@ -208,3 +211,20 @@ class _Drawing(fx.Interpreter):
         if n.op == "call_function" and random_kind(n.target) is not None:
             self._kept.drawn[n] = value
         return value
+
+
+def source_of(node: fx.Node) -> Source | None:
+    """The innermost line of the user's code that made the op, or the op it is the backward of."""
+    return next(iter(sources_of(node)), None)
+
+
+def module_of(node: fx.Node) -> str:
+    """The path of the innermost module the op ran in, such as ``encoder.0``; empty for the root."""
+    stack: Any = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    if not stack:
+        return ""
+    path = str(list(stack.values())[-1][0])
+    parts = _MODULE_PART.findall(path.partition("_modules")[1] + path.partition("_modules")[2])
+    if parts:
+        return ".".join(parts)
+    return path.removeprefix("L['self']").lstrip(".")

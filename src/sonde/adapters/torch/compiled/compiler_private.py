@@ -30,12 +30,9 @@ version_probe.require(
         "torch._dynamo.variables.nn_module:record_nn_module_stack",
         "torch._guards:CompileContext.try_get",
         "torch._guards:TracingContext.report_output_strides",
-        "torch._inductor.async_compile:AsyncCompile.cpp_pybinding",
-        "torch._inductor.codecache:CppPythonBindingsCodeCache.load_pybinding_async",
         "torch._inductor.compile_fx:_compile_fx_inner",
         "torch._inductor.config:patch",
         "torch._inductor.custom_graph_pass:CustomGraphPass",
-        "torch._inductor.exc:CppCompileError",
         "torch._inductor.graph:GraphLowering.compile_to_module",
         "torch._inductor.inductor_prims:random",
         "torch._inductor.metrics:generated_kernel_count",
@@ -147,7 +144,7 @@ def watch_entries(began: Callable[[], None], undo: ExitStack) -> None:
 
     def enter() -> Callable[[], None]:
         began()
-        return _nothing
+        return lambda: None  # The exit hook.
 
     @functools.wraps(original)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -155,10 +152,6 @@ def watch_entries(began: Callable[[], None], undo: ExitStack) -> None:
         self.enter_exit_hooks.append(enter)
 
     replace(kind, "__init__", init, undo)
-
-
-def _nothing() -> None:
-    """The exit hook of such a function: nothing to do."""
 
 
 class Circumstances:
@@ -184,7 +177,7 @@ class Circumstances:
             yield
 
 
-def told_strides() -> list[Any]:
+def reported_strides() -> list[Any]:
     """The strides of outputs that were reported to AOTAutograd in the running compilation."""
     context = torch._guards.TracingContext.try_get()
     return list(context.output_strides or ()) if context is not None else []

@@ -1,8 +1,8 @@
 """Describes a graph that torch.compile made: its ops and edges, with modules and source lines.
 
 The graph is AOTAutograd's: what a backend is given to make code of, forward and backward apart,
-without in-place ops, decomposed as far as the backend wishes. Every op of it gets a number, which
-is also left on the graph's node, so that it is found again after the backend's own passes.
+without in-place ops, decomposed as far as the backend wishes. Every op gets a number, which is also
+stored on the graph's node, so that it is found again after the backend's own passes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from sonde.adapters.torch.eager.op_attributes import attribute_text
-from sonde.adapters.torch.eager.op_schema import OpInfo, op_info
+from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments, op_info
 from sonde.adapters.torch.eager.source_lines import MOST_FRAMES, is_user_file, plain_function
 from sonde.adapters.torch.eager.step_inputs import dtype_name
 from sonde.core.graph import Source, TensorSpec
@@ -114,7 +113,7 @@ def describe(graph: fx.Graph, modules: Modules, *, is_backward: bool, family: Fa
             node.meta[NUMBER] = len(ops)
             operands[node] = Operand(len(ops), 0)
             ops.append(_op(node, len(ops), operands, modules, is_backward))
-            optimizer_ops += _is_of_optimizer(node)
+            optimizer_ops += _OPTIMIZERS in (node.meta.get("stack_trace") or "")
     made = AotGraph(
         tuple(ops), results, is_backward, bool(ops) and optimizer_ops == len(ops), family
     )
@@ -219,11 +218,6 @@ def _op(
     )
 
 
-def _plain_key(key: str) -> str:
-    """The key of a module without the suffix that its second call gets."""
-    return key.partition("@")[0]
-
-
 def _spec(value: torch.Tensor) -> TensorSpec:
     return TensorSpec(dtype_name(value.dtype), tuple(map(hint, value.shape)))
 
@@ -239,11 +233,7 @@ def hint(size: Any) -> int:
 def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:
     """The arguments without tensors, by their schema name, as text."""
     found: list[tuple[str, str]] = []
-    named = [
-        (info.arguments[position] if position < len(info.arguments) else f"arg{position}", value)
-        for position, value in enumerate(node.args)
-    ]
-    for name, value in (*named, *node.kwargs.items()):
+    for name, value in named_arguments(info, node.args, node.kwargs):
         nodes = [each for each in _flat(value) if isinstance(each, fx.Node)]
         if not any(isinstance(each.meta.get("val"), torch.Tensor) for each in nodes):
             found.append((name, attribute_text(value)))
@@ -253,7 +243,9 @@ def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:
 def modules_of(node: fx.Node, modules: Modules) -> tuple[weakref.ref[nn.Module], ...]:
     """The modules that ran when ``node`` was traced, or the op that it is the backward of."""
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
-    return tuple(modules[key] for key in map(_plain_key, stack) if key in modules)
+    # The second call of a module has a suffix: ``key@1``.
+    keys = (key.partition("@")[0] for key in stack)
+    return tuple(modules[key] for key in keys if key in modules)
 
 
 def sources_of(node: fx.Node) -> tuple[Source, ...]:
@@ -268,7 +260,3 @@ def sources_of(node: fx.Node) -> tuple[Source, ...]:
             function = plain_function(match["function"])
             found.append(Source(match["file"], int(match["line"]), function, code))
     return tuple(reversed(found))[:MOST_FRAMES]
-
-
-def _is_of_optimizer(node: fx.Node) -> bool:
-    return _OPTIMIZERS in (node.meta.get("stack_trace") or "")

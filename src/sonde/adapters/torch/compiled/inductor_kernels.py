@@ -5,8 +5,8 @@ headers again. Observed code has more kernels than plain code, and more of them 
 few files, they take a fraction of the time. A kernel computes the same: it is the same function,
 compiled with the same options.
 
-This module depends on private parts of torch. Where they differ from what is expected, kernels are
-compiled as torch does it.
+This module depends on private parts of torch. Where torch's template for a file differs from what
+is expected, kernels are compiled as torch does it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from sonde.adapters.torch import version_probe
+from sonde.core.patching import replace
+
+version_probe.require(
+    "compiling observed code",
+    (
+        "torch._inductor.async_compile:AsyncCompile.cpp_pybinding",
+        "torch._inductor.async_compile:AsyncCompile.wait",
+        "torch._inductor.codecache:CppPythonBindingsCodeCache.load_pybinding_async",
+        "torch._inductor.exc:CppCompileError",
+    ),
+)
+
+# Imported after the check above, which reports in one line what this torch lacks.
+# ruff: noqa: E402
 import torch._inductor.async_compile as _async_compile
 import torch._inductor.codecache as _codecache
 from torch._inductor.exc import CppCompileError
-
-from sonde.core.patching import replace
 
 _KERNEL = re.compile(r'extern "C"\s+void\s+kernel\(')
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include.*$", re.MULTILINE)

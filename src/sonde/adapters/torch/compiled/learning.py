@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -16,10 +16,10 @@ from sonde.adapters.torch.compiled.graph import AotGraph, AotOp, Family, Operand
 from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.op_schema import OpInfo
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, TensorRef
-from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeBook
-from sonde.adapters.torch.eager.source_lines import find_place, joined_sources, stack_of
+from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
+from sonde.adapters.torch.eager.source_lines import find_user_frame, joined_sources, stack_of
 from sonde.adapters.torch.eager.step_inputs import spec_of
-from sonde.core.graph import GRADIENTS, Edge, OpNode, Source
+from sonde.core.graph import Edge, OpNode, Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,16 +30,16 @@ class TracedPlace:
     sources: tuple[Source, ...]
 
 
-_INFO = OpInfo("compiled_graph", "compiled_graph", (), frozenset(), False)
+_INFO = OpInfo("compiled_graph", (), frozenset(), False)
 
 
+@dataclass(slots=True, eq=False)
 class GraphLearner:
     """Makes records of compiled graphs. Used from the training thread only."""
 
-    def __init__(self, observer: Observer, book: ScopeBook) -> None:
-        self._observer = observer
-        self._book = book
-        self._forwards: dict[Family, list[OpRecord]] = {}
+    _observer: Observer
+    _registry: ScopeRegistry
+    _forwards: dict[Family, list[OpRecord]] = field(default_factory=dict)
 
     def begin_step(self) -> None:
         self._forwards.clear()
@@ -50,18 +50,15 @@ class GraphLearner:
         """The record for a run of ``graph`` on ``tensors`` now, known or new."""
         observer = self._observer
         scope: OpScope = observer.tables.scope
-        found: OpRecord | None = None
-        for record in observer.last.next:
-            if (
-                record.func is graph
-                and (graph.is_backward or record.scope is scope)
-                and len(record.in_refs) == len(keys)
-                and observer.matches_inputs(record, tensors, keys)
-            ):
-                found = record
-                break
-        if found is None:
-            found = self._learn(graph, scope, tensors, keys, caller)
+        known = (
+            record
+            for record in observer.last.next
+            if record.func is graph
+            and (graph.is_backward or record.scope is scope)
+            and len(record.in_refs) == len(keys)
+            and observer.inputs.matches(record, tensors, keys)
+        )
+        found = next(known, None) or self._learn(graph, tensors, keys, caller)
         if not graph.is_backward:
             self._forwards.setdefault(graph.family, []).append(found)
         return found
@@ -72,27 +69,21 @@ class GraphLearner:
         counts = observer.learner.counts_at(observer.last)
         forwards = self._forwards.get(graph.family)
         cause = forwards[-1] if forwards else None
-        outer = () if graph.is_backward else stack_of(find_place(caller)[1])
+        outer = () if graph.is_backward else stack_of(find_user_frame(caller)[1])
         return [self._node(graph, op, counts, cause, outer) for op in graph.ops]
 
     def _learn(
-        self,
-        graph: AotGraph,
-        scope: OpScope,
-        tensors: list[torch.Tensor],
-        keys: list[int],
-        caller: FrameType,
+        self, graph: AotGraph, tensors: list[torch.Tensor], keys: list[int], caller: FrameType
     ) -> OpRecord:
         learner = self._observer.learner
         nodes = self.draft(graph, caller)
-        record = learner.learn_graph(
-            self._observer.last, scope, graph, _INFO, tensors, keys, find_place(caller)[1] or caller
-        )
+        frame = find_user_frame(caller)[1] or caller
+        record = learner.learn_graph(self._observer.last, graph, _INFO, tensors, keys, frame)
         assert record.parent is not None
         order = record.parent.order + 1 + len(record.leaves)
         inner: list[OpRecord] = []
         for op, node in zip(graph.ops, nodes, strict=True):
-            made = OpRecord(None, op.target, op.info, self._book.scope(node.scope, node.phase))
+            made = OpRecord(None, op.target, op.info, self._registry.scope(node.scope, node.phase))
             made.order = order + op.number
             made.outs = tuple(
                 (FRESH, _ref(made, slot, op, inner, record)) for slot in range(len(op.outputs))
@@ -144,14 +135,12 @@ class GraphLearner:
         if not graph.is_backward:
             here: OpScope = self._observer.tables.scope
             if graph.is_optimizer and here.phase != "optimizer":
-                return self._book.scope(f"{ROOT}/optimizer", "optimizer")
+                return self._registry.scope(f"{ROOT}/optimizer", "optimizer")
             return inside or here
         found = inside.name if inside is not None else cause.scope if cause is not None else ROOT
-        base = found.removeprefix(RECOMPUTED)
         if op.is_recomputed:
-            return self._book.scope(f"{RECOMPUTED}{base}", "backward")
-        name = base if base.startswith(GRADIENTS) else f"{GRADIENTS}{base}"
-        return self._book.scope(name, "backward")
+            return self._registry.scope(f"{RECOMPUTED}{found.removeprefix(RECOMPUTED)}", "backward")
+        return self._registry.backward_of(found)
 
     def module_scope(self, modules: Sequence[weakref.ref[nn.Module]]) -> OpScope | None:
         """The scope of the innermost of ``modules``, named as if they were called now."""
@@ -160,7 +149,7 @@ class GraphLearner:
         for reference in modules:
             module = reference()
             if module is not None:
-                scope = self._book.of_module(module, caller)
+                scope = self._registry.of_module(module, caller)
                 caller = module
         return scope
 

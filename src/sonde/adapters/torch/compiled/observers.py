@@ -1,7 +1,7 @@
 """The op that observes tensors inside compiled code, and its insertion into graphs.
 
-``sonde_compiled::observe`` passes the tensors it is given to its registered watcher. For a compiler
-it is an op like any other: it has side effects, so that it is neither removed nor moved before the
+``sonde_compiled::observe`` passes on the tensors it is given. For a compiler it is an op like any
+other: it has side effects, so that it is neither removed nor moved before the
 ops it observes, and it takes tensors in any layout, so that none is copied for it.
 """
 
@@ -10,9 +10,10 @@ from __future__ import annotations
 import itertools
 import operator
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
@@ -25,6 +26,9 @@ from sonde.adapters.torch.compiled.graph import (
     output_slot,
     tensor_arguments,
 )
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.compiled.variants import CompiledCode
 
 _NAMESPACE = "sonde_compiled"
 _IDLE = frozenset({"alias", "clone", "detach", "expand", "view", "_unsafe_view", "_to_copy"})
@@ -50,52 +54,38 @@ class Look:
     inputs: tuple[tuple[int, Operand], ...]
 
 
-Looks = Mapping[int, Look]
-"""The observers of a piece of code by the number of their op."""
-
-
-class Watcher(Protocol):
-    """Receives the tensors of one piece of compiled code."""
-
-    def observed(self, number: int, values: Sequence[torch.Tensor]) -> None: ...
-
-
-_WATCHERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_CODES: weakref.WeakValueDictionary[int, CompiledCode] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
 
-def register(watcher: Watcher) -> int:
-    """Register ``watcher``, weakly; returns the number by which observers find it."""
+def register(code: CompiledCode) -> int:
+    """Register ``code``, weakly; returns the number by which its observers find it."""
     number = next(_NUMBERS)
-    _WATCHERS[number] = watcher
+    _CODES[number] = code
     return number
 
 
-def observe(values: Sequence[torch.Tensor], watcher: int, number: int) -> None:
-    """Pass ``values``, the tensors of the ``Look`` of op ``number``, to the watcher."""
-    found = _WATCHERS.get(watcher)
+def observe(values: Sequence[torch.Tensor], code: int, number: int) -> None:
+    """Pass ``values``, the tensors of the ``Look`` of op ``number``, to the code they are from."""
+    found = _CODES.get(code)
     if found is not None:
-        found.observed(number, values)
+        found.emit(number, values)
 
 
-def observing_op() -> Any:
-    """The op ``sonde_compiled::observe``, defined at the first call."""
-    if not _DEFINED:
-        kind: Any = torch.library.Library
-        library = kind(_NAMESPACE, "DEF")
-        library.define(
-            "observe(Tensor[] values, int watcher, int number) -> ()",
-            tags=(torch.Tag.flexible_layout,),
-        )
-        library.impl("observe", observe, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{_NAMESPACE}::observe", lambda *_: None, lib=library)
-        op = torch.ops.sonde_compiled.observe.default
-        fx.node.has_side_effect(op)
-        _DEFINED.extend((op, library))
-    return _DEFINED[0]
-
-
-_DEFINED: list[Any] = []
+@cache
+def observing_op() -> tuple[Any, object]:
+    """The op ``sonde_compiled::observe``, and its library, which must live as long."""
+    kind: Any = torch.library.Library
+    library = kind(_NAMESPACE, "DEF")
+    library.define(
+        "observe(Tensor[] values, int code, int number) -> ()",
+        tags=(torch.Tag.flexible_layout,),
+    )
+    library.impl("observe", observe, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{_NAMESPACE}::observe", lambda *_: None, lib=library)
+    op = torch.ops.sonde_compiled.observe.default
+    fx.node.has_side_effect(op)
+    return op, library
 
 
 def insert(
@@ -103,11 +93,11 @@ def insert(
     described: AotGraph,
     wanted: Collection[int],
     target: Callable[..., Any],
-    watcher: int,
+    code: int,
 ) -> dict[int, Look]:
     """Insert an observer behind each op of ``graph`` whose number is ``wanted``, if it exists.
 
-    ``graph`` is the graph that was described, or what a compiler's passes have made of it: an op
+    ``graph`` is the graph that was described, or the result of a compiler's passes over it: an op
     that they replaced or removed gets no observer. Inputs are observed only where that keeps no
     further tensor alive: inputs of the graph, and outputs of observed ops.
     """
@@ -119,31 +109,32 @@ def insert(
             operands[node] = Operand(number, 0)
             for item in _items(node):
                 operands[item] = Operand(number, output_slot(item))
-    looks = _look_at_removed(graph, described, set(wanted) - set(numbers.values()), target, watcher)
+    looks = _look_at_removed(graph, described, set(wanted) - set(numbers.values()), target, code)
     for node, number in numbers.items():
-        if number not in wanted:
-            continue
-        outputs = _outputs(node, is_copy=described.ops[number].written is not None)
+        is_copy = described.ops[number].written is not None
+        outputs = _outputs(node, is_copy=is_copy) if number in wanted else []
         if not outputs:
             continue
-        looked = [
+        inputs = [
             (slot, argument)
             for slot, argument in enumerate(tensor_arguments(node))
             if argument in operands
         ]
-        nodes = [output for _, output in outputs] + [argument for _, argument in looked]
-        if described.ops[number].written is not None:
-            place = graph.inserting_before(node)
-        else:
-            place = graph.inserting_after(max((each for _, each in outputs), key=order.__getitem__))
-        with place:
-            made = graph.call_function(target, (nodes, watcher, number))
-        made.meta["val"] = None
+        last = max((output for _, output in outputs), key=order.__getitem__)
+        with graph.inserting_before(node) if is_copy else graph.inserting_after(last):
+            _call(graph, target, [each for _, each in (*outputs, *inputs)], code, number)
         looks[number] = Look(
             tuple(slot for slot, _ in outputs),
-            tuple((slot, operands[argument]) for slot, argument in looked),
+            tuple((slot, operands[argument]) for slot, argument in inputs),
         )
     return looks
+
+
+def _call(
+    graph: fx.Graph, target: Callable[..., Any], nodes: list[fx.Node], code: int, number: int
+) -> None:
+    """Insert a call of the observer here."""
+    graph.call_function(target, (nodes, code, number)).meta["val"] = None
 
 
 def _look_at_removed(
@@ -151,7 +142,7 @@ def _look_at_removed(
     described: AotGraph,
     removed: Collection[int],
     target: Callable[..., Any],
-    watcher: int,
+    code: int,
 ) -> dict[int, Look]:
     """Insert observers for ops that were removed because they do nothing: of their input."""
     numbers = _numbered(graph, described)
@@ -171,8 +162,7 @@ def _look_at_removed(
             next(iter(reversed(graph.nodes))),
         )
         with graph.inserting_before(later):
-            made = graph.call_function(target, ([source], watcher, number))
-        made.meta["val"] = None
+            _call(graph, target, [source], code, number)
         looks[number] = Look((0,), ())
     return looks
 

@@ -7,27 +7,29 @@ without Sonde, and switching between them compiles nothing again.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.compiled import compiler_private as compiler
 from sonde.adapters.torch.compiled.graph import AotGraph, hint
-from sonde.adapters.torch.compiled.observers import (
-    Look,
-    Watcher,
-    insert,
-    observe,
-    observing_op,
-    register,
-)
+from sonde.adapters.torch.compiled.observers import Look, insert, observe, observing_op, register
+from sonde.adapters.torch.guard import FailureGuard
+
+if TYPE_CHECKING:
+    from sonde.adapters.torch.compiled.capture import CompiledGraphs
 
 Run = Callable[[list[Any]], Any]
 Layout = tuple[tuple[int, ...], tuple[int, ...]]
 """Shape and strides."""
+
+CAPTURES: list[CompiledGraphs] = []
+"""The captures that run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -40,40 +42,62 @@ class Variant:
     wanted: frozenset[int] = frozenset()
 
 
+@dataclass(eq=False)
 class CompiledCode:
-    """Compiles ``module`` with ``backend``. Made while the graph is being compiled.
+    """The code of one compiled graph, which the backend returns in place of its own.
 
-    ``interprets``: observed code is the graph run op by op, not the backend's.
+    Made while the graph is being compiled. It outlives the capture it was compiled in, and serves
+    later ones. ``interprets``: observed code is the graph run op by op, not the backend's.
+    ``names`` are those of the ops that were wanted when it was first observed.
     """
 
-    def __init__(
-        self,
-        graph: AotGraph,
-        module: fx.GraphModule,
-        inputs: Sequence[Any],
-        backend: compiler.Compile,
-        watcher: Watcher,
-        *,
-        interprets: bool,
-    ) -> None:
-        self.graph = graph
-        self._module = module
-        self._inputs = list(inputs)
-        self._backend = backend
-        self._number = register(watcher)
-        self._interprets = interprets
-        self._circumstances = compiler.Circumstances()
-        self._layouts: list[Layout | None] | None = None
-        self.plain: Variant | None = None
-        self.observed: Variant | None = None
+    _boxed_call = True
 
-    @property
-    def module(self) -> fx.GraphModule:
-        return self._module
+    graph: AotGraph
+    module: fx.GraphModule
+    inputs: list[Any]
+    backend: compiler.Compile
+    interprets: bool
+    names: dict[int, str] = field(default_factory=dict)
+    plain: Variant | None = None
+    observed: Variant | None = None
+    _circumstances: compiler.Circumstances = field(default_factory=compiler.Circumstances)
+    _layouts: list[Layout | None] | None = None
+    _is_unobservable: bool = False
+
+    def __post_init__(self) -> None:
+        self._number = register(self)
+
+    def __call__(self, args: list[Any]) -> Any:
+        for graphs in CAPTURES:
+            if graphs.is_here():
+                return graphs.runs.run(self, args, sys._getframe(1))
+        return self.make_plain().run(args)
+
+    def emit(self, number: int, values: Sequence[torch.Tensor]) -> None:
+        """Pass what the observer of op ``number`` was given to the capture that runs this code."""
+        for graphs in CAPTURES:
+            if graphs.runs.running:
+                graphs.runs.emit(number, values)
+
+    def variant_for(self, wanted: frozenset[int], unobservable: FailureGuard) -> Variant:
+        """The code that observes the ``wanted`` ops, compiled now if need be.
+
+        The plain code where nothing is wanted, or observed code cannot be made; the error then goes
+        to ``unobservable``.
+        """
+        if wanted and not self._is_unobservable:
+            # Set while it is tried: a graph that cannot be observed is not tried again.
+            self._is_unobservable = True
+            with unobservable:
+                variant = self.make_observed(wanted)
+                self._is_unobservable = False
+                return variant
+        return self.make_plain()
 
     def make_plain(self) -> Variant:
         if self.plain is None:
-            self.plain = self._make(lambda module: self._backend(module, self._inputs))
+            self.plain = self._make(lambda module: self.backend(module, self.inputs))
         return self.plain
 
     def make_observed(self, wanted: frozenset[int]) -> Variant:
@@ -81,7 +105,7 @@ class CompiledCode:
         if self.observed is None or not wanted <= self.observed.wanted:
             wanted |= self.observed.wanted if self.observed is not None else frozenset()
             looks: dict[int, Look] = {}
-            way = self._interpret if self._interprets else self._instrument
+            way = self._interpret if self.interprets else self._instrument
             variant = self._make(functools.partial(way, wanted, looks))
             variant.looks = looks
             variant.wanted = wanted
@@ -94,19 +118,19 @@ class CompiledCode:
             return self.plain.kernels
         with self._circumstances.again(), compiler.keep_strides_apart():
             return compiler.count_kernels(
-                lambda: self._backend(compiler.copy_of(self._module), self._inputs)
+                lambda: self.backend(compiler.copy_of(self.module), self.inputs)
             )
 
     def _instrument(
         self, wanted: frozenset[int], looks: dict[int, Look], module: fx.GraphModule
     ) -> Run:
-        op = observing_op()
+        op, _ = observing_op()
 
         def change(graph: fx.Graph) -> None:
             looks.update(insert(graph, self.graph, wanted, op, self._number))
 
         with compiler.inductor_pass(change):
-            return self._backend(module, self._inputs)
+            return self.backend(module, self.inputs)
 
     def _interpret(
         self, wanted: frozenset[int], looks: dict[int, Look], module: fx.GraphModule
@@ -116,11 +140,11 @@ class CompiledCode:
         return compiler.boxed(module)
 
     def _make(self, make: Callable[[fx.GraphModule], Run]) -> Variant:
-        module = compiler.copy_of(self._module)
+        module = compiler.copy_of(self.module)
         if self._layouts is None:
             # AOTAutograd compiles this graph now: the strides reported now hold for all variants.
             run = make(module)
-            self._layouts = _layouts(self._module, compiler.told_strides())
+            self._layouts = _layouts(self.module, compiler.reported_strides())
             return Variant(run, compiler.kernels_of(run))
         with self._circumstances.again(), compiler.keep_strides_apart():
             run = make(module)
@@ -130,7 +154,10 @@ class CompiledCode:
         return Variant(functools.partial(_run_aligned, run, self._layouts), kernels)
 
 
-def _layouts(module: fx.GraphModule, told: Sequence[Any]) -> list[Layout | None]:
+private.hide_from_compiler(CompiledCode.__call__, CompiledCode.emit)
+
+
+def _layouts(module: fx.GraphModule, reported: Sequence[Any]) -> list[Layout | None]:
     """Shape and strides of each output that AOTAutograd expects: as reported, else as traced."""
     output = next(iter(reversed(module.graph.nodes)))
     leaves = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
@@ -140,7 +167,7 @@ def _layouts(module: fx.GraphModule, told: Sequence[Any]) -> list[Layout | None]
         if not isinstance(value, torch.Tensor):
             found.append(None)
             continue
-        strides = told[position] if position < len(told) else value.stride()
+        strides = reported[position] if position < len(reported) else value.stride()
         if strides is None:
             found.append(None)
         else:

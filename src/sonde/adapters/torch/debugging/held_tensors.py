@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.debugging.optimizers import OptimizerBook
+from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry, parameters_of
 from sonde.adapters.torch.eager.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.tensors.view import TorchView
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 class TorchHeld:
     """See ``debugger.trainee.Held``; holds the tensor weakly."""
-
-    __slots__ = ("_tensor", "gradient_maker", "name", "scope")
 
     def __init__(self, name: str, scope: str, tensor: torch.Tensor) -> None:
         self.name = name
@@ -44,12 +42,12 @@ class TorchHeld:
 
     def value(self) -> TensorView:
         tensor = self.tensor
-        return TorchView(_GONE if tensor is None else tensor, "output", 0, None, None)
+        return TorchView(_GONE if tensor is None else tensor)
 
     def gradient(self) -> TensorView | None:
         tensor = self.tensor
         gradient = tensor.grad if tensor is not None and tensor.is_leaf else None
-        return None if gradient is None else TorchView(gradient, "output", 0, None, None)
+        return None if gradient is None else TorchView(gradient)
 
 
 _GONE = torch.empty(0)
@@ -57,8 +55,6 @@ _GONE = torch.empty(0)
 
 class TorchSnapshot:
     """See ``debugger.trainee.Snapshot``."""
-
-    __slots__ = ("_copy",)
 
     def __init__(self, tensor: torch.Tensor) -> None:
         # A tensor made in inference mode cannot be written to outside of it.
@@ -71,7 +67,7 @@ class TorchSnapshot:
 
     @property
     def view(self) -> TensorView:
-        return TorchView(self._copy, "output", 0, None, None)
+        return TorchView(self._copy)
 
     def renew(self, view: TensorView) -> bool:
         assert isinstance(view, TorchView)
@@ -83,13 +79,13 @@ class TorchSnapshot:
 
 
 class HeldTensors:
-    """Knows what the networks hold, under which names. Used from the training thread only.
+    """Tracks the tensors of the networks and their names. Used from the training thread only.
 
     Modules become known as they run, so the list is collected again when it is *stale*.
     """
 
-    def __init__(self, optimizers: OptimizerBook) -> None:
-        self._optimizers = optimizers
+    def __init__(self) -> None:
+        self.optimizers = OptimizerRegistry()
         self._adapter: TorchAdapter | None = None
         self._held: list[TorchHeld] = []
         self._by_id: dict[int, TorchHeld] = {}
@@ -120,25 +116,24 @@ class HeldTensors:
     def unchanged_yet(self) -> Sequence[TorchHeld]:
         if self._unchanged is None or self._is_stale:
             held = self.all()
-            changed = self._optimizers.changed()
+            changed = self.optimizers.changed()
             self._unchanged = tuple(each for each in held if id(each.tensor) not in changed)
         return self._unchanged
 
     def left_alone(self) -> Collection[str]:
         """The names of tensors whose optimizers did not step in this step."""
-        self._optimizers.search(len(self._by_id))
-        known = (self._by_id.get(number) for number in self._optimizers.left_alone())
+        self.optimizers.search(len(self._by_id))
+        known = (self._by_id.get(number) for number in self.optimizers.left_alone())
         return {held.name for held in known if held is not None}
 
     def knows_all_of(self, optimizer: torch.optim.Optimizer) -> bool:
-        parameters = (each for group in optimizer.param_groups for each in group["params"])
+        parameters = parameters_of(optimizer)
         held = ((self._by_id.get(id(parameter)), parameter) for parameter in parameters)
         return all(known is not None and known.tensor is parameter for known, parameter in held)
 
     def names_of(self, optimizer: torch.optim.Optimizer) -> list[str]:
         """The names of the known parameters of ``optimizer``."""
-        parameters = [each for group in optimizer.param_groups for each in group["params"]]
-        held = (self._by_id.get(id(parameter)) for parameter in parameters)
+        held = (self._by_id.get(id(parameter)) for parameter in parameters_of(optimizer))
         return [each.name for each in held if each is not None]
 
     def learn_gradients(self, optimizer: torch.optim.Optimizer) -> None:
@@ -147,21 +142,20 @@ class HeldTensors:
         assert self._adapter is not None
         tables = self._adapter.observer.tables
         self._collect()
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                held = self._by_id.get(id(parameter))
-                if held is None:
-                    entry = tables.entry(storage_key(parameter))
-                    leaf = None if not entry else entry[0].leaf
-                    if leaf is None:
-                        continue
-                    held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
-                    self._held.append(held)
-                    self._by_id[id(parameter)] = held
-                if parameter.grad is not None:
-                    entry = tables.entry(storage_key(parameter.grad))
-                    if entry and entry[0].leaf is None:
-                        held.gradient_maker = (entry[0].producer.name, entry[0].slot)
+        for parameter in parameters_of(optimizer):
+            held = self._by_id.get(id(parameter))
+            if held is None:
+                entry = tables.entry(storage_key(parameter))
+                leaf = None if not entry else entry[0].leaf
+                if leaf is None:
+                    continue
+                held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
+                self._held.append(held)
+                self._by_id[id(parameter)] = held
+            if parameter.grad is not None:
+                entry = tables.entry(storage_key(parameter.grad))
+                if entry and entry[0].leaf is None:
+                    held.gradient_maker = (entry[0].producer.name, entry[0].slot)
 
     def _collect(self) -> None:
         """Collect what the networks known now hold; tensors that are not found again stay known."""
@@ -169,13 +163,13 @@ class HeldTensors:
             return
         known = {held.name: held for held in self._held}
         fresh: dict[int, TorchHeld] = {}
-        for name, scope, tensor, kind in self._adapter.observer.learner.leaves.held():
+        for name, scope, tensor, kind in self._adapter.observer.inputs.leaves.held():
             held = known.pop(name, None)
             if held is None or held.tensor is not tensor:
                 held = TorchHeld(name, scope, tensor)
             if kind == "parameter":
                 fresh.setdefault(id(tensor), held)
-        for name, tensor in self._adapter.observer.learner.leaves.updated():
+        for name, tensor in self._adapter.observer.inputs.leaves.updated():
             if id(tensor) not in fresh and name not in known:
                 fresh[id(tensor)] = TorchHeld(name, ROOT, tensor)
         for held in known.values():

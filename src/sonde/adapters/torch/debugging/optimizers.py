@@ -1,28 +1,21 @@
-"""Knows the optimizers, which of them stepped, and which weights they change."""
+"""Tracks the optimizers, which of them stepped, and which weights they change."""
 
 from __future__ import annotations
 
 import gc
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
-
-class Placed(Protocol):
-    """A tensor of a module: the module's scope, and whether the tensor is trained."""
-
-    @property
-    def scope(self) -> str: ...
-
-    @property
-    def is_weight(self) -> bool: ...
+if TYPE_CHECKING:
+    from sonde.adapters.torch.debugging.held_tensors import TorchHeld
 
 
-class OptimizerBook:
-    """Tells weights an optimizer has just changed from those it left alone: a program may have
-    several optimizers, each for weights of its own. Used from the training thread only."""
+class OptimizerRegistry:
+    """Distinguishes weights that an optimizer has just changed from the others: a program may have
+    several optimizers, each for its own weights. Used from the training thread only."""
 
     def __init__(self) -> None:
         self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
@@ -45,7 +38,7 @@ class OptimizerBook:
     def step_ended(self) -> None:
         self._stepped.clear()
 
-    def name_of_step(self, held: Mapping[int, Placed]) -> str:
+    def name_of_step(self, held: Mapping[int, TorchHeld]) -> str:
         """The names of the optimizers that stepped in this step, such as ``Adam of Generator``. A
         name is made once, from the parameters ``held`` then, and reused when its optimizer is
         gone."""
@@ -80,7 +73,7 @@ class OptimizerBook:
 
 
 def _new_name(
-    optimizer: torch.optim.Optimizer, held: Mapping[int, Placed], taken: Collection[str]
+    optimizer: torch.optim.Optimizer, held: Mapping[int, TorchHeld], taken: Collection[str]
 ) -> str:
     own = set(_ids([optimizer]))
     place = _place_of(
@@ -111,8 +104,10 @@ def _place_of(own: Iterable[str], others: Collection[str]) -> str:
 
 
 def _ids(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[int]:
-    for optimizer in optimizers:
-        # An optimizer whose __init__ has not finished has no groups yet.
-        for group in getattr(optimizer, "param_groups", ()):
-            for parameter in group["params"]:
-                yield id(parameter)
+    return (id(each) for optimizer in optimizers for each in parameters_of(optimizer))
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    # An optimizer whose __init__ has not finished has no groups yet.
+    for group in getattr(optimizer, "param_groups", ()):
+        yield from group["params"]

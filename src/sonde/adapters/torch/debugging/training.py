@@ -7,32 +7,20 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import torch
 
-from sonde.adapters.torch import private
-from sonde.adapters.torch.debugging.held_tensors import (
-    HeldTensors,
-    TorchHeld,
-    TorchSnapshot,
-)
 from sonde.adapters.torch.debugging.loss import LossWatch
-from sonde.adapters.torch.debugging.optimizers import OptimizerBook
-from sonde.adapters.torch.debugging.ranks import outlive_launcher, watch_buffers, world_size
-from sonde.adapters.torch.tensors.unusual_layouts import elements
-from sonde.adapters.torch.tensors.view import TorchView, name_of
+from sonde.adapters.torch.debugging.ranks import watch_buffers, world_size
+from sonde.adapters.torch.debugging.trainee import TorchTrainee
 from sonde.capture.session import Subscription
-from sonde.core.graph import OpNode
-from sonde.core.sink import TensorView
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.sink import subscription_of
 from sonde.debugger.terminated import Terminated
-from sonde.watch.conditions import Memory
 from sonde.wire.shapes import Metadata
 
 if TYPE_CHECKING:
@@ -40,17 +28,19 @@ if TYPE_CHECKING:
 
 _COLLECT_EVERY = 50
 MANY_PASSES = 1000
-"""Backward passes after which it is said that no step has ended."""
+"""Backward passes after which it is reported that no step has ended."""
 _NO_STEP = (
-    "backward() was called {} times and no step has ended: the ops of all that are one step, which "
-    "grows and grows. A step ends with an optimizer's step(); a loop without one calls "
-    "sonde.step(), and is run with --step-by manual"
+    "backward() was called {} times and no step has ended: all these ops belong to one step, which "
+    "keeps growing. A step ends with an optimizer's step(); in a loop without one, call "
+    "sonde.step() and run with --step-by manual"
 )
 
 
 class TorchDebugging:
-    """Follows a training (``listener.TrainingListener``) and shows it to a Debugger
-    (``debugger.trainee.Trainee``). Used from the training thread, but for ``refresh``."""
+    """Follows a training for a Debugger: steps, optimizers, losses, failures.
+
+    Its methods are called by ``listener.ShieldedListener``, in the training thread, and may block.
+    """
 
     def __init__(
         self,
@@ -64,17 +54,18 @@ class TorchDebugging:
         metadata = _metadata(options, rank)
         self._report = report
         self._adapter: TorchAdapter | None = None
+        self._trainee = TorchTrainee()
+        self._held = self._trainee.tensors
+        self._optimizers = self._held.optimizers
         self.debugger = Debugger(
             options,
             metadata,
-            self,
+            self._trainee,
             name=name,
             report=report,
             initial_step=initial_step,
         )
         self._loss = LossWatch()
-        self._optimizers = OptimizerBook()
-        self._held = HeldTensors(self._optimizers)
         self._steps = 0
         self._passes = 0
         self._pid = os.getpid()
@@ -86,7 +77,7 @@ class TorchDebugging:
     def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
         """Connect to the server and follow the training of ``adapter`` until ``undo`` is closed."""
         self._adapter = adapter
-        self._held.follow(adapter)
+        self._trainee.follow(adapter)
         self.debugger.start()
         listener = adapter.listener
         self._loss.install(listener.backward_begins, listener.failed, undo)
@@ -94,8 +85,11 @@ class TorchDebugging:
             watch_buffers(listener.failed, undo)
         listener.set(self)
 
-    def leave(self, error: BaseException | None) -> None:
-        """Report the end of the program to the server; ``error`` is what ended it, if anything."""
+    def leave(self, _: object, error: BaseException | None, __: object) -> None:
+        """Report the end of the program to the server; ``error`` is what ended it, if anything.
+
+        Takes the arguments of a context manager's ``__exit__``.
+        """
         if os.getpid() != self._pid:
             return
         ended = error
@@ -111,7 +105,8 @@ class TorchDebugging:
     # -------------------------------------------------------- training listener
 
     def optimizer_begins(self, optimizer: torch.optim.Optimizer, *, has_closure: bool) -> None:
-        if self.is_observed():
+        """``has_closure``: the optimizer computes the gradients itself, by calling a closure."""
+        if self._trainee.is_observed():
             self._held.learn_gradients(optimizer)
         self.debugger.before_update()
         if self._optimizers.begins(optimizer):
@@ -128,7 +123,7 @@ class TorchDebugging:
         if self._loss.optimizer_left():
             # It computed the gradients itself, in a closure: they exist only now, and the network
             # may be known only now.
-            if self.is_observed():
+            if self._trainee.is_observed():
                 self._held.learn_gradients(optimizer)
                 self.debugger.watching.plan()
             self._show_gradients(optimizer)
@@ -143,7 +138,10 @@ class TorchDebugging:
         self.debugger.between_ops()
 
     def failed(self, error: Exception) -> None:
-        """End like the others: a collective fails when another rank was ended a moment before."""
+        """A backward pass, an exchange of buffers or the program itself raised ``error``.
+
+        A collective fails when another rank was ended a moment before: this rank then ends, too.
+        """
         if isinstance(error, RuntimeError) and self._world_size > 1:
             try:
                 self.debugger.collective_failed()
@@ -155,76 +153,14 @@ class TorchDebugging:
             self.debugger.gradients_ready(self._held.names_of(optimizer))
 
     def step_ended(self) -> None:
+        """A step has ended; observation of the next one has not begun."""
         self._steps += 1
         # Modules become known as they run.
-        if self.is_observed() or self._steps % _COLLECT_EVERY == 0:
+        if self._trainee.is_observed() or self._steps % _COLLECT_EVERY == 0:
             self._held.set_stale()
         optimizer = self._optimizers.name_of_step(self._held.by_id)
         self.debugger.step_ended(self._loss.take(), optimizer)
         self._optimizers.step_ended()
-
-    # ---------------------------------------------------------------- trainee
-
-    def refresh(self) -> None:
-        if self._adapter is not None:
-            self._adapter.refresh()
-
-    def held(self) -> Sequence[TorchHeld]:
-        return self._held.all()
-
-    def unchanged_yet(self) -> Sequence[TorchHeld]:
-        return self._held.unchanged_yet()
-
-    def left_alone(self) -> Collection[str]:
-        return self._held.left_alone()
-
-    def nodes_so_far(self) -> tuple[OpNode, ...]:
-        if not self.is_observed():
-            return ()
-        assert self._adapter is not None
-        nodes: dict[str, OpNode] = {}
-        for record in self._adapter.observer.last.path():
-            for _, leaf, _ in record.leaves:
-                nodes.setdefault(leaf.node.name, leaf.node)
-            nodes.setdefault(record.node.name, record.node)
-        return tuple(nodes.values())
-
-    def place(self) -> int | None:
-        if self._adapter is None or not self._adapter.is_observing:
-            return None
-        return max(self._adapter.observer.last.order, 0)
-
-    def is_observed(self) -> bool:
-        return self._adapter is not None and self._adapter.is_observing
-
-    def unobserved(self) -> AbstractContextManager[None]:
-        return private.unobserved()
-
-    def memory(self, view: TensorView) -> Memory | str:
-        assert isinstance(view, TorchView)
-        on_host = view.on_host()
-        if on_host is None:
-            known = None if view.problem is None else elements(view.tensor)
-            if known is None:
-                return view.problem or f"{view.dtype} values have no order"
-            plain, zeros = known
-            found = self.memory(TorchView(plain, view.io, view.slot, None, None))
-            return found if isinstance(found, str) else replace(found, zeros=zeros)
-        tensor, _ = on_host
-        strides = None if tensor.is_contiguous() else tuple(tensor.stride())
-        shape = tuple(tensor.shape)
-        return Memory(tensor.data_ptr(), name_of(tensor.dtype), shape, strides, tensor)
-
-    def non_finite(self, view: TensorView) -> int | None:
-        assert isinstance(view, TorchView)
-        return view.non_finite() if view.has_countable_values else None
-
-    def snapshot(self, view: TensorView) -> TorchSnapshot:
-        assert isinstance(view, TorchView)
-        return TorchSnapshot(view.tensor)
-
-    def end(self) -> None:
-        outlive_launcher()
 
 
 def _ending(error: BaseException | None) -> tuple[int, str]:

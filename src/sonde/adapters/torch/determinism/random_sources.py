@@ -14,34 +14,33 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from types import FrameType
+from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
+from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
 from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.private import frames_from
 from sonde.core.patching import wrap
-
-Note = Callable[[str], None]
-FindPlace = Callable[[], str | None]
 
 _CLOCK_SECONDS = 3600.0
 _LEAST_CLOCK = 10**8
 
 
-def watch_sources(
-    seed: int, note_removed: Note, note_left: Note, place: FindPlace, undo: ExitStack
-) -> None:
+def watch_sources(seed: int, found: Randomness, undo: ExitStack) -> None:
     """Replace the functions of the random modules until ``undo`` is closed."""
-    watch = _Watch(seed, note_removed, note_left, place)
+    watch = _Watch(seed, found)
     for owner, name, make in (
         (random.Random, "seed", watch.python_method),
-        (random, "seed", watch.python_seed),
-        (np.random, "seed", watch.numpy_seed),
-        (np.random, "default_rng", watch.numpy_generator),
-        (torch, "manual_seed", watch.torch_seed),
+        (random, "seed", partial(watch.seeded, "random", "a")),
+        (np.random, "seed", partial(watch.seeded, "numpy.random", "seed")),
+        (np.random, "default_rng", partial(watch.seeded, "numpy.random.default_rng", "seed")),
+        # Without a seed torch.manual_seed raises: 0 is not replaced.
+        (torch, "manual_seed", partial(watch.seeded, "torch", "seed", default=0)),
         (torch, "seed", watch.torch_unseeded),
         (os, "urandom", watch.operating_system),
         (random, "_urandom", watch.operating_system),
@@ -71,72 +70,49 @@ def is_clock(value: object) -> bool:
 
 
 class _Watch:
-    def __init__(self, seed: int, note_removed: Note, note_left: Note, place: FindPlace) -> None:
-        self._seed = seed
-        self._count = 0
-        self._removed, self._left, self._place = note_removed, note_left, place
-
-    def _next(self) -> int:
-        """A seed for the next unseeded generator: different per call, the same in every run."""
-        self._count += 1
-        return (self._seed + 0x9E3779B1 * self._count) % 2**32
+    def __init__(self, seed: int, found: Randomness) -> None:
+        self._found = found
+        # Seeds for unseeded generators: different per call, the same in every run.
+        self._seeds = ((seed + 0x9E3779B1 * number) % 2**32 for number in count(1))
 
     def _is_foreign(self, what: str, value: object) -> bool:
         """Whether user code seeds with nothing or with the clock; reports it if so."""
         if value is not None and not is_clock(value):
             return False
-        where = self._place()
+        where = place_of_caller()
         if where is None:
             return False
         how = "without a seed" if value is None else "seeded from the clock"
-        self._removed(f"{what} {how} at {where}")
+        self._found.note_removed(f"{what} {how} at {where}")
         return True
 
     def python_method(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def seed(generator: random.Random, a: Any = None, *more: Any, **named: Any) -> Any:
             foreign = not isinstance(generator, random.SystemRandom) and not _is_bookkeeping()
             if foreign and self._is_foreign("random.Random", a):
-                a = self._next()
+                a = next(self._seeds)
             return original(generator, a, *more, **named)
 
         return seed
 
-    def python_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def seed(a: Any = None, *more: Any, **named: Any) -> Any:
-            if self._is_foreign("random", a):
-                a = self._next()
-            return original(a, *more, **named)
+    def seeded(
+        self, what: str, name: str, original: Callable[..., Any], *, default: object = None
+    ) -> Callable[..., Any]:
+        """A function like ``original`` whose first argument, ``name``, is a seed."""
+
+        def seed(*args: Any, **named: Any) -> Any:
+            given = args[0] if args else named.get(name)
+            if self._is_foreign(what, default if given is None else given):
+                named.pop(name, None)
+                args = (next(self._seeds), *args[1:])
+            return original(*args, **named)
 
         return seed
-
-    def numpy_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def seed(seed: Any = None) -> Any:
-            if self._is_foreign("numpy.random", seed):
-                seed = self._next()
-            return original(seed)
-
-        return seed
-
-    def numpy_generator(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def default_rng(seed: Any = None) -> Any:
-            if self._is_foreign("numpy.random.default_rng", seed):
-                seed = self._next()
-            return original(seed)
-
-        return default_rng
-
-    def torch_seed(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def manual_seed(seed: Any) -> Any:
-            if self._is_foreign("torch", seed if seed is not None else 0):
-                seed = self._next()
-            return original(seed)
-
-        return manual_seed
 
     def torch_unseeded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def seed() -> int:
             if self._is_foreign("torch", None):
-                chosen = self._next()
+                chosen = next(self._seeds)
                 torch.manual_seed(chosen)
                 return chosen
             return int(original())
@@ -145,9 +121,9 @@ class _Watch:
 
     def operating_system(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def urandom(size: int) -> Any:
-            where = self._place()
+            where = place_of_caller()
             if where is not None and "site-packages" not in where and not _is_bookkeeping():
-                self._left(
+                self._found.note_left(
                     f"random numbers of the operating system at {where} (os.urandom, uuid, "
                     "secrets, or a numpy generator without a seed)"
                 )
@@ -163,8 +139,8 @@ class _Watch:
                 context = loader.multiprocessing_context or multiprocessing
                 method = context.get_start_method()
                 if method != "fork":
-                    at = self._place()
-                    self._left(
+                    at = place_of_caller()
+                    self._found.note_left(
                         f"what is random in the workers of a DataLoader that start by {method}"
                         f"{f', at {at}' if at else ''}: they are not watched"
                     )
@@ -176,10 +152,10 @@ class _Watch:
 def _is_bookkeeping() -> bool:
     """Whether Python itself draws: names of temporary files must differ between programs, and
     ``multiprocessing`` draws keys for authentication."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
+    for frame in frames_from(sys._getframe(2)):
         name = str(frame.f_globals.get("__name__"))
+        if is_user_file(frame.f_code.co_filename):
+            return False
         if name == "tempfile" or name.startswith("multiprocessing."):
             return True
-        frame = frame.f_back
     return False

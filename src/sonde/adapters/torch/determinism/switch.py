@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from sonde.adapters.torch.determinism.random_sources import watch_sources
+from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
 from sonde.adapters.torch.determinism.shuffle_dropout import stop_dropout, stop_shuffling
-from sonde.adapters.torch.determinism.worker_messages import ForkedNotes
-from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.core.errors import UsageError
 
 MAX_SEED = 2**32 - 1
@@ -41,38 +39,6 @@ class Wanted:
     no_dropout: bool = False
 
 
-@dataclass(slots=True)
-class Randomness:
-    """What was removed and what was seen that could not be, each with its place and count.
-
-    Forked processes, such as the workers of a DataLoader, report through ``notes``; `gather` adds
-    their lines.
-    """
-
-    removed: dict[str, int] = field(default_factory=dict)
-    left: dict[str, int] = field(default_factory=dict)
-    notes: ForkedNotes = field(default_factory=ForkedNotes)
-
-    def note_removed(self, what: str) -> None:
-        self._note("removed", what)
-
-    def note_left(self, what: str) -> None:
-        self._note("left", what)
-
-    def _note(self, kind: str, what: str) -> None:
-        if self.notes.is_forked:
-            self.notes.send(f"{kind} {what}")
-            return
-        found = self.removed if kind == "removed" else self.left
-        found[what] = found.get(what, 0) + 1
-
-    def gather(self) -> None:
-        """Add the lines of forked processes, marked as a worker's."""
-        for line in self.notes.take():
-            kind, _, what = line.partition(" ")
-            self._note(kind, f"{what}, in a worker")
-
-
 def set_seed(seed: int) -> None:
     """Seed Python's, numpy's and torch's generators; DataLoader workers follow torch's.
 
@@ -82,7 +48,7 @@ def set_seed(seed: int) -> None:
     is_whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if not is_whole or not 0 <= seed <= MAX_SEED:
         raise UsageError(
-            f"a seed is a whole number from 0 to {MAX_SEED}, not {seed!r}", slug="seed"
+            f"a seed must be a whole number from 0 to {MAX_SEED} (got {seed!r})", slug="seed"
         )
     seed = int(seed)
     random.seed(seed)
@@ -101,11 +67,11 @@ def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Random
         _use_deterministic_algorithms(undo)
         _collect_warnings(found, undo)
         set_seed(wanted.seed)
-        watch_sources(wanted.seed, found.note_removed, found.note_left, place_of_caller, undo)
+        watch_sources(wanted.seed, found, undo)
         if wanted.no_shuffle:
-            stop_shuffling(found.note_removed, found.note_left, place_of_caller, undo)
+            stop_shuffling(found, undo)
         if wanted.no_dropout:
-            stop_dropout(found.note_removed, place_of_caller, undo)
+            stop_dropout(found, undo)
         try:
             yield found
         finally:
@@ -119,7 +85,7 @@ def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Random
 def report(wanted: Wanted, found: Randomness) -> list[str]:
     """The lines about what was removed and what is left."""
     done = [f"seed {wanted.seed} for Python, numpy, torch and DataLoader workers"]
-    done.append("deterministic algorithms")
+    done += ["deterministic algorithms"]
     done += ["no shuffling"] if wanted.no_shuffle else []
     done += ["no dropout"] if wanted.no_dropout else []
     lines = [f"deterministic: {', '.join(done)}"]
@@ -134,27 +100,6 @@ def report(wanted: Wanted, found: Randomness) -> list[str]:
     if threads > 1:
         lines.append(f"sums over {threads} threads repeat only with as many: keep OMP_NUM_THREADS")
     return lines
-
-
-def place_of_caller() -> str | None:
-    """The nearest line outside torch, numpy, Sonde and the standard library; None without one."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if is_user_file(name) and not name.startswith(_NUMPY):
-            return f"{_shown(name)}:{frame.f_lineno}"
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
-    return None
-
-
-_NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
-
-
-def _shown(name: str) -> str:
-    relative = os.path.relpath(name) if os.path.isabs(name) else name
-    return name if relative.startswith("..") else relative
 
 
 def _counted(what: str, count: int) -> str:

@@ -7,7 +7,7 @@ new one is learned, see ``op_learning``. docs/capture.md shows both with an exam
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from types import FrameType, MethodType
 from typing import Any
@@ -17,13 +17,14 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
-from sonde.adapters.torch.eager.op_schema import is_bookkeeping
-from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures, TensorRef
+from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
+from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
-from sonde.adapters.torch.eager.scopes import ScopeBook
-from sonde.adapters.torch.eager.step_inputs import storage_key
-from sonde.adapters.torch.eager.step_tables import PythonTables
+from sonde.adapters.torch.eager.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
+from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.capture.session import Session
@@ -46,14 +47,14 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def __init__(
         self,
         session: Session,
-        scopes: ScopeBook,
+        scopes: ScopeRegistry,
         structures: Structures,
         failed: Callable[[Exception], None],
         *,
         starts_at_once: bool,
     ) -> None:
         super().__init__()
-        self._is_asleep = False
+        self._is_suspended = False
         self._has_started = starts_at_once
         self._session = session
         self._structures = structures
@@ -61,19 +62,20 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._native = matcher.load()
         # Frames of Sonde between an op's caller and ``_record_of``; the native matcher has none.
         self._own_frames = 3 if self._native is None else 1
-        self.tables: Any = PythonTables() if self._native is None else self._native.Matcher()
+        self.tables: Any = Tables() if self._native is None else self._native.Matcher()
         self.tables.scope = scopes.default
         self.tables.started = starts_at_once
         self.scopes = ScopeStack(scopes, self.tables)
         self.loans = Loans(self.tables)
         self.emitter = Emitter(session, self.tables, self.loans)
+        leaves = StepInputRegistry(scopes)
+        self.inputs = InputMatcher(self.tables, leaves, self.loans.foreign)
+        self.learner = Learner(scopes, structures, self.tables, self.inputs)
         if self._native is not None:
             self._connect_native(self.emitter)
-        self.learner = Learner(scopes, structures, self.tables, self.loans.foreign)
-        self._set_current(structures.begin())
+        self.set_current(structures.begin())
 
     def _connect_native(self, emitter: Emitter) -> None:
-        assert self._native is not None
         self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
@@ -82,13 +84,13 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             sequence_number=private.sequence_number,
             getframe=sys._getframe,
             before_op=self._before_op,
-            bind_inputs=self._bind_new_inputs,
-            inputs_match=self._is_exact,
-            find_wants=emitter.ask,
-            emit_leaves=emitter.leaves,
-            keep_written=emitter.kept,
-            restore_written=emitter.restored,
-            op_raised=emitter.raised,
+            bind_inputs=self.inputs.bind_new,
+            inputs_match=self.inputs.is_exact,
+            find_wants=emitter.find_wants,
+            emit_leaves=emitter.emit_leaves,
+            keep_written=emitter.keep_written,
+            restore_written=emitter.restore_written,
+            op_raised=emitter.op_raised,
             after_op=self._after,
             emit_op=emitter.emit,
             failed=self._failed,
@@ -111,11 +113,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     # ------------------------------------------------------------------ steps
 
     def begin_step(self) -> None:
-        self._set_current(self._structures.begin())
+        self.set_current(self._structures.begin())
         self._session.begin_step()
         self.tables.generation = self._session.generation
         self.emitter.begin_step()
-        self.learner.begin_step()
+        self.inputs.begin_step()
 
     @property
     def last(self) -> OpRecord:
@@ -123,22 +125,13 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         at = self.tables.at
         return at if self._native is None else at.record  # type: ignore[no-any-return]
 
-    @property
-    def raisers(self) -> list[OpRecord]:
-        """The wanted ops that raised in this step."""
-        return self.emitter.raisers
-
     def ran_graph(self, record: OpRecord) -> None:
         """Note that a compiled graph ran; ``record`` represents its ops."""
         self.tables.note(record)
-        self._set_current(record)
+        self.set_current(record)
 
-    def ran_unwatched(self, record: OpRecord) -> None:
-        """Continue after ``record``: the ops up to it ran unobserved, the same as before."""
-        self._set_current(record)
-
-    def _set_current(self, record: OpRecord) -> None:
-        """Make ``record`` the op that ran last."""
+    def set_current(self, record: OpRecord) -> None:
+        """Make ``record`` the op that ran last in this step."""
         if self._native is None:
             self.tables.at = record
             return
@@ -169,11 +162,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.tables.forget()
         self.loans.end_step()
         self.learner.end_step()
-        self._set_current(self._structures.begin())
+        self.inputs.end_step()
+        self.set_current(self._structures.begin())
 
     def close(self) -> None:
         self.end_step()
-        self.learner.close()
+        self.inputs.close()
 
     def refresh(self) -> None:
         self.tables.generation = self._session.generation
@@ -181,22 +175,22 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def begin_at_once(self) -> None:
         """Count every op from here on as part of a step, even outside of modules."""
         self._has_started = True
-        if not self._is_asleep:
+        if not self._is_suspended:
             self.tables.started = 1
 
     @property
-    def is_asleep(self) -> bool:
+    def is_suspended(self) -> bool:
         """Whether ops run unobserved although the mode is entered."""
-        return self._is_asleep
+        return self._is_suspended
 
-    @is_asleep.setter
-    def is_asleep(self, value: bool) -> None:
-        if value and not self._is_asleep:
+    @is_suspended.setter
+    def is_suspended(self, value: bool) -> None:
+        if value and not self._is_suspended:
             self._has_started = bool(self.tables.started)
             self.tables.started = 0
-        elif not value and self._is_asleep:
+        elif not value and self._is_suspended:
             self.tables.started = self._has_started
-        self._is_asleep = value
+        self._is_suspended = value
 
     # ------------------------------------------------------------ ops, one by one
 
@@ -223,7 +217,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             result = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             if seen is not None:
-                self.emitter.raised(seen, args, kwargs, error)
+                self.emitter.op_raised(seen, args, kwargs, error)
             raise
         if seen is not None:
             try:
@@ -236,7 +230,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
         """Recognise an op that is about to run; None if it is not observed."""
-        if not self.tables.started and (self._is_asleep or not self._starts_here(func, args)):
+        if not self.tables.started and (self._is_suspended or not self._starts_here(func, args)):
             return None
         # Tensor subclasses of the program are read as plain tensors: their own code must not run.
         with private.without_subclass_code():
@@ -245,7 +239,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def _record_of(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
-        tensors = list(_tensors_in((*args, *kwargs.values()) if kwargs else args))
+        tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
         keys = [storage_key(tensor) for tensor in tensors]
         caller = sys._getframe(self._own_frames + 1)
         record = self._recognise(func, tensors, keys, caller)
@@ -254,14 +248,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         if record is None:
             if is_bookkeeping(func) or private.is_tracing():
                 return None
-            record = self.learner.learn(
-                self.last, self.tables.scope, func, tensors, keys, args, kwargs, caller
-            )
+            record = self.learner.learn(self.last, func, tensors, keys, args, kwargs, caller)
         if record.wants_generation != self._session.generation:
-            self.emitter.ask(record)
+            self.emitter.find_wants(record)
         if record.leaves:
-            self.emitter.leaves(record, tensors)
-        before = self.emitter.kept(record, tensors, keys) if record.writes else tensors
+            self.emitter.emit_leaves(record, tensors)
+        before = self.emitter.keep_written(record, tensors, keys) if record.writes else tensors
         return record, tensors, keys, before
 
     def _recognise(
@@ -279,51 +271,16 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                     frame = frame and frame.f_back
                 if frame is None or frame.f_code is not record.code or frame.f_lasti != record.last:
                     continue
-            if self.matches_inputs(record, tensors, keys):
+            if self.inputs.matches(record, tensors, keys):
                 return record
         return None
-
-    def matches_inputs(self, record: OpRecord, tensors: list[_Tensor], keys: list[int]) -> bool:
-        """Whether the memory of ``tensors`` has the references that ``record`` expects."""
-        entries = [self.tables.entry(key) for key in keys]
-        if any(
-            entry is not None and entry[0] is not expected
-            for entry, expected in zip(entries, record.in_refs, strict=True)
-        ):
-            return False
-        if self._is_doubtful(record, tensors, entries) and not self._is_exact(
-            record, tensors, keys
-        ):
-            return False
-        return None not in entries or self._bind_new_inputs(record, tensors, keys)
-
-    def _is_doubtful(
-        self, record: OpRecord, tensors: list[_Tensor], entries: list[list[TensorRef] | None]
-    ) -> bool:
-        """Whether an input may be another view of its memory than ``record`` expects."""
-        for tensor, entry, source in zip(tensors, entries, record.sources, strict=True):
-            if entry is not None and len(entry) > 1 and source is not None:
-                known = self.tables.tensor(private.tensor_id(tensor))
-                if known is not None and known is not source:
-                    return True
-        return False
-
-    def _is_exact(self, record: OpRecord, tensors: list[_Tensor], keys: list[int]) -> bool:
-        """Whether each input is the exact tensor that ``record`` expects, as far as known."""
-        for tensor, key, source in zip(tensors, keys, record.sources, strict=True):
-            entry = self.tables.entry(key)
-            if entry is not None and source is not None:
-                exact = self.learner.exact(tensor, entry)
-                if exact is not None and exact is not source:
-                    return False
-        return True
 
     def _after(
         self, seen: Seen, result: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> None:
         with private.without_subclass_code():
             record, tensors, keys, before = seen
-            results = list(_tensors_in(result))
+            results = list(tensors_in(result))
             results.extend(tensors[slot] for slot in record.returned)
             if record.order < 0 or len(results) != len(record.outs):
                 record = self.learner.learn_outputs(record, results, tensors, keys)
@@ -336,9 +293,9 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                     self.tables.watch(key, tensor.untyped_storage())
                 self.tables.put(kind, ref, key, private.tensor_id(tensor))
             self.tables.note(record)
-            self._set_current(record)
+            self.set_current(record)
             if record.wants_generation != self._session.generation:
-                self.emitter.ask(record)
+                self.emitter.find_wants(record)
             if record.info.is_collective:
                 self.emitter.settle(record, result, keys)
             if record.wants is not None:
@@ -355,32 +312,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         if self.scopes.is_inside_module or (
             torch.is_grad_enabled()
             and func is not _DETACH
-            and any(tensor.requires_grad for tensor in _tensors_in(args))
+            and any(tensor.requires_grad for tensor in tensors_in(args))
         ):
             self.tables.started = 1
         return bool(self.tables.started)
-
-    def _bind_new_inputs(self, record: OpRecord, tensors: list[_Tensor], keys: list[int]) -> bool:
-        """Take tensors met for the first time in this step for the step inputs that ``record``
-        expects; False, and nothing is bound, if one of them cannot be."""
-        found: dict[int, TensorRef] = {}
-        for tensor, key, expected in zip(tensors, keys, record.in_refs, strict=True):
-            if self.tables.entry(key) is not None:
-                continue
-            leaf = expected.leaf
-            if leaf is None or found.get(key, expected) is not expected:
-                return False
-            if self.learner.bound.get(expected, key) != key:
-                return False
-            if not self.learner.leaves.may_be(leaf, tensor, key):
-                return False
-            found[key] = expected
-        if len(set(found.values())) != len(found):
-            return False
-        for tensor, key in zip(tensors, keys, strict=True):
-            if key in found:
-                self.learner.enter(found[key], key, tensor)
-        return True
 
 
 class CompiledAwareObserver(Observer):
@@ -394,20 +329,10 @@ class CompiledAwareObserver(Observer):
 private.hide_from_compiler(
     Observer.__torch_dispatch__,
     Observer._before_op,
-    Observer._bind_new_inputs,
-    Observer._is_exact,
     Observer._after,
-    Emitter.ask,
-    Emitter.leaves,
-    Emitter.kept,
-    Emitter.raised,
+    Emitter.find_wants,
+    Emitter.emit_leaves,
+    Emitter.keep_written,
+    Emitter.op_raised,
     Emitter.emit,
 )
-
-
-def _tensors_in(value: Any) -> Iterator[_Tensor]:
-    if isinstance(value, _Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _tensors_in(item)

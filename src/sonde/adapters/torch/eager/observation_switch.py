@@ -42,7 +42,8 @@ class ObservationState(Enum):
 class ObservationSwitch:
     """Installs and removes what observes ops. Used from the training thread only.
 
-    ``failed`` gets exceptions of Sonde's own code in the hooks on modules.
+    ``failed`` gets exceptions of Sonde's own code in the hooks on modules. Only the switch itself
+    changes ``state``.
     """
 
     def __init__(
@@ -53,31 +54,32 @@ class ObservationSwitch:
         self._failed = failed
         self._guard = FailureGuard(failed)
         self._thread = threading.get_ident()
-        self._state = ObservationState.OFF
+        self.state = ObservationState.OFF
         self._installed = ExitStack()
         self._hooks: list[RemovableHandle] = []
         self._has_mode = False
 
     @property
-    def state(self) -> ObservationState:
-        return self._state
-
-    @property
     def is_observing(self) -> bool:
         """Whether the running step is to be observed."""
-        return self._state in (ObservationState.STARTING, ObservationState.ON)
+        return self.state in (ObservationState.STARTING, ObservationState.ON)
 
     @property
     def _is_pending(self) -> bool:
-        return self._state in (ObservationState.STARTING, ObservationState.STOPPING)
+        return self.state in (ObservationState.STARTING, ObservationState.STOPPING)
 
     def start(self) -> None:
         """Observe from here on. The switch must be OFF or STOPPING."""
-        if self._state is ObservationState.STOPPING:  # Everything is still installed.
-            self._state = ObservationState.ON
+        if self.state is ObservationState.STOPPING:  # Everything is still installed.
+            self.state = ObservationState.ON
         else:
-            self._install_hooks()
-            self._state = ObservationState.STARTING
+            self._hooks = [
+                register_module_forward_pre_hook(self._module_begins),
+                register_module_forward_hook(self._module_ended, always_call=True),
+            ]
+            for handle in self._hooks:
+                self._installed.callback(handle.remove)
+            self.state = ObservationState.STARTING
             if not private.keeps_modes():
                 self._complete()
         self._observer.scopes.restart()
@@ -87,11 +89,11 @@ class ObservationSwitch:
         self._skip.forget()
         self._observer.loans.stop_watching()
         is_removed = self._uninstall()
-        self._state = ObservationState.OFF if is_removed else ObservationState.STOPPING
+        self.state = ObservationState.OFF if is_removed else ObservationState.STOPPING
 
     def break_down(self) -> None:
         """Observation failed: observe nothing any more; `clean_up` removes what is installed."""
-        self._state = ObservationState.BROKEN
+        self.state = ObservationState.BROKEN
 
     def clean_up(self) -> None:
         """Remove what a broken observation has installed, unless that must wait."""
@@ -101,7 +103,7 @@ class ObservationSwitch:
 
     def abandon(self) -> None:
         """Remove everything at once, in a forked child."""
-        self._state = ObservationState.BROKEN
+        self.state = ObservationState.BROKEN
         self._close()
 
     def close(self) -> None:
@@ -110,8 +112,8 @@ class ObservationSwitch:
             self._skip.forget()
         with self._guard:
             self._close()
-        if self._state is not ObservationState.BROKEN:
-            self._state = ObservationState.OFF
+        if self.state is not ObservationState.BROKEN:
+            self.state = ObservationState.OFF
 
     def complete_at_entry(self) -> None:
         """Complete a pending change: a compiled function is about to be called."""
@@ -137,26 +139,15 @@ class ObservationSwitch:
 
     def _complete(self) -> None:
         """Make the pending change."""
-        if self._state is ObservationState.STARTING:
-            self._state = ObservationState.ON
-            self._enter_mode()
+        if self.state is ObservationState.STARTING:
+            self.state = ObservationState.ON
+            watch_exposure(self._observer.loans, self._failed, self._installed)
+            private.push_mode_below(self._observer)
+            self._installed.callback(private.pop_mode_below, self._observer)
+            self._has_mode = True
         else:
-            self._state = ObservationState.OFF
+            self.state = ObservationState.OFF
             self._close()
-
-    def _install_hooks(self) -> None:
-        self._hooks = [
-            register_module_forward_pre_hook(self._module_begins),
-            register_module_forward_hook(self._module_ended, always_call=True),
-        ]
-        for handle in self._hooks:
-            self._installed.callback(handle.remove)
-
-    def _enter_mode(self) -> None:
-        watch_exposure(self._observer.loans, self._failed, self._installed)
-        private.push_mode_below(self._observer)
-        self._installed.callback(private.pop_mode_below, self._observer)
-        self._has_mode = True
 
     def _uninstall(self) -> bool:
         """Remove hooks and mode; False, and nothing is done, where the mode must not be left."""
@@ -175,7 +166,7 @@ class ObservationSwitch:
         if threading.get_ident() != self._thread:
             return
         with self._guard:
-            if self._state is ObservationState.BROKEN:
+            if self.state is ObservationState.BROKEN:
                 self.clean_up()
                 return
             if self._is_pending and not private.keeps_modes():

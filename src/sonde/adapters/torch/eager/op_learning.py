@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_attributes import attributes_of
+from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_outputs import (
     is_filled,
     output_ref,
@@ -21,7 +20,7 @@ from sonde.adapters.torch.eager.op_outputs import (
     unreturned_writes,
     written_slots,
 )
-from sonde.adapters.torch.eager.op_schema import OpInfo, op_info
+from sonde.adapters.torch.eager.op_schema import OpInfo, attributes_of, op_info
 from sonde.adapters.torch.eager.op_tree import (
     ALIAS,
     FRESH,
@@ -31,18 +30,18 @@ from sonde.adapters.torch.eager.op_tree import (
     Structures,
     TensorRef,
 )
-from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeBook
+from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import (
     above_engine,
     begins_backward,
-    find_place,
+    find_user_frame,
     joined_sources,
     runs_module,
     stack_of,
 )
-from sonde.adapters.torch.eager.step_inputs import StepInputBook, geometry, spec_of, storage_key
+from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
-from sonde.core.graph import GRADIENTS, Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 
 _NO_SEQUENCE = 1 << 62
 
@@ -50,71 +49,30 @@ _NO_SEQUENCE = 1 << 62
 class Learner:
     """Makes records. Shares the tables of the running step with the Observer that owns it.
 
-    ``foreign`` are the storages that may change without an op. ``bound`` maps each step input of
-    the running step to the storage that is that input. ``traced`` are the source lines of the ops
-    that run next, where the frames do not show them (code that was traced by the compiler).
+    ``traced`` are the source lines of the ops that run next, where the frames do not show them
+    (code that was traced by the compiler).
     """
 
     def __init__(
-        self, scopes: ScopeBook, structures: Structures, tables: Tables, foreign: set[int]
+        self, scopes: ScopeRegistry, structures: Structures, tables: Tables, inputs: InputMatcher
     ) -> None:
         self._scopes = scopes
         self._structures = structures
         self._tables = tables
-        self._foreign = foreign
-        self.bound: dict[TensorRef, int] = {}
-        # Whether an op ran inside a function that torch.compile returned; None: not looked for.
+        self._inputs = inputs
+        # Whether an op ran inside a function that torch.compile returned; None: not checked.
         self.ran_compiled: bool | None = None
         self.traced: tuple[Source, ...] = ()
-        self._is_reshaped = False
         self._tip: OpRecord | None = None
         self._counts: Counter[tuple[str, str]] = Counter()
         self._used: set[StepInput] = set()
-        self.leaves = StepInputBook(scopes)
-        self._lasting: dict[int, tuple[TensorRef, weakref.ref[torch.UntypedStorage]]] = {}
-
-    def begin_step(self) -> None:
-        """Enter the lasting inputs of earlier steps into the tables."""
-        for key, (ref, _) in list(self._lasting.items()):
-            self._tables.put(WRITTEN, ref, key, 0)
 
     def end_step(self) -> None:
         self._tip = None
-        self._is_reshaped = False
-        self.bound.clear()
-        self.leaves.forget_names()
-
-    def close(self) -> None:
-        self._lasting.clear()
-
-    def enter(self, ref: TensorRef, key: int, tensor: torch.Tensor) -> None:
-        """Note that ``tensor``, met for the first time in this step, is the step input ``ref``."""
-        self._tables.put(WRITTEN, ref, key, private.tensor_id(tensor))
-        self.bound[ref] = key
-        shape = geometry(tensor)
-        if shape != ref.geometry:
-            ref.geometry = shape
-            self._is_reshaped = True
-        if key < 0:
-            self._tables.watch(key, tensor)
-            return
-        storage = tensor.untyped_storage()
-        if ref.leaf is not None and ref.leaf.is_lasting:
-            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
-            return
-        self._tables.watch(key, storage)
-        if not storage.resizable():
-            # Memory that torch did not allocate: its owner, numpy for example, may write to it.
-            self._foreign.add(key)
-
-    def _lose(self, key: int) -> None:
-        self._lasting.pop(key, None)
-        self._tables.drop(key)
 
     def learn(
         self,
         parent: OpRecord,
-        scope: OpScope,
         func: Any,
         tensors: list[torch.Tensor],
         keys: list[int],
@@ -127,34 +85,28 @@ class Learner:
         if self.ran_compiled is False:
             self.ran_compiled = private.is_called_compiled(caller)
         info = op_info(func)
-        place, frame = find_place(caller)
-        record = OpRecord(parent, func, info, scope)
-        scope, phase, sources, cause = self._where(scope, frame, caller)
-        is_seed = phase != "backward" and begins_backward(caller)
-        if (
-            is_seed
-        ):  # backward() makes the first gradient before the engine runs. It is a backward op, but
+        depth, frame = find_user_frame(caller)
+        record = OpRecord(parent, func, info, self._tables.scope)
+        scope, sources, cause = self._where(record.scope, frame, caller)
+        is_seed = scope.phase != "backward" and begins_backward(caller)
+        if is_seed:
+            # backward() makes the first gradient before the engine runs. It is a backward op, but
             # record.scope stays the program's: that is the scope a later match will see.
-            scope, phase = self._scopes.scope(f"{GRADIENTS}{scope.name}", "backward"), "backward"
+            scope = self._scopes.backward_of(scope.name)
         else:
             record.scope = scope
-        if place is not None and (is_seed or phase != "backward"):
-            record.depth = place.depth + 1
-            record.code = place.code
-            record.last = place.last
+        if frame is not None and (is_seed or scope.phase != "backward"):
+            record.depth, record.code, record.last = depth + 1, frame.f_code, frame.f_lasti
         self._wire(record, tensors, keys, frame or caller)
-        attributes = attributes_of(info.arguments, args, kwargs)
+        attributes = attributes_of(info, args, kwargs)
         if cause is not None:
             attributes = (*attributes, ("forward", cause.node.name))
         record.node = OpNode(
             name=f"{scope.name}/{info.type}-op{self._counts[(scope.name, info.type)]}",
             type=info.type,
             scope=scope.name,
-            phase=phase,
-            inputs=tuple(
-                Edge((source or ref).producer.name, (source or ref).slot, spec_of(tensor))
-                for tensor, source, ref in zip(tensors, record.sources, record.in_refs, strict=True)
-            ),
+            phase=scope.phase,
+            inputs=_edges(record, tensors),
             attributes=attributes,
             sources=sources,
         )
@@ -174,7 +126,7 @@ class Learner:
         ``results`` is the caller's list, and changes here. The outputs of an op, for Sonde, are
         what it returned and, behind that, the inputs it wrote to without returning them
         (``record.returned``). The caller appended these as an existing record said. Where that
-        record does not fit, they are cut off, and appended again as the right one says, so that
+        record does not fit, they are cut off, and appended again as the right record says, so that
         ``results`` and ``outs`` of the record that is returned correspond.
         """
         if record.order >= 0:  # A known record, but the op returned more or fewer tensors.
@@ -224,6 +176,9 @@ class Learner:
         record.order = parent.order + 1 + len(record.leaves)
         # It was asked for before its outputs were known, which a selection may name: ask again.
         record.wants_generation = -1
+        self._append(parent, record)
+
+    def _append(self, parent: OpRecord, record: OpRecord) -> None:
         parent.next.append(record)
         self._structures.grew()
         if self._tip is parent:
@@ -238,7 +193,6 @@ class Learner:
     def learn_graph(
         self,
         parent: OpRecord,
-        scope: OpScope,
         graph: Any,
         info: OpInfo,
         tensors: list[torch.Tensor],
@@ -250,7 +204,7 @@ class Learner:
         The caller fills in its ops and calls `add_graph`.
         """
         self._catch_up(parent)
-        record = OpRecord(parent, graph, info, scope)
+        record = OpRecord(parent, graph, info, self._tables.scope)
         self._wire(record, tensors, keys, frame)
         return record
 
@@ -260,10 +214,7 @@ class Learner:
         assert parent is not None
         record.node = record.inner[-1].node
         record.order = record.inner[-1].order
-        parent.next.append(record)
-        self._structures.grew()
-        self._count(record)
-        self._tip = record
+        self._append(parent, record)
 
     def _catch_up(self, parent: OpRecord) -> None:
         """Count what ran in this step up to ``parent``, unless it was the last op learned."""
@@ -293,59 +244,44 @@ class Learner:
         for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
             entry = self._tables.entry(key)
             if entry is None:
-                self.enter(self.leaves.leaf_for(tensor, key, frame, used).ref, key, tensor)
+                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used)
+                self._inputs.enter(leaf.ref, key, tensor)
                 entry = self._tables.entry(key)
                 assert entry is not None
-            leaf = entry[0].leaf
-            if leaf is not None and leaf not in used:
-                used.add(leaf)
-                leaves.append((slot, leaf, record.parent.order + 1 + len(leaves)))
+            met = entry[0].leaf
+            if met is not None and met not in used:
+                used.add(met)
+                leaves.append((slot, met, record.parent.order + 1 + len(leaves)))
             refs.append(entry[0])
-            sources.append(self.exact(tensor, entry))
+            sources.append(self._inputs.exact(tensor, entry))
         record.in_refs = tuple(refs)
         record.sources = tuple(sources)
         record.filled = tuple(map(is_filled, sources, refs))
         record.leaves = tuple(leaves)
 
-    def exact(self, tensor: torch.Tensor, entry: list[TensorRef]) -> TensorRef | None:
-        """The reference of exactly ``tensor`` among ``entry``, those of its memory; else None.
-
-        First by identity, then by geometry: autograd returns saved tensors as new objects. In a
-        step whose shapes differ from the learned ones, only identity counts.
-        """
-        shape = geometry(tensor)
-        known = self._tables.tensor(private.tensor_id(tensor))
-        is_known = known is not None and any(ref is known for ref in entry)
-        if known is not None and is_known and (known.geometry == shape or self._is_reshaped):
-            return known
-        for ref in reversed(entry):
-            if ref.geometry == shape:
-                return ref
-        return None
-
     # --------------------------------------------------------------- naming
 
     def _where(
         self, scope: OpScope, frame: FrameType | None, caller: FrameType
-    ) -> tuple[OpScope, Any, tuple[Source, ...], OpRecord | None]:
-        """OpScope, phase, sources, and in backward the forward op that caused this one."""
+    ) -> tuple[OpScope, tuple[Source, ...], OpRecord | None]:
+        """The scope and source lines of an op, and in backward the forward op that caused it."""
         node = private.current_autograd_node()
         if node is None:
-            return scope, scope.phase, joined_sources(self.traced, stack_of(frame)), None
+            return scope, joined_sources(self.traced, stack_of(frame)), None
         if scope is not self._scopes.default and runs_module(caller):
             # Activation checkpointing: a module's forward, run again inside backward.
-            name = f"{RECOMPUTED}{scope.name}"
-            sources = stack_of(frame or above_engine(caller))
-            return self._scopes.scope(name, "backward"), "backward", sources, None
+            again = self._scopes.scope(f"{RECOMPUTED}{scope.name}", "backward")
+            return again, stack_of(frame or above_engine(caller)), None
         cause = self._cause(node)
         if cause is not None:
-            base = cause.node.scope.removeprefix(RECOMPUTED)
-            name = base if base.startswith(GRADIENTS) else f"{GRADIENTS}{base}"
             sources = stack_of(frame) if frame is not None else cause.node.sources
-            return self._scopes.scope(name, "backward"), "backward", sources, cause
-        owner = self._owner(node)
+            return self._scopes.backward_of(cause.node.scope), sources, cause
+        variable = getattr(node, "variable", None)
+        owner = None
+        if isinstance(variable, torch.Tensor):
+            owner = self._inputs.leaves.parameter_scope(variable)
         sources = stack_of(frame or above_engine(caller))
-        return self._scopes.scope(f"{GRADIENTS}{owner}", "backward"), "backward", sources, None
+        return self._scopes.backward_of(owner or ROOT), sources, None
 
     def _cause(self, node: Any) -> OpRecord | None:
         try:
@@ -355,8 +291,11 @@ class Learner:
         # A node that accumulates a gradient has the largest possible number.
         return self._tables.cause(number) if number < _NO_SEQUENCE else None
 
-    def _owner(self, node: Any) -> str:
-        variable = getattr(node, "variable", None)
-        if isinstance(variable, torch.Tensor):
-            return self.leaves.parameter_scope(variable) or ROOT
-        return ROOT
+
+def _edges(record: OpRecord, tensors: list[torch.Tensor]) -> tuple[Edge, ...]:
+    """The edges to the ops and step inputs that the inputs of ``record`` come from."""
+    refs = [source or ref for source, ref in zip(record.sources, record.in_refs, strict=True)]
+    return tuple(
+        Edge(ref.producer.name, ref.slot, spec_of(tensor))
+        for ref, tensor in zip(refs, tensors, strict=True)
+    )

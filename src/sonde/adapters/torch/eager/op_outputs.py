@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_schema import OpInfo
+from sonde.adapters.torch.eager.op_schema import OpInfo, named_arguments, tensors_in
 from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import geometry
 
@@ -21,13 +21,8 @@ def written_slots(
         return ()
     slots: list[int] = []
     slot = 0
-    named = [
-        (info.arguments[position] if position < len(info.arguments) else "", value)
-        for position, value in enumerate(args)
-    ]
-    named.extend((kwargs or {}).items())
-    for name, value in named:
-        count = _count_tensors(value)
+    for name, value in named_arguments(info, args, kwargs):
+        count = sum(1 for _ in tensors_in(value))
         if name in info.writes:
             slots.extend(range(slot, slot + count))
         slot += count
@@ -42,17 +37,11 @@ def is_filled(source: TensorRef | None, memory: TensorRef) -> bool:
 
 
 def _is_whole(tensor: torch.Tensor) -> bool:
-    """Whether ``tensor`` covers all of its memory, as far as sizes tell."""
+    """Whether ``tensor`` covers all of its memory, judging by sizes."""
     try:
         return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
     except (NotImplementedError, RuntimeError):
         return True
-
-
-def _count_tensors(value: Any) -> int:
-    if isinstance(value, (list, tuple)):
-        return sum(_count_tensors(item) for item in value)
-    return int(isinstance(value, torch.Tensor))
 
 
 def unreturned_writes(

@@ -1,9 +1,14 @@
-"""Reads an op's schema: its type name, its arguments, and which of them it writes."""
+"""Reads an op's schema: its type name, its arguments, and which of them it writes; and turns the
+arguments of a call that are not tensors into text."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+import torch
 
 from sonde.adapters.torch import private
 from sonde.watch.op_types import ALLOCATING, WORKSPACES
@@ -47,7 +52,6 @@ class OpInfo:
     """
 
     type: str
-    qualified: str
     arguments: tuple[str, ...]
     writes: frozenset[str]
     is_collective: bool
@@ -64,21 +68,15 @@ def is_bookkeeping(func: Any) -> bool:
     return getattr(func, "namespace", "") in _BOOKKEEPING
 
 
-_CACHE: dict[Any, OpInfo] = {}
+_ADDRESS = " at 0x"
 
 
+@cache
 def op_info(func: Any) -> OpInfo:
-    info = _CACHE.get(func)
-    if info is None:
-        info = _CACHE[func] = _read(func)
-    return info
-
-
-def _read(func: Any) -> OpInfo:
     schema = getattr(func, "_schema", None)
     if not isinstance(func, private.OpOverload) or schema is None:
         name = str(getattr(func, "__name__", func))
-        return OpInfo(_type_name("higher_order", name), name, (), frozenset(), False)
+        return OpInfo(_type_name("higher_order", name), (), frozenset(), False)
     namespace, _, name = schema.name.partition("::")
     writes = {
         argument.name
@@ -96,7 +94,6 @@ def _read(func: Any) -> OpInfo:
     op_type = _type_name(namespace, name)
     return OpInfo(
         type=op_type,
-        qualified=f"{schema.name}.{schema.overload_name or 'default'}",
         arguments=tuple(argument.name for argument in schema.arguments),
         writes=frozenset(writes),
         is_collective=namespace in _COLLECTIVES,
@@ -110,3 +107,50 @@ def _type_name(namespace: str, name: str) -> str:
     """``addmm`` for ATen, ``c10d_allreduce_`` for others: a dot would end it in a file name."""
     text = name if namespace == "aten" else f"{namespace}_{name}"
     return text.replace(".", "_").replace("/", "_").replace(":", "_")
+
+
+def named_arguments(
+    info: OpInfo, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> list[tuple[str, Any]]:
+    """The arguments of a call, by their schema name."""
+    names = info.arguments
+    found = [
+        (names[position] if position < len(names) else f"arg{position}", value)
+        for position, value in enumerate(args)
+    ]
+    found.extend((kwargs or {}).items())
+    return found
+
+
+def attributes_of(
+    info: OpInfo, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[str, str], ...]:
+    """The arguments without tensors, by their schema name, as text."""
+    return tuple(
+        (name, attribute_text(value))
+        for name, value in named_arguments(info, args, kwargs)
+        if not _holds_tensor(value)
+    )
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(isinstance(item, torch.Tensor) for item in value)
+    return isinstance(value, torch.Tensor)
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in nested lists and tuples, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors_in(item)
+
+
+def attribute_text(value: Any) -> str:
+    """An argument as text, the same in every step and run."""
+    text = repr(value)
+    if _ADDRESS in text:
+        text = type(value).__name__
+    return text if len(text) <= 256 else text[:253] + "..."

@@ -8,12 +8,13 @@ its name, source line and edges are known. Where it does not, a new branch is le
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import InitVar, dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from sonde.adapters.torch.eager.op_schema import OpInfo
 from sonde.adapters.torch.eager.scopes import OpScope
-from sonde.core.graph import LEAF_TYPES, Edge, Graph, Kind, OpNode
+from sonde.core.graph import LEAF_TYPES, Edge, Graph, OpNode
 
 if TYPE_CHECKING:
     from sonde.capture.session import Wants
@@ -21,52 +22,37 @@ if TYPE_CHECKING:
 FRESH, ALIAS, WRITTEN = 0, 1, 2
 
 
+@dataclass(slots=True, eq=False)
 class TensorRef:
     """The contents of one tensor, as one output of one op, or a step input, left them.
 
     Compared by identity: two tensors with the same reference in one step are bit for bit equal.
 
+    - ``owner`` and ``slot``: the op and its output; ``owner`` is None for a step input, ``leaf``.
     - ``geometry`` (shape, strides, offset) is as it was when the record was learned.
     - ``values`` is the reference of the tensor that this one only rearranges (a reshape, a
       transpose), else the reference itself: statistics that do not depend on the order of elements
       are computed once for both.
     - ``is_unfilled``: the op only allocated the memory; its values mean nothing.
-    - ``has_gaps``: the op filled this part of such memory, and left the rest.
+    - ``has_gaps``: the op filled only a part of such memory.
     - ``mark``, ``version``, ``round``: what the tensor looked like when it was last emitted,
       torch's count of writes to it then, and the number of that observed step (see
       ``tensors/emission``).
     """
 
-    __slots__ = (
-        "geometry",
-        "has_gaps",
-        "is_unfilled",
-        "leaf",
-        "mark",
-        "owner",
-        "round",
-        "slot",
-        "values",
-        "version",
-    )
+    owner: OpRecord | None
+    slot: int
+    geometry: tuple[Any, ...]
+    leaf: StepInput | None = None
+    values: TensorRef = field(init=False)
+    is_unfilled: bool = False
+    has_gaps: bool = False
+    mark: tuple[Any, ...] | None = None
+    version: int | None = None
+    round: int = -1
 
-    def __init__(
-        self,
-        owner: OpRecord | None,
-        slot: int,
-        geometry: tuple[Any, ...],
-        leaf: StepInput | None = None,
-    ) -> None:
-        self.owner = owner
-        self.slot = slot
-        self.geometry = geometry
-        self.leaf = leaf
-        self.values: TensorRef = self
-        self.is_unfilled = False
-        self.has_gaps = False
-        self.mark: tuple[Any, ...] | None = None
-        self.version: int | None = None
-        self.round = -1
+    def __post_init__(self) -> None:
+        self.values = self
 
     @property
     def producer(self) -> OpNode:
@@ -76,6 +62,7 @@ class TensorRef:
         return self.owner.node
 
 
+@dataclass(slots=True, eq=False)
 class StepInput:
     """A tensor that enters a step from outside, a leaf of the graph: a parameter, an input, a
     constant.
@@ -84,17 +71,20 @@ class StepInput:
     tensor that is met in the same place of a later step is taken for it.
     """
 
-    __slots__ = ("is_lasting", "kind", "node", "ref", "wants", "wants_generation")
+    node: OpNode
+    ref: TensorRef = field(init=False)
+    geometry: InitVar[tuple[Any, ...]]
+    is_lasting: bool = False
+    wants: Wants | None = None
 
-    def __init__(self, node: OpNode, geometry: tuple[Any, ...]) -> None:
-        self.node = node
-        self.kind: Kind = node.kind
+    def __post_init__(self, geometry: tuple[Any, ...]) -> None:
         self.ref = TensorRef(None, 0, geometry, self)
-        self.is_lasting = False
-        self.wants: Wants | None = None
-        self.wants_generation = -1
 
 
+_NO_NODE = OpNode(name="", type="", scope="", phase="forward")
+
+
+@dataclass(slots=True, eq=False)
 class OpRecord:
     """One op at one place of one or more steps; docs/capture.md explains it with an example.
 
@@ -107,61 +97,34 @@ class OpRecord:
     - ``writes``: the slots of inputs that the op changes in place; ``returned``: those of them that
       the op does not return. They count as its last outputs.
     - ``order``: the position in the step, -1 until the op has run for the first time.
-    - ``wants``: who wants the op, as answered in the generation ``wants_generation``.
+    - ``wants``: which consumers want the op, as answered in the generation ``wants_generation``.
     - ``inner``: the ops of a compiled graph, if the record is the run of one.
     - ``native``: the matcher's node for this record.
     """
 
-    __slots__ = (
-        "code",
-        "depth",
-        "filled",
-        "func",
-        "graph",
-        "in_refs",
-        "info",
-        "inner",
-        "last",
-        "leaves",
-        "native",
-        "next",
-        "node",
-        "order",
-        "outs",
-        "parent",
-        "parts",
-        "returned",
-        "scope",
-        "sources",
-        "wants",
-        "wants_generation",
-        "writes",
-    )
-
-    def __init__(self, parent: OpRecord | None, func: Any, info: OpInfo, scope: OpScope) -> None:
-        self.parent = parent
-        self.func = func
-        self.info = info
-        self.scope = scope
-        self.depth = 0
-        self.code: CodeType | None = None
-        self.last = -1
-        self.order = -1
-        self.in_refs: tuple[TensorRef, ...] = ()
-        self.sources: tuple[TensorRef | None, ...] = ()
-        self.filled: tuple[bool, ...] = ()
-        self.leaves: tuple[tuple[int, StepInput, int], ...] = ()
-        self.outs: tuple[tuple[int, TensorRef], ...] = ()
-        self.writes: tuple[int, ...] = ()
-        self.returned: tuple[int, ...] = ()
-        self.node: OpNode = _NOWHERE
-        self.inner: tuple[OpRecord, ...] = ()
-        self.next: list[OpRecord] = []
-        self.graph: Graph | None = None
-        self.parts: tuple[Graph, ...] | None = None
-        self.native: Any = None
-        self.wants: Wants | None = None
-        self.wants_generation = -1
+    parent: OpRecord | None
+    func: Any
+    info: OpInfo
+    scope: OpScope
+    depth: int = 0
+    code: CodeType | None = None
+    last: int = -1
+    order: int = -1
+    in_refs: tuple[TensorRef, ...] = ()
+    sources: tuple[TensorRef | None, ...] = ()
+    filled: tuple[bool, ...] = ()
+    leaves: tuple[tuple[int, StepInput, int], ...] = ()
+    outs: tuple[tuple[int, TensorRef], ...] = ()
+    writes: tuple[int, ...] = ()
+    returned: tuple[int, ...] = ()
+    node: OpNode = _NO_NODE
+    inner: tuple[OpRecord, ...] = ()
+    next: list[OpRecord] = field(default_factory=list)
+    graph: Graph | None = None
+    parts: tuple[Graph, ...] | None = None
+    native: Any = None
+    wants: Wants | None = None
+    wants_generation: int = -1
 
     def path(self) -> list[OpRecord]:
         """The records of the step from its first op to this one."""
@@ -172,9 +135,6 @@ class OpRecord:
             record = record.parent
         found.reverse()
         return found
-
-
-_NOWHERE = OpNode(name="", type="", scope="", phase="forward")
 
 
 class Structures:
@@ -194,7 +154,7 @@ class Structures:
 
     @staticmethod
     def _new_root() -> OpRecord:
-        return OpRecord(None, None, OpInfo("", "", (), frozenset(), False), OpScope(""))
+        return OpRecord(None, None, OpInfo("", (), frozenset(), False), OpScope(""))
 
     def grew(self) -> None:
         self._count += 1

@@ -6,7 +6,7 @@ the optimizer ran the same ops twice before, the dispatch mode is left while it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ class _Seen:
     is_unwanted: bool = False
 
 
+@dataclass(slots=True, eq=False)
 class OptimizerSkip:
     """Leaves the dispatch mode while an optimizer steps whose ops are known and unwanted.
 
@@ -55,13 +56,12 @@ class OptimizerSkip:
     observed. Used from the training thread only.
     """
 
-    def __init__(self, observer: Observer, session: Session) -> None:
-        self._observer = observer
-        self._session = session
-        self._seen: dict[OpRecord, _Seen] = {}
-        self._start: OpRecord | None = None
-        self._signature: _Signature = ()
-        self._away: _Seen | None = None
+    _observer: Observer
+    _session: Session
+    _seen: dict[OpRecord, _Seen] = field(default_factory=dict)
+    _start: OpRecord | None = None
+    _signature: _Signature = ()
+    _skipped: _Seen | None = None
 
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
         """Leave the mode if possible: an optimizer is about to step, and the step ends with it."""
@@ -80,22 +80,22 @@ class OptimizerSkip:
             and not private.keeps_modes()
         ):
             private.pop_mode_below(self._observer)
-            self._away = seen
+            self._skipped = seen
 
     def ends(self) -> None:
         """Continue after the optimizer's last op, if its ops were skipped; else remember them."""
-        start, seen = self._start, self._away
+        start, seen = self._start, self._skipped
         self.forget()
         if seen is not None:
-            self._observer.ran_unwatched(seen.end)
+            self._observer.set_current(seen.end)
         elif start is not None:
             self._remember(start, self._observer.last)
 
     def forget(self) -> None:
         """Enter the mode again: the optimizer raised, or other code runs inside its step."""
         self._start = None
-        if self._away is not None:
-            self._away = None
+        if self._skipped is not None:
+            self._skipped = None
             private.push_mode_below(self._observer)
 
     def _remember(self, start: OpRecord, end: OpRecord) -> None:

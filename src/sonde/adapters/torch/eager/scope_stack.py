@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import nn
 
-from sonde.adapters.torch.eager.scopes import OpScope, ScopeBook
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.scopes import OpScope, ScopeRegistry
 from sonde.adapters.torch.eager.step_tables import Tables
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
@@ -22,24 +25,22 @@ _RUNNERS = {
 Runner = nn.Module | torch.optim.Optimizer
 
 
-def running(frame: FrameType | None) -> set[int]:
-    """The ids of the modules and optimizers that run in ``frame`` or one that called it."""
-    found: set[int] = set()
-    while frame is not None:
-        code = frame.f_code
-        if (code.co_filename, code.co_name) in _RUNNERS:
-            found.add(id(frame.f_locals.get("self")))
-        frame = frame.f_back
-    return found
+def running(frame: FrameType | None) -> list[Any]:
+    """The modules and optimizers that run in ``frame`` or one that called it, innermost first."""
+    return [
+        each.f_locals.get("self")
+        for each in private.frames_from(frame)
+        if (each.f_code.co_filename, each.f_code.co_name) in _RUNNERS
+    ]
 
 
+@dataclass(slots=True, eq=False)
 class ScopeStack:
     """Keeps ``tables.scope`` the scope that ops run in now. Used from the training thread only."""
 
-    def __init__(self, book: ScopeBook, tables: Tables) -> None:
-        self._book = book
-        self._tables = tables
-        self._entered: list[tuple[Runner, OpScope]] = []
+    _registry: ScopeRegistry
+    _tables: Tables
+    _entered: list[tuple[Runner, OpScope]] = field(default_factory=list)
 
     @property
     def is_inside_module(self) -> bool:
@@ -53,17 +54,17 @@ class ScopeStack:
         )
 
     def enter_module(self, module: nn.Module) -> None:
-        self._enter(module, self._book.of_module(module, self.module))
+        self._enter(module, self._registry.of_module(module, self.module))
 
     def enter_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        self._enter(optimizer, self._book.optimizer(optimizer))
+        self._enter(optimizer, self._registry.optimizer(optimizer))
 
     def _enter(self, runner: Runner, scope: OpScope) -> None:
         self._entered.append((runner, scope))
         self._tables.scope = scope
 
     def leave(self, runner: Runner) -> None:
-        """Remove ``runner``, and what was entered inside it and never left (an exception, say)."""
+        """Remove ``runner``, and what was entered inside it and not left after an exception."""
         for position in range(len(self._entered) - 1, -1, -1):
             if self._entered[position][0] is runner:
                 del self._entered[position:]
@@ -74,7 +75,7 @@ class ScopeStack:
         """Remove what an exception ended without a call of `leave`; True if there was any."""
         if not self._entered:
             return False
-        alive = running(caller)
+        alive = set(map(id, running(caller)))
         entered = [(runner, scope) for runner, scope in self._entered if id(runner) in alive]
         is_changed = len(entered) != len(self._entered)
         if is_changed:
@@ -85,18 +86,11 @@ class ScopeStack:
     def restart(self) -> None:
         """Fill the stack, when observation begins, with the modules that are already running."""
         self._entered.clear()
-        found: list[nn.Module] = []
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if (frame.f_code.co_filename, frame.f_code.co_name) in _RUNNERS:
-                runner = frame.f_locals.get("self")
-                if isinstance(runner, nn.Module):
-                    found.append(runner)
-            frame = frame.f_back
-        for module in reversed(found):
-            self.enter_module(module)
+        for runner in reversed(running(sys._getframe(1))):
+            if isinstance(runner, nn.Module):
+                self.enter_module(runner)
         self.show_top()
 
     def show_top(self) -> None:
         """Make the innermost entered scope the scope of the ops that run next."""
-        self._tables.scope = self._entered[-1][1] if self._entered else self._book.default
+        self._tables.scope = self._entered[-1][1] if self._entered else self._registry.default

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.loss import _Loss
 
+from sonde.adapters.torch import private
 from sonde.core.graph import GRADIENTS, Phase
 
 ROOT = "Default"
@@ -30,14 +30,12 @@ _WRAPPERS: dict[str, str] = {
 }
 
 
+@dataclass(slots=True, eq=False)
 class OpScope:
     """An interned scope: compared by identity on the hot path."""
 
-    __slots__ = ("name", "phase")
-
-    def __init__(self, name: str, phase: Phase = "forward") -> None:
-        self.name = name
-        self.phase: Phase = phase
+    name: str
+    phase: Phase = "forward"
 
 
 RECOMPUTED = "recompute_"
@@ -63,11 +61,11 @@ def unwrap(module: nn.Module) -> nn.Module:
     return module
 
 
-class ScopeBook:
+class ScopeRegistry:
     """OpScope names of every module met.
 
-    Used from the training thread only. Modules are known by identity and held weakly, so that the
-    book keeps no model alive.
+    Used from the training thread only. Modules are known by identity and referenced weakly, so that
+    no model is kept alive.
     """
 
     def __init__(self) -> None:
@@ -88,6 +86,11 @@ class ScopeBook:
         if found is None:
             found = self._scopes[name] = OpScope(name, phase)
         return found
+
+    def backward_of(self, name: str) -> OpScope:
+        """The scope of backward ops that ops in the scope ``name`` cause."""
+        base = name.removeprefix(RECOMPUTED)
+        return self.scope(base if base.startswith(GRADIENTS) else GRADIENTS + base, "backward")
 
     def of_module(self, module: nn.Module, caller: nn.Module | None) -> OpScope:
         """The scope of ``module``, called from inside ``caller`` (None: from outside any)."""
@@ -123,8 +126,8 @@ class ScopeBook:
 
     def _add_root(self, module: nn.Module) -> None:
         core = unwrap(module)
-        kind = "loss" if isinstance(core, _Loss) else "network"
-        name = _free_name(f"{kind}-{type(core).__name__}", self._roots)
+        kind = "loss" if isinstance(core, private.LossModule) else "network"
+        name = _free_name(f"{kind}-{_label(core)}", self._roots)
         self._roots[name] = weakref.ref(core)
         self._add_tree(module, f"{ROOT}/{name}", "", replace=True)
 
@@ -151,7 +154,7 @@ class ScopeBook:
             children = [
                 (
                     child,
-                    f"{name}/{attribute}-{type(unwrap(child)).__name__}",
+                    f"{name}/{attribute}-{_label(child)}",
                     _join(path, attribute),
                 )
                 for attribute, child in here._modules.items()

@@ -6,11 +6,13 @@ import linecache
 import os
 import re
 import sysconfig
-from types import CodeType, FrameType
+from functools import cache
+from types import FrameType
 
 import torch
 
 import sonde
+from sonde.adapters.torch.private import frames_from
 from sonde.core.graph import Source
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -28,23 +30,16 @@ _MODULE = os.path.join(_TORCH, "nn", "modules", "module.py")
 
 MOST_FRAMES = 32
 
-_OURS: dict[str, bool] = {}
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 
 
+@cache
 def is_user_file(filename: str) -> bool:
-    """Whether ``name`` is not of torch, Sonde, the standard library or frozen code.
+    """Whether ``filename`` is not of torch, Sonde, the standard library or frozen code.
 
     Other installed packages count as the user's: a model of a model library is what the user
     wants to read.
     """
-    known = _OURS.get(filename)
-    if known is None:
-        known = _OURS[filename] = _is_user_file(filename)
-    return known
-
-
-def _is_user_file(filename: str) -> bool:
     if filename.startswith("<"):
         # A notebook cell or ``python -c`` is the user's; frozen importlib is not.
         return not filename.startswith(("<frozen", "<__array_function__", "<eval_with_key"))
@@ -59,74 +54,57 @@ def is_engine_frame(frame: FrameType) -> bool:
     return code.co_name == _ENGINE_FUNCTION and code.co_filename == _ENGINE
 
 
-def runs_module(frame: FrameType | None) -> bool:
-    """Whether a module's forward runs between ``frame`` and the engine that runs backward."""
-    while frame is not None and not is_engine_frame(frame):
+def runs_module(caller: FrameType) -> bool:
+    """Whether a module's forward runs between ``caller`` and the engine that runs backward."""
+    for frame in frames_from(caller):
+        if is_engine_frame(frame):
+            return False
         if frame.f_code.co_name == "_call_impl" and frame.f_code.co_filename == _MODULE:
             return True
-        frame = frame.f_back
     return False
 
 
-def begins_backward(frame: FrameType | None) -> bool:
-    """Whether ``frame`` is ``backward()`` or ``grad()`` making the gradient to begin with."""
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
+def begins_backward(caller: FrameType) -> bool:
+    """Whether ``backward()`` or ``grad()``, called by user code, is making the first gradient."""
+    for frame in frames_from(caller):
         code = frame.f_code
+        if is_user_file(code.co_filename):
+            return False
         if code.co_name == _SEED_FUNCTION and code.co_filename == _AUTOGRAD:
             return True
-        frame = frame.f_back
     return False
 
 
-class CodePosition:
-    """The innermost frame of user code above an op: its depth, code and instruction."""
-
-    __slots__ = ("code", "depth", "last")
-
-    def __init__(self, depth: int, code: CodeType, last: int) -> None:
-        self.depth = depth
-        self.code = code
-        self.last = last
+def above_engine(caller: FrameType) -> FrameType | None:
+    """The engine's frame nearest above ``caller``, if it runs."""
+    return next(filter(is_engine_frame, frames_from(caller)), None)
 
 
-def above_engine(frame: FrameType | None) -> FrameType | None:
-    """The engine's frame nearest above ``frame``, if it runs."""
-    while frame is not None and not is_engine_frame(frame):
-        frame = frame.f_back
-    return frame
-
-
-def find_place(caller: FrameType) -> tuple[CodePosition | None, FrameType | None]:
-    """The nearest user frame, ``caller`` or one above it.
+def find_user_frame(caller: FrameType) -> tuple[int, FrameType | None]:
+    """The nearest user frame, ``caller`` or one above it, and how far above; None without one.
 
     In backward the search stops at autograd's engine: a frame below it is the user's own (a hook,
     a custom Function), a frame above it is only the line that called ``backward()``.
     """
-    frame: FrameType | None = caller
-    steps = 0
-    while frame is not None:
-        code = frame.f_code
-        if is_user_file(code.co_filename):
-            return CodePosition(steps, code, frame.f_lasti), frame
+    for depth, frame in enumerate(frames_from(caller)):
+        if is_user_file(frame.f_code.co_filename):
+            return depth, frame
         if is_engine_frame(frame):
-            return None, None
-        frame = frame.f_back
-        steps += 1
-    return None, None
+            break
+    return 0, None
 
 
 def stack_of(frame: FrameType | None) -> tuple[Source, ...]:
     """The user's frames from ``frame`` outwards to where Sonde runs the script, if it does."""
     found: list[Source] = []
-    while frame is not None and len(found) < MOST_FRAMES:
-        code = frame.f_code
-        if code.co_filename.startswith(_RUNNER):
+    for each in frames_from(frame):
+        code = each.f_code
+        if len(found) == MOST_FRAMES or code.co_filename.startswith(_RUNNER):
             break
         if is_user_file(code.co_filename):
-            line = frame.f_lineno or code.co_firstlineno
-            text = linecache.getline(code.co_filename, line, frame.f_globals).strip()
+            line = each.f_lineno or code.co_firstlineno
+            text = linecache.getline(code.co_filename, line, each.f_globals).strip()
             found.append(Source(code.co_filename, line, plain_function(code.co_name), text))
-        frame = frame.f_back
     return tuple(found)
 
 

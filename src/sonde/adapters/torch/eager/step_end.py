@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from sonde.adapters.torch.eager.scope_stack import running
 from sonde.core.patching import wrap
 
 
+@dataclass(slots=True, eq=False)
 class StepHooks:
     """Calls back when optimizers begin and end a step.
 
@@ -35,21 +37,14 @@ class StepHooks:
     a closure.
     """
 
-    def __init__(
-        self,
-        began: Callable[[torch.optim.Optimizer], None],
-        left: Callable[[torch.optim.Optimizer], None],
-        ended: Callable[[], None],
-        elsewhere: Callable[[str], None],
-    ) -> None:
-        self._began = began
-        self._left = left
-        self._ended = ended
-        self._elsewhere = elsewhere
-        self._thread = threading.get_ident()
-        self._running: list[torch.optim.Optimizer] = []
-        self._count = 0
-        self.has_closure = False
+    _began: Callable[[torch.optim.Optimizer], None]
+    _left: Callable[[torch.optim.Optimizer], None]
+    _ended: Callable[[], None]
+    _elsewhere: Callable[[str], None]
+    has_closure: bool = False
+    _thread: int = field(default_factory=threading.get_ident)
+    _running: list[torch.optim.Optimizer] = field(default_factory=list)
+    _count: int = 0
 
     def install(self, undo: ExitStack) -> None:
         """Register the hooks; ``undo`` removes them."""
@@ -65,7 +60,7 @@ class StepHooks:
             return
         if self._running:
             # An optimizer that raised never reached the post hook.
-            alive = running(sys._getframe(2))
+            alive = set(map(id, running(sys._getframe(2))))
             self._running = [each for each in self._running if id(each) in alive]
         self._running.append(optimizer)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -20,15 +21,15 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_tree import StepInput
-from sonde.adapters.torch.eager.scopes import ROOT, ScopeBook
+from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
 
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
 _UNSHARED = 3
-"""References to a frame's variables that only the frame has, where they are counted: of the frame,
-of the one who counts, and of the counting itself."""
+"""The reference count of a frame's variables where only the frame has them: one reference of the
+frame, one of `_tensors_of`, one of ``sys.getrefcount``."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -40,7 +41,7 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 
 def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What tells tensors over one storage apart: with equal geometry they have equal values."""
+    """What distinguishes tensors over one storage: with equal geometry they have equal values."""
     try:
         return (
             tensor.dtype,
@@ -70,10 +71,10 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
         return (int(tensor.size(0)),)
 
 
-class StepInputBook:
+class StepInputRegistry:
     """The step inputs met so far, and their names. Used from the training thread only."""
 
-    def __init__(self, scopes: ScopeBook) -> None:
+    def __init__(self, scopes: ScopeRegistry) -> None:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], StepInput] = {}
         self._named: dict[int, _Named] = {}
@@ -135,11 +136,11 @@ class StepInputBook:
         if leaf.is_lasting:
             named = self._registered(key)
             return named is not None and self._leaves.get((named.kind, named.name)) is leaf
-        if leaf.kind == "parameter":
+        if leaf.node.kind == "parameter":
             return tensor.is_leaf and tensor.requires_grad and self._known(key) is None
         return (
             not isinstance(tensor, nn.Parameter)
-            and (tensor.dim() == 0) == (leaf.kind == "constant")
+            and (tensor.dim() == 0) == (leaf.node.kind == "constant")
             and self._known(key) is None
         )
 
@@ -250,17 +251,14 @@ def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> s
     """
     same: str | None = None
     shared: str | None = None
-    searched = 0
-    while frame is not None and searched < _SEARCHED_FRAMES:
-        if is_user_file(frame.f_code.co_filename):
-            searched += 1
-            for name, value in _tensors_of(frame):
-                if storage_key(value) == key:
-                    if geometry(value) == geometry(tensor):
-                        same = name
-                    else:
-                        shared = shared or name
-        frame = frame.f_back
+    frames = (each for each in private.frames_from(frame) if is_user_file(each.f_code.co_filename))
+    for each in islice(frames, _SEARCHED_FRAMES):
+        for name, value in _tensors_of(each):
+            if storage_key(value) == key:
+                if geometry(value) == geometry(tensor):
+                    same = name
+                else:
+                    shared = shared or name
     return same or shared
 
 

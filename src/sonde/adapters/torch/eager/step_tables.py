@@ -1,67 +1,32 @@
 """The tables of the running step: what each storage holds, and which op ran last.
 
-``PythonTables`` has the same methods as the native ``_match.Matcher`` (``native/match``), which
-also recognises known ops by itself.
+The native ``_match.Matcher`` (``native/match``) has the same methods as ``Tables``, is used in its
+place where it was built, and also recognises known ops by itself.
 """
 
 from __future__ import annotations
 
 import time
 import weakref
-from typing import Any, Protocol
+from typing import Any
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_tree import ALIAS, OpRecord, TensorRef
-from sonde.adapters.torch.eager.scopes import OpScope
 
 
-class Tables(Protocol):
+class Tables:
     """The tables of a step. Keys are storages, see ``step_inputs.storage_key``.
 
     - ``entry``: the references of a storage: first what it holds now, then the tensors over it
       that are up to date;
     - ``tensor``: the reference of a tensor, by ``private.tensor_id``;
     - ``cause``: the op that ran when autograd's sequence number had this value;
+    - ``at``: the record of the op that ran last (its native node in the native matcher);
     - fresh storages were made by an observed op of this step;
     - watched storages (and tensors without one) are dropped when they die, because their key may
       be used again. The tables keep no memory alive;
     - ``now``: a timestamp in microseconds since the epoch, larger than the last one.
     """
-
-    scope: OpScope
-    generation: int
-    started: int
-    lends: int
-
-    def entry(self, key: int, /) -> list[TensorRef] | None: ...
-    def tensor(self, impl: int, /) -> TensorRef | None: ...
-    def cause(self, number: int, /) -> OpRecord | None: ...
-    def put(self, kind: int, ref: TensorRef, key: int, impl: int, /) -> None: ...
-    def note(self, record: OpRecord, /) -> None: ...
-    def is_fresh(self, key: int, /) -> bool: ...
-    def add_fresh(self, key: int, /) -> None: ...
-    def watch(self, key: int, thing: object, /) -> None: ...
-    def drop(self, key: int, /) -> None: ...
-    def now(self) -> int: ...
-    def forget(self) -> None: ...
-
-
-class PythonTables:
-    """See ``Tables``."""
-
-    __slots__ = (
-        "_cause",
-        "_current",
-        "_fresh",
-        "_stamp",
-        "_tensor",
-        "_watchers",
-        "at",
-        "generation",
-        "lends",
-        "scope",
-        "started",
-    )
 
     def __init__(self) -> None:
         self.scope: Any = None

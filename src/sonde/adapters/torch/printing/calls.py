@@ -17,6 +17,7 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_schema import tensors_in
 from sonde.adapters.torch.printing.op import (
     FLOAT,
     INTEGER,
@@ -94,31 +95,22 @@ def print_grad(
     if not tensor.requires_grad:
         return tensor
     words = [TEXT + (f"gradient of {name}:" if name else "gradient:"), LINE_END, TENSOR, LINE_END]
-    shown_at_most = _UNLIMITED if first_n is None else first_n
-    is_limited = first_n is not None or every_n != 1
-    to_log = to == "log"
-    if torch.compiler.is_compiling():
-        site = traced_site() if is_limited else ""
+    is_compiling = torch.compiler.is_compiling()
+    if is_compiling:
+        site = traced_site() if first_n is not None or every_n != 1 else ""
         if tensor.is_leaf:
             # A hook on the parameter itself would be added again in every step.
             tensor = tensor.view_as(tensor)
+    else:
+        site = site_of(sys._getframe(1))
+        if tensor.is_leaf and not _is_first(tensor, (name, site)):
+            return tensor
+    options = summary, _UNLIMITED if first_n is None else first_n, every_n, to == "log", site
 
-        def traced_hook(gradient: torch.Tensor) -> torch.Tensor:
-            emit([gradient], [], words, summary, shown_at_most, every_n, to_log, site)
-            return gradient
-
-        tensor.register_hook(traced_hook)  # type: ignore[no-untyped-call]
-        return tensor
-    site = site_of(sys._getframe(1))
-    if tensor.is_leaf and not _is_first(tensor, (name, site)):
-        return tensor
-
-    def hook(gradient: torch.Tensor) -> None:
-        options = summary, shown_at_most, every_n, to_log, site
-        if private.is_tracing():
-            emit([gradient], [], words, *options)
-        else:
-            show([gradient], [], words, *options)
+    def hook(gradient: torch.Tensor) -> torch.Tensor | None:
+        write = emit if is_compiling or private.is_tracing() else show
+        write([gradient], [], words, *options)
+        return gradient if is_compiling else None
 
     tensor.register_hook(hook)  # type: ignore[no-untyped-call]
     return tensor
@@ -131,24 +123,19 @@ def _print(
     integers: list[int] = []
     words: list[str] = []
     is_limited = first_n is not None or every_n != 1
-    shown_at_most = _UNLIMITED if first_n is None else first_n
-    to_log = to == "log"
-    if torch.compiler.is_compiling():
-        for value in values:
-            _collect_traced(value, tensors, integers, words)
-            words.append(LINE_END)
-        site = traced_site() if is_limited else ""
-        emit(tensors, integers, words, summary, shown_at_most, every_n, to_log, site)
-        return
+    is_compiling = torch.compiler.is_compiling()
     for value in values:
-        _collect(value, tensors, words)
+        if is_compiling:
+            _collect_traced(value, tensors, integers, words)
+        else:
+            _collect(value, tensors, words)
         words.append(LINE_END)
-    site = site_of(sys._getframe(2)) if is_limited else ""
-    options = summary, shown_at_most, every_n, to_log, site
-    if private.is_tracing():
-        emit(tensors, integers, words, *options)
-    else:
-        show(tensors, integers, words, *options)
+    site = ""
+    if is_limited:
+        site = traced_site() if is_compiling else site_of(sys._getframe(2))
+    shown_at_most = _UNLIMITED if first_n is None else first_n
+    write = emit if is_compiling or private.is_tracing() else show
+    write(tensors, integers, words, summary, shown_at_most, every_n, to == "log", site)
 
 
 def _collect(value: Any, tensors: list[torch.Tensor], words: list[str]) -> None:
@@ -160,7 +147,7 @@ def _collect(value: Any, tensors: list[torch.Tensor], words: list[str]) -> None:
         with private.unobserved():
             tensors.append(torch.tensor(value))
         words.append(TENSOR)
-    elif isinstance(value, (list, tuple)) and any(_holds_tensor(item) for item in value):
+    elif isinstance(value, (list, tuple)) and any(True for _ in tensors_in(value)):
         ends = "[]" if isinstance(value, list) else "()"
         words.append(TEXT + ends[0])
         for number, item in enumerate(value):
@@ -170,12 +157,6 @@ def _collect(value: Any, tensors: list[torch.Tensor], words: list[str]) -> None:
         words.append(TEXT + ends[1])
     else:
         words.append(TEXT + str(value))
-
-
-def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_holds_tensor(item) for item in value)
-    return isinstance(value, torch.Tensor)
 
 
 def _collect_traced(
@@ -229,13 +210,11 @@ def _collect_items(
 
 def _check(first_n: int | None, every_n: int, to: str) -> None:
     if first_n is not None and first_n < 1:
-        raise UsageError(
-            f"first_n says how often to print, 1 or more, not {first_n}", slug="print-option"
-        )
+        raise UsageError(f"first_n must be 1 or more (got {first_n})", slug="print-option")
     if every_n < 1:
-        raise UsageError(f"every_n is 1 or more, not {every_n}", slug="print-option")
+        raise UsageError(f"every_n must be 1 or more (got {every_n})", slug="print-option")
     if to != "stdout" and to != "log":
-        raise UsageError(f"to is 'stdout' or 'log', not {to!r}", slug="print-option")
+        raise UsageError(f"to must be 'stdout' or 'log' (got {to!r})", slug="print-option")
 
 
 _printed_leaves: MutableMapping[torch.Tensor, set[tuple[str, str]]] = WeakTensorKeyDictionary()

@@ -109,7 +109,7 @@ def _tensor_text(tensor: torch.Tensor, summary: bool) -> str:
 
 
 def _readable_text(tensor: torch.Tensor, summary: bool) -> str:
-    view = TorchView(tensor, "output", 0, None, None)
+    view = TorchView(tensor)
     if view.problem is not None:
         return unreadable_text(view.dtype, view.shape, view.problem)
     if summary:
@@ -124,7 +124,7 @@ def _readable_text(tensor: torch.Tensor, summary: bool) -> str:
             places = shown_indices(size)
             if len(places) < size:
                 part = part.index_select(axis, torch.tensor(places, device=part.device))
-    return tensor_text(view.dtype, shape, TorchView(part, "output", 0, None, None).numpy())
+    return tensor_text(view.dtype, shape, TorchView(part).numpy())
 
 
 def _rank_prefix() -> str:
@@ -172,17 +172,14 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 def _register() -> tuple[torch.library.Library, Callable[..., None]]:
     """Register the op; the library must live as long as the op."""
     library = torch.library.Library("sonde", "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define(_SCHEMA, tags=tuple(_tags()))  # type: ignore[no-untyped-call]
+    # Values cannot be read on the host inside CUDA graphs: the op is kept out of them.
+    unsafe = getattr(torch.Tag, "cudagraph_unsafe", None)
+    library.define(_SCHEMA, tags=(unsafe,) if unsafe else ())  # type: ignore[no-untyped-call]
     library.impl("print", show, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     torch.library.register_fake("sonde::print", lambda *_: None, lib=library)
     overload: Callable[..., None] = torch.ops.sonde.print.default
     private.keep_in_order("sonde::print")
     return library, overload
-
-
-def _tags() -> list[torch.Tag]:
-    """Keep the op out of CUDA graphs, where values cannot be read on the host."""
-    return [getattr(torch.Tag, name) for name in ("cudagraph_unsafe",) if hasattr(torch.Tag, name)]
 
 
 _library, emit = _register()

@@ -1,7 +1,7 @@
 """Statistics with torch ops on the tensor's own device, fetched once per step.
 
 The same numbers as the host kernel's rows (``sonde.kernels``), without a synchronisation per
-tensor: what was computed stays on the device until ``gather`` brings all of it over.
+tensor: the results stay on the device until ``gather`` transfers all of them.
 """
 
 from __future__ import annotations
@@ -73,75 +73,66 @@ def device_row(
     elif tensor.is_floating_point() and tensor.element_size() == 1:
         tensor = tensor.float()
     wide = torch.float32 if tensor.device.type in _NO_DOUBLE else torch.float64
-    found = _Columns(
-        tensor,
-        set(columns),
-        wide,
-        has_bits=exact is not None,
-        high_precision=high_precision,
-    ).compute()
+    summed = tensor.to(wide) if high_precision or not tensor.is_floating_point() else tensor
+    found = _Columns(tensor, set(columns), wide, summed, has_bits=exact is not None).compute()
     if not found:
         return DeviceRow((), None, count, code, exact)
     values = torch.stack([value.to(wide) for value in found.values()])
     return DeviceRow(tuple(found), values, count, code, exact)
 
 
+@dataclass(slots=True, eq=False)
 class _Columns:
     """The columns of one tensor that is not empty; only what ``wanted`` needs is computed.
 
-    ``has_bits``: the finite extremes are the bits of integers.
+    ``wide`` is the dtype of results, ``summed`` the tensor in the dtype of sums. ``has_bits``: the
+    finite extremes are the bits of integers.
     """
 
-    def __init__(
-        self,
-        tensor: torch.Tensor,
-        wanted: set[int],
-        wide: torch.dtype,
-        *,
-        has_bits: bool,
-        high_precision: bool,
-    ) -> None:
-        self._tensor = tensor
-        self._wanted = wanted
-        self._wide = wide
-        self._has_bits = has_bits
-        self._is_float = tensor.is_floating_point()
-        is_wide = high_precision or not self._is_float
-        self._summed = tensor.to(wide) if is_wide else tensor
+    tensor: torch.Tensor
+    wanted: set[int]
+    wide: torch.dtype
+    summed: torch.Tensor
+    has_bits: bool
+
+    @property
+    def is_float(self) -> bool:
+        return self.tensor.is_floating_point()
 
     def compute(self) -> dict[int, torch.Tensor]:
-        tensor = self._tensor
+        tensor = self.tensor
         found: dict[int, torch.Tensor] = {}
-        if self._wanted & {ZERO_COUNT, NEGATIVE_COUNT, POSITIVE_COUNT}:
+        if self.wanted & {ZERO_COUNT, NEGATIVE_COUNT, POSITIVE_COUNT}:
             found[ZERO_COUNT] = (tensor == 0).sum()
-            found[POSITIVE_COUNT] = _positive(tensor).sum()
-            found[NEGATIVE_COUNT] = (tensor < 0).sum() if tensor.dtype.is_signed else _zero(tensor)
-        if self._wanted & {NAN_COUNT, POSITIVE_INF_COUNT, NEGATIVE_INF_COUNT}:
+            is_signed = tensor.dtype.is_signed
+            found[POSITIVE_COUNT] = (tensor > 0 if is_signed else tensor != 0).sum()
+            found[NEGATIVE_COUNT] = (tensor < 0).sum() if is_signed else _zero(tensor)
+        if self.wanted & {NAN_COUNT, POSITIVE_INF_COUNT, NEGATIVE_INF_COUNT}:
             for column, test in (
                 (NAN_COUNT, torch.isnan),
                 (POSITIVE_INF_COUNT, torch.isposinf),
                 (NEGATIVE_INF_COUNT, torch.isneginf),
             ):
-                found[column] = test(tensor).sum() if self._is_float else _zero(tensor)
+                found[column] = test(tensor).sum() if self.is_float else _zero(tensor)
         found.update(self._extremes())
         found.update(self._sums(found[MAX], found[MIN]))
         return {column: value for column, value in found.items() if self._is_kept(column)}
 
     def _is_kept(self, column: int) -> bool:
         # The exact extremes of integers are in the finite columns.
-        return column in self._wanted or (self._has_bits and column in (FINITE_MAX, FINITE_MIN))
+        return column in self.wanted or (self.has_bits and column in (FINITE_MAX, FINITE_MIN))
 
     def _extremes(self) -> dict[int, torch.Tensor]:
-        tensor = self._tensor
-        if not self._is_float:
-            largest, smallest = _amax(tensor), _amin(tensor)
+        tensor = self.tensor
+        if not self.is_float:
+            largest, smallest = _extreme(tensor, "amax"), _extreme(tensor, "amin")
             finite = largest, smallest
-            if self._has_bits and self._wide is torch.float64:
+            if self.has_bits and self.wide is torch.float64:
                 finite = _bits(largest), _bits(smallest)
             return {MAX: largest, MIN: smallest, FINITE_MAX: finite[0], FINITE_MIN: finite[1]}
         # A zero has no sign here.
         found = {MAX: tensor.amax() + 0.0, MIN: tensor.amin() + 0.0}
-        if self._wanted & {FINITE_MAX, FINITE_MIN}:
+        if self.wanted & {FINITE_MAX, FINITE_MIN}:
             is_finite = torch.isfinite(tensor)
             is_any = is_finite.any()
             nothing = tensor.new_full((), float("nan"))
@@ -152,22 +143,22 @@ class _Columns:
         return found
 
     def _sums(self, largest: torch.Tensor, smallest: torch.Tensor) -> dict[int, torch.Tensor]:
-        if not self._wanted & {AVG, L2NORM, STD, ABS_MEAN}:
+        if not self.wanted & {AVG, L2NORM, STD, ABS_MEAN}:
             return {}
-        summed, scale = self._summed, None
-        if self._tensor.dtype is torch.float64:
+        summed, scale = self.summed, None
+        if self.tensor.dtype is torch.float64:
             # Squares of a float64 may leave its range.
             scale = _power_of_two(summed)
             summed = summed / scale
         found: dict[int, torch.Tensor] = {}
-        if L2NORM in self._wanted:
+        if L2NORM in self.wanted:
             found[L2NORM] = torch.linalg.vector_norm(summed)
-        if ABS_MEAN in self._wanted:
+        if ABS_MEAN in self.wanted:
             found[ABS_MEAN] = summed.abs().mean()
-        if self._wanted & {AVG, STD}:
+        if self.wanted & {AVG, STD}:
             mean = summed.mean()
             found[AVG] = mean
-            if STD in self._wanted:
+            if STD in self.wanted:
                 found[STD] = (summed - mean).square().mean().sqrt()
         if scale is not None:
             found = {column: value * scale for column, value in found.items()}
@@ -193,20 +184,12 @@ def _zero(tensor: torch.Tensor) -> torch.Tensor:
     return torch.zeros((), dtype=torch.int64, device=tensor.device)
 
 
-def _positive(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor > 0 if tensor.dtype.is_signed else tensor != 0
-
-
-def _amax(tensor: torch.Tensor) -> torch.Tensor:
+def _extreme(tensor: torch.Tensor, name: str) -> torch.Tensor:
+    """``amax`` or ``amin``, which torch lacks for uint64."""
     if tensor.dtype is not torch.uint64:
-        return tensor.amax()
-    return tensor.view(torch.int64).bitwise_xor(_SIGN).amax().bitwise_xor(_SIGN).view(torch.uint64)
-
-
-def _amin(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.dtype is not torch.uint64:
-        return tensor.amin()
-    return tensor.view(torch.int64).bitwise_xor(_SIGN).amin().bitwise_xor(_SIGN).view(torch.uint64)
+        return getattr(tensor, name)()  # type: ignore[no-any-return]
+    ordered = tensor.view(torch.int64).bitwise_xor(_SIGN)
+    return getattr(ordered, name)().bitwise_xor(_SIGN).view(torch.uint64)  # type: ignore[no-any-return]
 
 
 def _bits(value: torch.Tensor) -> torch.Tensor:

@@ -23,8 +23,8 @@ Seen = tuple[OpRecord, list[torch.Tensor], list[int], list[torch.Tensor]]
 class _Kept(list[torch.Tensor]):
     """Inputs of an op that writes, copied where it writes.
 
-    ``tokens`` are those of the originals from before the op. A screen, which seldom lets the op
-    through, leaves them to be found when it does.
+    ``tokens`` are those of the originals from before the op. For a screened op they are empty, and
+    computed later if the screen lets it through, which is rare.
     """
 
     __slots__ = ("originals", "tokens")
@@ -37,7 +37,7 @@ class _Kept(list[torch.Tensor]):
 
 
 class Emitter:
-    """Asks who wants an op, and emits it. Used from the training thread only.
+    """Finds the consumers that want an op, and emits it. Used from the training thread only.
 
     ``raisers`` are the wanted ops that raised in this step.
     """
@@ -59,8 +59,9 @@ class Emitter:
         self.raisers.clear()
         self._fast_paths.begin_step()
 
-    def ask(self, record: OpRecord) -> None:
-        """Find out who wants ``record`` and its inputs, until the session's generation changes.
+    def find_wants(self, record: OpRecord) -> None:
+        """Find the consumers of ``record`` and of its inputs, until the session's generation
+        changes.
 
         Called from three places, each after comparing generations: before the op, for its step
         inputs and the copies of inputs it overwrites; after the op, if its record was completed,
@@ -72,14 +73,13 @@ class Emitter:
         record.wants = session.wants(record.node)
         is_leaf_wanted = False
         for _, leaf, _ in record.leaves:
-            leaf.wants_generation = session.generation
             leaf.wants = session.wants(leaf.node)
             is_leaf_wanted |= leaf.wants is not None
         if record.native is not None:
             record.native.set_wants(session.generation, record.wants is not None, is_leaf_wanted)
             self._fast_paths.offer(record)
 
-    def leaves(self, record: OpRecord, tensors: list[torch.Tensor]) -> None:
+    def emit_leaves(self, record: OpRecord, tensors: list[torch.Tensor]) -> None:
         """Emit the step inputs that this op is the first in the step to read."""
         for slot, leaf, order in record.leaves:
             if leaf.wants is not None and leaf.ref not in self._met:
@@ -91,13 +91,13 @@ class Emitter:
                 )
                 self._session.write(leaf.wants, call)
 
-    def kept(
+    def keep_written(
         self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]
     ) -> list[torch.Tensor]:
-        """Before an op that writes: warn holds of lent memory, and copy old values if wanted."""
+        """Before an op that writes: notify holds of lent memory, and copy old values if wanted."""
         written = {keys[slot] for slot in record.writes}
         for key in written:
-            self._loans.call_back(key)
+            self._loans.notify_holds(key)
         if record.wants is None:
             return tensors
         kept = _Kept(tensors)
@@ -110,16 +110,16 @@ class Emitter:
             kept.tokens = self.tokens(record, tensors)
             for slot in slots:
                 is_known = self._is_known(record, slot, tensors[slot], kept.tokens[slot])
-                kept[slot] = (_alias if is_known else _copy)(tensors[slot])
+                kept[slot] = _detached(tensors[slot], copies=not is_known)
         kept.originals = tensors
         return kept
 
-    def restored(
+    def restore_written(
         self,
         tensors: list[torch.Tensor],
         copies: Sequence[tuple[int, bytearray, torch.dtype, torch.Size]],
     ) -> list[torch.Tensor]:
-        """What ``kept`` gives, where the native screen has copied what is written."""
+        """The same as ``keep_written``, where the native screen has copied what is written."""
         kept = _Kept(tensors)
         for slot, values, dtype, shape in copies:
             if values:
@@ -164,13 +164,13 @@ class Emitter:
                 slot,
                 self._made(ref, tensor, is_new=kind == FRESH),
                 self._loans.lender(tensor),
-                is_filled=not ref.is_unfilled,
+                not ref.is_unfilled,
             )
             for slot, (tensor, (kind, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
         ]
         self._session.write(record.wants, self._call(record, inputs, outputs, args, kwargs))
 
-    def raised(
+    def op_raised(
         self,
         seen: Seen,
         args: Sequence[Any],
@@ -192,7 +192,7 @@ class Emitter:
                 wait = getattr(item, "wait", None)
                 if callable(wait) and not isinstance(item, torch.Tensor):
                     wait()
-        self._loans.distrust(set(keys))
+        self._loans.mark_foreign(set(keys))
 
     def _call(
         self,
@@ -220,14 +220,7 @@ class Emitter:
         else:
             tokens = self.tokens(record, before)
         return [
-            TorchView(
-                tensor,
-                "input",
-                slot,
-                token,
-                None,
-                is_filled=is_filled,
-            )
+            TorchView(tensor, "input", slot, token, None, is_filled)
             for slot, (tensor, token, is_filled) in enumerate(
                 zip(before, tokens, record.filled)  # noqa: B905
             )
@@ -242,8 +235,8 @@ class Emitter:
 
         The version of an output that is not ``is_new`` is taken late, when the tensor is next
         seen: torch counts a write in place, and lets a view share the count of its base, only
-        after the dispatch has returned. Taken here it would be one too small, and the next look
-        would take that for an unobserved write.
+        after the dispatch has returned. Taken here it would be one too small, and the next check
+        would report an unobserved write.
         """
         mark = self._mark(tensor)
         ref.mark = mark
@@ -252,9 +245,9 @@ class Emitter:
         return None if mark is None or ref.is_unfilled else ref
 
     def _found(self, ref: TensorRef | None, tensor: torch.Tensor) -> TensorRef | None:
-        """``ref`` if ``tensor`` still holds the values that ``ref`` stands for, else None.
+        """``ref`` if ``tensor`` still holds the values that ``ref`` represents, else None.
 
-        Which tensor an input is was learned once. Checked each time is that it is the same tensor
+        Which tensor an input is was learned once. Each time this checks that it is the same tensor
         in this step, not another view of the memory, and that no unobserved code wrote to it.
         """
         if ref is None or ref.is_unfilled:
@@ -286,17 +279,12 @@ class Emitter:
             return None
 
 
-def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor that keeps the shape it has now: some ops change the shape in place."""
-    try:
-        return tensor.detach()
-    except (NotImplementedError, RuntimeError):
-        return tensor
+def _detached(tensor: torch.Tensor, *, copies: bool) -> torch.Tensor:
+    """A copy, or a tensor over the same memory that keeps its shape: some ops change it in place.
 
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy; a tensor that cannot be copied is returned, and its view says why."""
+    A tensor that cannot be copied is returned as it is, and its view says why.
+    """
     try:
-        return tensor.detach().clone()
+        return tensor.detach().clone() if copies else tensor.detach()
     except (NotImplementedError, RuntimeError):
         return tensor

@@ -1,13 +1,14 @@
 """The fast paths of sinks (``core.sink``), served by native code (``native/match``).
 
-An op goes by a fast path where one sink alone wants it, and its leaves, and that sink has declared
-a fast path. Every other op, and every op where the native matcher was not built, goes through views
+An op takes a fast path if only one sink wants the op and its leaves, and that sink has declared a
+fast path. Every other op, and every op where the native matcher was not built, goes through views
 and calls in Python, with the same result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -26,86 +27,70 @@ _MOST_SCREENS = 1000
 
 
 class _Screens:
-    """The native screens of one sink, made as they are needed. They share what they know."""
+    """The native screens of one sink, made as they are needed. They share their results."""
 
     def __init__(self, native: ModuleType, path: ScreenPath, context: dict[str, object]) -> None:
-        self._native = native
         self._path = path
-        self._screening = native.Screening(
+        self.screening = native.Screening(
             **context,
             contiguous=kernels.non_finite,
             strided=kernels.non_finite_strided,
             unusual=_is_unusual_wanted,
         )
-        self._known: dict[Screen, Any] = {}
 
-    def begin_step(self) -> None:
-        self._screening.begin_step()
-
-    def path_of(self, record: OpRecord, leaves: Sequence[OpNode]) -> Any:
-        """The native screen of an op; None if all its runs are wanted."""
-        screen = self._path.screen(record.node, leaves)
-        if screen is None:
-            return None
-        known = self._known.get(screen)
-        if known is None:
-            if len(self._known) >= _MOST_SCREENS:
-                self._known.clear()
-            known = self._known[screen] = self._native.Screen(
-                screening=self._screening,
+        @lru_cache(maxsize=_MOST_SCREENS)
+        def native_screen(screen: Screen) -> Any:
+            return native.Screen(
+                screening=self.screening,
                 **_summary(outline=screen.outline),
                 takes_inputs=screen.takes_inputs,
                 tests=screen.tests,
             )
-        return known
 
-
-class _Rows:
-    """The native row collector of one sink."""
-
-    def __init__(
-        self,
-        native: ModuleType,
-        path: RowPath,
-        context: dict[str, object],
-        now: Callable[[], int],
-    ) -> None:
-        def label(node: OpNode, io: Io, slot: int, tensor: torch.Tensor) -> Any:
-            return path.label(node, TorchView(tensor, io, slot, None, None))
-
-        def unusual(node: OpNode, io: Io, slot: int, tensor: torch.Tensor, timestamp: int) -> None:
-            path.unusual(node, TorchView(tensor, io, slot, None, None), timestamp)
-
-        self._collector = native.RowCollector(
-            **context,
-            **_summary(outline=path.outline),
-            label=label,
-            unusual=unusual,
-            now=now,
-            takes_inputs=path.takes_inputs,
-            takes_outputs=path.takes_outputs,
-        )
-        path.use(self._collector)
-
-    def begin_step(self) -> None:
-        """The sink empties the collector, its buffer, by itself."""
+        self._native_screen = native_screen
 
     def path_of(self, record: OpRecord, leaves: Sequence[OpNode]) -> Any:
-        return self._collector
+        """The native screen of an op; None if all its runs are wanted."""
+        screen = self._path.screen(record.node, leaves)
+        return None if screen is None else self._native_screen(screen)
+
+
+def _row_collector(
+    native: ModuleType, path: RowPath, context: dict[str, object], now: Callable[[], int]
+) -> Any:
+    """The native row collector of one sink, which empties it by itself."""
+
+    def label(node: OpNode, io: Io, slot: int, tensor: torch.Tensor) -> Any:
+        return path.label(node, TorchView(tensor, io, slot))
+
+    def unusual(node: OpNode, io: Io, slot: int, tensor: torch.Tensor, timestamp: int) -> None:
+        path.unusual(node, TorchView(tensor, io, slot), timestamp)
+
+    collector = native.RowCollector(
+        **context,
+        **_summary(outline=path.outline),
+        label=label,
+        unusual=unusual,
+        now=now,
+        takes_inputs=path.takes_inputs,
+        takes_outputs=path.takes_outputs,
+    )
+    path.use(collector)
+    return collector
 
 
 class FastPaths:
-    """Which ops go by which fast path. Used from the training thread only.
+    """Decides which ops take which fast path. Used from the training thread only.
 
-    ``foreign`` are the storages that change unseen, ``met`` the leaves that were emitted in this
-    step: sets of their owners, which native code looks things up in; it adds to ``met`` the leaves
-    of an op that raised.
+    ``foreign`` are the storages that may change without an observed op, ``met`` the leaves emitted
+    in this step. Native code reads both sets, and adds to ``met`` the leaves of an op that raised.
     """
 
     def __init__(
         self, session: Session, now: Callable[[], int], foreign: set[int], met: set[TensorRef]
     ) -> None:
-        self._by_subscription: dict[Subscription, _Rows | _Screens] = {}
+        self._collectors: dict[Subscription, Any] = {}
+        self._screens: dict[Subscription, _Screens] = {}
         self._screened: set[OpRecord] = set()
         native = matcher.load()
         if native is None:
@@ -114,21 +99,18 @@ class FastPaths:
         for subscription in session.subscriptions:
             path = subscription.sink.fast_path()
             if isinstance(path, RowPath):
-                self._by_subscription[subscription] = _Rows(native, path, context, now)
+                self._collectors[subscription] = _row_collector(native, path, context, now)
             elif isinstance(path, ScreenPath):
-                self._by_subscription[subscription] = _Screens(native, path, context)
+                self._screens[subscription] = _Screens(native, path, context)
 
     def begin_step(self) -> None:
-        for path in self._by_subscription.values():
-            path.begin_step()
+        for screens in self._screens.values():
+            screens.screening.begin_step()
 
     def offer(self, record: OpRecord) -> None:
-        """Let ``record`` go by the fast path of the one subscription that wants it, if any."""
-        path, is_screen = self._path_of(record)
-        if is_screen:
-            self._screened.add(record)
-        else:
-            self._screened.discard(record)
+        """Let ``record`` take the fast path of the one subscription that wants it, if any."""
+        self._screened.discard(record)
+        path = self._path_of(record)
         if path is None or record.native is None:
             return
         record.native.use_fast_path(
@@ -152,23 +134,25 @@ class FastPaths:
         """Whether only some runs of ``record`` reach the sink."""
         return record in self._screened
 
-    def _path_of(self, record: OpRecord) -> tuple[Any, bool]:
-        """The native fast path of ``record`` or None, and whether it is a screen."""
+    def _path_of(self, record: OpRecord) -> Any:
+        """The native fast path of ``record``, or None; notes whether it is a screen."""
         wants = record.wants
         if wants is None or len(wants.subscriptions) != 1 or record.info.is_collective:
-            return None, False
+            return None
         wanted_leaves = [leaf for _, leaf, _ in record.leaves if leaf.wants is not None]
         if any(
             leaf.wants is not None and leaf.wants.subscriptions != wants.subscriptions
             for leaf in wanted_leaves
         ):
-            return None, False
+            return None
         (subscription,) = wants.subscriptions
-        known = self._by_subscription.get(subscription)
-        if known is None:
-            return None, False
-        path = known.path_of(record, [leaf.node for leaf in wanted_leaves])
-        return path, path is not None and isinstance(known, _Screens)
+        screens = self._screens.get(subscription)
+        if screens is None:
+            return self._collectors.get(subscription)
+        path = screens.path_of(record, [leaf.node for leaf in wanted_leaves])
+        if path is not None:
+            self._screened.add(record)
+        return path
 
 
 def _summary(*, outline: bool) -> dict[str, object]:
@@ -185,14 +169,14 @@ def _is_unusual_wanted(
 
     One that was to be tested does: the sink then reports that it cannot be judged.
     """
-    return is_tested or TorchView(tensor, io, slot, None, None).non_finite() > 0
+    return is_tested or TorchView(tensor, io, slot).non_finite() > 0
 
 
 class Arena:
     """Memory for copies that are needed only until the op that is about to run has run.
 
-    It is used again for every op, so that copying stays in the processor's cache. What is plain
-    memory the native screen copies by itself.
+    It is used again for every op, so that copying stays in the processor's cache. Contiguous memory
+    on the host is copied by the native screen itself.
     """
 
     def __init__(self) -> None:

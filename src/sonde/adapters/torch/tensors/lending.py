@@ -1,8 +1,8 @@
-"""Lends the training's memory to pending files, and knows memory that may change unseen.
+"""Lends the training's memory to pending files, and tracks memory that changes without an op.
 
 A pending file may refer to a tensor's own memory instead of a copy. Such memory is *lent*: the
-file's writer is warned before an observed op writes to it. Memory that can be written without an op
-(an array of numpy, a buffer given to other code) is *foreign*: it is never lent, and values read
+file's writer is notified before an observed op writes to it. Memory that can be written without an
+op (an array of numpy, a buffer given to other code) is *foreign*: it is never lent, and values read
 from it before may be out of date. docs/capture.md explains the rules.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +26,8 @@ Lender = Callable[[torch.Tensor, TorchHold], None]
 
 
 class Loans:
-    """Knows which memory is lent and which is foreign. ``distrust`` may be called from any thread,
-    the rest from the training thread only.
+    """Tracks which memory is lent and which is foreign. ``mark_foreign`` may be called from any
+    thread, the rest from the training thread only.
 
     Holds are referenced weakly: a hold dies when its file is written, and with it the memory that
     only it kept alive. While a hold lives, the key of its storage is not used again.
@@ -46,32 +47,27 @@ class Loans:
         self._lent.setdefault(storage_key(tensor), []).append(weakref.ref(hold))
         self._tables.lends = 1
 
-    def call_back(self, key: int) -> None:
-        """Warn the holds of storage ``key``: its memory is about to change."""
+    def notify_holds(self, key: int) -> None:
+        """Notify the holds of storage ``key``: its memory is about to change."""
         for reference in self._lent.pop(key, ()):
             hold = reference()
             if hold is not None and hold.on_change is not None:
                 hold.on_change(hold.job)
 
-    def call_back_all(self) -> None:
-        """Warn all holds: writes are not observed any more."""
+    def notify_all_holds(self) -> None:
+        """Notify all holds: writes are not observed any more."""
         for key in list(self._lent):
-            self.call_back(key)
+            self.notify_holds(key)
         self._tables.lends = 0
 
-    def distrust(self, keys: Iterable[int]) -> None:
+    def mark_foreign(self, keys: Iterable[int]) -> None:
         """Mark these storages as foreign: other code may write to them without an op."""
         for key in keys:
-            self.call_back(key)
+            self.notify_holds(key)
             self.foreign.add(key)
 
-    def alive_bytes(self) -> int:
-        """Bytes of lent memory whose files are not written yet."""
-        holds = [reference() for references in self._lent.values() for reference in references]
-        return sum(hold.nbytes for hold in holds if hold is not None)
-
     def stop_watching(self) -> None:
-        """Warn the holds whose memory has other owners: ops are not observed any more."""
+        """Notify the holds whose memory has other owners: ops are not observed any more."""
         for references in self._lent.values():
             for hold in filter(None, [reference() for reference in references]):
                 if hold.on_change is not None and hold.is_shared():
@@ -92,32 +88,17 @@ class Loans:
 
 def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: ExitStack) -> None:
     """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed."""
-    for owner, name in ((torch.Tensor, "numpy"), (torch.Tensor, "__dlpack__")):
-        _watch(owner, name, lambda tensor: loans.distrust((storage_key(tensor),)), failed, undo)
-    _watch(
-        torch.UntypedStorage,
-        "resize_",
-        lambda storage: loans.distrust((private.storage_id(storage),)),
-        failed,
-        undo,
-    )
 
-
-def _watch(
-    owner: type,
-    name: str,
-    told: Callable[[Any], None],
-    failed: Callable[[Exception], None],
-    undo: ExitStack,
-) -> None:
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+    def marking(key_of: Callable[[Any], int], original: Callable[..., Any]) -> Callable[..., Any]:
         def method(self: Any, *args: Any, **kwargs: Any) -> Any:
             try:
-                told(self)
+                loans.mark_foreign((key_of(self),))
             except Exception as error:
                 failed(error)
             return original(self, *args, **kwargs)
 
         return method
 
-    wrap(owner, name, make, undo)
+    wrap(torch.Tensor, "numpy", partial(marking, storage_key), undo)
+    wrap(torch.Tensor, "__dlpack__", partial(marking, storage_key), undo)
+    wrap(torch.UntypedStorage, "resize_", partial(marking, private.storage_id), undo)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from sonde import kernels
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_attributes import attributes_of
+from sonde.adapters.torch.eager.op_schema import attributes_of
 from sonde.adapters.torch.eager.step_inputs import dtype_name, shape_of
 from sonde.adapters.torch.tensors.device_statistics import DeviceRow, device_row
 from sonde.adapters.torch.tensors.unusual_layouts import stored_values
@@ -23,30 +25,21 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.eager.op_tree import OpRecord, TensorRef
     from sonde.core.statistics import Statistics
 
-_NAMES: dict[torch.dtype, str] = {}
-_CODES: dict[torch.dtype, int] = {}
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
 _CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
-def name_of(dtype: torch.dtype) -> str:
-    name = _NAMES.get(dtype)
-    if name is None:
-        name = _NAMES[dtype] = dtype_name(dtype)
-    return name
+name_of = cache(dtype_name)
 
 
+@cache
 def kernel_code(dtype: torch.dtype) -> int:
     """The kernel's number for ``dtype``, or -1 where it has no statistics (complex and others)."""
-    code = _CODES.get(dtype)
-    if code is None:
-        try:
-            code = kernels.dtype_code(name_of(dtype))
-        except SondeError:
-            code = -1
-        _CODES[dtype] = code
-    return code
+    try:
+        return kernels.dtype_code(name_of(dtype))
+    except SondeError:
+        return -1
 
 
 def kernel_codes() -> dict[torch.dtype, int]:
@@ -59,20 +52,6 @@ def kernel_codes() -> dict[torch.dtype, int]:
 class TorchHold:
     """Bytes kept for later. Holds the storage, not the tensor, so that autograd can still adopt a
     held gradient without a copy, as it does without Sonde."""
-
-    __slots__ = (
-        "__weakref__",
-        "_storage",
-        "address",
-        "is_copy",
-        "job",
-        "layout",
-        "nbytes",
-        "on_change",
-        "shape",
-        "stored",
-        "strides",
-    )
 
     def __init__(
         self, tensor: torch.Tensor, stored: str, shape: tuple[int, ...], layout: str, is_copy: bool
@@ -92,28 +71,17 @@ class TorchHold:
         return not self.is_copy and private.storage_owners(self._storage) > 1
 
 
+@dataclass(slots=True, eq=False)
 class TorchView:
-    """See ``core.sink.TensorView``. ``lend`` registers memory lent instead of copied, or is None
-    where the memory may change unseen and must be copied."""
+    """See ``core.sink.TensorView``. ``lend`` registers memory that is lent instead of copied;
+    None where the memory may change without an observed op and must be copied."""
 
-    __slots__ = ("_lend", "io", "is_filled", "slot", "tensor", "token")
-
-    def __init__(
-        self,
-        tensor: torch.Tensor,
-        io: Io,
-        slot: int,
-        token: TensorRef | None,
-        lend: Callable[[torch.Tensor, TorchHold], None] | None,
-        *,
-        is_filled: bool = True,
-    ) -> None:
-        self.tensor = tensor
-        self.io = io
-        self.slot = slot
-        self.token = token
-        self._lend = lend
-        self.is_filled = is_filled
+    tensor: torch.Tensor
+    io: Io = "output"
+    slot: int = 0
+    token: TensorRef | None = None
+    lend: Callable[[torch.Tensor, TorchHold], None] | None = None
+    is_filled: bool = True
 
     @property
     def values_token(self) -> object:
@@ -158,18 +126,21 @@ class TorchView:
             return f"{type(tensor).__name__} has no memory of its own"
         return None
 
-    def _host(self) -> tuple[torch.Tensor, str]:
-        """The plain tensor on the CPU, widened, and the numpy type of its elements."""
+    def _plain(self) -> torch.Tensor:
+        """The stored elements on the CPU, in the order of this view."""
         tensor = self.tensor.detach()
-        dtype = dtype_named(name_of(tensor.dtype))
-        if dtype.name in _QUANTIZED:
+        if name_of(tensor.dtype) in _QUANTIZED:
             tensor = tensor.int_repr()
         if tensor.is_conj():
             tensor = tensor.resolve_conj()
         if tensor.is_neg():
             tensor = tensor.resolve_neg()
-        if tensor.device.type != "cpu":
-            tensor = tensor.cpu()
+        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+
+    def _host(self) -> tuple[torch.Tensor, str]:
+        """The plain tensor on the CPU, widened, and the numpy type of its elements."""
+        dtype = dtype_named(self.dtype)
+        tensor = self._plain()
         if dtype.stored != name_of(tensor.dtype):
             tensor = tensor.to(getattr(torch, dtype.stored))
         return tensor, dtype.stored
@@ -193,9 +164,9 @@ class TorchView:
         shape = tuple(tensor.shape)
         if not _same_memory(tensor, self.tensor):
             return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
-        if self._lend is not None:
+        if self.lend is not None:
             hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
-            self._lend(self.tensor, hold)
+            self.lend(self.tensor, hold)
             return hold
         copy = tensor.clone(memory_format=torch.contiguous_format)
         return TorchHold(copy, stored, shape, layout, is_copy=True)
@@ -289,16 +260,10 @@ class TorchView:
 
     def stored(self) -> TorchView | None:
         values = stored_values(self.tensor)
-        return None if values is None else TorchView(values, self.io, self.slot, None, None)
+        return None if values is None else TorchView(values, self.io, self.slot)
 
     def digest(self, name: str) -> str:
-        tensor = self.tensor.detach()
-        if tensor.is_conj() or tensor.is_neg():
-            tensor = tensor.resolve_conj().resolve_neg()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.int_repr()
-        if tensor.device.type != "cpu":
-            tensor = tensor.cpu()
+        tensor = self._plain()
         return kernels.hash_tensor(
             name, tensor.data_ptr(), name_of(tensor.dtype), tensor.shape, tensor.stride()
         )
@@ -341,45 +306,22 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     )
 
 
+@dataclass(slots=True, eq=False)
 class TorchCall:
-    """See ``core.sink.OpCall``: one run of ``record``, or of a leaf that has no record."""
+    """See ``core.sink.OpCall``: one run of ``record``, or of a step input, which has no record."""
 
-    __slots__ = (
-        "_args",
-        "_kwargs",
-        "_record",
-        "inputs",
-        "node",
-        "order",
-        "outputs",
-        "step",
-        "timestamp",
-    )
-
-    def __init__(
-        self,
-        node: OpNode,
-        step: int,
-        order: int,
-        timestamp: int,
-        inputs: Sequence[TorchView],
-        outputs: Sequence[TorchView],
-        record: OpRecord | None = None,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        self.node = node
-        self.step = step
-        self.order = order
-        self.timestamp = timestamp
-        self.inputs = inputs
-        self.outputs = outputs
-        self._record = record
-        self._args = args
-        self._kwargs = kwargs
+    node: OpNode
+    step: int
+    order: int
+    timestamp: int
+    inputs: Sequence[TorchView]
+    outputs: Sequence[TorchView]
+    record: OpRecord | None = None
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] | None = None
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
-        if self._record is None:
+        if self.record is None:
             return ()
-        return attributes_of(self._record.info.arguments, self._args, self._kwargs)
+        return attributes_of(self.record.info, self.args, self.kwargs)
