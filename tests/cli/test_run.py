@@ -53,7 +53,6 @@ def prepared(*words: str, environ: dict[str, str] | None = None) -> ScriptRun:
         ("-m package.train --epochs 3 -m y", "package.train", ("--epochs", "3", "-m", "y")),
         ("--stats -mtrain --help", "train", ("--help",)),
         ("-m train", "train", ()),
-        ("", None, ()),
     ],
 )
 def test_everything_after_the_program_belongs_to_it(

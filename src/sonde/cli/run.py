@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -26,6 +26,7 @@ from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
 from sonde.debugger.terminated import Terminated
 
+F = TypeVar("F", bound=Callable[..., Any])
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
 
@@ -118,11 +119,20 @@ class RunOptions:
 
 
 class RunCommand(click.Command):
-    """Passes everything after the script, or after ``-m MODULE``, to the program."""
+    """A command with `program_arguments`, which must be given.
+
+    Passes everything after the script, or after ``-m MODULE``, to the program.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours, theirs = self._split(args)
-        return super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
+        rest = super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
+        if not ctx.params["program"] and ctx.params["module"] is None:
+            raise UsageError(
+                f"no program given: sonde {self.name} [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+                slug="usage",
+            )
+        return rest
 
     def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
         takes_value = {
@@ -144,6 +154,22 @@ class RunCommand(click.Command):
         return args[:index], args[index:]
 
 
+def program_arguments(command: F) -> F:
+    """Add the option ``-m MODULE`` and the argument ``SCRIPT [ARGS]...``."""
+    module = click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+    program = click.argument(
+        "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."
+    )
+    return module(program(command))
+
+
+step_by_option = click.option(
+    "--step-by",
+    type=click.Choice(["optimizer", "manual"]),
+    default="optimizer",
+    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
+)
+
 EPILOG = """\b
 Examples:
   sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
@@ -158,11 +184,7 @@ Then show the dump:
 """
 
 
-@click.command(
-    cls=RunCommand,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(cls=RunCommand, epilog=EPILOG)
 @click.option(
     "--dump",
     "dump_file",
@@ -212,12 +234,7 @@ Then show the dump:
     metavar="NAME",
     help="The name of the network, a folder of the dump. Default: the name of the script.",
 )
-@click.option(
-    "--step-by",
-    type=click.Choice(["optimizer", "manual"]),
-    default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
-)
+@step_by_option
 @determinism_options
 @click.option(
     "--compiled",
@@ -227,13 +244,12 @@ Then show the dump:
     "observers at the selected ops (default); its graphs, op by op; or by running the selected "
     "steps uncompiled.",
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@program_arguments
 def run(**given: Any) -> Callable[[], BaseException | None]:
-    """Run an unmodified Python script and dump what its operators compute.
+    """Run SCRIPT unmodified and dump what its operators compute.
 
-    The script gets its own arguments, and ends with the exit code and the traceback that it would
-    have without Sonde. Everything after SCRIPT (or after -m MODULE) is passed to the script.
+    The script ends with the exit code and the traceback that it would have without Sonde.
+    Everything after SCRIPT (or after -m MODULE) is passed to the script.
     """
     # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
     return prepare(RunOptions(**given), os.environ).execute
@@ -243,12 +259,8 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     """The run that the options describe; SondeError if they are invalid."""
     if options.module is not None:
         name, arguments = options.module, options.program
-    elif options.program:
-        name, arguments = options.program[0], options.program[1:]
     else:
-        raise UsageError(
-            "no program given: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
-        )
+        name, arguments = options.program[0], options.program[1:]
     config, note = _config(options, environ, _net_name(name, options.module is not None))
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout

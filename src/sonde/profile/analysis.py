@@ -1,4 +1,4 @@
-"""From what a recorder saw to the profile that is kept and shown."""
+"""Turns a recording into the profile that is stored and shown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import torch
 
 import sonde
@@ -24,12 +25,12 @@ from sonde.profile.analyse.overview import (
     summarise,
     without_outliers,
 )
-from sonde.profile.analyse.tables import line_items, module_tree, op_items, place_of, timeline
+from sonde.profile.analyse.split import LOADER
+from sonde.profile.analyse.tables import line_items, module_tree, op_items, timeline
 from sonde.profile.analyse.timings import Timings, idle_rest, time_steps
 from sonde.profile.analyse.traces import is_collective_op, read_session
 from sonde.profile.document import (
     FORMAT,
-    CodePlace,
     CollectiveItem,
     CompilationItem,
     FoundItem,
@@ -43,39 +44,30 @@ from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.record.recorder import ProfileRecorder
-from sonde.profile.record.sampler import Doing, shares
+from sonde.profile.record.sampler import Activity, shares
 from sonde.profile.replay.collectives import replay_all_reduces
 from sonde.profile.rules import judge
 from sonde.profile.rules.evidence import ProfileEvidence
 from sonde.profile.rules.suggestions import worth_trying
 
-_LOADER = "enumerate(DataLoader)"
 _QUICK_SECONDS = 5e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was run."""
+    """The program that was run, and the rank of this process."""
 
     program: tuple[str, ...]
     rank: int
     ranks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """The profile, and the steps it is made from, for the trace file."""
-
-    profile: Profile
-    timings: Timings
-
-
 def analyse(
     recorder: ProfileRecorder, subject: Subject, places: Places, say: Callable[[str], None]
-) -> Analysis:
-    """Everything there is to know of a recording.
+) -> tuple[Profile, Timings]:
+    """The profile of a recording, and the timed steps, from which the trace file is written.
 
-    Raises SondeError when no step of the window was run to its end.
+    Raises SondeError if no step of the window ran to its end.
     """
     traces = read_session(recorder.session) if recorder.session is not None else []
     if not traces:
@@ -92,11 +84,7 @@ def analyse(
         format=FORMAT,
         program=subject.program,
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        versions={
-            "sonde": sonde.__version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
+        versions=_versions(),
         rank=subject.rank,
         ranks=subject.ranks,
         machine=machine,
@@ -109,35 +97,34 @@ def analyse(
         memory=memory,
         collectives=_collectives(even, evidence),
         loaders=tuple(item for _, item in evidence.loaders),
-        compilations=tuple(
-            CompilationItem(
-                CodePlace(each.file, each.line, each.function), each.seconds, each.reason
-            )
-            for each in evidence.compilations
-        ),
+        compilations=_compilations(evidence),
         findings=tuple(map(found_item, findings)),
         worth_trying=worth_trying(evidence, subject.ranks, {finding.rule for finding in findings}),
         notes=describe_recording(recorder, timings, even),
     )
-    return Analysis(profile, timings)
+    return profile, timings
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "sonde": sonde.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
 
 
 def found_item(finding: Finding) -> FoundItem:
-    """A finding of a rule, as it is kept."""
+    """The stored form of a finding."""
     facts = dict(finding.evidence)
-    gain = Gain(
-        seconds=_number(facts.pop("gain_seconds")),
-        share=_number(facts.pop("gain_share")),
-        how=str(facts.pop("gain_how")),
-    )
+    gain = {name: facts.pop(f"gain_{name}") for name in ("seconds", "share", "how")}
     return FoundItem(
         rule=finding.rule,
         direction=str(facts.pop("direction")),
         severity=finding.severity,
         message=finding.message,
         advice=finding.advice,
-        gain=gain,
-        place=place_of(finding.source),
+        gain=msgspec.convert(gain, Gain),
+        place=finding.source,
         evidence=facts,
     )
 
@@ -145,13 +132,14 @@ def found_item(finding: Finding) -> FoundItem:
 def _evidence(
     recorder: ProfileRecorder, timings: Timings, machine: Machine, places: Places, subject: Subject
 ) -> ProfileEvidence:
-    sizes = _collective_sizes(recorder)
-    begin, end = timings.steps[0].trace, timings.steps[-1].trace
-    wall = recorder.wall_offset
-    window = (
-        wall + (begin.begin - begin.clock_offset) / 1e9,
-        wall + (end.end - end.clock_offset) / 1e9,
-    )
+    sizes = [  # of each collective of the learned step, in bytes
+        sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
+        for node in recorder.graph or ()
+        if is_collective_type(node.type)
+    ]
+    first, last = timings.steps[0].trace, timings.steps[-1].trace
+    begin = recorder.wall_offset + (first.begin - first.clock_offset) / 1e9
+    end = recorder.wall_offset + (last.end - last.clock_offset) / 1e9
     return ProfileEvidence(
         timings=timings,
         machine=machine,
@@ -162,21 +150,20 @@ def _evidence(
         loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.tracker.loaders],
         optimizers=recorder.tracker.optimizers,
         call=recorder.tracker.call,
-        compilations=[
-            each for each in private.compilations() if window[0] <= each.begin < window[1]
-        ],
+        compilations=[each for each in private.compilations() if begin <= each.begin < end],
         collective_bytes=float(sum(sizes)) or None,
         all_reduces=replay_all_reduces(sizes, subject.rank, subject.ranks),
     )
 
 
-def _lines(recorder: ProfileRecorder, doing: Doing, seconds: float) -> dict[Source, float]:
-    """A step's seconds of one kind, dealt out to lines by how often the thread was seen there."""
-    return {source: share * seconds for source, share in shares(recorder.samples, doing).items()}
+def _lines(recorder: ProfileRecorder, activity: Activity, seconds: float) -> dict[Source, float]:
+    """A step's seconds of one activity, divided among lines by the number of samples."""
+    found = shares(recorder.sampler.samples, activity)
+    return {source: share * seconds for source, share in found.items()}
 
 
 def _idle_seconds(timings: Timings) -> float:
-    """The rest of a step in which nothing runs that a profile shows; the median."""
+    """The median over the steps of the time in which nothing runs that a profile shows."""
     return statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9
 
 
@@ -197,11 +184,11 @@ def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
         event.end - event.start
         for step in timings.steps
         for event in step.trace.main.events
-        if event.name.startswith(_LOADER)
+        if event.name.startswith(LOADER)
     ]
     slow = sum(taken > _QUICK_SECONDS * 1e9 for taken in fetches)
     return LoaderItem(
-        place=place_of(seen.source),
+        place=seen.source,
         workers=seen.loader.num_workers,
         batch_size=seen.loader.batch_size,
         pins_memory=bool(seen.loader.pin_memory),
@@ -209,13 +196,11 @@ def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
     )
 
 
-def _collective_sizes(recorder: ProfileRecorder) -> list[int]:
-    """Bytes of each collective of the learned step."""
-    return [
-        sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
-        for node in recorder.graph or ()
-        if is_collective_type(node.type)
-    ]
+def _compilations(evidence: ProfileEvidence) -> tuple[CompilationItem, ...]:
+    return tuple(
+        CompilationItem(Source(each.file, each.line, each.function, ""), each.seconds, each.reason)
+        for each in evidence.compilations
+    )
 
 
 def _collectives(timings: Timings, evidence: ProfileEvidence) -> CollectiveItem | None:
@@ -245,9 +230,3 @@ def _no_steps(recorder: ProfileRecorder) -> SondeError:
     else:
         hint = "the profiler recorded nothing"
     return SondeError(f"no step of {window} was profiled: {hint}", slug="profile-no-steps")
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, float | int):
-        raise TypeError(f"a gain is a number, not {value!r}")
-    return float(value)

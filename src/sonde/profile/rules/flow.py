@@ -1,4 +1,4 @@
-"""Following values through the graph."""
+"""Follows values through the graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sonde.profile.analyse.cost import is_free
 
 
 class Flow:
-    """The producers and the readers of the values of a graph."""
+    """The producers and the consumers of the values of a graph."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.ops = [node for node in graph if node.kind == "op"]
+    def __init__(self, graph: Graph | None) -> None:
+        self.ops = graph.ops if graph is not None else ()
         self._by_name = {node.name: node for node in self.ops}
         self._consumers: dict[str, list[OpNode]] = {}
         for node in self.ops:
@@ -27,7 +27,7 @@ class Flow:
         return self._consumers.get(node.name, [])
 
     def only_for(self, targets: list[OpNode]) -> list[OpNode]:
-        """The targets and every op whose result is needed, in the end, by the targets alone."""
+        """The targets and every op whose result only the targets need, directly or indirectly."""
         chosen = {node.name: node for node in targets}
         waiting = list(targets)
         while waiting:
@@ -40,9 +40,9 @@ class Flow:
         return list(chosen.values())
 
     def next_through_light_ops(self, node: OpNode, wanted: set[str]) -> list[OpNode]:
-        """The ops named in ``wanted`` that ``node``'s result reaches through light ops only.
+        """The ops in ``wanted`` that use ``node``'s result directly or after light ops only.
 
-        Light are views and ops that work element by element.
+        Light ops are views and elementwise ops.
         """
         found: list[OpNode] = []
         seen = {node.name}
@@ -54,20 +54,16 @@ class Flow:
                 seen.add(consumer.name)
                 if consumer.name in wanted:
                     found.append(consumer)
-                elif is_light(consumer.type):
+                elif is_free(consumer.type) or is_pointwise(consumer.type):
                     waiting.append(consumer)
         return found
 
 
 def is_pointwise(op_type: str) -> bool:
-    """Whether an op works element by element, by torch's own tags."""
+    """Whether an op is elementwise, by torch's own tags."""
     packet = getattr(torch.ops.aten, op_type, None)
     if packet is None or not hasattr(packet, "overloads"):
         return False
     return any(
         torch.Tag.pointwise in getattr(packet, overload).tags for overload in packet.overloads()
     )
-
-
-def is_light(op_type: str) -> bool:
-    return is_free(op_type) or is_pointwise(op_type)
