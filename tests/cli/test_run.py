@@ -64,11 +64,7 @@ def test_everything_after_the_program_belongs_to_it(
 
 def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
     plain = prepared("train.py", "--epochs", "3")
-    assert (plain.program, plain.is_module, plain.arguments) == (
-        "train.py",
-        False,
-        ("--epochs", "3"),
-    )
+    assert (plain.module, plain.program) == (None, ("train.py", "--epochs", "3"))
     assert plain.config is None
     assert plain.step_by == "optimizer"
     assert plain.note == (
@@ -82,7 +78,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert ready.config is not None
     assert str(ready.config.selection.steps) == "3"
     assert ready.config.memory_budget == 1024**2
-    assert (ready.program, ready.is_module, ready.step_by) == ("train", True, "manual")
+    assert (ready.module, ready.program, ready.step_by) == ("train", (), "manual")
     assert ready.note is None
 
 

@@ -53,7 +53,7 @@ def trace(
         backwards=tuple(backwards),
         collectives=tuple(collectives),
         compiling=tuple(compiling),
-        memory=tuple(MemoryEvent(time, nbytes, 1) for time, nbytes in memory),
+        memory=tuple(MemoryEvent(time, nbytes) for time, nbytes in memory),
         clock_offset=0,
     )
 

@@ -86,29 +86,22 @@ class RunTarget:
         return str((connected or runs)[-1]["id"])
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(
-        command
-    )
-
-
-def rank_option(command: F) -> F:
-    return click.option("--rank", type=int, help="Only this rank.")(command)
-
-
-def timeout_option(command: F) -> F:
-    return click.option(
-        "--timeout",
-        default=3600.0,
-        callback=checked_seconds,
-        help="Seconds to wait at most.",
-    )(command)
-
-
 def checked_seconds(_: click.Context, option: click.Parameter, given: float) -> float:
     if not given >= 0:
         raise UsageError(f"--{option.name} must be 0 or more seconds (got {given:g})", slug="usage")
     return min(given, _MOST_SECONDS)
+
+
+rank_option = click.option("--rank", type=int, help="Only this rank.")
+timeout_option = click.option(
+    "--timeout", default=3600.0, callback=checked_seconds, help="Seconds to wait at most."
+)
+
+
+def command_of(group: click.Group, name: str | None = None) -> Callable[[F], click.Command]:
+    """Add a function to ``group`` as a command that gets the `RunTarget` and ``--json``."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+    return lambda function: group.command(name)(as_json(click.pass_obj(function)))
 
 
 def show(answer: Any, as_json: bool, lines: Iterable[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,8 @@ from sonde.cli.profile_run import (
     try_variants,
 )
 from sonde.cli.run import RunCommand, program_arguments
-from sonde.core.errors import CaptureError, UsageError
+from sonde.cli.script import needing_torch
+from sonde.core.errors import UsageError
 
 EPILOG = """\b
 Examples:
@@ -100,12 +100,8 @@ def profile(**given: Any) -> Callable[[], BaseException | None] | None:
     if options.module is None and options.program[:1] == ("diff",):
         _show_difference(options.program[1:])
         return None
-    if importlib.util.find_spec("torch") is None:
-        raise CaptureError(
-            "PyTorch is not installed, so there is nothing to profile; pip install torch",
-            slug="torch-missing",
-        )
-    return _prepare(options, os.environ)
+    with needing_torch("PyTorch is not installed, so there is nothing to profile"):
+        return _prepare(options, os.environ)
 
 
 def _prepare(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.cli.script import run_file, run_module
+from sonde.cli.script import run_program
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall, StepEnd
@@ -200,10 +200,7 @@ def _run_program(
 ) -> BaseException | None:
     from sonde.profile.record.recorder import WindowDone
 
-    if options.module is not None:
-        outcome = run_module(options.module, options.program, attach)
-    else:
-        outcome = run_file(options.program[0], options.program[1:], attach)
+    outcome = run_program(options.module, options.program, attach)
     return None if isinstance(outcome, WindowDone) else outcome
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any, Literal, TypeVar
 
 import click
@@ -21,8 +22,8 @@ from sonde.cli.run_deterministic import (
     requested,
     without_randomness,
 )
-from sonde.cli.script import run_file, run_module
-from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
+from sonde.cli.script import needing_torch, run_program
+from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
 from sonde.debugger.terminated import Terminated
 
@@ -40,22 +41,19 @@ CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 class ScriptRun:
     """A program to run and what to capture of it; ``note`` is printed when it starts."""
 
-    program: str
-    is_module: bool
-    arguments: tuple[str, ...]
+    module: str | None
+    program: tuple[str, ...]
     config: CaptureConfig | None
     step_by: StepBy
     note: str | None
-    determinism: Determinism | None = None
-    debugger: DebuggerOptions | None = None
-    compiled: Compiled = "observe"
+    determinism: Determinism | None
+    debugger: DebuggerOptions | None
+    compiled: Compiled
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
-        run = run_module if self.is_module else run_file
-        outcome = run(
-            self.program, self.arguments, without_randomness(self.determinism, self._attach)
-        )
+        start = without_randomness(self.determinism, self._attach)
+        outcome = run_program(self.module, self.program, start)
         if isinstance(outcome, Terminated):
             print("sonde: the training was ended from the debugger", file=sys.stderr, flush=True)
             return SystemExit(TERMINATED)
@@ -64,17 +62,10 @@ class ScriptRun:
     def _attach(self) -> AbstractContextManager[object]:
         if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
             print(f"sonde: {self.note}", file=sys.stderr, flush=True)
-        try:
+        if self.config is None and self.debugger is None and find_spec("torch") is None:
+            return nullcontext()
+        with needing_torch("PyTorch is not installed, so there is nothing to dump"):
             from sonde.adapters.torch.attach import attach
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            if self.config is None and self.debugger is None:
-                return nullcontext()
-            raise CaptureError(
-                "PyTorch is not installed, so there is nothing to dump; pip install torch",
-                slug="torch-missing",
-            ) from None
         return attach(
             self.config,
             starts_at_once=False,
@@ -88,22 +79,22 @@ class ScriptRun:
 class RunOptions:
     """The command line as parsed by click."""
 
-    dump_file: str | None = None
-    directory: str | None = None
-    dump_steps: str | None = None
-    dump_ops: tuple[str, ...] = ()
-    stats: bool = False
-    overflow: bool = False
-    dump_memory: str | None = None
-    net_name: str | None = None
-    step_by: StepBy = "optimizer"
-    deterministic: bool = False
-    seed: int | None = None
-    no_shuffle: bool = False
-    no_dropout: bool = False
-    compiled: Compiled = "observe"
-    module: str | None = None
-    program: tuple[str, ...] = ()
+    dump_file: str | None
+    directory: str | None
+    dump_steps: str | None
+    dump_ops: tuple[str, ...]
+    stats: bool
+    overflow: bool
+    dump_memory: str | None
+    net_name: str | None
+    step_by: StepBy
+    deterministic: bool
+    seed: int | None
+    no_shuffle: bool
+    no_dropout: bool
+    compiled: Compiled
+    module: str | None
+    program: tuple[str, ...]
 
     def given_without_a_file(self) -> tuple[str, ...]:
         """The given options that cannot be combined with a configuration file."""
@@ -257,24 +248,20 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
 
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     """The run that the options describe; SondeError if they are invalid."""
-    if options.module is not None:
-        name, arguments = options.module, options.program
-    else:
-        name, arguments = options.program[0], options.program[1:]
+    words = options.program if options.module is None else (options.module, *options.program)
+    name, arguments = words[0], words[1:]
     config, note = _config(options, environ, _net_name(name, options.module is not None))
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
-    if determinism is not None and config is None:
-        note = None
     debugger = options_from_environment(environ)
+    if config is None and (determinism is not None or debugger is not None):
+        note = None
     if debugger is not None:
-        note = note if config is not None else None
-        debugger = replace(debugger, script=name, arguments=tuple(arguments))
+        debugger = replace(debugger, script=name, arguments=arguments)
     return ScriptRun(
-        program=name,
-        is_module=options.module is not None,
-        arguments=arguments,
+        module=options.module,
+        program=options.program,
         config=config,
         step_by=options.step_by,
         note=note,

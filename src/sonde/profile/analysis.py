@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import platform
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,7 +26,7 @@ from sonde.profile.analyse.overview import (
 )
 from sonde.profile.analyse.split import LOADER
 from sonde.profile.analyse.tables import line_items, module_tree, op_items, timeline
-from sonde.profile.analyse.timings import Timings, idle_rest, time_steps
+from sonde.profile.analyse.timings import Timings, idle_seconds, time_steps
 from sonde.profile.analyse.traces import is_collective_op, read_session
 from sonde.profile.document import (
     FORMAT,
@@ -146,7 +145,7 @@ def _evidence(
         places=places,
         graph=recorder.graph,
         data_lines=_lines(recorder, "data", timings.part_seconds("data")),
-        rest_lines=_lines(recorder, "loop", _idle_seconds(timings)),
+        rest_lines=_lines(recorder, "loop", idle_seconds(timings.steps)),
         loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.tracker.loaders],
         optimizers=recorder.tracker.optimizers,
         call=recorder.tracker.call,
@@ -162,17 +161,12 @@ def _lines(recorder: ProfileRecorder, activity: Activity, seconds: float) -> dic
     return {source: share * seconds for source, share in found.items()}
 
 
-def _idle_seconds(timings: Timings) -> float:
-    """The median over the steps of the time in which nothing runs that a profile shows."""
-    return statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9
-
-
 def _lines_outside_ops(recorder: ProfileRecorder, timings: Timings) -> dict[Source, float]:
     """Seconds of the lines that load data or run in the loop, without the ops they run."""
     in_ops = timings.mean_seconds(
         own for times in timings.ops.values() if times.part == "data" for own in times.own
     )
-    found = _lines(recorder, "loop", _idle_seconds(timings))
+    found = _lines(recorder, "loop", idle_seconds(timings.steps))
     loading = max(0.0, timings.part_seconds("data") - in_ops)
     for source, seconds in _lines(recorder, "data", loading).items():
         found[source] = found.get(source, 0.0) + seconds

@@ -58,12 +58,6 @@ def cache_file() -> Path:
     return Path(root) / "sonde" / "machine.json"
 
 
-def attainable_seconds(machine: Machine, flops: float, nbytes: float, dtype: str) -> float:
-    """The time at peak performance, if arithmetic and memory traffic overlap."""
-    peak = machine.flops.get(dtype) or max(machine.flops.values())
-    return max(flops / peak, nbytes / machine.bytes_per_second)
-
-
 def _product_flops(dtype: torch.dtype) -> float:
     a = torch.randn(_SIDE, _SIDE).to(dtype)
     b = torch.randn(_SIDE, _SIDE).to(dtype)

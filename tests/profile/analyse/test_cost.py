@@ -6,7 +6,6 @@ from tests.profile.made import MACHINE, node
 from torch.utils.flop_counter import FlopCounterMode
 
 from sonde.profile.analyse import cost
-from sonde.profile.machine import attainable_seconds
 
 
 def counted(function: Any) -> int:
@@ -107,6 +106,12 @@ def test_elements_have_the_size_of_their_type(dtype: str, size: int) -> None:
 
 
 def test_the_least_time_is_that_of_arithmetic_or_traffic_whichever_is_more() -> None:
-    assert attainable_seconds(MACHINE, 1e11, 1e9, "float32") == 1.0
-    assert attainable_seconds(MACHINE, 1e11, 1e9, "bfloat16") == 0.5
-    assert attainable_seconds(MACHINE, 1e9, 1e10, "float32") == 1.0
+    def product(dtype: str) -> float:
+        sides = [("a", dtype, (64, 64)), ("b", dtype, (64, 64))]
+        made = node("mm", "m", inputs=sides, outputs=[(dtype, (64, 64))])
+        return cost.attainable_seconds(made, MACHINE)
+
+    assert product("float32") == 2 * 64**3 / 1e11
+    assert product("bfloat16") == 2 * 64**3 / 2e11
+    pointwise = node("relu", "r", inputs=[("a", "float32", (64, 64))])
+    assert cost.attainable_seconds(pointwise, MACHINE) == 2 * 4 * 64 * 64 / 1e10

@@ -11,6 +11,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from sonde.core.graph import OpNode, TensorSpec
+from sonde.profile.document import Machine
 
 # Ops that only return a view of memory, or only allocate it.
 _FREE = frozenset(
@@ -60,6 +61,12 @@ def compute_dtype(node: OpNode) -> str:
     if not floating:
         return "float32"
     return max(floating, key=lambda spec: math.prod(spec.shape)).dtype
+
+
+def attainable_seconds(node: OpNode, machine: Machine) -> float:
+    """The time of an op at peak performance, if arithmetic and memory traffic overlap."""
+    peak = machine.flops.get(compute_dtype(node)) or max(machine.flops.values())
+    return max(flops(node) / peak, nbytes(node) / machine.bytes_per_second)
 
 
 def _specs(node: OpNode) -> list[TensorSpec]:

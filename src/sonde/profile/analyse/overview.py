@@ -31,7 +31,7 @@ def summarise(
     recorder: ProfileRecorder, timings: Timings, even: Timings, memory: MemoryItem | None
 ) -> ProfileSummary:
     """The summary; parts are means over the ``even`` steps."""
-    seconds = _all_seconds(recorder)
+    seconds = recorder.step_seconds()
     bare = bare_seconds(seconds, range(recorder.window.start, recorder.window.stop))
     bare_time = statistics.median(bare) if len(bare) >= _LEAST_BARE else None
     profiled = [step.trace.seconds for step in timings.steps]
@@ -51,7 +51,7 @@ def summarise(
 
 def step_items(recorder: ProfileRecorder, timings: Timings) -> tuple[StepItem, ...]:
     """Every step of the program, outliers marked, with its parts if it was profiled."""
-    seconds = _all_seconds(recorder)
+    seconds = recorder.step_seconds()
     profiled = {step.trace.number: step.split for step in timings.steps}
     far = {index + 1 for index in outliers(seconds[1:])}
     items = []
@@ -96,10 +96,6 @@ def describe_recording(
             "use --memory to record it anyway"
         )
     return tuple(notes)
-
-
-def _all_seconds(recorder: ProfileRecorder) -> list[float]:
-    return [(e - b) / 1e9 for b, e in zip(recorder.begins, recorder.ends, strict=True)]
 
 
 def jitter(seconds: Sequence[float]) -> float:

@@ -11,7 +11,6 @@ from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.memory import plain_scope
 from sonde.profile.analyse.timings import WAITS, OpTimes, Timings
 from sonde.profile.document import LineItem, Machine, ModuleItem, OpItem, TimelineItem
-from sonde.profile.machine import attainable_seconds
 
 _MOST_SHAPES = 4
 _MOST_TIMELINE_OPS = 2000
@@ -25,7 +24,7 @@ def op_items(timings: Timings, machine: Machine) -> tuple[OpItem, ...]:
         key = (node.type, plain_scope(node.scope), _phase(times), node.source, shapes_text(node))
         groups.setdefault(key, []).append(times)
     rows = [_op_item(timings, machine, group) for group in groups.values()]
-    for (name, part), row in timings.unnamed.items():
+    for (name, part), own in timings.unnamed.items():
         rows.append(
             OpItem(
                 op=name.removeprefix("aten::"),
@@ -33,8 +32,8 @@ def op_items(timings: Timings, machine: Machine) -> tuple[OpItem, ...]:
                 phase=part,
                 place=None,
                 shapes="",
-                calls=row.calls / timings.count,
-                seconds=timings.mean_seconds([row.own]),
+                calls=len(own) / timings.count,
+                seconds=timings.mean_seconds(own),
                 python_seconds=0.0,
                 flops=None,
                 nbytes=None,
@@ -48,8 +47,7 @@ def _op_item(timings: Timings, machine: Machine, group: list[OpTimes]) -> OpItem
     node = group[0].node
     calls = sum(len(times.own) for times in group) / timings.count
     seconds = timings.mean_seconds(value for times in group for value in times.own)
-    flops, nbytes = cost.flops(node) * calls, cost.nbytes(node) * calls
-    least = attainable_seconds(machine, flops, nbytes, cost.compute_dtype(node))
+    least = calls * cost.attainable_seconds(node, machine)
     is_bound_here = least > 0 and not is_collective_type(node.type)
     return OpItem(
         op=node.type,
@@ -60,8 +58,8 @@ def _op_item(timings: Timings, machine: Machine, group: list[OpTimes]) -> OpItem
         calls=calls,
         seconds=seconds,
         python_seconds=timings.mean_seconds(value for times in group for value in times.before),
-        flops=flops,
-        nbytes=nbytes,
+        flops=cost.flops(node) * calls,
+        nbytes=cost.nbytes(node) * calls,
         share_of_machine=least / seconds if seconds > 0 and is_bound_here else None,
     )
 

@@ -53,30 +53,28 @@ class OpTimes:
         return statistics.median(map(sum, zip(self.own, gaps, strict=True))) / 1e9
 
 
-@dataclass(slots=True)
-class Unnamed:
-    """Own nanoseconds and calls of events that match no op of the graph."""
-
-    own: int = 0
-    calls: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """All steps together; ``unnamed`` by event name and part.
+    """All steps together.
 
+    ``unnamed`` has the own nanoseconds of events that match no op, by event name and part.
     ``usual_seconds`` is the length of an undisturbed step: the sum of the medians of its parts. On
     a busy machine every step is interrupted somewhere; medians of parts are not affected.
     """
 
     steps: tuple[TimedStep, ...]
     ops: dict[str, OpTimes]
-    unnamed: dict[tuple[str, Part], Unnamed]
+    unnamed: dict[tuple[str, Part], list[int]]
     usual_seconds: float
 
     @property
     def count(self) -> int:
         return len(self.steps)
+
+    @property
+    def network(self) -> list[OpTimes]:
+        """The ops of forward and backward."""
+        return [times for times in self.ops.values() if times.part in ("forward", "backward")]
 
     @property
     def seconds(self) -> float:
@@ -114,7 +112,7 @@ def time_steps(traces: Sequence[StepTrace], graph: Graph | None) -> Timings:
     """Match the events of each step with ops, divide it into parts, and add up times by op."""
     steps = []
     ops: dict[str, OpTimes] = {}
-    unnamed: dict[tuple[str, Part], Unnamed] = {}
+    unnamed: dict[tuple[str, Part], list[int]] = {}
     for trace in traces:
         names = name_events(trace.main, graph)
         step = TimedStep(trace, names, split_step(trace, names))
@@ -123,19 +121,22 @@ def time_steps(traces: Sequence[StepTrace], graph: Graph | None) -> Timings:
         _add_ops(step, others, ops)
         for index in others:
             event = trace.main.events[index]
-            row = unnamed.setdefault((event.name, step.split.part_at(event.start)), Unnamed())
-            row.own += trace.main.own[index]
-            row.calls += 1
+            key = (event.name, step.split.part_at(event.start))
+            unnamed.setdefault(key, []).append(trace.main.own[index])
     return Timings(tuple(steps), ops, unnamed, _usual_seconds(steps, ops))
 
 
 def _usual_seconds(steps: Sequence[TimedStep], ops: dict[str, OpTimes]) -> float:
     whole = statistics.median(step.trace.seconds for step in steps)
     waits = sum(statistics.median(step.split.seconds(part) for step in steps) for part in WAITS)
-    idle = statistics.median(length(idle_rest(step)) for step in steps) / 1e9
     others = tuple(part for part in PARTS if part not in WAITS)
     named = _named_seconds(ops, others, len(steps))
-    return min(whole, waits + idle + named) if named > 0 else whole
+    return min(whole, waits + idle_seconds(steps) + named) if named > 0 else whole
+
+
+def idle_seconds(steps: Sequence[TimedStep]) -> float:
+    """The median over the steps of the time in which nothing runs that a profile shows."""
+    return statistics.median(length(idle_rest(step)) for step in steps) / 1e9
 
 
 def _named_seconds(ops: dict[str, OpTimes], parts: tuple[Part, ...], steps: int) -> float:

@@ -75,8 +75,8 @@ def read_session(session: ProfilerSession) -> list[StepTrace]:
                 end=end,
                 main=nest(main),
                 others=tuple(e for e in inside if e.thread != thread or e.is_async),
-                optimizers=_shifted(step.optimizers, offset, end),
-                backwards=_shifted(step.backwards, offset, end),
+                optimizers=_shifted(step.spans["optimizer"], offset, end),
+                backwards=_shifted(step.spans["backward"], offset, end),
                 collectives=tuple(
                     (e.start, min(e.end, end)) for e in inside if is_collective(e.name)
                 ),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Shape = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
     """One event of the profiler. Times are nanoseconds of the profiler's clock.
 
-    ``shapes`` and ``dtypes`` are those of the tensor inputs, empty where they were not recorded.
-    ``is_range``: a range marked with ``record_function``, not an op.
+    ``shapes`` are those of the tensor inputs, empty if they were not recorded. ``is_range``: a
+    range marked with ``record_function``, not an op.
     """
 
     name: str
@@ -22,8 +20,7 @@ class TraceEvent:
     thread: int
     is_range: bool = False
     is_async: bool = False
-    shapes: tuple[Shape, ...] = ()
-    dtypes: tuple[str, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,6 @@ class MemoryEvent:
 
     time: int
     nbytes: int
-    thread: int
 
 
 @dataclass(frozen=True, slots=True)

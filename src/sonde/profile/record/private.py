@@ -50,7 +50,7 @@ def read_events(profiler: profile) -> tuple[list[TraceEvent], list[MemoryEvent]]
     for raw in results.events():
         name = raw.name()
         if name == _MEMORY:
-            memory.append(MemoryEvent(raw.start_ns(), raw.nbytes(), raw.start_thread_id()))
+            memory.append(MemoryEvent(raw.start_ns(), raw.nbytes()))
             continue
         start = raw.start_ns()
         events.append(
@@ -62,7 +62,6 @@ def read_events(profiler: profile) -> tuple[list[TraceEvent], list[MemoryEvent]]
                 is_range=raw.scope() == _RANGE_SCOPE,
                 is_async=raw.is_async(),
                 shapes=tuple(map(tuple, raw.shapes())),
-                dtypes=tuple(raw.dtypes()),
             )
         )
     return events, memory

@@ -75,6 +75,10 @@ class ProfileRecorder:
     def learned(self, graph: Graph) -> None:
         self.graph = graph
 
+    def step_seconds(self) -> list[float]:
+        """The lengths of all steps so far."""
+        return [(end - begin) / 1e9 for begin, end in zip(self.begins, self.ends, strict=True)]
+
     def start(self) -> None:
         """Called when the program begins."""
         mark_range()  # The first one takes a millisecond.
@@ -85,11 +89,11 @@ class ProfileRecorder:
     def optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if self._profiler is not None:
             self.tracker.add_optimizer(optimizer)
-            self._profiler.begin_optimizer()
+            self._profiler.begin_span("optimizer")
 
     def optimizer_ended(self, _: torch.optim.Optimizer) -> None:
         if self._profiler is not None:
-            self._profiler.end_optimizer()
+            self._profiler.end_span("optimizer")
 
     def step_ended(self) -> None:
         """Called between two steps."""
@@ -155,8 +159,8 @@ class ProfileRecorder:
     def _start_profiler(self) -> TorchProfiler:
         self.resident_bytes = _resident_bytes()
         ops = len(self.graph) if self.graph is not None else 0
-        lasted = [end - begin for begin, end in zip(self.begins, self.ends, strict=True)]
-        usual = statistics.median(lasted[1 : self.window.start] or lasted) / 1e9
+        seconds = self.step_seconds()
+        usual = statistics.median(seconds[1 : self.window.start] or seconds)
         self.records_memory |= ops * _MEMORY_SECONDS_PER_OP < _MEMORY_SHARE * usual
         profiler = TorchProfiler(
             expected_ops=ops * (self.window.stop - self.window.first_timed),

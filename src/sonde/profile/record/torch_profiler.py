@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Literal
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -16,6 +16,7 @@ from sonde.profile.record import private
 from sonde.profile.record.events import MemoryEvent, TraceEvent
 
 MARK = "sonde::mark"
+SpanKind = Literal["optimizer", "backward"]
 
 _EVENTS_PER_OP = 2.5
 _EVENT_BYTES = 300
@@ -39,8 +40,9 @@ class StepMarks:
     number: int
     begin: int
     end: int = 0
-    optimizers: list[RecordedSpan] = field(default_factory=list)
-    backwards: list[RecordedSpan] = field(default_factory=list)
+    spans: dict[SpanKind, list[RecordedSpan]] = field(
+        default_factory=lambda: {"optimizer": [], "backward": []}
+    )
 
 
 @dataclass(slots=True)
@@ -91,7 +93,9 @@ class TorchProfiler:
             self._profiler.start()
         self._running.callback(self._profiler.stop)
         self._running.enter_context(
-            private.watching_backward(self._begin_backward, self._end_backward)
+            private.watching_backward(
+                lambda _: self.begin_span("backward"), lambda: self.end_span("backward")
+            )
         )
         self._running.enter_context(private.before_another_profiler(before_another))
 
@@ -107,21 +111,13 @@ class TorchProfiler:
             self.session.steps.append(self._step)
             self._step = None
 
-    def begin_optimizer(self) -> None:
+    def begin_span(self, kind: SpanKind) -> None:
         if self._step is not None:
-            self._step.optimizers.append(RecordedSpan(time.perf_counter_ns()))
+            self._step.spans[kind].append(RecordedSpan(time.perf_counter_ns()))
 
-    def end_optimizer(self) -> None:
-        if self._step is not None and self._step.optimizers:
-            self._step.optimizers[-1].end = time.perf_counter_ns()
-
-    def _begin_backward(self, _: Sequence[Any]) -> None:
-        if self._step is not None:
-            self._step.backwards.append(RecordedSpan(time.perf_counter_ns()))
-
-    def _end_backward(self) -> None:
-        if self._step is not None and self._step.backwards:
-            self._step.backwards[-1].end = time.perf_counter_ns()
+    def end_span(self, kind: SpanKind) -> None:
+        if self._step is not None and self._step.spans[kind]:
+            self._step.spans[kind][-1].end = time.perf_counter_ns()
 
     def stop(self) -> None:
         """Stop the profiler and read its events; a step that has not ended is dropped."""

@@ -39,15 +39,14 @@ def replay_loader(
 
     Batches that the workers prepared before the first request are not counted.
     """
-    again = _with_workers(loader, workers)
-    if again is None:
+    if not _can_replay(loader):
         return None
     arrivals: list[float] = []
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # more workers than cores are intended
         begin = time.perf_counter()
         with contextlib.suppress(RuntimeError):  # a worker that fails or takes too long
-            for _ in itertools.islice(again, _MOST_BATCHES):
+            for _ in itertools.islice(_with_workers(loader, workers), _MOST_BATCHES):
                 arrivals.append(time.perf_counter())
                 if arrivals[-1] - begin > budget_seconds and len(arrivals) > 2 * workers:
                     break
@@ -61,7 +60,7 @@ def slow_lines(
     loader: DataLoader[Any], places: Places, *, budget_seconds: float = 1.0
 ) -> dict[Source, float]:
     """The lines that a worker executes while it makes batches, as shares of its time."""
-    if isinstance(loader.dataset, IterableDataset) or not _can_fork():
+    if not _can_replay(loader):
         return {}
     receive, send = multiprocessing.Pipe(duplex=False)
     # A forked child has the dataset in its present state, and ends without the parent's clean-up.
@@ -123,26 +122,23 @@ def _some_requests(loader: DataLoader[Any]) -> list[Any]:
         return list(itertools.islice(iter(loader.batch_sampler), 4))
 
 
-def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any] | None:
-    if isinstance(loader.dataset, IterableDataset) or not _can_fork():
-        return None
+def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any]:
     how: dict[str, Any] = (
         {"batch_size": None, "sampler": loader.sampler}
         if loader.batch_sampler is None
         else {"batch_sampler": loader.batch_sampler}
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # more workers than cores are intended
-        return DataLoader(
-            loader.dataset,
-            **how,
-            num_workers=workers,
-            collate_fn=loader.collate_fn,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context="fork",
-            timeout=_TIMEOUT_SECONDS,
-        )
+    return DataLoader(
+        loader.dataset,
+        **how,
+        num_workers=workers,
+        collate_fn=loader.collate_fn,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context="fork",
+        timeout=_TIMEOUT_SECONDS,
+    )
 
 
-def _can_fork() -> bool:
-    return "fork" in multiprocessing.get_all_start_methods()
+def _can_replay(loader: DataLoader[Any]) -> bool:
+    can_fork = "fork" in multiprocessing.get_all_start_methods()
+    return can_fork and not isinstance(loader.dataset, IterableDataset)

@@ -24,15 +24,14 @@ def replay_optimizer(seen: SeenOptimizer, *, budget_seconds: float = 1.0) -> dic
     Empty if there is nothing to compare: the optimizer is not torch's own, is fused, or has no
     other way; the parameters are not on the host, or too large for a copy.
     """
-    if not seen.kind.__module__.startswith("torch.optim") or not seen.parameters:
-        return {}
-    if any(device.type != "cpu" for _, _, device in seen.parameters):
-        return {}
-    if seen.nbytes * _COPIES * (len(_WAYS) + 1) > _MOST_BYTES:
-        return {}
     accepted = inspect.signature(seen.kind.__init__).parameters
     options = {name: value for name, value in seen.options.items() if name in accepted}
-    if options.get("fused"):
+    if (
+        not seen.kind.__module__.startswith("torch.optim")
+        or any(device.type != "cpu" for _, _, device in seen.parameters)
+        or not 0 < seen.nbytes * _COPIES * (len(_WAYS) + 1) <= _MOST_BYTES
+        or options.get("fused")
+    ):
         return {}
     ways = {AS_IT_IS: _made(seen, options)}
     for name, change in _WAYS.items():

@@ -7,7 +7,6 @@ from sonde.core.graph import Source
 from sonde.profile.analyse import cost
 from sonde.profile.analyse.tables import shapes_text
 from sonde.profile.analyse.timings import OpTimes
-from sonde.profile.machine import attainable_seconds
 from sonde.profile.record.stopwatch import AS_IT_IS, fastest_alternative
 from sonde.profile.replay.batches import replay_batch
 from sonde.profile.replay.operators import replay_operator
@@ -23,8 +22,8 @@ _BUSY_MACHINE = 0.3
 def find_slow_products(evidence: ProfileEvidence) -> list[Finding]:
     """Matrix products and convolutions that are faster with another dtype or aligned sizes."""
     groups: dict[tuple[str, str], list[OpTimes]] = {}
-    for times in evidence.timings.ops.values():
-        if cost.is_product(times.node.type) and times.part in ("forward", "backward"):
+    for times in evidence.timings.network:
+        if cost.is_product(times.node.type):
             key = (times.node.type, shapes_text(times.node))
             groups.setdefault(key, []).append(times)
     slowest = sorted(groups.values(), key=lambda group: -_usual(group))[:_MOST_REPLAYS]
@@ -79,13 +78,13 @@ def find_small_batch(evidence: ProfileEvidence) -> list[Finding]:
     size, before, after = replayed
     if size > _SMALL_BATCH or before < _LEAST_SPEEDUP * after:
         return []
-    ops = sum(times.part in ("forward", "backward") for times in evidence.timings.ops.values())
     return evidence.finding(
         "small-batch",
         "operator",
         message=f"with {size} sample{'s' if size > 1 else ''} a step the network takes "
         f"{milliseconds(before)} a sample, with {size * _LARGER} it takes "
-        f"{milliseconds(after)}: most of it is the fixed cost of {ops} ops",
+        f"{milliseconds(after)}: most of it is the fixed cost of "
+        f"{len(evidence.timings.network)} ops",
         advice="use a larger batch (and adapt the learning rate), or torch.compile; to keep "
         "the updates as they are, take several samples at once where that is possible",
         source=_batch_line(evidence),
@@ -100,13 +99,9 @@ def find_small_batch(evidence: ProfileEvidence) -> list[Finding]:
 
 def _machine_use(evidence: ProfileEvidence) -> float:
     """The share of forward and backward that they would take at the machine's peak."""
-    least = 0.0
-    for times in evidence.timings.ops.values():
-        if times.part in ("forward", "backward"):
-            node = times.node
-            least += attainable_seconds(
-                evidence.machine, cost.flops(node), cost.nbytes(node), cost.compute_dtype(node)
-            )
+    least = sum(
+        cost.attainable_seconds(times.node, evidence.machine) for times in evidence.timings.network
+    )
     spent = evidence.network_seconds()
     return least / spent if spent > 0 else 1.0
 

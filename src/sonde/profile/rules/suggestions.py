@@ -56,8 +56,8 @@ def _share(
 ) -> float:
     seconds = sum(
         statistics.median(times.before if before else times.own)
-        for times in evidence.timings.ops.values()
-        if times.part in ("forward", "backward") and chosen(times)
+        for times in evidence.timings.network
+        if chosen(times)
     )
     return evidence.share(seconds / 1e9)
 

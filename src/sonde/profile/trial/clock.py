@@ -34,14 +34,12 @@ class TrialOrder(msgspec.Struct, frozen=True):
 class TrialResult(msgspec.Struct, frozen=True):
     """The result of a trial run: seconds and loss of each step after the warm-up.
 
-    A loss that is not finite is None. ``first_seconds`` is how long the warm-up took. ``applied``
-    is how often the variant changed something.
+    A loss that is not finite is None. ``applied`` is how often the variant changed something.
     """
 
     variant: str
     seconds: tuple[float, ...]
     losses: tuple[float | None, ...]
-    first_seconds: float
     applied: int
     place: Source | None
     note: str
@@ -98,7 +96,6 @@ class TrialClock:
             variant=self._order.variant,
             seconds=tuple(self._seconds[warm:]),
             losses=tuple(self._losses[warm:]),
-            first_seconds=sum(self._seconds[:warm]),
             applied=len(self._applied.sources),
             place=next(filter(None, self._applied.sources), None),
             note=self._applied.note,

@@ -141,8 +141,7 @@ def _workers(applied: Applied, value: str, undo: ExitStack) -> None:
 
 
 def _buckets(applied: Applied, value: str, undo: ExitStack) -> None:
-    kind = nn.parallel.DistributedDataParallel
-    _set_argument(applied, undo, kind, "bucket_cap_mb", float(value))
+    _set_argument(applied, undo, nn.parallel.DistributedDataParallel, "bucket_cap_mb", float(value))
 
 
 def _fused(applied: Applied, _: str, undo: ExitStack) -> None:
