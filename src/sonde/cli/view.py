@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -111,17 +110,11 @@ def _condition(words: str) -> Any:
     from sonde.watch.conditions import parse_condition
     from sonde.wire.shapes import ConditionSpec
 
-    try:
-        first, *rest = shlex.split(words)
-    except ValueError:
-        first, rest = words, []
-    spec = condition_of(words, ()) if not _is_id(first, rest) else condition_of(first, rest)
+    first, *rest = words.split() or [""]
+    is_id = first.replace("_", "").isalpha() and all("=" in word for word in rest)
+    spec = condition_of(first, rest) if is_id else condition_of(words, ())
     parse_condition(**spec)
     return ConditionSpec(spec["id"], spec["parameters"], spec["expression"])
-
-
-def _is_id(first: str, rest: Sequence[str]) -> bool:
-    return first.replace("_", "").isalpha() and all("=" in word for word in rest)
 
 
 def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:

@@ -14,18 +14,11 @@ import sonde
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.profile.analyse import cost
+from sonde.profile.analyse import cost, overview, tables
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.intervals import length, union
 from sonde.profile.analyse.memory import measure_memory
-from sonde.profile.analyse.overview import (
-    describe_recording,
-    step_items,
-    summarise,
-    without_outliers,
-)
 from sonde.profile.analyse.split import LOADER
-from sonde.profile.analyse.tables import line_items, module_tree, op_items, timeline
 from sonde.profile.analyse.timings import Timings, idle_seconds, time_steps
 from sonde.profile.analyse.traces import is_collective_op, read_session
 from sonde.profile.document import (
@@ -72,7 +65,7 @@ def analyse(
     if not traces:
         raise _no_steps(recorder)
     timings = time_steps(traces, recorder.graph)
-    even = without_outliers(timings, recorder.graph)
+    even = overview.without_outliers(timings, recorder.graph)
     machine = this_machine()
     evidence = _evidence(recorder, timings, machine, places, subject)
     findings = judge(evidence, say) if subject.rank == 0 else []
@@ -87,19 +80,19 @@ def analyse(
         rank=subject.rank,
         ranks=subject.ranks,
         machine=machine,
-        summary=summarise(recorder, timings, even, memory),
-        steps=step_items(recorder, timings),
-        timeline=timeline(timings),
-        ops=op_items(even, machine),
-        modules=module_tree(even),
-        lines=line_items(even, _lines_outside_ops(recorder, even)),
+        summary=overview.summarise(recorder, timings, even, memory),
+        steps=overview.step_items(recorder, timings),
+        timeline=tables.timeline(timings),
+        ops=tables.op_items(even, machine),
+        modules=tables.module_tree(even),
+        lines=tables.line_items(even, _lines_outside_ops(recorder, even)),
         memory=memory,
         collectives=_collectives(even, evidence),
         loaders=tuple(item for _, item in evidence.loaders),
         compilations=_compilations(evidence),
         findings=tuple(map(found_item, findings)),
         worth_trying=worth_trying(evidence, subject.ranks, {finding.rule for finding in findings}),
-        notes=describe_recording(recorder, timings, even),
+        notes=overview.describe_recording(recorder, timings, even),
     )
     return profile, timings
 

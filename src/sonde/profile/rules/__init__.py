@@ -10,30 +10,20 @@ from collections.abc import Callable
 from typing import cast
 
 from sonde.core.finding import Finding
-from sonde.profile.rules.collectives import find_exposed_collectives
-from sonde.profile.rules.data import find_data_waits
+from sonde.profile.rules import collectives, data, framework, operators
 from sonde.profile.rules.evidence import ProfileEvidence
-from sonde.profile.rules.framework import (
-    find_casts,
-    find_layout_flips,
-    find_python_time,
-    find_recompilations,
-    find_synchronisations,
-    find_unfused_optimizer,
-)
-from sonde.profile.rules.operators import find_slow_products, find_small_batch
 
 RULES: tuple[Callable[[ProfileEvidence], list[Finding]], ...] = (
-    find_data_waits,
-    find_synchronisations,
-    find_casts,
-    find_layout_flips,
-    find_python_time,
-    find_recompilations,
-    find_unfused_optimizer,
-    find_exposed_collectives,
-    find_slow_products,
-    find_small_batch,
+    data.find_data_waits,
+    framework.find_synchronisations,
+    framework.find_casts,
+    framework.find_layout_flips,
+    framework.find_python_time,
+    framework.find_recompilations,
+    framework.find_unfused_optimizer,
+    collectives.find_exposed_collectives,
+    operators.find_slow_products,
+    operators.find_small_batch,
 )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from sonde.core.finding import Finding
-from sonde.core.number_text import percent
+from sonde.core.number_text import duration, percent
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.intervals import length, union
-from sonde.profile.rules.evidence import How, ProfileEvidence, milliseconds
+from sonde.profile.rules.evidence import How, ProfileEvidence
 
 
 def find_exposed_collectives(evidence: ProfileEvidence) -> list[Finding]:
@@ -28,7 +28,7 @@ def find_exposed_collectives(evidence: ProfileEvidence) -> list[Finding]:
     return evidence.finding(
         "exposed-collectives",
         "multi-node",
-        message=f"a rank waits {milliseconds(exposed)} or {percent(evidence.share(exposed))} "
+        message=f"a rank waits {duration(exposed)} or {percent(evidence.share(exposed))} "
         f"of a step for {total} collective{'s' if total != 1 else ''}{each}, and only "
         f"{percent(hidden / under_way if under_way else 0.0)} of their time is hidden behind "
         f"backward{sent_as_one}",
@@ -55,6 +55,6 @@ def _gain(evidence: ProfileEvidence, exposed: float) -> tuple[float, How, str]:
         parts, whole = evidence.all_reduces
         saved = exposed * (1 - whole / parts)
         if saved > overlap:
-            words = f"{milliseconds(whole)} instead of {milliseconds(parts)}"
+            words = f"{duration(whole)} instead of {duration(parts)}"
             return saved, "replayed", f"; sent in one they take {words}"
     return overlap, "in the trace", ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.core.number_text import percent
+from sonde.core.number_text import duration, percent
 from sonde.profile.document import LoaderItem
 from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts
@@ -15,7 +15,6 @@ from sonde.profile.rules.evidence import (
     LEAST_SECONDS,
     LEAST_SHARE,
     ProfileEvidence,
-    milliseconds,
 )
 
 _FASTER_LINE = "make this line faster, or prepare the data once, before training"
@@ -82,7 +81,7 @@ def _in_process(
         waited = facts["waited_seconds"]
         with_workers = (
             f"; with num_workers={workers} at {at} it takes "
-            f"{milliseconds(waited - facts['gain_seconds'])} instead of {milliseconds(waited)}"
+            f"{duration(waited - facts['gain_seconds'])} instead of {duration(waited)}"
         )
         advice = (
             f"load in workers: DataLoader(..., num_workers={workers}), and make this line faster"

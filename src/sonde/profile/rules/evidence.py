@@ -107,7 +107,3 @@ class ProfileEvidence:
                 advice=advice,
             )
         ]
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms"

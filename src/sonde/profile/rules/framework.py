@@ -9,13 +9,13 @@ from collections.abc import Collection
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
-from sonde.core.number_text import percent
+from sonde.core.number_text import duration, percent
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.places import source_at
 from sonde.profile.record.private import Compilation
 from sonde.profile.record.stopwatch import AS_IT_IS, fastest_alternative
 from sonde.profile.replay.optimizers import replay_optimizer
-from sonde.profile.rules.evidence import LEAST_SECONDS, LEAST_SHARE, ProfileEvidence, milliseconds
+from sonde.profile.rules.evidence import LEAST_SECONDS, LEAST_SHARE, ProfileEvidence
 from sonde.profile.rules.flow import Flow
 
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "equal", "nonzero"})
@@ -120,7 +120,7 @@ def find_python_time(evidence: ProfileEvidence) -> list[Finding]:
     return evidence.finding(
         "python-time",
         "framework",
-        message=f"the training thread is at this line for {milliseconds(seconds)} a step "
+        message=f"the training thread is at this line for {duration(seconds)} a step "
         "while no op runs",
         advice="move this work out of the training loop, into the workers of a DataLoader, or "
         "do it less often",
@@ -147,7 +147,7 @@ def find_recompilations(evidence: ProfileEvidence) -> list[Finding]:
         "recompilation",
         "framework",
         message=f"torch.compile compiled {worst.function}() {len(group)} times in "
-        f"{evidence.timings.count} steps, {milliseconds(seconds)} or "
+        f"{evidence.timings.count} steps, {duration(seconds)} or "
         f"{percent(evidence.share(seconds))} of each" + (f": {reason}" if reason else ""),
         advice="keep what the guard names the same from step to step: pass changing numbers as "
         "tensors, pad changing shapes, or torch.compile(..., dynamic=True)",
@@ -175,7 +175,7 @@ def find_unfused_optimizer(evidence: ProfileEvidence) -> list[Finding]:
         "framework",
         message=f"{kind} updates {len(seen.parameters)} parameters one after "
         f"the other, which takes {percent(evidence.share(part))} of a step; with {way} its "
-        f"step takes {milliseconds(taken[way])} instead of {milliseconds(taken[AS_IT_IS])}",
+        f"step takes {duration(taken[way])} instead of {duration(taken[AS_IT_IS])}",
         advice=f"torch.optim.{kind}(..., {way})",
         source=seen.source,
         # zero_grad and hooks, which are in this part, too, do not get faster.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
+from sonde.core.number_text import duration
 from sonde.profile.analyse import cost
 from sonde.profile.analyse.tables import shapes_text
 from sonde.profile.analyse.timings import OpTimes
 from sonde.profile.record.stopwatch import AS_IT_IS, fastest_alternative
 from sonde.profile.replay.batches import replay_batch
 from sonde.profile.replay.operators import replay_operator
-from sonde.profile.rules.evidence import LEAST_SHARE, ProfileEvidence, milliseconds
+from sonde.profile.rules.evidence import LEAST_SHARE, ProfileEvidence
 
 _MOST_REPLAYS = 4
 _SMALL_BATCH = 16
@@ -50,8 +51,8 @@ def _judge_product(evidence: ProfileEvidence, group: list[OpTimes]) -> list[Find
         rule,
         "operator",
         message=f"{node.type} {shapes_text(node)} {problem}: {len(group)} calls a step take "
-        f"{milliseconds(_usual(group))}; one takes {milliseconds(taken[way])} instead of "
-        f"{milliseconds(taken[AS_IT_IS])}",
+        f"{duration(_usual(group))}; one takes {duration(taken[way])} instead of "
+        f"{duration(taken[AS_IT_IS])}",
         advice=advice,
         source=node.source,
         gain_seconds=_usual(group) * (1 - taken[way] / taken[AS_IT_IS]),
@@ -82,8 +83,8 @@ def find_small_batch(evidence: ProfileEvidence) -> list[Finding]:
         "small-batch",
         "operator",
         message=f"with {size} sample{'s' if size > 1 else ''} a step the network takes "
-        f"{milliseconds(before)} a sample, with {size * _LARGER} it takes "
-        f"{milliseconds(after)}: most of it is the fixed cost of "
+        f"{duration(before)} a sample, with {size * _LARGER} it takes "
+        f"{duration(after)}: most of it is the fixed cost of "
         f"{len(evidence.timings.network)} ops",
         advice="use a larger batch (and adapt the learning rate), or torch.compile; to keep "
         "the updates as they are, take several samples at once where that is possible",

@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 
 from sonde.core.errors import UsageError
+from sonde.core.number_text import duration
 from sonde.profile.document import FoundItem, Gain, Profile, TriedItem
 from sonde.profile.record.launch import launch
-from sonde.profile.rules.evidence import MUCH_SHARE, milliseconds
+from sonde.profile.rules.evidence import MUCH_SHARE
 from sonde.profile.trial.clock import TrialOrder, TrialResult
-from sonde.profile.trial.variants import ADVICE, NAMES
+from sonde.profile.trial.variants import NAMES, advice
 
 LEAST_GAIN = 0.03
 """The least gain of a variant that is called faster."""
@@ -169,15 +170,15 @@ def _gain(tried: TriedItem) -> Gain:
 
 def _finding(tried: TriedItem) -> FoundItem:
     """The finding for a variant that was faster."""
-    kind, _, value = tried.name.partition("=")
+    kind = tried.name.partition("=")[0]
     gain = _gain(tried)
     return FoundItem(
         rule=f"tried-{kind.replace('_', '-')}",
         direction={"workers": "data", "buckets": "multi-node"}.get(kind, "framework"),
         severity="warning" if gain.share >= MUCH_SHARE else "info",
-        message=f"with {tried.name} a step takes {milliseconds(tried.after or 0)} instead of "
-        f"{milliseconds(tried.before or 0)}, and the loss is the same within tolerance",
-        advice=ADVICE[kind].format(value=value),
+        message=f"with {tried.name} a step takes {duration(tried.after or 0)} instead of "
+        f"{duration(tried.before or 0)}, and the loss is the same within tolerance",
+        advice=advice(tried.name),
         gain=gain,
         place=tried.place,
         evidence={"ratios": list(tried.ratios), "loss_difference": tried.loss_difference},

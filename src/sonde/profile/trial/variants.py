@@ -18,17 +18,6 @@ from sonde.core.patching import Patch, replace, wrap
 from sonde.profile.places import Places
 from sonde.profile.record import private
 
-ADVICE = {
-    "compile": "model = torch.compile(model)",
-    "amp": "with torch.autocast(device, dtype=torch.bfloat16): round the forward pass",
-    "channels_last": "model.to(memory_format=torch.channels_last), and the images too",
-    "workers": "DataLoader(..., num_workers={value})",
-    "fused": "the optimizer with fused=True",
-    "threads": "torch.set_num_threads({value}), or OMP_NUM_THREADS={value}",
-    "buckets": "DistributedDataParallel(..., bucket_cap_mb={value})",
-}
-NAMES = tuple(ADVICE)
-
 
 @dataclass(slots=True)
 class Applied:
@@ -50,7 +39,8 @@ def variant(name: str, applied: Applied) -> Iterator[None]:
     kind, _, value = name.partition("=")
     with ExitStack() as undo:
         if kind:
-            _VARIANTS[kind](applied, value, undo)
+            apply, _ = _VARIANTS[kind]
+            apply(applied, value, undo)
         yield
 
 
@@ -199,12 +189,26 @@ def _to_channels_last(value: Any) -> Any:
     return value
 
 
-_VARIANTS: dict[str, Callable[[Applied, str, ExitStack], None]] = {
-    "compile": _compile,
-    "amp": _amp,
-    "channels_last": _channels_last,
-    "workers": _workers,
-    "fused": _fused,
-    "threads": _threads,
-    "buckets": _buckets,
+# What applies each variant, and how to make the change in the program.
+_VARIANTS: dict[str, tuple[Callable[[Applied, str, ExitStack], None], str]] = {
+    "compile": (_compile, "model = torch.compile(model)"),
+    "amp": (
+        _amp,
+        "with torch.autocast(device, dtype=torch.bfloat16): around the forward pass",
+    ),
+    "channels_last": (
+        _channels_last,
+        "model.to(memory_format=torch.channels_last), and the images too",
+    ),
+    "workers": (_workers, "DataLoader(..., num_workers={value})"),
+    "fused": (_fused, "the optimizer with fused=True"),
+    "threads": (_threads, "torch.set_num_threads({value}), or OMP_NUM_THREADS={value}"),
+    "buckets": (_buckets, "DistributedDataParallel(..., bucket_cap_mb={value})"),
 }
+NAMES = tuple(_VARIANTS)
+
+
+def advice(name: str) -> str:
+    """How to make the change of a variant such as ``"workers=4"`` in the program."""
+    kind, _, value = name.partition("=")
+    return _VARIANTS[kind][1].format(value=value)
