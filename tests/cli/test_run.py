@@ -7,6 +7,7 @@ from typing import Any
 import click
 import pytest
 
+from sonde.cli.main import group
 from sonde.cli.run import RunOptions, ScriptRun, prepare, run
 from sonde.core.errors import ConfigError, UsageError
 
@@ -33,7 +34,8 @@ def write_config(name: str, tmp_path: Path, **changes: Any) -> str:
 
 
 def parse(*words: str) -> dict[str, Any]:
-    return run.make_context("sonde run", list(words)).params
+    parent = click.Context(group, info_name="sonde", **group.context_settings)
+    return run.make_context("run", list(words), parent).params
 
 
 def prepared(*words: str, environ: dict[str, str] | None = None) -> ScriptRun:

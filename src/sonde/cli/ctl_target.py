@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -29,23 +29,18 @@ class RunTarget:
         self._find = partial(find_server, server, token)
         self._given = run
         self._end = time.monotonic() + patience_seconds
-        self._client: Client | None = None
-        self._run: str | None = None
 
-    @property
+    @cached_property
     def client(self) -> Client:
-        if self._client is None:
-            self._client = self._in_time(self._find)
-        return self._client
+        return self._in_time(self._find)
 
     def path(self, rest: str = "") -> str:
-        return run_path(self.run()) + rest
+        return run_path(self.run) + rest
 
+    @cached_property
     def run(self) -> str:
         """The run given by the user, the only one connected, or the newest."""
-        if self._run is None:
-            self._run = self._in_time(self._chosen)
-        return self._run
+        return self._in_time(self._chosen)
 
     def runs(self) -> Any:
         """All runs, or the one given by the user; empty if none appeared in time."""

@@ -114,18 +114,10 @@ def recording(
     from sonde.adapters.torch.eager.step_end import StepHooks
     from sonde.capture.session import Session, Subscription
     from sonde.profile.places import Places
-    from sonde.profile.record.object_tracking import ObjectTracker
     from sonde.profile.record.recorder import ProfileRecorder
-    from sonde.profile.record.sampler import Sampler
 
-    places = Places(is_user_file)
     recorder = ProfileRecorder(
-        window,
-        tracker=ObjectTracker(places),
-        sampler=Sampler(places),
-        stops=stops,
-        wants_memory=wants_memory,
-        say=say,
+        window, Places(is_user_file), stops=stops, wants_memory=wants_memory, say=say
     )
     keeper: Any = _GraphKeeper(recorder)
     session = Session([Subscription(keeper, keeper)])

@@ -14,7 +14,7 @@ from sonde.core.graph import OpNode, TensorSpec
 from sonde.profile.document import Machine
 
 # Ops that only return a view of memory, or only allocate it.
-_FREE = frozenset(
+FREE_OPS = frozenset(
     {
         *("view", "_unsafe_view", "view_as", "reshape", "_reshape_alias", "as_strided", "alias"),
         *("t", "transpose", "permute", "expand", "squeeze", "unsqueeze", "unfold", "diagonal"),
@@ -24,24 +24,19 @@ _FREE = frozenset(
 )
 
 
-def is_free(op_type: str) -> bool:
-    """Whether an op moves no data."""
-    return op_type in _FREE
-
-
 def nbytes(node: OpNode) -> int:
     """Bytes read and written: every input and output once, nothing for a view.
 
     An upper limit: caches may save some of it, and gathers may read less.
     """
-    return 0 if is_free(node.type) else sum(map(spec_bytes, _specs(node)))
+    return 0 if node.type in FREE_OPS else sum(map(spec_bytes, _specs(node)))
 
 
 def flops(node: OpNode) -> int:
     """Floating-point operations: torch's own count for matrix products, convolutions and
     attention (a multiplication and an addition are two), else one for each element of the
     largest tensor; none for a view."""
-    if is_free(node.type):
+    if node.type in FREE_OPS:
         return 0
     formula = _formula(node.type)
     counted = _counted(formula, node) if formula is not None else None

@@ -10,7 +10,8 @@ from sonde.profile.record.events import MemoryEvent, Nested, TraceEvent, nest
 from sonde.profile.record.torch_profiler import MARK, ProfilerSession, RecordedSpan
 
 _COMPILING = "(dynamo_timed)"
-_LAUNCHES = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:")
+# A backend has an event of its own for the time that a collective takes.
+_BACKEND_EVENTS = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:")
 _COLLECTIVE_OPS = ("c10d::", "_c10d_functional::", "c10d_functional::")
 
 
@@ -44,11 +45,6 @@ def is_collective_op(name: str) -> bool:
     return name.startswith(_COLLECTIVE_OPS)
 
 
-def is_collective(name: str) -> bool:
-    """An op that starts a collective, or the backend's own event for the time it takes."""
-    return name.startswith(_LAUNCHES) or is_collective_op(name)
-
-
 def read_session(session: ProfilerSession) -> list[StepTrace]:
     """The steps of one run of the profiler, each with its events."""
     events, memory = session.events, session.memory
@@ -78,7 +74,9 @@ def read_session(session: ProfilerSession) -> list[StepTrace]:
                 optimizers=_shifted(step.spans["optimizer"], offset, end),
                 backwards=_shifted(step.spans["backward"], offset, end),
                 collectives=tuple(
-                    (e.start, min(e.end, end)) for e in inside if is_collective(e.name)
+                    (e.start, min(e.end, end))
+                    for e in inside
+                    if e.name.startswith((*_BACKEND_EVENTS, *_COLLECTIVE_OPS))
                 ),
                 compiling=tuple(compiling),
                 memory=tuple(m for m in memory if begin <= m.time < end),

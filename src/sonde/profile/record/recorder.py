@@ -16,6 +16,7 @@ import torch
 
 from sonde.core.errors import SondeError
 from sonde.core.graph import Graph
+from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.object_tracking import ObjectTracker
 from sonde.profile.record.sampler import Sampler
@@ -42,16 +43,15 @@ class ProfileRecorder:
     def __init__(
         self,
         window: StepWindow,
+        places: Places,
         *,
-        tracker: ObjectTracker,
-        sampler: Sampler,
         stops: bool,
         wants_memory: bool,
         say: Callable[[str], None],
     ) -> None:
         self.window = window
-        self.tracker = tracker
-        self.sampler = sampler
+        self.tracker = ObjectTracker(places)
+        self.sampler = Sampler(places)
         self.graph: Graph | None = None
         self.session: ProfilerSession | None = None
         self.begins: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from sonde.core.graph import Graph, OpNode
-from sonde.profile.analyse.cost import is_free
+from sonde.profile.analyse.cost import FREE_OPS
 
 
 class Flow:
@@ -13,15 +13,11 @@ class Flow:
 
     def __init__(self, graph: Graph | None) -> None:
         self.ops = graph.ops if graph is not None else ()
-        self._by_name = {node.name: node for node in self.ops}
+        self._by_name: dict[str | None, OpNode] = {node.name: node for node in self.ops}
         self._consumers: dict[str, list[OpNode]] = {}
         for node in self.ops:
             for producer in {edge.producer for edge in node.inputs if edge.producer is not None}:
                 self._consumers.setdefault(producer, []).append(node)
-
-    def producers(self, node: OpNode) -> list[OpNode]:
-        names = {edge.producer for edge in node.inputs if edge.producer is not None}
-        return [self._by_name[name] for name in sorted(names) if name in self._by_name]
 
     def consumers(self, node: OpNode) -> list[OpNode]:
         return self._consumers.get(node.name, [])
@@ -31,10 +27,11 @@ class Flow:
         chosen = {node.name: node for node in targets}
         waiting = list(targets)
         while waiting:
-            for producer in self.producers(waiting.pop()):
-                if producer.name not in chosen and all(
-                    consumer.name in chosen for consumer in self.consumers(producer)
-                ):
+            for edge in waiting.pop().inputs:
+                producer = self._by_name.get(edge.producer)
+                if producer is None or producer.name in chosen:
+                    continue
+                if all(consumer.name in chosen for consumer in self.consumers(producer)):
                     chosen[producer.name] = producer
                     waiting.append(producer)
         return list(chosen.values())
@@ -54,7 +51,7 @@ class Flow:
                 seen.add(consumer.name)
                 if consumer.name in wanted:
                     found.append(consumer)
-                elif is_free(consumer.type) or is_pointwise(consumer.type):
+                elif consumer.type in FREE_OPS or is_pointwise(consumer.type):
                     waiting.append(consumer)
         return found
 
