@@ -21,13 +21,9 @@ from collections.abc import Callable, Iterator
 import torch
 from nets import NETS, trainer
 
-from sonde.adapters.torch.eager.source_lines import is_user_file
-from sonde.cli.profile_run import install_hooks, naming
-from sonde.profile.places import Places
+from sonde.cli.profile_run import recording
 from sonde.profile.record import private
-from sonde.profile.record.object_tracking import ObjectTracker
 from sonde.profile.record.recorder import ProfileRecorder
-from sonde.profile.record.sampler import Sampler
 from sonde.profile.record.window import StepWindow
 
 FAR = 1_000_000
@@ -35,26 +31,9 @@ KINDS = ("outside", "learning", "profiled", "least", "torch")
 Taken = tuple[float, float]
 
 
-@contextlib.contextmanager
-def recorded(window: StepWindow) -> Iterator[ProfileRecorder]:
-    """The context in which ``sonde profile`` runs a program."""
-    places = Places(is_user_file)
-    witness = ObjectTracker(places)
-    recorder = ProfileRecorder(
-        window,
-        witness=witness,
-        sampler=Sampler(places),
-        stops=False,
-        wants_memory=False,
-        say=lambda text: None,
-    )
-    with contextlib.ExitStack() as undo:
-        undo.enter_context(witness.attached())
-        undo.enter_context(naming(recorder))
-        install_hooks(recorder, undo)
-        recorder.start()
-        yield recorder
-        recorder.close()
+def recorded(window: StepWindow) -> contextlib.AbstractContextManager[ProfileRecorder]:
+    """The context of a program under ``sonde profile``."""
+    return recording(window, stops=False, wants_memory=False, say=lambda text: None)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,9 @@
-"""``make demo``: a training that turns nan, and what Sonde says about it.
+"""``make demo``: a training whose loss becomes NaN, and how Sonde finds the cause.
 
-Trains ``examples/rainfall.py``, unchanged, under ``sonde run --overflow``, then shows the op that
-made the first nan, its inputs and its source line, all from the dump it left. After that the same
-training runs under the debugger and stops at that op. At a terminal it stands there for you to open
-the page; elsewhere what the page would show is printed, and the training ends.
+Runs ``examples/rainfall.py``, unchanged, under ``sonde run --overflow``, then shows the op that
+produced the first NaN, with its inputs and its source line, from the dump. After that the same
+training runs under the debugger and pauses at that op. In a terminal it stays paused, so that you
+can open the page; otherwise what the page would show is printed, and the training ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _find_in_dump() -> None:
 
 
 def _stop_in_debugger() -> None:
-    """The training runs until the watchpoint stops it; then it is asked what the page shows."""
+    """Run the training until the watchpoint pauses it, then print what the page shows."""
     *command, script = _show(*DEBUG, SCRIPT)
     command += ["--no-open", "--port", "0", "--debugger-port", "0", "--exit", script]
     training = subprocess.Popen(command, cwd=HERE.parent, stderr=subprocess.PIPE, text=True)
@@ -61,7 +61,7 @@ def _stop_in_debugger() -> None:
     _run(*server, "terminate", allowed=(0, 3))
     print(training.stderr.read(), end="", file=sys.stderr)
     training.wait()
-    print(f"\nThis is what the page at {address} showed while the training stood still.")
+    print(f"\nThis is what the page at {address} showed while the training was paused.")
 
 
 def main() -> None:

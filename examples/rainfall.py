@@ -1,8 +1,8 @@
-"""A small real training that goes wrong: a net predicts river flow from rainfall records.
+"""A small training that goes wrong: a network predicts river flow from rainfall records.
 
-The records are synthetic but behave like real ones: a sensor that failed wrote -999 into one of
-them. The net takes the logarithm of the rain, and from the step that meets the bad record on, the
-loss is nan and so are all weights.
+The records are synthetic. As in real ones, a sensor that failed wrote -999 into one of them. The
+network takes the logarithm of the rain, so the loss and all weights become NaN in the step that
+reads the bad record.
 
     python examples/rainfall.py [--epochs N]
 """

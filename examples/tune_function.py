@@ -1,4 +1,4 @@
-"""A search over a Python function: how fast may gradient descent on Rosenbrock's valley go?
+"""A search over a Python function: the best step size for gradient descent on Rosenbrock's valley.
 
 python examples/tune_function.py
 """

@@ -1,4 +1,4 @@
-"""A training like any other: it knows nothing of a search. Two spirals, told apart.
+"""A training script without any code for the search: it classifies two spirals.
 
 python examples/tune_train.py --lr 0.1
 sonde tune examples/tune_config.yaml --iter 20

@@ -119,8 +119,11 @@ def test_a_failing_program_with_too_few_steps_keeps_its_exit_code(
         (["profile", "--fail-if", "step_time > gone.json", "train.py"], "no profile can be read"),
         (["profile", "--try", "speed", "train.py"], "there is no variant 'speed'"),
         (["profile", "--rounds", "0", "train.py"], "0 is not in the range"),
-        (["profile", "--to", "/proc/nothing/here", "--try", "amp", "train.py"], "cannot be made"),
-        (["profile", "--to", "/proc/nothing/here", "train.py"], "cannot be made"),
+        (
+            ["profile", "--to", "/proc/no/where", "--try", "amp", "train.py"],
+            "cannot be created",
+        ),
+        (["profile", "--to", "/proc/nothing/here", "train.py"], "cannot be created"),
         (["profile", "diff", "one"], "takes two profiles"),
         (["profile", "diff", "one", "two"], "no profile can be read"),
         (["profile", "--wrong"], "no such option"),

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import pytest
 
+from sonde.cli.main import group
 from sonde.cli.run import RunOptions, ScriptRun, prepare, run
 from sonde.core.errors import ConfigError, UsageError
 
@@ -33,7 +34,8 @@ def write_config(name: str, tmp_path: Path, **changes: Any) -> str:
 
 
 def parse(*words: str) -> dict[str, Any]:
-    return run.make_context("sonde run", list(words)).params
+    parent = click.Context(group, info_name="sonde", **group.context_settings)
+    return run.make_context("run", list(words), parent).params
 
 
 def prepared(*words: str, environ: dict[str, str] | None = None) -> ScriptRun:
@@ -53,7 +55,6 @@ def prepared(*words: str, environ: dict[str, str] | None = None) -> ScriptRun:
         ("-m package.train --epochs 3 -m y", "package.train", ("--epochs", "3", "-m", "y")),
         ("--stats -mtrain --help", "train", ("--help",)),
         ("-m train", "train", ()),
-        ("", None, ()),
     ],
 )
 def test_everything_after_the_program_belongs_to_it(
@@ -65,11 +66,7 @@ def test_everything_after_the_program_belongs_to_it(
 
 def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
     plain = prepared("train.py", "--epochs", "3")
-    assert (plain.program, plain.is_module, plain.arguments) == (
-        "train.py",
-        False,
-        ("--epochs", "3"),
-    )
+    assert (plain.module, plain.program) == (None, ("train.py", "--epochs", "3"))
     assert plain.config is None
     assert plain.step_by == "optimizer"
     assert plain.note == (
@@ -83,7 +80,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert ready.config is not None
     assert str(ready.config.selection.steps) == "3"
     assert ready.config.memory_budget == 1024**2
-    assert (ready.program, ready.is_module, ready.step_by) == ("train", True, "manual")
+    assert (ready.module, ready.program, ready.step_by) == ("train", (), "manual")
     assert ready.note is None
 
 

@@ -9,7 +9,6 @@ from sonde.profile.analyse.split import PARTS
 from sonde.profile.analyse.traces import StepTrace
 from sonde.profile.document import (
     FORMAT,
-    CodePlace,
     FoundItem,
     Gain,
     Machine,
@@ -54,7 +53,7 @@ def trace(
         backwards=tuple(backwards),
         collectives=tuple(collectives),
         compiling=tuple(compiling),
-        memory=tuple(MemoryEvent(time, nbytes, 1) for time, nbytes in memory),
+        memory=tuple(MemoryEvent(time, nbytes) for time, nbytes in memory),
         clock_offset=0,
     )
 
@@ -124,7 +123,7 @@ def profile(step: float = 0.1, *, findings: int = 0, ops: Sequence[OpItem] = ())
                 "casts <b>",
                 "none",
                 Gain(0.01, 0.1, "in the trace"),
-                CodePlace("/home/me/train.py", 3, "f", "x.float()"),
+                Source("/home/me/train.py", 3, "f", "x.float()"),
             )
             for _ in range(findings)
         ),

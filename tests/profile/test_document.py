@@ -16,7 +16,7 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("{}", "is no profile"), ("", "is no profile"), ('{"format": "a"}', "is no profile")],
+    [("{}", "is not a profile"), ("", "is not a profile"), ('{"format": "a"}', "is not a profile")],
 )
 def test_what_is_no_profile_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "a.json").write_text(text)

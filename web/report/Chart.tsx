@@ -30,7 +30,7 @@ export interface Line {
   readonly opacity?: number;
   readonly isDashed?: boolean;
   readonly isStepped?: boolean;
-  /** What is shown while the pointer is near the line. */
+  /** The text shown while the pointer is near the line. */
   readonly tip?: string;
 }
 
@@ -143,7 +143,7 @@ function optionsOf(props: ChartProps, width: number): uPlot.Options {
   };
 }
 
-/** The legend tells the nearest step at which the line has a value. */
+/** The legend shows the nearest step at which the line has a value. */
 function nearestValue(plot: uPlot, series: number, index: number): number {
   const values = plot.data[series] ?? [];
   for (let away = 0; away < 4; away += 1) {

@@ -30,11 +30,11 @@ interface TableProps<Row> {
   readonly chosen?: Row | undefined;
   readonly rowClass?: (row: Row) => string;
   readonly onRow?: (row: Row) => void;
-  /** What is shown in a row of its own below this one. */
+  /** The content of an additional row below this one. */
   readonly details?: (row: Row) => ComponentChildren;
 }
 
-/** A column of numbers, shown as texts; empty where there is none. */
+/** A column of numbers, shown as text; a missing number is an empty cell. */
 export function numbers<Row>(
   name: string,
   value: (row: Row) => number | null | undefined,

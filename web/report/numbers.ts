@@ -79,7 +79,7 @@ export function error(given: number | string | null | undefined): string {
   return size < 1e-3 || size >= 1e4 ? given.toExponential(2) : given.toPrecision(4);
 }
 
-/** The number that JSON may hold as a text: "NaN", "Infinity", "-Infinity"; NaN where there is none. */
+/** A number, or its text in JSON ("NaN", "Infinity", "-Infinity"), as a number; NaN if missing. */
 export function toNumber(given: number | string | null | undefined): number {
   return given == null ? Number.NaN : Number(given);
 }

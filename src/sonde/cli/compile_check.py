@@ -14,9 +14,9 @@ import click
 
 from sonde.capture.options import parse_size
 from sonde.cli.compile_check_text import as_document, as_lines
-from sonde.cli.run import RunCommand
-from sonde.cli.script import run_file, run_module
-from sonde.core.errors import CaptureError, UsageError
+from sonde.cli.run import RunCommand, program_arguments
+from sonde.cli.script import needing_torch, run_program
+from sonde.core.errors import CaptureError
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compile_check.check import CompileCheck
@@ -46,12 +46,7 @@ class CheckOptions:
     program: tuple[str, ...] = ()
 
 
-@click.command(
-    "compile-check",
-    cls=RunCommand,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command("compile-check", cls=RunCommand, epilog=EPILOG)
 @click.option(
     "--step",
     type=click.IntRange(0),
@@ -79,8 +74,7 @@ class CheckOptions:
     help="The memory limit for values of ops, such as 512M. Graphs that need more are compiled in "
     "several parts.",
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@program_arguments
 def compile_check(**given: Any) -> Callable[[], BaseException | None]:
     """Check one training step of an unmodified script against float64.
 
@@ -90,11 +84,6 @@ def compile_check(**given: Any) -> Callable[[], BaseException | None]:
     torch.compile, its model is compiled for the check.
     """
     options = CheckOptions(**given)
-    if options.module is None and not options.program:
-        raise UsageError(
-            "no program given: sonde compile-check [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
-            slug="usage",
-        )
     return _CheckRun(options, parse_size(options.memory)).execute
 
 
@@ -106,25 +95,15 @@ class _CheckRun:
 
     def execute(self) -> BaseException | None:
         """Run the program to the end of the step; returns the exception that ends this process."""
-        if self.options.module is not None:
-            outcome = run_module(self.options.module, self.options.program, self._attach)
-        else:
-            outcome = run_file(self.options.program[0], self.options.program[1:], self._attach)
+        outcome = run_program(self.options.module, self.options.program, self._attach)
         if self.check is None:
             return outcome
         return self._judged(self.check, outcome)
 
     @contextmanager
     def _attach(self) -> Iterator[None]:
-        try:
+        with needing_torch("PyTorch is not installed, so there is nothing to check"):
             from sonde.adapters.torch.compile_check.check import CompileCheck
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise CaptureError(
-                "PyTorch is not installed, so there is nothing to check; pip install torch",
-                slug="torch-missing",
-            ) from None
         self.check = CompileCheck(
             self.options.step, continues=self.options.continues, say=_say, budget=self.budget
         )

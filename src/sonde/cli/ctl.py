@@ -13,7 +13,7 @@ from sonde.cli.ctl_target import (
     F,
     RunTarget,
     checked_seconds,
-    json_option,
+    command_of,
     rank_option,
     show,
     timeout_option,
@@ -21,6 +21,7 @@ from sonde.cli.ctl_target import (
 from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
+from sonde.core.number_text import count_text
 
 EPILOG = """\b
 Examples:
@@ -68,9 +69,7 @@ def ctl(
     ctx.obj = RunTarget(server, token, run, patience)
 
 
-@ctl.command()
-@json_option
-@click.pass_obj
+@command_of(ctl)
 def status(obj: RunTarget, as_json: bool) -> int:
     """Show the runs and their state."""
     answer = {"runs": obj.runs()}
@@ -80,12 +79,20 @@ def status(obj: RunTarget, as_json: bool) -> int:
 
 
 def _control(
-    obj: RunTarget, as_json: bool, wait: bool, timeout: float, command: str, **more: object
+    obj: RunTarget,
+    command: str,
+    *,
+    as_json: bool,
+    wait: bool,
+    timeout: float,
+    rank: int | None = None,
+    **more: object,
 ) -> int:
-    run = _settled(obj, timeout if wait else 0.0, {"command": command, **more})
+    body = {"command": command, "rank": rank, **more}
+    run = _settled(obj, timeout if wait else 0.0, body)
     show(run, as_json, text.run_lines(run))
-    code = _outcome(run, more.get("rank")) if wait else 0
-    if code == 0 and command == "to" and _is_over(_ranks(run, more.get("rank"))):
+    code = _outcome(run, rank) if wait else 0
+    if code == 0 and command == "to" and _is_over(_ranks(run, rank)):
         click.echo(f"sonde: the training ended before it reached {more['op']}", err=True)
         return FAILED
     return code
@@ -127,96 +134,75 @@ def _outcome(run: Any, number: object) -> int:
     return LATE
 
 
-def _control_options(wait: bool) -> Callable[[F], F]:
-    def add(command: F) -> F:
-        for option in (
-            json_option,
-            rank_option,
-            timeout_option,
-            click.option(
-                "--wait/--no-wait", default=wait, help="Return when the training pauses or ends."
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return add
+def _control_options(*, wait: bool) -> Callable[[F], F]:
+    wait_option = click.option(
+        "--wait/--no-wait", default=wait, help="Return when the training pauses or ends."
+    )
+    return lambda command: wait_option(timeout_option(rank_option(command)))
 
 
-@ctl.command("continue")
+@command_of(ctl, "continue")
 @_control_options(wait=False)
-@click.pass_obj
-def continue_(obj: RunTarget, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+def continue_(obj: RunTarget, **options: Any) -> int:
     """Continue until a watchpoint is hit or the training ends."""
-    return _control(obj, as_json, wait, timeout, "continue", rank=rank)
+    return _control(obj, "continue", **options)
 
 
-@ctl.command()
+@command_of(ctl)
 @_control_options(wait=True)
-@click.pass_obj
-def pause(obj: RunTarget, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+def pause(obj: RunTarget, **options: Any) -> int:
     """Pause at the next op."""
-    return _control(obj, as_json, wait, timeout, "pause", rank=rank)
+    return _control(obj, "pause", **options)
 
 
-@ctl.command()
+@command_of(ctl)
 @click.argument("steps", type=click.IntRange(1), default=1)
 @_control_options(wait=True)
-@click.pass_obj
-def step(
-    obj: RunTarget, steps: int, wait: bool, timeout: float, rank: int | None, as_json: bool
-) -> int:
+def step(obj: RunTarget, **options: Any) -> int:
     """Run STEPS steps. Default: 1."""
-    return _control(obj, as_json, wait, timeout, "step", steps=steps, rank=rank)
+    return _control(obj, "step", **options)
 
 
-@ctl.command("next")
+@command_of(ctl, "next")
 @_control_options(wait=True)
-@click.pass_obj
-def next_(obj: RunTarget, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+def next_(obj: RunTarget, **options: Any) -> int:
     """Run one op."""
-    return _control(obj, as_json, wait, timeout, "next", rank=rank)
+    return _control(obj, "next", **options)
 
 
-@ctl.command()
+@command_of(ctl)
 @click.argument("op")
 @_control_options(wait=True)
-@click.pass_obj
-def to(obj: RunTarget, op: str, wait: bool, timeout: float, rank: int | None, as_json: bool) -> int:
+def to(obj: RunTarget, **options: Any) -> int:
     """Run to an op, or to the first op of a scope, by its full name or a unique part of it."""
-    return _control(obj, as_json, wait, timeout, "to", op=op, rank=rank)
+    return _control(obj, "to", **options)
 
 
-@ctl.command()
-@json_option
-@click.pass_obj
+@command_of(ctl)
 def terminate(obj: RunTarget, as_json: bool) -> int:
     """End the training by an exception, so that its cleanup code runs."""
-    return LATE if _control(obj, as_json, True, 60.0, "terminate") == LATE else 0
+    code = _control(obj, "terminate", as_json=as_json, wait=True, timeout=60.0)
+    return LATE if code == LATE else 0
 
 
-@ctl.command()
+@command_of(ctl)
 @timeout_option
-@json_option
-@click.pass_obj
 def recheck(obj: RunTarget, timeout: float, as_json: bool) -> int:
     """Check the watchpoints in all steps of a dump, or on the values a training has now."""
     path = obj.path(f"/recheck?wait_seconds={timeout}")
     run = obj.client.send("POST", path, {}, timeout)
     check = run["recheck"]
     state = "so far, still running" if check["running"] else "in total"
-    tensors, hits = text.counted(check["done"], "tensor"), text.counted(check["hits"], "hit")
+    tensors, hits = count_text(check["done"], "tensor"), count_text(check["hits"], "hit")
     show(run, as_json, [f"{tensors} checked {state}, {hits}", *check["notes"]])
     return LATE if check["running"] else HIT if check["hits"] else 0
 
 
-@ctl.command()
+@command_of(ctl)
 @click.option("--step", type=int, help="Only hits of this step.")
 @click.option("--graph", type=int, help="Only hits of steps that ran this graph.")
 @click.option("--limit", default=_SHOWN, show_default=True, help="Print at most this many.")
 @rank_option
-@json_option
-@click.pass_obj
 def hits(
     obj: RunTarget, step: int | None, graph: int | None, limit: int, rank: int | None, as_json: bool
 ) -> int:
@@ -229,15 +215,13 @@ def hits(
     return HIT if true_hits["total"] else 0
 
 
-@ctl.command()
+@command_of(ctl)
 @click.argument("op")
 @click.option("--index", default="", help="The elements to print, such as '[0, :, 3:5]'.")
 @click.option("--io", type=click.Choice(["input", "output"]), default="output", show_default=True)
 @click.option("--slot", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--step", type=int, help="The step. Default: the latest.")
 @rank_option
-@json_option
-@click.pass_obj
 def tensor(
     obj: RunTarget,
     op: str,
@@ -268,11 +252,9 @@ def _op(obj: RunTarget, words: str, rank: int | None) -> str:
     own = but_gradients(exact or names)
     if len(own) == 1:
         return own[0]
-    what = (
-        f"{len(names)} ops match {words!r}: {', '.join(names[:5])}"
-        if names
-        else (f"no op matches {words!r}")
-    )
+    what = f"no op matches {words!r}"
+    if names:
+        what = f"{len(names)} ops match {words!r}: {', '.join(names[:5])}"
     raise UsageError(f"{what}; give the full name", slug="no-such-op")
 
 
@@ -293,11 +275,9 @@ def _names(obj: RunTarget, words: str, rank: int | None) -> list[str]:
     return next(filter(None, others), [])
 
 
-@ctl.command()
+@command_of(ctl)
 @click.option("--scope", default="", help="Only this scope. Default: the whole graph.")
 @rank_option
-@json_option
-@click.pass_obj
 def graph(obj: RunTarget, scope: str, rank: int | None, as_json: bool) -> int:
     """Print one level of the graph."""
     answer = obj.client.get(obj.path("/graph/level"), scope=scope, rank=rank)

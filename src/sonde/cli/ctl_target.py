@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -29,23 +29,18 @@ class RunTarget:
         self._find = partial(find_server, server, token)
         self._given = run
         self._end = time.monotonic() + patience_seconds
-        self._client: Client | None = None
-        self._run: str | None = None
 
-    @property
+    @cached_property
     def client(self) -> Client:
-        if self._client is None:
-            self._client = self._in_time(self._find)
-        return self._client
+        return self._in_time(self._find)
 
     def path(self, rest: str = "") -> str:
-        return run_path(self.run()) + rest
+        return run_path(self.run) + rest
 
+    @cached_property
     def run(self) -> str:
         """The run given by the user, the only one connected, or the newest."""
-        if self._run is None:
-            self._run = self._in_time(self._chosen)
-        return self._run
+        return self._in_time(self._chosen)
 
     def runs(self) -> Any:
         """All runs, or the one given by the user; empty if none appeared in time."""
@@ -86,29 +81,22 @@ class RunTarget:
         return str((connected or runs)[-1]["id"])
 
 
-def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(
-        command
-    )
-
-
-def rank_option(command: F) -> F:
-    return click.option("--rank", type=int, help="Only this rank.")(command)
-
-
-def timeout_option(command: F) -> F:
-    return click.option(
-        "--timeout",
-        default=3600.0,
-        callback=checked_seconds,
-        help="Seconds to wait at most.",
-    )(command)
-
-
 def checked_seconds(_: click.Context, option: click.Parameter, given: float) -> float:
     if not given >= 0:
         raise UsageError(f"--{option.name} must be 0 or more seconds (got {given:g})", slug="usage")
     return min(given, _MOST_SECONDS)
+
+
+rank_option = click.option("--rank", type=int, help="Only this rank.")
+timeout_option = click.option(
+    "--timeout", default=3600.0, callback=checked_seconds, help="Seconds to wait at most."
+)
+
+
+def command_of(group: click.Group, name: str | None = None) -> Callable[[F], click.Command]:
+    """Add a function to ``group`` as a command that gets the `RunTarget` and ``--json``."""
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+    return lambda function: group.command(name)(as_json(click.pass_obj(function)))
 
 
 def show(answer: Any, as_json: bool, lines: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sonde.core.number_text import number_text
+from sonde.core.number_text import count_text, number_text
 
 Json = Any
 
@@ -29,7 +29,7 @@ def _state(rank: Json) -> str:
     if rank["state"] == "paused" and rank["op"]:
         words.append(f"at {rank['op']}")
     if rank["hits"]:
-        words.append(f"· {counted(rank['hits'], 'hit')}")
+        words.append(f"· {count_text(rank['hits'], 'hit')}")
     return " ".join(words)
 
 
@@ -50,24 +50,20 @@ def _condition(condition: Json) -> str:
     return f"{condition['id']} {parameters}".strip()
 
 
-def hits_lines(page: Json) -> Iterator[str]:
-    """The lines of a page of hits, and a count of hits that are not on it."""
+def hits_lines(page: Json, hint: str = "") -> Iterator[str]:
+    """The lines of a page of hits, and a count of hits that are not on it, followed by ``hint``."""
     for hit in page["hits"]:
-        yield from hit_lines(hit)
+        yield from _hit_lines(hit)
     rest = page["total"] - len(page["hits"])
     if rest:
-        yield f"and {rest} more"
+        yield f"and {rest} more{hint}"
     if page["dropped"]:
-        yield dropped_line(page)
+        yield f"{page['dropped']} other hits, neither the first nor the newest, were not kept"
     if not page["total"] + page["dropped"]:
         yield "no hits"
 
 
-def dropped_line(page: Json) -> str:
-    return f"{page['dropped']} other hits, neither the first nor the newest, were not kept"
-
-
-def hit_lines(hit: Json) -> Iterator[str]:
+def _hit_lines(hit: Json) -> Iterator[str]:
     """The lines of a hit: where it is, and what was found."""
     mark = {"producer": "  <- makes it", "carrier": "  (passed on)"}.get(hit["part"], "")
     undecided = "" if hit["verdict"] == "hit" else "undecided: "
@@ -92,17 +88,13 @@ def _value(value: Json) -> str:
     return f"{value['name']}{found}{preset}"
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def level_lines(level: Json) -> Iterator[str]:
     for node in level["nodes"]:
         if node["what"] == "outside":
             continue
         count = f" x{node['stands_for']}" if node["stands_for"] > 1 else ""
-        ops = f"  {counted(node['ops'], 'op')}" if node["what"] == "scope" or count else ""
-        hits = f"  {counted(node['hits'], 'hit')}" if node["hits"] else ""
+        ops = f"  {count_text(node['ops'], 'op')}" if node["what"] == "scope" or count else ""
+        hits = f"  {count_text(node['hits'], 'hit')}" if node["hits"] else ""
         yield f"{node['path']}{count}  {node['type']}{ops}{hits}"
     if level["hidden"]:
         yield f"and {level['hidden']} more"

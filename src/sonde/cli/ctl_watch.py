@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from sonde.cli import ctl_text as text
-from sonde.cli.ctl_target import RunTarget, json_option, show
+from sonde.cli.ctl_target import RunTarget, command_of, show
 from sonde.core.errors import UsageError
 
 _ID = re.compile(r"[a-z_]+")
@@ -26,9 +26,7 @@ def watch() -> None:
     """List, add, remove, save and load watchpoints."""
 
 
-@watch.command("list")
-@json_option
-@click.pass_obj
+@command_of(watch, "list")
 def watch_list(obj: RunTarget, as_json: bool) -> int:
     """List the watchpoints."""
     answer = obj.client.get(obj.path("/watchpoints"))
@@ -37,7 +35,7 @@ def watch_list(obj: RunTarget, as_json: bool) -> int:
     return 0
 
 
-@watch.command("add")
+@command_of(watch, "add")
 @click.argument("condition")
 @click.argument("parameters", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
@@ -49,8 +47,6 @@ def watch_list(obj: RunTarget, as_json: bool) -> int:
 @click.option("--name", default="", help="The name of the watchpoint.")
 @click.option("--force", is_flag=True, help="Add it even if no op observed so far matches --ops.")
 @click.option("--break-after", default=1, metavar="N", help="Pause at every N-th hit; 0: never.")
-@json_option
-@click.pass_obj
 def watch_add(
     obj: RunTarget,
     condition: str,
@@ -117,10 +113,8 @@ def _assignment(word: str) -> tuple[str, float]:
     return match[1], value
 
 
-@watch.command("remove")
+@command_of(watch, "remove")
 @click.argument("number", type=int)
-@json_option
-@click.pass_obj
 def watch_remove(obj: RunTarget, number: int, as_json: bool) -> int:
     """Remove the watchpoint with this number."""
     obj.client.send("DELETE", obj.path(f"/watchpoints/{number}"))
@@ -128,9 +122,7 @@ def watch_remove(obj: RunTarget, number: int, as_json: bool) -> int:
     return 0
 
 
-@watch.command("recommended")
-@json_option
-@click.pass_obj
+@command_of(watch, "recommended")
 def watch_recommended(obj: RunTarget, as_json: bool) -> int:
     """Add the recommended watchpoints."""
     answer = obj.client.send("POST", obj.path("/watchpoints/recommended"))
@@ -138,10 +130,8 @@ def watch_recommended(obj: RunTarget, as_json: bool) -> int:
     return 0
 
 
-@watch.command("save")
+@command_of(watch, "save")
 @click.argument("file")
-@json_option
-@click.pass_obj
 def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
     """Save the watchpoints to a file; - is standard output."""
     saved = obj.client.get(obj.path("/watchpoints/file"))
@@ -156,10 +146,8 @@ def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
     return 0
 
 
-@watch.command("load")
+@command_of(watch, "load")
 @click.argument("file")
-@json_option
-@click.pass_obj
 def watch_load(obj: RunTarget, file: str, as_json: bool) -> int:
     """Replace all watchpoints by those of a file; - is standard input."""
     try:

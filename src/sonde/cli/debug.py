@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,8 @@ import click
 
 from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
-from sonde.cli.run import RunCommand
+from sonde.cli.run import RunCommand, program_arguments, step_by_option
+from sonde.cli.serve import host_option, pause_option, token_option
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
 from sonde.debugger.launch.server_process import ServerProcess
@@ -38,30 +40,15 @@ _LAUNCHER = "torch.distributed.run"
     type=int,
     help="The port of the page; 0: any free port. Default: 8080, or any free port if it is taken.",
 )
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="The address to listen on. Any address but this machine's own requires a token.",
-)
-@click.option(
-    "--token",
-    default="",
-    envvar="SONDE_DEBUGGER_TOKEN",
-    help="The token that browsers must send, at least 16 characters. Default: generated if other "
-    "machines can connect, else none.",
-)
+@host_option
+@token_option
 @click.option(
     "--debugger-port",
+    "rank_port",
     type=int,
     help="The port to which the training connects. Default: 50051, or any free port.",
 )
-@click.option(
-    "--pause/--no-pause",
-    default=True,
-    show_default=True,
-    help="Pause before the first step.",
-)
+@pause_option
 @click.option(
     "--open/--no-open",
     "opens",
@@ -82,20 +69,9 @@ _LAUNCHER = "torch.distributed.run"
     is_flag=True,
     help="Stop the server when the training ends. Default: the page stays until Ctrl-C.",
 )
-@click.option(
-    "--step-by",
-    type=click.Choice(["optimizer", "manual"]),
-    default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
-)
-@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@step_by_option
+@program_arguments
 def debug(
-    port: int | None,
-    host: str,
-    token: str,
-    debugger_port: int | None,
-    pause: bool,
     opens: bool | None,
     watch_files: tuple[str, ...],
     recommended: bool,
@@ -103,24 +79,24 @@ def debug(
     step_by: str,
     module: str | None,
     program: tuple[str, ...],
+    **server_options: Any,
 ) -> Callable[[], BaseException | None]:
-    """Run an unmodified Python script under the debugger.
+    """Run SCRIPT unmodified under the debugger.
 
     Starts the server, prints the address of the page, and runs the script, paused before its first
     step. The exit code is that of the script; 130 if it was ended from the page. Instead of a
     script, a torchrun command line can be given: every rank is debugged.
     """
-    _check_program(module, program)
     command = _command(module, program, step_by)
     starting_set(watch_files, recommended=False)  # Report errors in the files before all else.
 
     def execute() -> BaseException | None:
-        server = ServerProcess(
-            host=host, port=port, rank_port=debugger_port, token=token, pause=pause
-        )
+        server = ServerProcess(**server_options)
         try:
             _announce(server, opens=is_desktop() if opens is None else opens)
-            environ = _environment(server, host, watch_files, recommended=recommended)
+            environ = _environment(
+                server, server_options["host"], watch_files, recommended=recommended
+            )
             code, was_terminated = _train(command, environ)
             if not exits and not was_terminated:
                 _keep_page(server, code)
@@ -132,21 +108,14 @@ def debug(
     return execute
 
 
-def _check_program(module: str | None, program: Sequence[str]) -> None:
-    if module is None and not program:
-        raise UsageError(
-            "no program given: sonde debug [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
-        )
+def _command(module: str | None, program: Sequence[str], step_by: str) -> list[str]:
+    """The command line that starts the training."""
     if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError(
             "sonde debug cannot run inside a rank; let it start the ranks: sonde debug torchrun "
             "--nproc-per-node 2 SCRIPT [ARGS]...",
             slug="usage",
         )
-
-
-def _command(module: str | None, program: Sequence[str], step_by: str) -> list[str]:
-    """The command line that starts the training."""
     is_launcher = module == _LAUNCHER
     if module is None and os.path.basename(program[0]) == "torchrun":
         is_launcher, program = True, program[1:]
@@ -203,20 +172,25 @@ def _train(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, boo
             for process in started:
                 process.send_signal(number)
 
-    # A function, not SIG_IGN, which the training would inherit.
-    before: list[tuple[int, Any]] = [
-        (number, signal.signal(number, pass_on)) for number in (signal.SIGINT, signal.SIGTERM)
-    ]
-    try:
+    with _handling_signals(pass_on):  # not SIG_IGN, which the training would inherit
         process = subprocess.Popen(command, env=environ)
         started.append(process)
         if received:
             process.terminate()
         code = process.wait()
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
     return (code if code >= 0 else 128 - code), bool(received)
+
+
+@contextmanager
+def _handling_signals(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Call ``handler`` for Ctrl-C and SIGTERM in this context."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before: list[tuple[int, Any]] = [(each, signal.signal(each, handler)) for each in numbers]
+    try:
+        yield
+    finally:
+        for number, earlier in before:
+            signal.signal(number, earlier)
 
 
 def _has_runs(server: ServerProcess) -> bool:
@@ -230,19 +204,14 @@ def _keep_page(server: ServerProcess, code: int) -> None:
     """Keep serving the page, with what it knows of the training, until Ctrl-C or SIGTERM."""
     how = "ended" if code in (0, 130) else f"ended with exit code {code}"
     if not server.is_running:
-        return _print(f"the training has {how}; the page is closed, because its server has ended")
+        _print(f"the training has {how}; the page is closed, because its server has ended")
+        return
     if not _has_runs(server):
-        return None  # The program did not start: the page has nothing to show.
+        return  # The program did not start: the page has nothing to show.
 
     def stop(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with suppress(KeyboardInterrupt), _handling_signals(stop):
         _print(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
         server.wait()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -27,8 +27,7 @@ def open_page(address: str) -> None:
     if "token=" not in address:
         webbrowser.open(address)
         return
-    directory = state_directory()
-    path = None if directory is None else directory / f"{os.getpid()}.html"
+    path = _redirecting_file()
     if path is not None:
         with suppress(OSError):
             _write(path, address)
@@ -37,9 +36,14 @@ def open_page(address: str) -> None:
 
 def forget_page() -> None:
     """Remove the file that ``open_page`` wrote."""
+    path = _redirecting_file()
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def _redirecting_file() -> Path | None:
     directory = state_directory()
-    if directory is not None:
-        (directory / f"{os.getpid()}.html").unlink(missing_ok=True)
+    return None if directory is None else directory / f"{os.getpid()}.html"
 
 
 def _write(path: Path, address: str) -> None:

@@ -6,23 +6,20 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sonde.cli.profile_run import (
-    DEFAULT_DIRECTORY,
     ProfileOptions,
-    ProfileRun,
-    TrialRun,
     launched,
+    profile_program,
+    run_trial,
     try_variants,
 )
-from sonde.cli.run import RunCommand
-from sonde.core.errors import CaptureError, UsageError
-
-if TYPE_CHECKING:
-    from sonde.profile.trial.clock import TrialOrder
+from sonde.cli.run import RunCommand, program_arguments
+from sonde.cli.script import needing_torch
+from sonde.core.errors import UsageError
 
 EPILOG = """\b
 Examples:
@@ -39,24 +36,20 @@ Exit codes: that of the program; 2 for an error in the command; 3 if --fail-if i
 """
 
 
-@click.command(
-    cls=RunCommand,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(cls=RunCommand, epilog=EPILOG)
 @click.option(
     "--steps",
     metavar="START:STOP",
     default="5:15",
     show_default=True,
     help="The steps to profile, as a slice: 5:15 is steps 5 to 14. A step ends with an "
-    "optimizer's step(); the first of them is run to learn the names of ops and is not timed.",
+    "optimizer's step(). The first of these steps learns the names of the ops and is not timed.",
 )
 @click.option(
     "--to",
     "directory",
     metavar="DIR",
-    default=DEFAULT_DIRECTORY,
+    default="sonde_profile",
     show_default=True,
     help="The directory for report.html, trace.json and profile.json.",
 )
@@ -94,13 +87,12 @@ Exit codes: that of the program; 2 for an error in the command; 3 if --fail-if i
 )
 @click.option("--as-trial", metavar="ORDER", hidden=True)
 @click.option("--quiet", is_flag=True, hidden=True)
-@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@program_arguments
 def profile(**given: Any) -> Callable[[], BaseException | None] | None:
-    """Run an unmodified Python script and report where the time of its steps goes.
+    """Run SCRIPT unmodified and report where the time of its steps goes.
 
     Each step is divided into waiting for data, forward, backward, optimizer, collectives and the
-    rest; ops, modules and lines of your code are timed; changes that would make a step shorter are
+    rest. Ops, modules and lines of your code are timed. Changes that would make a step shorter are
     suggested, with the measured gain. Outside the chosen steps the program runs at full speed.
     `sonde profile diff A B` compares two profiles.
     """
@@ -108,13 +100,8 @@ def profile(**given: Any) -> Callable[[], BaseException | None] | None:
     if options.module is None and options.program[:1] == ("diff",):
         _show_difference(options.program[1:])
         return None
-    _require_torch()
-    if not options.words:
-        raise UsageError(
-            "no program given: sonde profile [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
-            slug="usage",
-        )
-    return _prepare(options, os.environ)
+    with needing_torch("PyTorch is not installed, so there is nothing to profile"):
+        return _prepare(options, os.environ)
 
 
 def _prepare(
@@ -124,9 +111,11 @@ def _prepare(
     from sonde.profile.condition import parse_condition
     from sonde.profile.record.window import parse_window
     from sonde.profile.report.files import make_directory
+    from sonde.profile.trial.runs import parse_names
 
     if options.as_trial is not None:
-        return TrialRun(options, _order(options.as_trial)).execute
+        order = options.as_trial
+        return lambda: run_trial(options, order)
     window = parse_window(options.steps)
     condition = parse_condition(options.fail_if) if options.fail_if is not None else None
     rank, ranks = _rank(environ)
@@ -134,16 +123,15 @@ def _prepare(
         raise UsageError(
             "--ranks and --try start the ranks themselves: run without torchrun", slug="usage"
         )
-    if options.variants is not None:
-        from sonde.profile.trial.runs import parse_names
-
-        names = parse_names(options.variants)
-        make_directory(Path(options.directory))
+    names = parse_names(options.variants) if options.variants is not None else None
+    if names is None and options.ranks == 1:
+        return lambda: profile_program(options, window, condition, rank, ranks)
+    make_directory(Path(options.directory))
+    if names is not None:
         return lambda: try_variants(options, window, names, condition)
-    if options.ranks > 1:
-        make_directory(Path(options.directory))
-        return lambda: _exit(launched(options, options.ranks))
-    return ProfileRun(options, window, condition, rank, ranks).execute
+    fail_if = ["--fail-if", options.fail_if] if options.fail_if is not None else []
+    stop = ["--stop"] if options.stop else []
+    return lambda: SystemExit(launched(options, [*stop, *fail_if]))
 
 
 def _show_difference(paths: Sequence[str]) -> None:
@@ -159,31 +147,9 @@ def _show_difference(paths: Sequence[str]) -> None:
     show_difference(compare_profiles(before, after), sys.stdout)
 
 
-def _order(text: str) -> TrialOrder:
-    import msgspec
-
-    from sonde.profile.trial.clock import TrialOrder
-
-    return msgspec.json.decode(text, type=TrialOrder)
-
-
-def _exit(code: int) -> BaseException | None:
-    return SystemExit(code) if code != 0 else None
-
-
 def _rank(environ: Mapping[str, str]) -> tuple[int, int]:
     """The rank of this process and the number of ranks, as set by the launcher."""
     rank, ranks = environ.get("RANK", ""), environ.get("WORLD_SIZE", "")
     if rank.isdigit() and ranks.isdigit() and int(rank) < int(ranks):
         return int(rank), int(ranks)
     return 0, 1
-
-
-def _require_torch() -> None:
-    import importlib.util
-
-    if importlib.util.find_spec("torch") is None:
-        raise CaptureError(
-            "PyTorch is not installed, so there is nothing to profile; pip install torch",
-            slug="torch-missing",
-        )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.cli.script import run_file, run_module
+from sonde.cli.script import run_program
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import OpCall, StepEnd
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from sonde.profile.document import Profile
     from sonde.profile.record.recorder import ProfileRecorder
     from sonde.profile.record.window import StepWindow
-    from sonde.profile.trial.clock import TrialOrder
 
-DEFAULT_DIRECTORY = "sonde_profile"
 FAILED_CONDITION = 3
 
 
@@ -29,129 +27,116 @@ FAILED_CONDITION = 3
 class ProfileOptions:
     """The command line as parsed by click."""
 
-    steps: str = "5:15"
-    directory: str = DEFAULT_DIRECTORY
-    stop: bool = False
-    memory: bool = False
-    variants: str | None = None
-    rounds: int = 3
-    ranks: int = 1
-    fail_if: str | None = None
-    as_trial: str | None = None
-    quiet: bool = False
-    module: str | None = None
-    program: tuple[str, ...] = ()
+    steps: str
+    directory: str
+    stop: bool
+    memory: bool
+    variants: str | None
+    rounds: int
+    ranks: int
+    fail_if: str | None
+    as_trial: str | None
+    quiet: bool
+    module: str | None
+    program: tuple[str, ...]
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the program at the end of a command line."""
-        if self.module is not None:
-            return ("-m", self.module, *self.program)
-        return self.program
+        return self.program if self.module is None else ("-m", self.module, *self.program)
 
 
-@dataclass(slots=True)
-class ProfileRun:
-    """The program in this process, under the recorder."""
+def profile_program(
+    options: ProfileOptions,
+    window: StepWindow,
+    condition: ProfileCondition | None,
+    rank: int,
+    ranks: int,
+) -> BaseException | None:
+    """Run the program in this process to its end, then report; returns the exception that it
+    raised, or the one by which --fail-if fails."""
+    from sonde.profile.report.files import make_directory, rank_directory
 
-    options: ProfileOptions
-    window: StepWindow
-    condition: ProfileCondition | None
-    rank: int
-    ranks: int
-    recorder: ProfileRecorder | None = field(default=None, init=False)
-
-    def execute(self) -> BaseException | None:
-        """Run the program to its end, then report; returns the exception that it raised, or the
-        one by which --fail-if fails."""
-        from sonde.profile.record.recorder import WindowDone
-        from sonde.profile.report.files import make_directory, rank_directory
-
-        directory = rank_directory(Path(self.options.directory), self.rank, self.ranks)
-        make_directory(directory)
-        outcome = _run_program(self.options, self._attach)
-        if isinstance(outcome, WindowDone):
-            outcome = None
-        if self.recorder is None:
-            return outcome
-        try:
-            result = self._report(self.recorder, directory)
-        except SondeError as error:
-            if outcome is None:
-                raise
-            print(f"sonde: {error}", file=sys.stderr)
-            return outcome
-        return outcome or _judged(result, self.condition)
+    directory = rank_directory(Path(options.directory), rank, ranks)
+    make_directory(directory)
+    recorders: list[ProfileRecorder] = []
 
     @contextmanager
-    def _attach(self) -> Iterator[None]:
-        from sonde.profile.places import Places
-        from sonde.profile.record.object_tracking import ObjectTracker
-        from sonde.profile.record.recorder import ProfileRecorder
-        from sonde.profile.record.sampler import Sampler
-
-        places = Places(_user_files())
-        tracker = ObjectTracker(places)
-        self.recorder = ProfileRecorder(
-            self.window,
-            tracker=tracker,
-            sampler=Sampler(places),
-            stops=self.options.stop,
-            wants_memory=self.options.memory,
-            say=_say if self.rank == 0 else _keep_quiet,
-        )
-        with ExitStack() as undo:
-            undo.enter_context(tracker.attached())
-            undo.enter_context(naming(self.recorder))
-            install_hooks(self.recorder, undo)
-            self.recorder.start()
-            try:
-                yield
-            finally:
-                self.recorder.close()
-
-    def _report(self, recorder: ProfileRecorder, directory: Path) -> Profile:
-        from sonde.profile.analysis import Subject, analyse
-        from sonde.profile.places import Places
-        from sonde.profile.report.files import write_all
-        from sonde.profile.report.terminal import show_profile
-
-        subject = Subject(self.options.words, self.rank, self.ranks)
-        analysis = analyse(recorder, subject, Places(_user_files()), _say)
-        files = write_all(analysis.profile, analysis.timings, directory)
-        if self.rank == 0 and not self.options.quiet:
-            show_profile(analysis.profile, files, sys.stdout)
-        return analysis.profile
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRun:
-    """A short run of the program with one change; its times are written to a file."""
-
-    options: ProfileOptions
-    order: TrialOrder
-
-    def execute(self) -> BaseException | None:
-        from sonde.profile.record.recorder import WindowDone
-
-        outcome = _run_program(self.options, self._attach)
-        return None if isinstance(outcome, WindowDone) else outcome
-
-    @contextmanager
-    def _attach(self) -> Iterator[None]:
-        from sonde.adapters.torch.eager.step_end import StepHooks
-        from sonde.profile.places import Places
-        from sonde.profile.trial.clock import TrialClock
-
-        clock = TrialClock(self.order, Places(_user_files()))
-        with ExitStack() as undo:
-            StepHooks(_ignore, _ignore, clock.step_ended, _keep_quiet).install(undo)
-            undo.enter_context(clock.running())
+    def attach() -> Iterator[None]:
+        with recording(
+            window,
+            stops=options.stop,
+            wants_memory=options.memory,
+            say=_say if rank == 0 else _ignore,
+        ) as recorder:
+            recorders.append(recorder)
             yield
+
+    outcome = _run_program(options, attach)
+    if not recorders:
+        return outcome
+    try:
+        result = _report(options, recorders[0], directory, rank, ranks)
+    except SondeError as error:
+        if outcome is None:
+            raise
+        print(f"sonde: {error}", file=sys.stderr)
+        return outcome
+    return outcome or _judged(result, condition)
+
+
+def _report(
+    options: ProfileOptions, recorder: ProfileRecorder, directory: Path, rank: int, ranks: int
+) -> Profile:
+    from sonde.adapters.torch.eager.source_lines import is_user_file
+    from sonde.profile.analysis import Subject, analyse
+    from sonde.profile.places import Places
+    from sonde.profile.report.chrome import write_trace
+    from sonde.profile.report.files import TRACE_NAME, write_profile
+    from sonde.profile.report.terminal import show_profile
+
+    subject = Subject(options.words, rank, ranks)
+    profile, timings = analyse(recorder, subject, Places(is_user_file), _say)
+    write_trace(timings, rank, directory / TRACE_NAME)
+    files = write_profile(profile, directory)
+    if rank == 0 and not options.quiet:
+        show_profile(profile, files, sys.stdout)
+    return profile
+
+
+@contextmanager
+def recording(
+    window: StepWindow, *, stops: bool, wants_memory: bool, say: Callable[[str], None]
+) -> Iterator[ProfileRecorder]:
+    """Record the program that runs in this context; see `ProfileRecorder`."""
+    from sonde.adapters.torch.adapter import TorchAdapter
+    from sonde.adapters.torch.eager.source_lines import is_user_file
+    from sonde.adapters.torch.eager.step_end import StepHooks
+    from sonde.capture.session import Session, Subscription
+    from sonde.profile.places import Places
+    from sonde.profile.record.recorder import ProfileRecorder
+
+    recorder = ProfileRecorder(
+        window, Places(is_user_file), stops=stops, wants_memory=wants_memory, say=say
+    )
+    keeper: Any = _GraphKeeper(recorder)
+    session = Session([Subscription(keeper, keeper)])
+    with ExitStack() as undo:
+        undo.enter_context(recorder.tracker.attached())
+        # The adapter is attached before our hooks are installed, so that its hooks run first.
+        undo.enter_context(TorchAdapter(session, name="profile", starts_at_once=False).attach())
+        StepHooks(
+            recorder.optimizer_begins, recorder.optimizer_ended, recorder.step_ended, _ignore
+        ).install(undo)
+        recorder.start()
+        try:
+            yield recorder
+        finally:
+            recorder.close()
 
 
 class _GraphKeeper:
-    """A sink that takes no tensors, only the graph of the step that is observed to learn names."""
+    """A sink that takes no tensors, only the graph of the step that is run to learn names."""
 
     def __init__(self, recorder: ProfileRecorder) -> None:
         self._recorder = recorder
@@ -181,40 +166,34 @@ class _GraphKeeper:
     def fast_path(self) -> None: ...
 
 
-def naming(recorder: ProfileRecorder) -> AbstractContextManager[object]:
-    """Attach the torch adapter for the one step whose ops are learned.
+def run_trial(options: ProfileOptions, order: str) -> BaseException | None:
+    """Run the program for a few steps with one change; its times are written to a file."""
+    import msgspec
 
-    Attached before `install_hooks`.
-    """
-    from sonde.adapters.torch.adapter import TorchAdapter
-    from sonde.capture.session import Session, Subscription
-
-    keeper: Any = _GraphKeeper(recorder)
-    session = Session([Subscription(keeper, keeper)])
-    return TorchAdapter(session, name="profile", starts_at_once=False).attach()
-
-
-def install_hooks(recorder: ProfileRecorder, undo: ExitStack) -> None:
-    """Report the ends of steps to the recorder; installed after `naming`, whose hooks run first."""
-    from sonde.adapters.torch.eager.step_end import StepHooks
-
-    StepHooks(
-        recorder.optimizer_begins, recorder.optimizer_left, recorder.step_ended, _keep_quiet
-    ).install(undo)
-
-
-def _user_files() -> Callable[[str], bool]:
     from sonde.adapters.torch.eager.source_lines import is_user_file
+    from sonde.adapters.torch.eager.step_end import StepHooks
+    from sonde.profile.places import Places
+    from sonde.profile.trial.clock import TrialClock, TrialOrder
 
-    return is_user_file
+    clock = TrialClock(msgspec.json.decode(order, type=TrialOrder), Places(is_user_file))
+
+    @contextmanager
+    def attach() -> Iterator[None]:
+        with ExitStack() as undo:
+            StepHooks(_ignore, _ignore, clock.step_ended, _ignore).install(undo)
+            undo.enter_context(clock.running())
+            yield
+
+    return _run_program(options, attach)
 
 
 def _run_program(
     options: ProfileOptions, attach: Callable[[], AbstractContextManager[object]]
 ) -> BaseException | None:
-    if options.module is not None:
-        return run_module(options.module, options.program, attach)
-    return run_file(options.program[0], options.program[1:], attach)
+    from sonde.profile.record.recorder import WindowDone
+
+    outcome = run_program(options.module, options.program, attach)
+    return None if isinstance(outcome, WindowDone) else outcome
 
 
 def try_variants(
@@ -224,25 +203,15 @@ def try_variants(
     condition: ProfileCondition | None,
 ) -> BaseException | None:
     """Profile once in separate processes, then run the variants, and report both."""
-    import msgspec
-
     from sonde.profile.document import load_profile
     from sonde.profile.report.files import rank_directory, write_profile
     from sonde.profile.report.terminal import show_profile
-    from sonde.profile.trial.runs import (
-        TrialPlan,
-        impossible,
-        merged_findings,
-        run_trials,
-        with_values,
-        without_tried,
-    )
+    from sonde.profile.trial.runs import TrialPlan, add_trials
 
-    code = launched(options, options.ranks, "--stop", "--quiet")
+    code = launched(options, ["--stop", "--quiet"])
     if code != 0:
         return SystemExit(code)
     directory = rank_directory(Path(options.directory), 0, options.ranks)
-    result = load_profile(directory)
     plan = TrialPlan(
         program=options.words,
         warm_up=window.start,
@@ -251,27 +220,18 @@ def try_variants(
         ranks=options.ranks,
         directory=Path(options.directory) / "trials",
     )
-    skipped = impossible(names, result)
-    left = [name for name in names if name not in {item.name for item in skipped}]
-    tried = [*run_trials(plan, with_values(left, result), _say), *skipped]
-    result = msgspec.structs.replace(
-        result,
-        tried=tuple(tried),
-        findings=merged_findings(result.findings, tried),
-        worth_trying=without_tried(result.worth_trying, tried),
-    )
+    result = add_trials(load_profile(directory), plan, names, _say)
     show_profile(result, write_profile(result, directory), sys.stdout)
     return _judged(result, condition)
 
 
-def launched(options: ProfileOptions, ranks: int, *more: str) -> int:
+def launched(options: ProfileOptions, more: Sequence[str]) -> int:
+    """Profile the program in ``options.ranks`` new processes; returns the exit code."""
     from sonde.profile.record.launch import launch
 
-    stop = ["--stop"] if options.stop and "--stop" not in more else []
     memory = ["--memory"] if options.memory else []
-    fail = ["--fail-if", options.fail_if] if options.fail_if and "--quiet" not in more else []
-    given = ["--steps", options.steps, "--to", options.directory, *stop, *memory, *fail, *more]
-    return launch([*given, *options.words], ranks=ranks)
+    given = ["--steps", options.steps, "--to", options.directory, *memory, *more]
+    return launch([*given, *options.words], ranks=options.ranks)
 
 
 def _judged(result: Profile, condition: ProfileCondition | None) -> BaseException | None:
@@ -285,9 +245,5 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _keep_quiet(text: str) -> None:
-    """Print nothing: another rank prints it."""
-
-
 def _ignore(_: object) -> None:
-    """Do nothing: the profile does not depend on where in a step the optimizer is."""
+    """Do nothing: another rank prints it, or the time within a step does not matter."""

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from sonde.cli.ckpt_files import write_json
-from sonde.cli.run import RunCommand
+from sonde.cli.run import RunCommand, program_arguments, step_by_option
 from sonde.cli.run_deterministic import Determinism, determinism_options, requested
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
@@ -50,25 +50,15 @@ class _Run:
     dump: Path
 
 
-@click.command(
-    cls=RunCommand,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(cls=RunCommand, epilog=EPILOG)
 @click.option("--steps", metavar="STEPS", help="Only these steps, such as '0|5-8'. Default: all.")
-@click.option(
-    "--step-by",
-    type=click.Choice(["optimizer", "manual"]),
-    default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
-)
+@step_by_option
 @click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
 @determinism_options
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@program_arguments
 def repeat(
     steps: str | None,
     step_by: str,
@@ -111,11 +101,6 @@ def repeat(
 def _words(module: str | None, program: tuple[str, ...]) -> list[str]:
     if module is not None:
         return ["-m", module, *program]
-    if not program:
-        raise UsageError(
-            "no program given: sonde repeat [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
-            slug="usage",
-        )
     if not os.path.exists(program[0]):
         raise UsageError(f"can't find {program[0]!r}", slug="program-not-found")
     return list(program)

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from importlib.util import find_spec
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -21,11 +22,12 @@ from sonde.cli.run_deterministic import (
     requested,
     without_randomness,
 )
-from sonde.cli.script import run_file, run_module
-from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
+from sonde.cli.script import needing_torch, run_program
+from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
 from sonde.debugger.terminated import Terminated
 
+F = TypeVar("F", bound=Callable[..., Any])
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
 
@@ -39,22 +41,19 @@ CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 class ScriptRun:
     """A program to run and what to capture of it; ``note`` is printed when it starts."""
 
-    program: str
-    is_module: bool
-    arguments: tuple[str, ...]
+    module: str | None
+    program: tuple[str, ...]
     config: CaptureConfig | None
     step_by: StepBy
     note: str | None
-    determinism: Determinism | None = None
-    debugger: DebuggerOptions | None = None
-    compiled: Compiled = "observe"
+    determinism: Determinism | None
+    debugger: DebuggerOptions | None
+    compiled: Compiled
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
-        run = run_module if self.is_module else run_file
-        outcome = run(
-            self.program, self.arguments, without_randomness(self.determinism, self._attach)
-        )
+        start = without_randomness(self.determinism, self._attach)
+        outcome = run_program(self.module, self.program, start)
         if isinstance(outcome, Terminated):
             print("sonde: the training was ended from the debugger", file=sys.stderr, flush=True)
             return SystemExit(TERMINATED)
@@ -63,17 +62,10 @@ class ScriptRun:
     def _attach(self) -> AbstractContextManager[object]:
         if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
             print(f"sonde: {self.note}", file=sys.stderr, flush=True)
-        try:
+        if self.config is None and self.debugger is None and find_spec("torch") is None:
+            return nullcontext()
+        with needing_torch("PyTorch is not installed, so there is nothing to dump"):
             from sonde.adapters.torch.attach import attach
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            if self.config is None and self.debugger is None:
-                return nullcontext()
-            raise CaptureError(
-                "PyTorch is not installed, so there is nothing to dump; pip install torch",
-                slug="torch-missing",
-            ) from None
         return attach(
             self.config,
             starts_at_once=False,
@@ -87,22 +79,22 @@ class ScriptRun:
 class RunOptions:
     """The command line as parsed by click."""
 
-    dump_file: str | None = None
-    directory: str | None = None
-    dump_steps: str | None = None
-    dump_ops: tuple[str, ...] = ()
-    stats: bool = False
-    overflow: bool = False
-    dump_memory: str | None = None
-    net_name: str | None = None
-    step_by: StepBy = "optimizer"
-    deterministic: bool = False
-    seed: int | None = None
-    no_shuffle: bool = False
-    no_dropout: bool = False
-    compiled: Compiled = "observe"
-    module: str | None = None
-    program: tuple[str, ...] = ()
+    dump_file: str | None
+    directory: str | None
+    dump_steps: str | None
+    dump_ops: tuple[str, ...]
+    stats: bool
+    overflow: bool
+    dump_memory: str | None
+    net_name: str | None
+    step_by: StepBy
+    deterministic: bool
+    seed: int | None
+    no_shuffle: bool
+    no_dropout: bool
+    compiled: Compiled
+    module: str | None
+    program: tuple[str, ...]
 
     def given_without_a_file(self) -> tuple[str, ...]:
         """The given options that cannot be combined with a configuration file."""
@@ -118,11 +110,20 @@ class RunOptions:
 
 
 class RunCommand(click.Command):
-    """Passes everything after the script, or after ``-m MODULE``, to the program."""
+    """A command with `program_arguments`, which must be given.
+
+    Passes everything after the script, or after ``-m MODULE``, to the program.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ours, theirs = self._split(args)
-        return super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
+        rest = super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
+        if not ctx.params["program"] and ctx.params["module"] is None:
+            raise UsageError(
+                f"no program given: sonde {self.name} [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+                slug="usage",
+            )
+        return rest
 
     def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
         takes_value = {
@@ -144,6 +145,22 @@ class RunCommand(click.Command):
         return args[:index], args[index:]
 
 
+def program_arguments(command: F) -> F:
+    """Add the option ``-m MODULE`` and the argument ``SCRIPT [ARGS]...``."""
+    module = click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+    program = click.argument(
+        "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."
+    )
+    return module(program(command))
+
+
+step_by_option = click.option(
+    "--step-by",
+    type=click.Choice(["optimizer", "manual"]),
+    default="optimizer",
+    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
+)
+
 EPILOG = """\b
 Examples:
   sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
@@ -158,11 +175,7 @@ Then show the dump:
 """
 
 
-@click.command(
-    cls=RunCommand,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(cls=RunCommand, epilog=EPILOG)
 @click.option(
     "--dump",
     "dump_file",
@@ -212,12 +225,7 @@ Then show the dump:
     metavar="NAME",
     help="The name of the network, a folder of the dump. Default: the name of the script.",
 )
-@click.option(
-    "--step-by",
-    type=click.Choice(["optimizer", "manual"]),
-    default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
-)
+@step_by_option
 @determinism_options
 @click.option(
     "--compiled",
@@ -227,13 +235,12 @@ Then show the dump:
     "observers at the selected ops (default); its graphs, op by op; or by running the selected "
     "steps uncompiled.",
 )
-@click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]...")
+@program_arguments
 def run(**given: Any) -> Callable[[], BaseException | None]:
-    """Run an unmodified Python script and dump what its operators compute.
+    """Run SCRIPT unmodified and dump what its operators compute.
 
-    The script gets its own arguments, and ends with the exit code and the traceback that it would
-    have without Sonde. Everything after SCRIPT (or after -m MODULE) is passed to the script.
+    The script ends with the exit code and the traceback that it would have without Sonde.
+    Everything after SCRIPT (or after -m MODULE) is passed to the script.
     """
     # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
     return prepare(RunOptions(**given), os.environ).execute
@@ -241,28 +248,20 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
 
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
     """The run that the options describe; SondeError if they are invalid."""
-    if options.module is not None:
-        name, arguments = options.module, options.program
-    elif options.program:
-        name, arguments = options.program[0], options.program[1:]
-    else:
-        raise UsageError(
-            "no program given: sonde run [OPTIONS] SCRIPT [ARGS]..., or -m MODULE", slug="usage"
-        )
+    words = options.program if options.module is None else (options.module, *options.program)
+    name, arguments = words[0], words[1:]
     config, note = _config(options, environ, _net_name(name, options.module is not None))
     determinism = requested(
         options.deterministic, options.seed, options.no_shuffle, options.no_dropout
     )
-    if determinism is not None and config is None:
-        note = None
     debugger = options_from_environment(environ)
+    if config is None and (determinism is not None or debugger is not None):
+        note = None
     if debugger is not None:
-        note = note if config is not None else None
-        debugger = replace(debugger, script=name, arguments=tuple(arguments))
+        debugger = replace(debugger, script=name, arguments=arguments)
     return ScriptRun(
-        program=name,
-        is_module=options.module is not None,
-        arguments=arguments,
+        module=options.module,
+        program=options.program,
         config=config,
         step_by=options.step_by,
         note=note,

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from sonde.core.errors import CaptureError, UsageError
+from sonde.cli.script import needing_torch
+from sonde.core.errors import UsageError
 
 T = TypeVar("T", bound=Callable[..., Any])
 Start = Callable[[], AbstractContextManager[object]]
@@ -87,15 +88,8 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
 
     @contextmanager
     def both() -> Iterator[object]:
-        try:
+        with needing_torch("--deterministic needs PyTorch, which is not installed"):
             from sonde.adapters.torch.determinism.switch import Wanted, deterministic
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise CaptureError(
-                "--deterministic needs PyTorch, which is not installed; pip install torch",
-                slug="torch-missing",
-            ) from None
         request = Wanted(wanted.seed, wanted.no_shuffle, wanted.no_dropout)
         with deterministic(request, _print), start() as inner:
             yield inner

@@ -13,14 +13,14 @@ import pkgutil
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, cast
 
-from sonde.core.errors import SondeError, UsageError
+from sonde.core.errors import CaptureError, SondeError, UsageError
 
 # Modules whose frames are removed from tracebacks: those that start the program, those that observe
 # its ops, and the one through which the latter call torch.
@@ -54,52 +54,18 @@ class Program:
     path0: str | None
 
 
-def run_file(
-    path: str, arguments: Sequence[str], start: Callable[[], AbstractContextManager[object]]
+def run_program(
+    module: str | None, words: Sequence[str], start: Callable[[], AbstractContextManager[object]]
 ) -> BaseException | None:
-    """Run a script, a directory or a zip file with a ``__main__.py``.
+    """Run a program in the context that ``start`` creates.
 
-    ``start`` makes the context in which the program runs. Returns the exception that the program
-    raised, `SystemExit` included, with only the frames of the program; None if it ran to its end.
+    The program is a module or package, as with ``python -m``, and ``words`` are its arguments; or
+    it is the first of ``words``: a script, or a directory or zip file with a ``__main__.py``.
+    Returns the exception that the program raised, `SystemExit` included, with only the frames of
+    the program; None if it ran to its end.
     """
-    return _run(lambda: _locate_file(path), arguments, start)
-
-
-def run_module(
-    name: str, arguments: Sequence[str], start: Callable[[], AbstractContextManager[object]]
-) -> BaseException | None:
-    """Run a module or package like ``python -m``; otherwise as `run_file`."""
-    sys.argv = ["-m", *arguments]
-    if not _safe_path():
-        sys.path[0] = os.getcwd()
-    return _run(lambda: _locate_module(name), arguments, start)
-
-
-def end_as_python_would(error: BaseException) -> NoReturn:
-    """Raise the exception of a program; an uncaught one is shown without frames of Sonde.
-
-    Must be called outside any ``except``. From here on the interpreter handles exit codes, text
-    given to ``sys.exit``, SIGINT and the program's own ``sys.excepthook``.
-    """
-    clean = error.__traceback__
-    hook = sys.excepthook
-
-    def show(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
-        if value is error:
-            trace = value.__traceback__ = clean
-        hook(kind, value, trace)
-
-    sys.excepthook = show
-    raise error
-
-
-def _run(
-    locate: Callable[[], Program],
-    arguments: Sequence[str],
-    start: Callable[[], AbstractContextManager[object]],
-) -> BaseException | None:
     try:
-        program = locate()
+        program, arguments = _locate(module, words)
     except ProgramNotFoundError:
         raise
     except BaseException as error:  # a SyntaxError, or what a parent package raised
@@ -121,6 +87,35 @@ def _run(
     if os.getpid() != process:
         return outcome  # the end of a forked child: the capture belongs to the parent
     return _leave(context, outcome)
+
+
+@contextmanager
+def needing_torch(why: str) -> Iterator[None]:
+    """Report it as an error of the user if an import in this context needs PyTorch."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise CaptureError(f"{why}; pip install torch", slug="torch-missing") from None
+
+
+def end_as_python_would(error: BaseException) -> NoReturn:
+    """Raise the exception of a program; an uncaught one is shown without frames of Sonde.
+
+    Must be called outside any ``except``. From here on the interpreter handles exit codes, text
+    given to ``sys.exit``, SIGINT and the program's own ``sys.excepthook``.
+    """
+    clean = error.__traceback__
+    hook = sys.excepthook
+
+    def show(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
+        if value is error:
+            trace = value.__traceback__ = clean
+        hook(kind, value, trace)
+
+    sys.excepthook = show
+    raise error
 
 
 def _become_main(program: Program, arguments: Sequence[str]) -> None:
@@ -162,6 +157,15 @@ def _leave(
     if outcome is not None:
         outcome.__traceback__ = clean
     return outcome
+
+
+def _locate(module: str | None, words: Sequence[str]) -> tuple[Program, Sequence[str]]:
+    if module is None:
+        return _locate_file(words[0]), words[1:]
+    sys.argv = ["-m", *words]
+    if not _safe_path():
+        sys.path[0] = os.getcwd()
+    return _locate_module(module), words
 
 
 def _locate_file(path: str) -> Program:

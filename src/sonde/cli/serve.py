@@ -23,6 +23,24 @@ Then, in the shell of the training:
 """
 
 
+host_option = click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="The address to listen on. Any address but this machine's own requires a token.",
+)
+token_option = click.option(
+    "--token",
+    default="",
+    envvar="SONDE_DEBUGGER_TOKEN",
+    help="The token that browsers and trainings must send, at least 16 characters. Default: "
+    "generated if other machines can connect, else none.",
+)
+pause_option = click.option(
+    "--pause/--no-pause", default=True, show_default=True, help="Pause before the first step."
+)
+
+
 @click.command(short_help="Run the debugger server.", epilog=EPILOG)
 @click.option(
     "--port", default=8080, show_default=True, help="The port of the page; 0: any free port."
@@ -33,25 +51,9 @@ Then, in the shell of the training:
     show_default=True,
     help="The port to which trainings connect; 0: any free port.",
 )
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="The address to listen on. Any address but this machine's own requires a token.",
-)
-@click.option(
-    "--token",
-    default="",
-    envvar="SONDE_DEBUGGER_TOKEN",
-    help="The token that browsers and trainings must send, at least 16 characters. Default: "
-    "generated if other machines can connect, else none.",
-)
-@click.option(
-    "--pause/--no-pause",
-    default=True,
-    show_default=True,
-    help="Pause trainings before their first step.",
-)
+@host_option
+@token_option
+@pause_option
 def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> int:
     """Wait for trainings to connect, and show them in a browser.
 

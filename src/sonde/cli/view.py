@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from sonde.cli import ctl_text as text
 from sonde.cli.ckpt_files import safe
 from sonde.cli.ctl_watch import condition_of
 from sonde.cli.desktop import forget_page, is_desktop, open_page
-from sonde.cli.serve import need_server
+from sonde.cli.serve import host_option, need_server, token_option
 from sonde.core.errors import UsageError
 from sonde.debugger.launch.server_process import free_port
 
@@ -57,14 +56,8 @@ Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a 
     type=int,
     help=f"The port of the page. Default: {_PORT}, or any free port if it is taken.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--token",
-    default="",
-    envvar="SONDE_DEBUGGER_TOKEN",
-    help="The token that browsers must send, at least 16 characters. Default: generated if other "
-    "machines can connect, else none.",
-)
+@host_option
+@token_option
 @click.option(
     "--browser/--no-browser", default=True, help="Open the page in a browser, if this is a desktop."
 )
@@ -75,10 +68,7 @@ def view(
     recommended: bool,
     check: bool,
     as_json: bool,
-    port: int | None,
-    host: str,
-    token: str,
-    browser: bool,
+    **serving: Any,
 ) -> int:
     """View one dump, or compare two, written by Sonde or by MindSpore.
 
@@ -89,16 +79,17 @@ def view(
         raise UsageError(
             f"sonde view takes at most two dumps (got {len(directories)})", slug="usage"
         )
+    paths = [Path(each) for each in directories]
     drafts = _drafts(watch, load, recommended)
     # A graph is some hundred thousand objects that stay alive. With the default threshold the
     # garbage collector scans them so often that it takes longer than reading them.
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
     if check:
-        return _check([Path(each) for each in directories], drafts, as_json)
+        return _check(paths, drafts, as_json)
     if as_json:
         raise UsageError("--json needs --check", slug="usage")
     need_server()
-    _serve([Path(each) for each in directories], drafts, host, port, token, browser)
+    _serve(paths, drafts, **serving)
     return 0
 
 
@@ -119,17 +110,11 @@ def _condition(words: str) -> Any:
     from sonde.watch.conditions import parse_condition
     from sonde.wire.shapes import ConditionSpec
 
-    try:
-        first, *rest = shlex.split(words)
-    except ValueError:
-        first, rest = words, []
-    spec = condition_of(words, ()) if not _is_id(first, rest) else condition_of(first, rest)
+    first, *rest = words.split() or [""]
+    is_id = first.replace("_", "").isalpha() and all("=" in word for word in rest)
+    spec = condition_of(first, rest) if is_id else condition_of(words, ())
     parse_condition(**spec)
     return ConditionSpec(spec["id"], spec["parameters"], spec["expression"])
-
-
-def _is_id(first: str, rest: Sequence[str]) -> bool:
-    return first.replace("_", "").isalpha() and all("=" in word for word in rest)
 
 
 def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bool) -> int:
@@ -162,29 +147,18 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 "damaged": damaged,
             }
         )
-        page = book.page(HitFilter(), PageWindow(0, _SHOWN))
         if not as_json:
-            _print(path, msgspec.to_builtins(page), len(paths) > 1)
+            if len(paths) > 1:
+                click.echo(f"{path}:")
+            page = msgspec.to_builtins(book.page(HitFilter(), PageWindow(0, _SHOWN)))
+            for line in text.hits_lines(page, "; --json prints them"):
+                click.echo(line)
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
                 click.echo(f"sonde: {word}: {safe(str(problem))}", err=True)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     return HIT if is_hit else DAMAGED if is_damaged else 0
-
-
-def _print(path: Path, page: dict[str, Any], names_dump: bool) -> None:
-    if names_dump:
-        click.echo(f"{path}:")
-    for hit in page["hits"]:
-        for line in text.hit_lines(hit):
-            click.echo(line)
-    if not page["hits"]:
-        click.echo("no hits")
-    elif page["total"] > len(page["hits"]):
-        click.echo(f"and {page['total'] - len(page['hits'])} more; --json prints them")
-    if page["dropped"]:
-        click.echo(text.dropped_line(page))
 
 
 def _progress(done: int, total: int) -> None:

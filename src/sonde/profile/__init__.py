@@ -1,6 +1,6 @@
-"""Where the time of a training goes, and what would make it faster.
+"""Finds where the time of a training goes, and what would make it faster.
 
-A program is run as it is. In the steps of a window `recorder` lets torch's profiler look; after
-the program, `analysis` turns what was seen into a `document.Profile`, `rules` into findings with a
-measured gain. `report` shows it, `trial` runs short variants of the same program.
+`record` runs torch's profiler in some steps of an unmodified program. After the program, `analysis`
+turns the recording into a `document.Profile`, and `rules` into findings with a measured gain.
+`report` shows the profile; `trial` runs short variants of the program.
 """

@@ -1,35 +1,28 @@
-"""From what a recorder saw to the profile that is kept and shown."""
+"""Turns a recording into the profile that is stored and shown."""
 
 from __future__ import annotations
 
 import datetime
 import platform
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import torch
 
 import sonde
 from sonde.core.errors import SondeError
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.profile.analyse import cost
+from sonde.profile.analyse import cost, overview, tables
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.intervals import length, union
 from sonde.profile.analyse.memory import measure_memory
-from sonde.profile.analyse.overview import (
-    describe_recording,
-    step_items,
-    summarise,
-    without_outliers,
-)
-from sonde.profile.analyse.tables import line_items, module_tree, op_items, place_of, timeline
-from sonde.profile.analyse.timings import Timings, idle_rest, time_steps
+from sonde.profile.analyse.split import LOADER
+from sonde.profile.analyse.timings import Timings, idle_seconds, time_steps
 from sonde.profile.analyse.traces import is_collective_op, read_session
 from sonde.profile.document import (
     FORMAT,
-    CodePlace,
     CollectiveItem,
     CompilationItem,
     FoundItem,
@@ -43,45 +36,36 @@ from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.record.recorder import ProfileRecorder
-from sonde.profile.record.sampler import Doing, shares
+from sonde.profile.record.sampler import Activity, shares
 from sonde.profile.replay.collectives import replay_all_reduces
 from sonde.profile.rules import judge
 from sonde.profile.rules.evidence import ProfileEvidence
 from sonde.profile.rules.suggestions import worth_trying
 
-_LOADER = "enumerate(DataLoader)"
 _QUICK_SECONDS = 5e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was run."""
+    """The program that was run, and the rank of this process."""
 
     program: tuple[str, ...]
     rank: int
     ranks: int
 
 
-@dataclass(frozen=True, slots=True)
-class Analysis:
-    """The profile, and the steps it is made from, for the trace file."""
-
-    profile: Profile
-    timings: Timings
-
-
 def analyse(
     recorder: ProfileRecorder, subject: Subject, places: Places, say: Callable[[str], None]
-) -> Analysis:
-    """Everything there is to know of a recording.
+) -> tuple[Profile, Timings]:
+    """The profile of a recording, and the timed steps, from which the trace file is written.
 
-    Raises SondeError when no step of the window was run to its end.
+    Raises SondeError if no step of the window ran to its end.
     """
     traces = read_session(recorder.session) if recorder.session is not None else []
     if not traces:
         raise _no_steps(recorder)
     timings = time_steps(traces, recorder.graph)
-    even = without_outliers(timings, recorder.graph)
+    even = overview.without_outliers(timings, recorder.graph)
     machine = this_machine()
     evidence = _evidence(recorder, timings, machine, places, subject)
     findings = judge(evidence, say) if subject.rank == 0 else []
@@ -92,52 +76,47 @@ def analyse(
         format=FORMAT,
         program=subject.program,
         created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        versions={
-            "sonde": sonde.__version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
+        versions=_versions(),
         rank=subject.rank,
         ranks=subject.ranks,
         machine=machine,
-        summary=summarise(recorder, timings, even, memory),
-        steps=step_items(recorder, timings),
-        timeline=timeline(timings),
-        ops=op_items(even, machine),
-        modules=module_tree(even),
-        lines=line_items(even, _lines_outside_ops(recorder, even)),
+        summary=overview.summarise(recorder, timings, even, memory),
+        steps=overview.step_items(recorder, timings),
+        timeline=tables.timeline(timings),
+        ops=tables.op_items(even, machine),
+        modules=tables.module_tree(even),
+        lines=tables.line_items(even, _lines_outside_ops(recorder, even)),
         memory=memory,
         collectives=_collectives(even, evidence),
         loaders=tuple(item for _, item in evidence.loaders),
-        compilations=tuple(
-            CompilationItem(
-                CodePlace(each.file, each.line, each.function), each.seconds, each.reason
-            )
-            for each in evidence.compilations
-        ),
+        compilations=_compilations(evidence),
         findings=tuple(map(found_item, findings)),
         worth_trying=worth_trying(evidence, subject.ranks, {finding.rule for finding in findings}),
-        notes=describe_recording(recorder, timings, even),
+        notes=overview.describe_recording(recorder, timings, even),
     )
-    return Analysis(profile, timings)
+    return profile, timings
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "sonde": sonde.__version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }
 
 
 def found_item(finding: Finding) -> FoundItem:
-    """A finding of a rule, as it is kept."""
+    """The stored form of a finding."""
     facts = dict(finding.evidence)
-    gain = Gain(
-        seconds=_number(facts.pop("gain_seconds")),
-        share=_number(facts.pop("gain_share")),
-        how=str(facts.pop("gain_how")),
-    )
+    gain = {name: facts.pop(f"gain_{name}") for name in ("seconds", "share", "how")}
     return FoundItem(
         rule=finding.rule,
         direction=str(facts.pop("direction")),
         severity=finding.severity,
         message=finding.message,
         advice=finding.advice,
-        gain=gain,
-        place=place_of(finding.source),
+        gain=msgspec.convert(gain, Gain),
+        place=finding.source,
         evidence=facts,
     )
 
@@ -145,39 +124,34 @@ def found_item(finding: Finding) -> FoundItem:
 def _evidence(
     recorder: ProfileRecorder, timings: Timings, machine: Machine, places: Places, subject: Subject
 ) -> ProfileEvidence:
-    sizes = _collective_sizes(recorder)
-    begin, end = timings.steps[0].trace, timings.steps[-1].trace
-    wall = recorder.wall_offset
-    window = (
-        wall + (begin.begin - begin.clock_offset) / 1e9,
-        wall + (end.end - end.clock_offset) / 1e9,
-    )
+    sizes = [  # of each collective of the learned step, in bytes
+        sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
+        for node in recorder.graph or ()
+        if is_collective_type(node.type)
+    ]
+    first, last = timings.steps[0].trace, timings.steps[-1].trace
+    begin = recorder.wall_offset + (first.begin - first.clock_offset) / 1e9
+    end = recorder.wall_offset + (last.end - last.clock_offset) / 1e9
     return ProfileEvidence(
         timings=timings,
         machine=machine,
         places=places,
         graph=recorder.graph,
         data_lines=_lines(recorder, "data", timings.part_seconds("data")),
-        rest_lines=_lines(recorder, "loop", _idle_seconds(timings)),
+        rest_lines=_lines(recorder, "loop", idle_seconds(timings.steps)),
         loaders=[(seen, _loader_item(seen, timings)) for seen in recorder.tracker.loaders],
         optimizers=recorder.tracker.optimizers,
         call=recorder.tracker.call,
-        compilations=[
-            each for each in private.compilations() if window[0] <= each.begin < window[1]
-        ],
+        compilations=[each for each in private.compilations() if begin <= each.begin < end],
         collective_bytes=float(sum(sizes)) or None,
         all_reduces=replay_all_reduces(sizes, subject.rank, subject.ranks),
     )
 
 
-def _lines(recorder: ProfileRecorder, doing: Doing, seconds: float) -> dict[Source, float]:
-    """A step's seconds of one kind, dealt out to lines by how often the thread was seen there."""
-    return {source: share * seconds for source, share in shares(recorder.samples, doing).items()}
-
-
-def _idle_seconds(timings: Timings) -> float:
-    """The rest of a step in which nothing runs that a profile shows; the median."""
-    return statistics.median(length(idle_rest(step)) for step in timings.steps) / 1e9
+def _lines(recorder: ProfileRecorder, activity: Activity, seconds: float) -> dict[Source, float]:
+    """A step's seconds of one activity, divided among lines by the number of samples."""
+    found = shares(recorder.sampler.samples, activity)
+    return {source: share * seconds for source, share in found.items()}
 
 
 def _lines_outside_ops(recorder: ProfileRecorder, timings: Timings) -> dict[Source, float]:
@@ -185,7 +159,7 @@ def _lines_outside_ops(recorder: ProfileRecorder, timings: Timings) -> dict[Sour
     in_ops = timings.mean_seconds(
         own for times in timings.ops.values() if times.part == "data" for own in times.own
     )
-    found = _lines(recorder, "loop", _idle_seconds(timings))
+    found = _lines(recorder, "loop", idle_seconds(timings.steps))
     loading = max(0.0, timings.part_seconds("data") - in_ops)
     for source, seconds in _lines(recorder, "data", loading).items():
         found[source] = found.get(source, 0.0) + seconds
@@ -197,11 +171,11 @@ def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
         event.end - event.start
         for step in timings.steps
         for event in step.trace.main.events
-        if event.name.startswith(_LOADER)
+        if event.name.startswith(LOADER)
     ]
     slow = sum(taken > _QUICK_SECONDS * 1e9 for taken in fetches)
     return LoaderItem(
-        place=place_of(seen.source),
+        place=seen.source,
         workers=seen.loader.num_workers,
         batch_size=seen.loader.batch_size,
         pins_memory=bool(seen.loader.pin_memory),
@@ -209,13 +183,11 @@ def _loader_item(seen: SeenLoader, timings: Timings) -> LoaderItem:
     )
 
 
-def _collective_sizes(recorder: ProfileRecorder) -> list[int]:
-    """Bytes of each collective of the learned step."""
-    return [
-        sum(cost.spec_bytes(edge.spec) for edge in node.inputs)
-        for node in recorder.graph or ()
-        if is_collective_type(node.type)
-    ]
+def _compilations(evidence: ProfileEvidence) -> tuple[CompilationItem, ...]:
+    return tuple(
+        CompilationItem(Source(each.file, each.line, each.function, ""), each.seconds, each.reason)
+        for each in evidence.compilations
+    )
 
 
 def _collectives(timings: Timings, evidence: ProfileEvidence) -> CollectiveItem | None:
@@ -245,9 +217,3 @@ def _no_steps(recorder: ProfileRecorder) -> SondeError:
     else:
         hint = "the profiler recorded nothing"
     return SondeError(f"no step of {window} was profiled: {hint}", slug="profile-no-steps")
-
-
-def _number(value: object) -> float:
-    if not isinstance(value, float | int):
-        raise TypeError(f"a gain is a number, not {value!r}")
-    return float(value)

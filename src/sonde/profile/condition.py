@@ -1,8 +1,8 @@
 """The conditions of ``--fail-if``: ``step_time > 1.2 * baseline.json``.
 
-A condition compares arithmetic over numbers (with a unit if wanted: ``50ms``, ``2GiB``), quantities
-of the profile at hand, and files with an earlier profile. A file stands for the quantity that the
-condition names, in that profile. `sonde.watch.expression_language` parses and evaluates it.
+A condition compares arithmetic over numbers, with or without a unit (``50ms``, ``2GiB``),
+quantities of this profile, and files with an earlier profile. A file stands for the quantity that
+the condition names, in that profile. `sonde.watch.expression_language` parses and evaluates it.
 """
 
 from __future__ import annotations
@@ -17,51 +17,27 @@ from sonde.profile.analyse.split import PARTS
 from sonde.profile.document import Profile, load_profile
 from sonde.watch.expression_language import Evaluation, ExpressionError, Question, parse
 
-_UNITS = {
-    "": 1.0,
-    "s": 1.0,
-    "ms": 1e-3,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "%": 1e-2,
-    "KiB": 2.0**10,
-    "MiB": 2.0**20,
-    "GiB": 2.0**30,
-}
-_NUMBER = re.compile(r"(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(KiB|MiB|GiB|ms|us|µs|s|%)?(?![\w.])")
-_NAME = re.compile(r"[A-Za-z_]\w*(?![\w./-]*\.json)(?![./\w])")
-_FILE = re.compile(r"\"([^\"]+)\"|'([^']+)'|((?:~|\.{0,2}/)?[\w][\w./~-]*)")
-_SIGN = re.compile(r"<=|>=|==|!=|[-+*/()<>]")
+SUMMARY = ("step_time", "profiled_step_time", "jitter", "outliers", "peak_memory")
+QUANTITIES = (*SUMMARY, *PARTS, "findings")
+_UNITS = {"ms": 1e-3, "us": 1e-6, "µs": 1e-6, "%": 1e-2, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_TOKEN = re.compile(
+    r"(?P<number>(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+))\s*(?P<unit>[KMG]iB|[muµ]?s|%)?(?![\w.])"
+    rf"|(?P<name>{'|'.join(QUANTITIES)})(?![\w./-]*\.json)(?![./\w])"
+    r"|\"(?P<double>[^\"]+)\"|'(?P<single>[^']+)'|(?P<file>(?:~|\.{0,2}/)?\w[\w./~-]*)"
+    r"|(?P<operator><=|>=|==|!=|[-+*/()<>])"
+    r"|(?P<space>\s+)"
+)
 
 
 def quantities(profile: Profile) -> dict[str, float | None]:
-    """What a condition may name. Times are seconds, sizes bytes; None is not known."""
-    summary = profile.summary
-    return {
-        "step_time": summary.step_time,
-        "profiled_step_time": summary.profiled_step_time,
-        **{part: summary.parts.get(part) for part in PARTS},
-        "jitter": summary.jitter,
-        "outliers": float(summary.outliers),
-        "peak_memory": None if summary.peak_memory is None else float(summary.peak_memory),
-        "findings": float(len(profile.findings)),
-    }
-
-
-QUANTITIES = (
-    "step_time",
-    "profiled_step_time",
-    *PARTS,
-    "jitter",
-    "outliers",
-    "peak_memory",
-    "findings",
-)
+    """The values that a condition may name; times in seconds, sizes in bytes, None if unknown."""
+    found = {name: getattr(profile.summary, name) for name in SUMMARY}
+    return {**found, **profile.summary.parts, "findings": len(profile.findings)}
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileCondition:
-    """A condition that can be asked of a profile; the files it names have been read."""
+    """A parsed condition; ``files`` has the values of the files that it names."""
 
     text: str
     subject: str
@@ -69,13 +45,12 @@ class ProfileCondition:
     files: Mapping[str, float] = field(compare=False, repr=False)
 
     def holds(self, profile: Profile) -> bool:
-        """Whether it is true; an unknown quantity is a UsageError, not a pass."""
+        """Whether it is true; raises UsageError if that cannot be decided."""
         values = quantities(profile)
 
         def value(name: str) -> float:
-            if name in self.files:
-                return self.files[name]
-            return _known(self.text, name, values, "this profile")
+            known = self.files.get(name)
+            return _known(self.text, name, values, "this profile") if known is None else known
 
         found = self.question.truth(Evaluation(value, self._divide))
         if found is None:
@@ -83,7 +58,7 @@ class ProfileCondition:
         return found
 
     def describe(self, profile: Profile) -> str:
-        """The condition with the number it is about."""
+        """The condition and the value of the quantity that it names."""
         value = _known(self.text, self.subject, quantities(profile), "this profile")
         return f"{self.text} (it is {value:.6g})"
 
@@ -94,66 +69,59 @@ class ProfileCondition:
 
 
 def parse_condition(text: str, load: Callable[[Path], Profile] = load_profile) -> ProfileCondition:
-    """Read a condition and the profiles it names; a mistake in it is a UsageError."""
-    rewritten, names, paths = _rewrite(text)
+    """Parse a condition and read the profiles that it names; UsageError if it is invalid."""
+    python, names, paths = _translate(text)
     if not names:
-        unknown = f"; {paths[0]!r} is none of them" if paths else ""
+        unknown = f"; {next(iter(paths.values()))!r} is none of them" if paths else ""
         raise _wrong(text, f"names no quantity ({', '.join(QUANTITIES)}){unknown}")
     if paths and len(names) > 1:
         raise _wrong(
             text,
             f"names {' and '.join(sorted(names))}, so that it is not clear which of them "
-            f"{paths[0]} stands for",
+            f"{next(iter(paths.values()))} stands for",
         )
     subject = min(names)
-    known = {*names, *(_file_name(number) for number in range(len(paths)))}
 
     def check(name: str) -> str | None:
-        return None if name in known else f"{name} is not a number that can be used here"
+        is_known = name in names or name in paths
+        return None if is_known else f"{name} is not a number that can be used here"
 
     try:
-        question = parse(rewritten, check, "quantity")
+        question = parse(python, check, "quantity")
     except ExpressionError as error:
         raise _wrong(text, f"cannot be used: {error}") from None
-    earlier = (quantities(load(Path(path).expanduser())) for path in paths)
-    values = (
-        _known(text, subject, found, path) for found, path in zip(earlier, paths, strict=True)
-    )
-    files = {_file_name(number): value for number, value in enumerate(values)}
+    files = {
+        name: _known(text, subject, quantities(load(Path(path).expanduser())), path)
+        for name, path in paths.items()
+    }
     return ProfileCondition(text.strip(), subject, question, files)
 
 
-def _rewrite(text: str) -> tuple[str, set[str], list[str]]:
-    """The text in Python's grammar, the quantities it names and the files.
+def _translate(text: str) -> tuple[str, set[str], dict[str, str]]:
+    """The condition in Python's grammar, the quantities it names, and the file of each new name.
 
     ``step_time > 50ms + base.json`` becomes ``step_time > 0.05 + file_0``.
     """
     words: list[str] = []
     names: set[str] = set()
-    paths: list[str] = []
+    paths: dict[str, str] = {}
     at = 0
     while at < len(text):
-        if text[at].isspace():
-            at += 1
-            continue
-        if (found := _NUMBER.match(text, at)) is not None:
-            words.append(repr(float(found[1]) * _UNITS[found[2] or ""]))
-        elif (found := _NAME.match(text, at)) is not None and found[0] in QUANTITIES:
-            words.append(found[0])
-            names.add(found[0])
-        elif (found := _FILE.match(text, at)) is not None:
-            words.append(_file_name(len(paths)))
-            paths.append(found[1] or found[2] or found[3])
-        elif (found := _SIGN.match(text, at)) is not None:
-            words.append(found[0])
-        else:
+        found = _TOKEN.match(text, at)
+        if found is None:
             raise _wrong(text, f"has {text[at]!r} in it")
         at = found.end()
+        if found["number"]:
+            words.append(repr(float(found["number"]) * _UNITS.get(found["unit"], 1.0)))
+        elif found["name"]:
+            words.append(found["name"])
+            names.add(found["name"])
+        elif found["operator"]:
+            words.append(found["operator"])
+        elif not found["space"]:
+            words.append(f"file_{len(paths)}")
+            paths[words[-1]] = found["double"] or found["single"] or found["file"]
     return " ".join(words), names, paths
-
-
-def _file_name(number: int) -> str:
-    return f"file_{number}"
 
 
 def _known(text: str, name: str, values: Mapping[str, float | None], where: str) -> float:

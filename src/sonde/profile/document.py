@@ -1,6 +1,6 @@
-"""The profile as it is kept: ``profile.json``, described in docs/profile.md.
+"""The stored form of a profile: ``profile.json``, described in docs/profile.md.
 
-Times are seconds, sizes bytes. A number that is not known is null; none is NaN or infinite.
+Times are in seconds, sizes in bytes. An unknown number is null; no number is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -11,28 +11,17 @@ from typing import Any
 import msgspec
 
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.graph import Source
 
 FORMAT = 1
 FILE_NAME = "profile.json"
 
 
-class CodePlace(msgspec.Struct, frozen=True):
-    """A line of the user's code."""
-
-    file: str
-    line: int
-    function: str = ""
-    code: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
 class Gain(msgspec.Struct, frozen=True):
-    """What following a finding brings, and how that was measured.
+    """What a step gains by following the advice of a finding, and how that was measured.
 
-    ``how`` is "in the trace" (time spent on what would go), "replayed" (the same work done both
-    ways, here) or "tried" (the program run both ways).
+    ``how`` is "in the trace" (the time spent on work that could be removed), "replayed" (the same
+    work done both ways, after the program) or "tried" (the program run both ways).
     """
 
     seconds: float
@@ -41,7 +30,7 @@ class Gain(msgspec.Struct, frozen=True):
 
 
 class FoundItem(msgspec.Struct, frozen=True):
-    """A finding: what, where, on which evidence, what to do, and what that brings a step."""
+    """A finding: description, place, evidence, advice, and the gain of a step."""
 
     rule: str
     direction: str
@@ -49,12 +38,12 @@ class FoundItem(msgspec.Struct, frozen=True):
     message: str
     advice: str
     gain: Gain
-    place: CodePlace | None = None
+    place: Source | None = None
     evidence: dict[str, Any] = {}
 
 
 class StepItem(msgspec.Struct, frozen=True):
-    """One step. ``parts`` is there for profiled steps and sums up to ``seconds``."""
+    """One step. ``parts`` is given for profiled steps; its sum is ``seconds``."""
 
     number: int
     seconds: float
@@ -64,9 +53,9 @@ class StepItem(msgspec.Struct, frozen=True):
 
 
 class TimelineItem(msgspec.Struct, frozen=True):
-    """One profiled step in detail: seconds since it began.
+    """One profiled step in detail; times are seconds since it began.
 
-    ``parts`` are (part, begin, end); ``ops`` are (op, module, begin, end), the longest of them.
+    ``parts`` are (part, begin, end); ``ops`` are (op, module, begin, end), only the longest ones.
     """
 
     step: int
@@ -75,16 +64,16 @@ class TimelineItem(msgspec.Struct, frozen=True):
 
 
 class OpItem(msgspec.Struct, frozen=True):
-    """All calls of one op with the same shapes, from one module, phase and line; per step.
+    """All calls of one op with the same shapes, module, phase and line; numbers are per step.
 
-    ``seconds`` is own time. ``share_of_machine`` is the time this machine needs for so many
-    floating-point operations or bytes, whichever is more, over ``seconds``.
+    ``seconds`` is own time. ``share_of_machine`` is the time that this machine needs at its peak
+    for the floating-point operations or the bytes, whichever is longer, divided by ``seconds``.
     """
 
     op: str
     module: str
     phase: str
-    place: CodePlace | None
+    place: Source | None
     shapes: str
     calls: float
     seconds: float
@@ -95,7 +84,7 @@ class OpItem(msgspec.Struct, frozen=True):
 
 
 class ModuleItem(msgspec.Struct, frozen=True):
-    """A module and those inside it; the seconds are a step's and include those inside."""
+    """A module; the seconds are per step and, except ``own``, include the modules inside it."""
 
     name: str
     kind: str
@@ -106,9 +95,9 @@ class ModuleItem(msgspec.Struct, frozen=True):
 
 
 class LineItem(msgspec.Struct, frozen=True):
-    """A line of the user's code and what a step spends on it, backward included."""
+    """A line of the user's code and the seconds that a step spends on it."""
 
-    place: CodePlace
+    place: Source
     forward: float
     backward: float
     optimizer: float
@@ -121,9 +110,9 @@ class LineItem(msgspec.Struct, frozen=True):
 
 
 class MemoryItem(msgspec.Struct, frozen=True):
-    """Memory that torch allocated in one step, on top of what it had at its beginning.
+    """Memory that torch allocated in one step, relative to the beginning of the step.
 
-    ``timeline`` are pairs of seconds since the step began and bytes.
+    ``timeline`` contains pairs of seconds since the step began and bytes.
     """
 
     step: int
@@ -136,7 +125,7 @@ class MemoryItem(msgspec.Struct, frozen=True):
 
 
 class CollectiveItem(msgspec.Struct, frozen=True):
-    """Collectives of a step: how many, how much, and how much of their time was hidden."""
+    """The collectives of a step: calls, bytes, and how much of their time overlaps computation."""
 
     calls: float
     nbytes: float | None
@@ -146,9 +135,9 @@ class CollectiveItem(msgspec.Struct, frozen=True):
 
 
 class LoaderItem(msgspec.Struct, frozen=True):
-    """A DataLoader; ``waits`` is the share of its batches that were not ready when asked for."""
+    """A DataLoader; ``waits`` is the share of its batches that were not ready when requested."""
 
-    place: CodePlace | None
+    place: Source | None
     workers: int
     batch_size: int | None
     pins_memory: bool
@@ -158,30 +147,31 @@ class LoaderItem(msgspec.Struct, frozen=True):
 class CompilationItem(msgspec.Struct, frozen=True):
     """One compilation by torch.compile in the profiled steps."""
 
-    place: CodePlace
+    place: Source
     seconds: float
     reason: str
 
 
 class TriedItem(msgspec.Struct, frozen=True):
-    """A variant of the program that was run, against the program as it is, a step's seconds.
+    """A variant of the program that was run, compared with the program as it is.
 
-    ``ratios`` has one number a round. ``loss_difference`` is the largest relative difference of
-    the mean loss of a round; None where the program has no loss to compare.
+    ``before`` and ``after`` are seconds per step; ``ratios`` has one number per round.
+    ``loss_difference`` is the largest relative difference of the mean loss of a round; None if the
+    program has no loss to compare.
     """
 
     name: str
     verdict: str
-    before: float | None
-    after: float | None
-    ratios: tuple[float, ...]
-    loss_difference: float | None
-    place: CodePlace | None = None
+    before: float | None = None
+    after: float | None = None
+    ratios: tuple[float, ...] = ()
+    loss_difference: float | None = None
+    place: Source | None = None
     note: str = ""
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What this machine can do, measured once: per second, with ``threads`` threads."""
+    """The peak performance of this machine, per second, with ``threads`` threads."""
 
     processor: str
     threads: int
@@ -190,11 +180,11 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class ProfileSummary(msgspec.Struct, frozen=True):
-    """The numbers of the first screen.
+    """The most important numbers.
 
-    ``step_time`` is the median of steps that were not profiled, where there are three or more of
-    them after the first two, else of those that were. ``parts`` are means of profiled steps.
-    ``jitter`` is the spread of the middle half of all steps over the median.
+    ``step_time`` is the median of the steps that were not profiled, without the first two, if
+    there are at least three, else of the profiled steps. ``parts`` are means over profiled steps.
+    ``jitter`` is the interquartile range of all steps divided by the median.
     """
 
     step_time: float
@@ -244,17 +234,17 @@ def load_profile(path: Path) -> Profile:
         text = file.read_bytes()
     except OSError as error:
         raise UsageError(
-            f"{path}: no profile can be read there: {error.strerror}; give the directory or the "
+            f"{path}: no profile can be read: {error.strerror}; give the directory or the "
             f"{FILE_NAME} that sonde profile wrote",
             slug="profile-file",
         ) from None
     try:
         profile = msgspec.json.decode(text, type=Profile)
     except msgspec.DecodeError as error:
-        raise SondeError(f"{file}: is no profile: {error}", slug="profile-file") from None
+        raise SondeError(f"{file} is not a profile: {error}", slug="profile-file") from None
     if profile.format != FORMAT:
         raise SondeError(
-            f"{file}: has format {profile.format}, this version of Sonde reads {FORMAT}; "
+            f"{file} has format {profile.format}, this version of Sonde reads {FORMAT}; "
             "profile again",
             slug="profile-file",
         )

@@ -1,4 +1,4 @@
-"""What this machine can do: measured once, then remembered in the user's cache directory."""
+"""The peak performance of this machine: measured once, then cached in the user's directory."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _DTYPES = ("float32", "float64", "bfloat16")
 
 
 def this_machine(cache: Path | None = None) -> Machine:
-    """Measured for the number of threads torch uses now, or read from the cache.
+    """The performance with the number of threads that torch uses now, measured or cached.
 
-    A cache that cannot be read or written is done without.
+    A cache that cannot be read or written is ignored.
     """
     file = cache or cache_file()
     key = f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
@@ -39,7 +39,7 @@ def this_machine(cache: Path | None = None) -> Machine:
 
 
 def measure() -> Machine:
-    """The best of many runs of a large matrix product, for each type, and of a large copy."""
+    """The best of many runs of a large matrix product, for each dtype, and of a large copy."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         flops = {name: _product_flops(getattr(torch, name)) for name in _DTYPES}
         source = torch.zeros(_COPY_BYTES // 4, dtype=torch.float32)
@@ -56,12 +56,6 @@ def measure() -> Machine:
 def cache_file() -> Path:
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(root) / "sonde" / "machine.json"
-
-
-def attainable_seconds(machine: Machine, flops: float, nbytes: float, dtype: str) -> float:
-    """The least time for so much arithmetic and traffic, the two going on at once."""
-    peak = machine.flops.get(dtype) or max(machine.flops.values())
-    return max(flops / peak, nbytes / machine.bytes_per_second)
 
 
 def _product_flops(dtype: torch.dtype) -> float:

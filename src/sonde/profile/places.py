@@ -1,4 +1,4 @@
-"""Where in the user's code a frame is."""
+"""The line of the user's code to which a frame or a function belongs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sonde.core.graph import Source
 
 
 class Places:
-    """Finds the user's lines; ``is_user_file`` says whose a file is.
+    """Finds lines of the user's code; ``is_user_file`` says whether a file is the user's.
 
     May be used from several threads.
     """
@@ -19,7 +19,7 @@ class Places:
         self._is_user_file = is_user_file
 
     def innermost(self, frame: FrameType | None) -> Source | None:
-        """The nearest line of the user's code, from ``frame`` outwards."""
+        """The innermost line of the user's code on the stack of ``frame``."""
         while frame is not None:
             code = frame.f_code
             if self._is_user_file(code.co_filename):
@@ -30,7 +30,7 @@ class Places:
         return None
 
     def of_function(self, function: object) -> Source | None:
-        """The line a function of the user's is defined at; None for what is not Python."""
+        """The line that defines a function of the user; None for functions not in Python."""
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         if code is None or not self._is_user_file(code.co_filename):
             return None
@@ -38,5 +38,5 @@ class Places:
 
 
 def source_at(file: str, line: int, function: str) -> Source:
-    """A line of a file with its text, or an empty text where the file is not at hand."""
+    """A line of a file with its text, which is empty if the file cannot be read."""
     return Source(file, line, function, linecache.getline(file, line).strip())

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.profile.analyse.overview import bare_step_time, jitter, outliers
+from sonde.profile.analyse.overview import bare_seconds, jitter, outliers
 
 SECONDS = st.lists(st.floats(1e-4, 10), min_size=4, max_size=40)
 
@@ -26,5 +26,5 @@ def test_an_outlier_is_far_beyond_the_middle_half() -> None:
 
 def test_bare_steps_are_those_outside_the_window_after_two() -> None:
     seconds = [9.0, 9.0, 1.0, 2.0, 3.0, 70.0, 70.0, 4.0]
-    assert bare_step_time(seconds, range(5, 7)) == 2.5
-    assert bare_step_time(seconds, range(3, 7)) is None
+    assert bare_seconds(seconds, range(5, 7)) == [1.0, 2.0, 3.0, 4.0]
+    assert bare_seconds(seconds, range(3, 7)) == [1.0, 4.0]

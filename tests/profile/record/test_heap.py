@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from sonde.profile.record.heap import event_bytes, warm_heap
+from sonde.profile.record.torch_profiler import event_bytes, warm_heap
 
 # In a process of its own: what an allocator keeps depends on all that was freed before.
 TOUCHES = """
 import resource, sys
 import torch
-from sonde.profile.record.heap import warm_heap
+from sonde.profile.record.torch_profiler import warm_heap
 warm_heap(int(sys.argv[1]))
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -33,6 +33,6 @@ def test_new_blocks_lie_in_memory_that_was_touched_before() -> None:
 
 
 def test_little_is_not_worth_it_and_much_is_not_kept() -> None:
-    assert warm_heap(event_bytes(ops=100, steps=9)) == 0
-    assert warm_heap(event_bytes(ops=2000, steps=9)) == 13_500_000
-    assert warm_heap(event_bytes(ops=100_000, steps=9)) == 30 << 20
+    assert warm_heap(event_bytes(900)) == 0
+    assert warm_heap(event_bytes(18_000)) == 13_500_000
+    assert warm_heap(event_bytes(900_000)) == 30 << 20

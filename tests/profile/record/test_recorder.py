@@ -59,7 +59,7 @@ def test_the_parts_of_every_step_and_the_modules_add_up_to_it() -> None:
     with recording("2:8") as recorder:
         for _ in range(9):
             step()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     timed = [each for each in profile.steps if each.parts is not None]
     assert [each.number for each in timed] == [3, 4, 5, 6, 7]
     for each in timed:
@@ -81,7 +81,7 @@ def test_the_times_of_steps_add_up_to_no_more_than_the_wall_clock() -> None:
         for _ in range(13):
             step()
     hook.remove()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     timed = [each for each in profile.steps if each.parts is not None]
     first, last = timed[0].number, timed[-1].number
     assert last - first + 1 == len(timed) >= 8
@@ -95,7 +95,7 @@ def test_ops_modules_and_lines_of_the_program_are_named() -> None:
     with recording("2:6") as recorder:
         for _ in range(7):
             step()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     names = {(op.op, op.phase) for op in profile.ops}
     assert {("addmm", "forward"), ("mm", "backward"), ("sqrt", "optimizer")} <= names
     addmm = next(op for op in profile.ops if op.op == "addmm")
@@ -115,7 +115,7 @@ def test_sleeping_in_the_loop_is_rest_at_its_line() -> None:
     with recording("2:6") as recorder:
         for _ in range(7):
             step()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     assert profile.summary.parts["rest"] > 0.019
     assert profile.findings[0].rule == "python-time"
     assert profile.findings[0].place is not None
@@ -139,7 +139,7 @@ def test_waiting_for_a_loader_is_data() -> None:
             optimizer.zero_grad()
             net(x).pow(2).mean().backward()
             optimizer.step()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     assert profile.summary.parts["data"] > 0.0099
     assert profile.loaders[0].batch_size == 8
     assert profile.loaders[0].place is not None
@@ -165,7 +165,7 @@ def test_a_single_step_is_named_and_timed() -> None:
     with recording("3:4") as recorder:
         for _ in range(6):
             step()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     assert [each.number for each in profile.steps if each.kind == "timed"] == [3]
     assert any(op.op == "addmm" for op in profile.ops)
 
@@ -175,7 +175,7 @@ def test_step_0_is_never_timed() -> None:
     with recording("0:3") as recorder:
         for _ in range(5):
             step()
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     assert [each.kind for each in profile.steps] == ["named", "timed", "timed", "bare", "bare"]
 
 
@@ -215,7 +215,7 @@ def test_a_profiler_that_the_program_starts_in_the_window_ends_it() -> None:
                 step()
     assert any(each.name == "aten::addmm" for each in theirs.events())
     assert "[profile-busy]" in said[0]
-    profile = analyse(recorder, SUBJECT, PLACES, print).profile
+    profile, _ = analyse(recorder, SUBJECT, PLACES, print)
     assert [each.number for each in profile.steps if each.kind == "timed"] == [3, 4, 5]
 
 

@@ -14,12 +14,12 @@ from sonde.profile.record.object_tracking import SeenCall
 from sonde.profile.record.private import Compilation
 from sonde.profile.rules import judge
 from sonde.profile.rules.collectives import find_exposed_collectives
-from sonde.profile.rules.compiling import find_recompilations
 from sonde.profile.rules.evidence import ProfileEvidence
 from sonde.profile.rules.framework import (
     find_casts,
     find_layout_flips,
     find_python_time,
+    find_recompilations,
     find_synchronisations,
 )
 

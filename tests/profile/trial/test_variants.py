@@ -6,7 +6,7 @@ from tests.profile.record.recording import PLACES
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from sonde.profile.trial.variants import ADVICE, NAMES, Applied, variant
+from sonde.profile.trial.variants import NAMES, Applied, advice, variant
 
 
 def test_amp_computes_in_bfloat16_up_to_backward() -> None:
@@ -91,8 +91,7 @@ def test_compile_compiles_what_is_called_from_outside_in_the_first_step(
     with variant("compile", applied):
         for _ in range(2):
             loss(net(torch.ones(1, 2)), torch.ones(1, 2))
-        for undo in applied.undo_after_first_step:
-            undo()
+        applied.after_first_step()
         assert nn.Module.__call__ is original
         nn.Linear(2, 2)(torch.ones(1, 2))
     assert compiled == ["Sequential"]
@@ -107,4 +106,5 @@ def test_nothing_changes_without_a_variant() -> None:
 
 
 def test_every_variant_has_advice() -> None:
-    assert tuple(ADVICE) == NAMES
+    assert all(advice(name) for name in NAMES)
+    assert advice("workers=4") == "DataLoader(..., num_workers=4)"

@@ -39,7 +39,7 @@ def run(
         turns.append(order.variant)
         if seconds < 0:
             return 1
-        result = TrialResult(order.variant, (seconds,) * 5, (loss,) * 5, 0.0, applied, None, "")
+        result = TrialResult(order.variant, (seconds,) * 5, (loss,) * 5, applied, None, "")
         Path(order.out).write_bytes(msgspec.json.encode(result))
         return 0
 

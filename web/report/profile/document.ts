@@ -123,7 +123,7 @@ export function partName(part: Part): string {
   return part === "data" ? "waiting for data" : part;
 }
 
-/** The seconds of a step by the parts: what shares are taken of. */
+/** The seconds of a step, as the sum of its parts; shares refer to it. */
 export function totalOf(profile: ProfileDocument): number {
   return PARTS.reduce((sum, part) => sum + profile.summary.parts[part], 0) || 1;
 }

@@ -146,15 +146,15 @@ export function SliceCharts({ study, isLog, isWithin }: StudyProps): JSX.Element
 
 /** What the trials reported while they ran. */
 export function CourseSection({ study, isLog }: StudyProps): JSX.Element | null {
-  const told = study.trials.filter((trial) => trial.course.length > 1);
-  if (told.length === 0) return null;
-  const sound = told.filter((trial) => !isBad(trial));
-  const values = (sound.length > 0 ? sound : told).flatMap((trial) =>
+  const reporting = study.trials.filter((trial) => trial.course.length > 1);
+  if (reporting.length === 0) return null;
+  const usable = reporting.filter((trial) => !isBad(trial));
+  const values = (usable.length > 0 ? usable : reporting).flatMap((trial) =>
     trial.course.map(([, value]) => value),
   );
-  const [least] = extent(told.flatMap((trial) => trial.course.map(([, value]) => value)));
-  const [first, last] = extent(told.flatMap((trial) => trial.course.map(([step]) => step)));
-  const ordered = [...told].sort(
+  const [least] = extent(reporting.flatMap((trial) => trial.course.map(([, value]) => value)));
+  const [first, last] = extent(reporting.flatMap((trial) => trial.course.map(([step]) => step)));
+  const ordered = [...reporting].sort(
     (one, other) => Number(one.number === study.best) - Number(other.number === study.best),
   );
   const lines = ordered.map((trial): Line => {
@@ -164,7 +164,7 @@ export function CourseSection({ study, isLog }: StudyProps): JSX.Element | null 
       y: trial.course.map(([, value]) => value),
       color: isBest ? "--good" : stateColor(trial.state),
       width: isBest ? 3 : 1.3,
-      opacity: isBest ? 1 : Math.max(0.06, Math.min(0.45, 25 / told.length)),
+      opacity: isBest ? 1 : Math.max(0.06, Math.min(0.45, 25 / reporting.length)),
       tip: described(study, trial),
     };
   });

@@ -1,4 +1,4 @@
-"""Two profiles compared: what got faster, what slower, and whether that is more than noise."""
+"""Compares two profiles: what got faster or slower, and whether that is more than noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SURE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One number before and after. ``is_sure`` is None where nothing is known of its noise."""
+    """One number before and after. ``is_sure`` is None if its noise is unknown."""
 
     name: str
     before: float
@@ -30,7 +30,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changed from one profile to another; lists are sorted by the size of the change."""
+    """What changed from one profile to another; ops and modules with the largest change first."""
 
     step: Change
     parts: tuple[Change, ...]
@@ -42,41 +42,38 @@ class Difference:
 
 
 def compare_profiles(before: Profile, after: Profile) -> Difference:
-    """Everything that changed between two profiles of, presumably, the same program."""
+    """Everything that changed between two profiles, presumably of the same program."""
+    a, b = before.summary, after.summary
     memory = None
-    if before.summary.peak_memory is not None and after.summary.peak_memory is not None:
-        memory = Change("peak memory", before.summary.peak_memory, after.summary.peak_memory)
+    if a.peak_memory is not None and b.peak_memory is not None:
+        memory = Change("peak memory", a.peak_memory, b.peak_memory)
     old = {found.rule for found in before.findings}
-    now = {found.rule for found in after.findings}
+    new = {found.rule for found in after.findings}
+    is_step_sure = is_surely_different(_step_times(before), _step_times(after))
     return Difference(
-        step=Change(
-            "step",
-            before.summary.step_time,
-            after.summary.step_time,
-            is_surely_different(_bare(before), _bare(after)),
-        ),
+        step=Change("step", a.step_time, b.step_time, is_step_sure),
         parts=tuple(
             Change(
                 part,
-                before.summary.parts[part],
-                after.summary.parts[part],
-                is_surely_different(_part(before, part), _part(after, part)),
+                a.parts[part],
+                b.parts[part],
+                is_surely_different(_part_times(before, part), _part_times(after, part)),
             )
             for part in PARTS
         ),
         memory=memory,
         ops=_changes(before.ops, after.ops, lambda op: f"{op.op} ({op.phase})"),
         modules=_changes(before.ops, after.ops, lambda op: op.module or "(none)"),
-        gone=tuple(sorted(old - now)),
-        new=tuple(sorted(now - old)),
+        gone=tuple(sorted(old - new)),
+        new=tuple(sorted(new - old)),
     )
 
 
 def is_surely_different(before: Sequence[float], after: Sequence[float]) -> bool | None:
     """Whether medians differ by more than 3 % and by more than twice their joint uncertainty.
 
-    The uncertainty of a median is taken from the median absolute deviation, which single slow
-    steps do not move. None with fewer than four numbers on a side.
+    The uncertainty of a median is estimated from the median absolute deviation, which a single slow
+    step does not affect. None with fewer than four numbers on a side.
     """
     if min(len(before), len(after)) < 4:
         return None
@@ -85,38 +82,33 @@ def is_surely_different(before: Sequence[float], after: Sequence[float]) -> bool
         return b > 0
     if abs(b - a) < _LEAST_CHANGE * a:
         return False
-    uncertainty = math.hypot(_error(before), _error(after))
-    return abs(b - a) > _SURE * uncertainty
+    return abs(b - a) > _SURE * math.hypot(_error(before), _error(after))
 
 
 def _error(values: Sequence[float]) -> float:
-    """The standard error of the median of normal values, from their absolute deviations."""
+    """The standard error of the median of normally distributed values."""
     middle = statistics.median(values)
     deviation = statistics.median(abs(value - middle) for value in values)
     return float(1.4826 * 1.2533 * deviation / len(values) ** 0.5)
 
 
-def _bare(profile: Profile) -> list[float]:
+def _step_times(profile: Profile) -> list[float]:
     bare = [step.seconds for step in profile.steps if step.kind == "bare" and step.number > 1]
     if len(bare) >= 3:
         return bare
     return [step.seconds for step in profile.steps if step.kind == "timed"]
 
 
-def _part(profile: Profile, part: str) -> list[float]:
+def _part_times(profile: Profile, part: str) -> list[float]:
     return [step.parts[part] for step in profile.steps if step.parts is not None]
 
 
 def _changes(
     before: Iterable[OpItem], after: Iterable[OpItem], key: Callable[[OpItem], str]
 ) -> tuple[Change, ...]:
-    old, now = _summed(before, key), _summed(after, key)
-    changes = [Change(name, old.get(name, 0.0), now.get(name, 0.0)) for name in {**old, **now}]
+    sums: dict[str, list[float]] = {}
+    for side, ops in enumerate((before, after)):
+        for op in ops:
+            sums.setdefault(key(op), [0.0, 0.0])[side] += op.seconds + op.python_seconds
+    changes = [Change(name, old, new) for name, (old, new) in sums.items()]
     return tuple(sorted(changes, key=lambda change: -abs(change.after - change.before)))
-
-
-def _summed(ops: Iterable[OpItem], key: Callable[[OpItem], str]) -> dict[str, float]:
-    sums: dict[str, float] = {}
-    for op in ops:
-        sums[key(op)] = sums.get(key(op), 0.0) + op.seconds + op.python_seconds
-    return sums

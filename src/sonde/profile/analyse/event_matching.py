@@ -1,7 +1,7 @@
-"""Which op of the learned graph each event of a profile is.
+"""Matches the events of a profile with the ops of the learned graph.
 
-The graph has the ops of one step in the order they ran, with scope and source line. The profile
-of another step has the same ops, and inside them those they are made of, with times.
+The graph has the ops of one step in execution order, with scope and source line. The profile of
+another step has the same ops, and the ops inside them, with times.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ _MOST_EDITS = 400
 
 
 def name_events(main: Nested, graph: Graph | None) -> dict[int, OpNode]:
-    """The graph's op for each event that is one, by the event's index.
+    """The matching op of the graph, by the index of the event.
 
-    Where the step did other things than the one that was learned, those have no name and the
-    events after them do.
+    Events of ops that the learned step did not run are not matched; those after them are.
     """
     if graph is None:
         return {}
-    ops = [node for node in graph if node.kind == "op"]
+    ops = graph.ops
     wanted = [_key(node.type) for node in ops]
     candidates = _outermost(main, frozenset(wanted))
     found = [_key(op_type(main.events[index].name)) for index in candidates]
@@ -30,7 +29,7 @@ def name_events(main: Nested, graph: Graph | None) -> dict[int, OpNode]:
 
 
 def inherited(main: Nested, names: dict[int, OpNode]) -> list[OpNode | None]:
-    """The op each event belongs to: its own, or that of the event it lies in."""
+    """The op to which each event belongs: its own, or that of the enclosing event."""
     nodes: list[OpNode | None] = []
     for index, parent in enumerate(main.parents):
         node = names.get(index)
@@ -39,10 +38,10 @@ def inherited(main: Nested, names: dict[int, OpNode]) -> list[OpNode | None]:
 
 
 def align(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of positions of equal words, increasing in both, as many as there can be.
+    """The positions of a longest common subsequence of ``a`` and ``b``, in pairs.
 
-    Myers' algorithm: quick where the sequences differ little. Where they differ in more than some
-    hundred places the pairs end there.
+    Myers' algorithm, which is fast for sequences that differ little. After ``_MOST_EDITS``
+    differences it stops, and the rest is not paired.
     """
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
@@ -59,7 +58,7 @@ def align(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _shortest_edit(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """The pairs that the fewest insertions and deletions leave; from the left as far as it goes."""
+    """The pairs that remain after the fewest insertions and deletions, from left to right."""
     furthest = {1: 0}
     history: list[dict[int, int]] = []
     for edits in range(min(len(a) + len(b), _MOST_EDITS) + 1):
@@ -96,7 +95,7 @@ def _walk_back(history: list[dict[int, int]], x: int, y: int) -> list[tuple[int,
 
 
 def op_type(name: str) -> str:
-    """The graph's word for an op of the profiler: ``addmm``, ``c10d_allreduce_``."""
+    """The graph's name for an op of the profiler: ``addmm``, ``c10d_allreduce_``."""
     namespace, _, op = name.rpartition("::")
     return op if namespace in ("", "aten") else f"{namespace}_{op}"
 
@@ -107,21 +106,19 @@ def is_collective_type(op_type: str) -> bool:
 
 
 def _key(name: str) -> str:
-    """Gradients are added up in place without observation and not in place with it."""
+    """The name without the mark of in-place ops: gradients are accumulated in place, but not in
+    the learned step."""
     return name.rstrip("_") or name
 
 
 def _outermost(main: Nested, wanted: frozenset[str]) -> list[int]:
-    """Events called like an op of the graph that lie in no other such event."""
+    """The events with the name of an op of the graph that no other such event encloses."""
     found: list[int] = []
     is_inside: list[bool] = []
-    for index, event in enumerate(main.events):
-        parent = main.parents[index]
-        if parent >= 0 and is_inside[parent]:
-            is_inside.append(True)
-            continue
+    for index, (event, parent) in enumerate(zip(main.events, main.parents, strict=True)):
+        is_nested = parent >= 0 and is_inside[parent]
         is_op = not event.is_range and _key(op_type(event.name)) in wanted
-        is_inside.append(is_op)
-        if is_op:
+        is_inside.append(is_nested or is_op)
+        if is_op and not is_nested:
             found.append(index)
     return found

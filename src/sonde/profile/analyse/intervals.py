@@ -9,7 +9,7 @@ Intervals = list[Interval]
 
 
 def union(spans: Iterable[Interval]) -> Intervals:
-    """Every moment covered by at least one span; empty and backward spans cover nothing."""
+    """The times covered by at least one span; empty and backward spans cover nothing."""
     merged: Intervals = []
     for begin, end in sorted(span for span in spans if span[0] < span[1]):
         if merged and begin <= merged[-1][1]:
@@ -20,7 +20,7 @@ def union(spans: Iterable[Interval]) -> Intervals:
 
 
 def subtract(from_: Sequence[Interval], remove: Sequence[Interval]) -> Intervals:
-    """The moments of ``from_`` that are not in ``remove``; both as `union` returns them."""
+    """The times of ``from_`` that are not in ``remove``; both as `union` returns them."""
     left: Intervals = []
     index = 0
     for begin, end in from_:
@@ -38,20 +38,10 @@ def subtract(from_: Sequence[Interval], remove: Sequence[Interval]) -> Intervals
 
 
 def intersect(a: Sequence[Interval], b: Sequence[Interval]) -> Intervals:
-    """The moments in both; both as `union` returns them."""
-    shared: Intervals = []
-    i = j = 0
-    while i < len(a) and j < len(b):
-        begin, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
-        if begin < end:
-            shared.append((begin, end))
-        if a[i][1] <= b[j][1]:
-            i += 1
-        else:
-            j += 1
-    return shared
+    """The times in both; both as `union` returns them."""
+    return subtract(a, subtract(a, b))
 
 
 def length(spans: Iterable[Interval]) -> int:
-    """How long disjoint spans are together, in nanoseconds."""
+    """The total length of disjoint spans, in nanoseconds."""
     return sum(end - begin for begin, end in spans)

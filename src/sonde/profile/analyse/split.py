@@ -1,4 +1,4 @@
-"""What a step's time went into: data, forward, backward, optimizer, collectives, the rest."""
+"""Divides a step's time into data, forward, backward, optimizer, collectives and the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sonde.profile.record.events import TraceEvent
 Part = Literal["data", "forward", "backward", "optimizer", "collectives", "rest"]
 PARTS: tuple[Part, ...] = get_args(Part)
 
-_LOADER = "enumerate(DataLoader)"
+LOADER = "enumerate(DataLoader)"
+"""The beginning of the name of a DataLoader's event."""
 _OPTIMIZER = "Optimizer."
 _ENGINE = "autograd::engine::evaluate_function"
 _BOOKKEEPING = (_ENGINE, "torch::autograd::AccumulateGrad", "torch::distributed::reducer")
@@ -22,10 +23,10 @@ _BOOKKEEPING = (_ENGINE, "torch::autograd::AccumulateGrad", "torch::distributed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The times of the parts of one step; together they are the step, without overlap.
+    """The times of the parts of one step, which add up to the step and do not overlap.
 
     ``collectives`` is the time in which a collective was under way and the training thread ran
-    nothing else; ``overlapped`` are the nanoseconds in which it did.
+    nothing else; ``overlapped`` are the nanoseconds in which it ran something.
     """
 
     spans: dict[Part, Intervals]
@@ -36,21 +37,24 @@ class Split:
 
     def part_at(self, moment: int) -> Part:
         for part, spans in self.spans.items():
-            if any(begin <= moment < end for begin, end in spans):
+            if _covers(spans, moment):
                 return part
         return "rest"
 
+    def in_order(self) -> list[tuple[int, int, Part]]:
+        """Begin, end and part of all spans."""
+        return sorted((*span, part) for part, spans in self.spans.items() for span in spans)
+
 
 def split_step(trace: StepTrace, names: Mapping[int, OpNode]) -> Split:
-    """Give every moment of a step to one part.
+    """Assign every moment of a step to one part.
 
-    ``names`` has the ops of ``trace.main`` that are known, by index. Waiting for a DataLoader is
-    data; compiling is rest; forward runs from the first op inside a module (where names are not
-    known, from the first op that is neither data nor optimizer) to the backward that follows.
+    ``names`` are the known ops of ``trace.main``, by index. Waiting for a DataLoader is data;
+    compiling is rest; forward lasts from the first op inside a module (if no names are known, from
+    the first op that is neither data nor optimizer) to the backward that follows.
     """
-    whole: Intervals = [(trace.begin, trace.end)]
-    roots = [trace.main.events[index] for index in trace.main.roots()]
-    data = union((e.start, e.end) for e in roots if e.name.startswith(_LOADER))
+    roots = trace.main.roots()
+    data = union((e.start, e.end) for e in roots if e.name.startswith(LOADER))
     optimizer = union(
         [*trace.optimizers, *((e.start, e.end) for e in roots if e.name.startswith(_OPTIMIZER))]
     )
@@ -66,7 +70,7 @@ def split_step(trace: StepTrace, names: Mapping[int, OpNode]) -> Split:
         "forward": _forward(trace, names, [*data, *optimizer], backward),
     }
     spans: dict[Part, Intervals] = {}
-    left = whole
+    left: Intervals = [(trace.begin, trace.end)]
     for part, layer in layers.items():
         spans[part] = intersect(layer, left)
         left = subtract(left, spans[part])
@@ -81,7 +85,7 @@ def _computes(event: TraceEvent) -> bool:
 
 
 def _engine_spans(roots: list[TraceEvent]) -> list[Interval]:
-    """Backward as far as the engine's events show it."""
+    """Backward, from the events of the autograd engine."""
     spans: list[Interval] = []
     is_open = False
     for event in roots:
@@ -97,7 +101,7 @@ def _engine_spans(roots: list[TraceEvent]) -> list[Interval]:
 def _forward(
     trace: StepTrace, names: Mapping[int, OpNode], taken: list[Interval], backward: Intervals
 ) -> Intervals:
-    """From the first forward op after one backward to the next backward."""
+    """The times from the first forward op after one backward to the next backward."""
     starts = [
         trace.main.events[index].start
         for index, node in sorted(names.items())
@@ -107,7 +111,7 @@ def _forward(
         covered = union([*taken, *trace.compiling])
         starts = [
             event.start
-            for event in (trace.main.events[index] for index in trace.main.roots())
+            for event in trace.main.roots()
             if not event.is_range and not _covers(covered, event.start)
         ]
     spans: list[Interval] = []

@@ -1,16 +1,17 @@
-"""The profiled steps, each with its own events, in one clock."""
+"""The profiled steps, each with its events, in the profiler's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sonde.profile.analyse.intervals import Interval, union
 from sonde.profile.record.events import MemoryEvent, Nested, TraceEvent, nest
-from sonde.profile.record.recorder import MARK, ProfilerSession, RecordedSpan
+from sonde.profile.record.torch_profiler import MARK, ProfilerSession, RecordedSpan
 
 _COMPILING = "(dynamo_timed)"
-_LAUNCHES = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:")
+# A backend has an event of its own for the time that a collective takes.
+_BACKEND_EVENTS = ("gloo:", "nccl:", "mpi:", "ucc:", "xccl:")
 _COLLECTIVE_OPS = ("c10d::", "_c10d_functional::", "c10d_functional::")
 
 
@@ -20,7 +21,7 @@ class StepTrace:
 
     ``main`` are the events of the training thread, ``others`` those of all other threads.
     ``collectives`` are the times when a collective was under way, ``compiling`` those when
-    torch.compile was at work.
+    torch.compile was compiling.
     """
 
     number: int
@@ -44,19 +45,14 @@ def is_collective_op(name: str) -> bool:
     return name.startswith(_COLLECTIVE_OPS)
 
 
-def is_collective(name: str) -> bool:
-    """An op that starts a collective, or the backend's own event for the time it takes."""
-    return name.startswith(_LAUNCHES) or is_collective_op(name)
-
-
 def read_session(session: ProfilerSession) -> list[StepTrace]:
-    """The steps of one run of the profiler, with its events dealt out to them."""
+    """The steps of one run of the profiler, each with its events."""
     events, memory = session.events, session.memory
     marks = sorted((event for event in events if event.name == MARK), key=lambda e: e.start)
     if not marks or not session.steps:
         return []
-    # The mark begins a few microseconds after our look at the clock, sometimes later by chance.
-    offset = min(mark.start - seen for mark, seen in zip(marks, session.marks, strict=False))
+    # The mark begins a few microseconds after our reading of the clock, sometimes later by chance.
+    offset = min(mark.start - read for mark, read in zip(marks, session.marks, strict=False))
     thread = marks[0].thread
     traces = []
     for step in session.steps:
@@ -64,7 +60,7 @@ def read_session(session: ProfilerSession) -> list[StepTrace]:
         inside = [e for e in events if begin <= e.start < end and e.name != MARK]
         compiling = union((e.start, min(e.end, end)) for e in inside if _is_compiling(e, thread))
         main = [
-            e
+            e if e.end <= end else replace(e, end=end)
             for e in inside
             if e.thread == thread and not e.is_async and not _is_within(e, compiling)
         ]
@@ -73,12 +69,14 @@ def read_session(session: ProfilerSession) -> list[StepTrace]:
                 number=step.number,
                 begin=begin,
                 end=end,
-                main=nest([_clipped(e, end) for e in main]),
+                main=nest(main),
                 others=tuple(e for e in inside if e.thread != thread or e.is_async),
-                optimizers=_shifted(step.optimizers, offset, end),
-                backwards=_shifted(step.backwards, offset, end),
+                optimizers=_shifted(step.spans["optimizer"], offset, end),
+                backwards=_shifted(step.spans["backward"], offset, end),
                 collectives=tuple(
-                    (e.start, min(e.end, end)) for e in inside if is_collective(e.name)
+                    (e.start, min(e.end, end))
+                    for e in inside
+                    if e.name.startswith((*_BACKEND_EVENTS, *_COLLECTIVE_OPS))
                 ),
                 compiling=tuple(compiling),
                 memory=tuple(m for m in memory if begin <= m.time < end),
@@ -94,21 +92,6 @@ def _is_compiling(event: TraceEvent, thread: int) -> bool:
 
 def _is_within(event: TraceEvent, spans: Iterable[Interval]) -> bool:
     return any(begin <= event.start and event.end <= end for begin, end in spans)
-
-
-def _clipped(event: TraceEvent, end: int) -> TraceEvent:
-    if event.end <= end:
-        return event
-    return TraceEvent(
-        event.name,
-        event.start,
-        end,
-        event.thread,
-        event.is_range,
-        event.is_async,
-        event.shapes,
-        event.dtypes,
-    )
 
 
 def _shifted(spans: Sequence[RecordedSpan], offset: int, end: int) -> tuple[Interval, ...]:

@@ -1,19 +1,17 @@
-"""What torch's profiler saw, as plain values, and how events lie inside each other."""
+"""The events of torch's profiler as plain values, and how they are nested."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-Shape = tuple[int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
     """One event of the profiler. Times are nanoseconds of the profiler's clock.
 
-    ``shapes`` and ``dtypes`` are of the tensor inputs and empty where they were not recorded.
-    ``is_range`` is a range that was marked by hand (``record_function``), not an op.
+    ``shapes`` are those of the tensor inputs, empty if they were not recorded. ``is_range``: a
+    range marked with ``record_function``, not an op.
     """
 
     name: str
@@ -22,39 +20,38 @@ class TraceEvent:
     thread: int
     is_range: bool = False
     is_async: bool = False
-    shapes: tuple[Shape, ...] = ()
-    dtypes: tuple[str, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvent:
-    """An allocation (positive) or a release (negative) of so many bytes."""
+    """An allocation of ``nbytes`` (positive), or a release (negative)."""
 
     time: int
     nbytes: int
-    thread: int
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """Events of one thread in the order they began, each with the one it lies in (-1: none).
+    """Events of one thread by start time, each with the index of the enclosing one (-1: none).
 
-    ``own`` is the time of an event that no event inside it covers.
+    ``own`` is the time of an event that is not covered by events inside it.
     """
 
     events: tuple[TraceEvent, ...]
     parents: tuple[int, ...]
     own: tuple[int, ...]
 
-    def roots(self) -> list[int]:
-        return [index for index, parent in enumerate(self.parents) if parent < 0]
+    def roots(self) -> list[TraceEvent]:
+        """The events that no other encloses."""
+        return [e for e, parent in zip(self.events, self.parents, strict=True) if parent < 0]
 
 
 def nest(events: Sequence[TraceEvent]) -> Nested:
-    """Order events of one thread and find out which lies in which.
+    """Sort events of one thread and find the enclosing event of each.
 
-    An event that sticks out of the one before it, as clocks may make it seem, is taken to end with
-    it for the time it owns; times are never negative.
+    If an event seems to end after the enclosing one, which clocks can cause, its own time is cut
+    at the end of the enclosing one; own times are never negative.
     """
     ordered = sorted(events, key=lambda event: (event.start, -event.end))
     parents: list[int] = []

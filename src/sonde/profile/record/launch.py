@@ -1,4 +1,4 @@
-"""Running Sonde itself in other processes: one, or one for each rank."""
+"""Runs ``sonde profile`` in child processes: one, or one for each rank."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from typing import IO
 
 REPLAY_PORT = "SONDE_REPLAY_PORT"
-"""The variable with a port that the ranks can meet at after the program."""
+"""The environment variable with a port at which the ranks can connect after the program."""
 
 _POLL_SECONDS = 0.05
 
 
 def launch(arguments: Sequence[str], *, ranks: int, log: IO[bytes] | None = None) -> int:
-    """Run ``sonde profile`` with these arguments, in ``ranks`` processes that know each other.
+    """Run ``sonde profile`` with these arguments, in ``ranks`` processes of one process group.
 
-    The exit code is the first that is not 0; then the other ranks are ended. What they print goes
-    to ``log``, or to where our own output goes.
+    Returns the first exit code that is not 0, after killing the other ranks, else 0. The output
+    goes to ``log``, or to this process's own output.
     """
     command = [sys.executable, "-m", "sonde", "profile", *arguments]
     ports = (_free_port(), _free_port()) if ranks > 1 else (0, 0)

@@ -1,6 +1,6 @@
-"""The private parts of torch that profiling stands on.
+"""The private parts of torch that profiling depends on.
 
-What is missing here costs a part of the report, never the training: every use says what is lost.
+Where the installed torch lacks one of them, the report lacks something; the training is unaffected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _C10_ERRORS_ONLY = 2
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """One compilation by torch.compile; ``begin`` and ``seconds`` are of the wall clock."""
+    """One compilation by torch.compile; ``begin`` and ``seconds`` are wall-clock times."""
 
     file: str
     line: int
@@ -40,7 +40,7 @@ class Compilation:
 
 
 def read_events(profiler: profile) -> tuple[list[TraceEvent], list[MemoryEvent]]:
-    """The events of a stopped profiler on the host, in no special order."""
+    """The host events of a stopped profiler, unordered."""
     inner = getattr(profiler, "profiler", None)
     results: Any = getattr(inner, "kineto_results", None)
     if results is None:
@@ -50,7 +50,7 @@ def read_events(profiler: profile) -> tuple[list[TraceEvent], list[MemoryEvent]]
     for raw in results.events():
         name = raw.name()
         if name == _MEMORY:
-            memory.append(MemoryEvent(raw.start_ns(), raw.nbytes(), raw.start_thread_id()))
+            memory.append(MemoryEvent(raw.start_ns(), raw.nbytes()))
             continue
         start = raw.start_ns()
         events.append(
@@ -62,7 +62,6 @@ def read_events(profiler: profile) -> tuple[list[TraceEvent], list[MemoryEvent]]
                 is_range=raw.scope() == _RANGE_SCOPE,
                 is_async=raw.is_async(),
                 shapes=tuple(map(tuple, raw.shapes())),
-                dtypes=tuple(raw.dtypes()),
             )
         )
     return events, memory
@@ -71,81 +70,79 @@ def read_events(profiler: profile) -> tuple[list[TraceEvent], list[MemoryEvent]]
 @contextlib.contextmanager
 def watching_backward(
     began: Callable[[Sequence[Any]], None], ended: Callable[[], None]
-) -> Iterator[bool]:
+) -> Iterator[None]:
     """Call ``began`` with the tensors to differentiate before each backward, ``ended`` after it.
 
-    Neither may raise. Yields False where this torch has no such place: then neither is called.
+    Neither may raise. Neither is called if torch has no such function to wrap.
     """
-    original = getattr(torch.autograd, "_engine_run_backward", None)
-    if original is None:
-        yield False
-        return
 
-    def run(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        began(outputs)
-        try:
-            return original(outputs, *args, **kwargs)
-        finally:
-            ended()
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def run(outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+            began(outputs)
+            try:
+                return original(outputs, *args, **kwargs)
+            finally:
+                ended()
+
+        return run
 
     with contextlib.ExitStack() as undo:
-        wrap(torch.autograd, "_engine_run_backward", lambda _: run, undo)
-        yield True
+        if hasattr(torch.autograd, "_engine_run_backward"):
+            wrap(torch.autograd, "_engine_run_backward", make, undo)
+        yield
 
 
 def another_profiler_runs() -> bool:
-    """Whether torch's profiler is on in this thread, by whomever."""
+    """Whether any code has torch's profiler running in this thread."""
     enabled: Callable[[], bool] = getattr(torch.autograd, "_profiler_enabled", lambda: False)
     return enabled()
 
 
 @contextlib.contextmanager
-def giving_way(stop: Callable[[], None]) -> Iterator[None]:
+def before_another_profiler(stop: Callable[[], None]) -> Iterator[None]:
     """Call ``stop`` when the program is about to start torch's profiler itself.
 
-    There is one profiler a thread: with ours still on, theirs would fail.
+    A thread can run one profiler: the program's would fail while Sonde's runs.
     """
-    owner: Any = torch.autograd.profiler.profile
-    original = owner.__dict__.get("_prepare_trace")
-    if original is None:
-        yield
-        return
 
-    @functools.wraps(original)
-    def prepare(this: Any) -> Any:
-        stop()
-        return original(this)
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def prepare(this: Any) -> Any:
+            stop()
+            return original(this)
 
-    owner._prepare_trace = prepare
-    try:
+        return prepare
+
+    with contextlib.ExitStack() as undo:
+        if hasattr(torch.autograd.profiler.profile, "_prepare_trace"):
+            wrap(torch.autograd.profiler.profile, "_prepare_trace", make, undo)
         yield
-    finally:
-        owner._prepare_trace = original
 
 
 @contextlib.contextmanager
 def quiet_first_start() -> Iterator[None]:
-    """Kineto prints a line at every start and stop unless its level says otherwise at its first."""
+    """Set the log level that Kineto reads at its first start.
+
+    By default it prints a line at every start and stop.
+    """
     name = "KINETO_LOG_LEVEL"
-    given = os.environ.get(name)
-    if given is None:
-        os.environ[name] = _QUIET_KINETO
+    was_set = name in os.environ
+    os.environ.setdefault(name, _QUIET_KINETO)
     try:
         yield
     finally:
-        if given is None:
+        if not was_set:
             del os.environ[name]
 
 
 def light_options() -> dict[str, Any]:
-    """Options of torch's profiler that make it cheaper; what they leave out is for GPUs.
+    """Options of torch's profiler that make it cheaper; only GPU profiles need what they omit.
 
-    An op is not tied to the kernels it launches, a fifth of an event's cost.
+    An op is not linked to the kernels that it launches, which is a fifth of an event's cost.
     """
     experimental: Any = getattr(torch._C._profiler, "_ExperimentalConfig", None)
     try:
         return {"experimental_config": experimental(disable_external_correlation=True)}
-    except TypeError:  # a torch without it
+    except TypeError:  # a torch without this option
         return {}
 
 
@@ -153,44 +150,38 @@ def light_options() -> dict[str, Any]:
 def ops_and_ranges_only() -> Iterator[None]:
     """A profiler that starts in this context records no second event for a backward op.
 
-    Those called ``AddmmBackward0`` lie in one of the engine's and hold the ops: both are recorded.
+    Omitted are events such as ``AddmmBackward0``: the engine's event around it and the ops inside
+    it are recorded.
     """
     module: Any = torch.autograd.profiler
     original = getattr(module, "_enable_profiler", None)
     scopes = getattr(torch._C._profiler, "RecordScope", None)
-    if original is None or scopes is None:
+    with contextlib.ExitStack() as undo:
+        if original is not None and scopes is not None:
+            wanted = {scopes.FUNCTION, scopes.USER_SCOPE}
+            replace(module, "_enable_profiler", functools.partial(original, scopes=wanted), undo)
+        yield
+
+
+@contextlib.contextmanager
+def quiet_memory() -> Iterator[None]:
+    """Suppress c10's warnings, one a second, about blocks that are older than the profile."""
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    try:
+        level = ctypes.c_int.in_dll(ctypes.CDLL(path), "FLAGS_caffe2_log_level")
+    except (OSError, ValueError):
         yield
         return
-    wanted = {scopes.FUNCTION, scopes.USER_SCOPE}
-    with contextlib.ExitStack() as undo:
-        replace(module, "_enable_profiler", functools.partial(original, scopes=wanted), undo)
+    before = level.value
+    level.value = max(before, _C10_ERRORS_ONLY)
+    try:
         yield
-
-
-class QuietMemory:
-    """While on, c10 does not warn of blocks that are older than the profile (once a second)."""
-
-    def __init__(self) -> None:
-        path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
-        self._level: ctypes.c_int | None
-        try:
-            self._level = ctypes.c_int.in_dll(ctypes.CDLL(path), "FLAGS_caffe2_log_level")
-        except (OSError, ValueError):
-            self._level = None
-        self._before = 0
-
-    def on(self) -> None:
-        if self._level is not None:
-            self._before = self._level.value
-            self._level.value = max(self._before, _C10_ERRORS_ONLY)
-
-    def off(self) -> None:
-        if self._level is not None:
-            self._level.value = self._before
+    finally:
+        level.value = before
 
 
 def has_compiled() -> bool:
-    """Whether torch.compile has compiled, or begun to, anything in this process."""
+    """Whether torch.compile has compiled, or begun to compile, anything in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     counters = getattr(dynamo, "counters", None)
     return bool(counters is not None and counters.get("frames", {}).get("total", 0))

@@ -1,16 +1,16 @@
-"""Which line of the user's code the training thread is at, looked at now and then.
+"""Samples which line of the user's code the training thread executes.
 
-Python code that runs no op leaves nothing in torch's profile; this is how it gets a place.
+Python code that runs no op leaves no event in torch's profile; sampling finds its line.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Literal
 
 from sonde.core.graph import Source
@@ -18,37 +18,36 @@ from sonde.profile.places import Places
 
 PERIOD_SECONDS = 0.001
 
-Doing = Literal["data", "network", "loop"]
+Activity = Literal["data", "network", "loop"]
 
-# Functions of torch below which the training thread waits for data, or trains the network.
-_ENTRANCES: dict[tuple[str, str], Doing] = {
-    ("utils/data/dataloader.py", "__next__"): "data",
-    ("nn/modules/module.py", "_call_impl"): "network",
-    ("autograd/graph.py", "_engine_run_backward"): "network",
-    ("optim/optimizer.py", "wrapper"): "network",
+# Functions of torch inside which the training thread waits for data, or trains the network.
+_ENTRY_POINTS: dict[tuple[str, str], Activity] = {
+    ("/utils/data/dataloader.py", "__next__"): "data",
+    ("/nn/modules/module.py", "_call_impl"): "network",
+    ("/autograd/graph.py", "_engine_run_backward"): "network",
+    ("/optim/optimizer.py", "wrapper"): "network",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Where the thread was; None: in no user's code. ``doing`` is read from its stack."""
+    """What the thread executed; ``source`` is None if no user code is on its stack."""
 
     source: Source | None
-    doing: Doing
+    activity: Activity
 
 
 class Sampler:
-    """A thread that looks at another one while it is on.
+    """A thread that samples the stack of the thread that created this object.
 
-    ``start`` and ``stop`` are called from the thread that is looked at; ``samples`` is read after
-    ``stop``. Looking takes the interpreter away for some microseconds every period, or longer on a
-    busy machine: not for steps that are timed.
+    ``start`` and ``stop`` are called from the sampled thread; ``samples`` is read after ``stop``.
+    A sample holds the interpreter lock for some microseconds, or longer on a busy machine, so
+    steps that are timed are not sampled.
     """
 
-    def __init__(self, places: Places, period_seconds: float = PERIOD_SECONDS) -> None:
+    def __init__(self, places: Places) -> None:
         self.samples: list[Sample] = []
         self._places = places
-        self._period = period_seconds
         self._target = threading.get_ident()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,32 +65,23 @@ class Sampler:
             self._thread = None
 
     def _run(self) -> None:
-        while not self._stop.wait(self._period):
+        while not self._stop.wait(PERIOD_SECONDS):
             frame = sys._current_frames().get(self._target)
-            self.samples.append(Sample(self._places.innermost(frame), _doing(frame)))
+            self.samples.append(Sample(self._places.innermost(frame), _activity(frame)))
 
 
-def shares(samples: Iterable[Sample], doing: Doing) -> dict[Source, float]:
-    """How much of the samples of one kind is at each line; together at most 1."""
-    chosen = [sample for sample in samples if sample.doing == doing]
-    found: dict[Source, float] = {}
-    for sample in chosen:
-        if sample.source is not None:
-            found[sample.source] = found.get(sample.source, 0.0) + 1 / len(chosen)
-    return found
+def shares(samples: Iterable[Sample], activity: Activity) -> dict[Source, float]:
+    """The share of an activity's samples at each line; the sum is at most 1."""
+    chosen = [sample.source for sample in samples if sample.activity == activity]
+    counts = Counter(source for source in chosen if source is not None)
+    return {source: count / len(chosen) for source, count in counts.items()}
 
 
-def _doing(frame: FrameType | None) -> Doing:
+def _activity(frame: FrameType | None) -> Activity:
     while frame is not None:
-        entrance = _entrance(frame.f_code)
-        if entrance is not None:
-            return entrance
+        code = frame.f_code
+        for (file, function), activity in _ENTRY_POINTS.items():
+            if code.co_name == function and code.co_filename.endswith(file):
+                return activity
         frame = frame.f_back
     return "loop"
-
-
-def _entrance(code: CodeType) -> Doing | None:
-    for (file, function), doing in _ENTRANCES.items():
-        if code.co_name == function and code.co_filename.endswith(f"{os.sep}{file}"):
-            return doing
-    return None

@@ -1,4 +1,4 @@
-"""Timing two or more ways of doing the same work on a machine that others use too."""
+"""Times alternative ways of doing the same work, on a machine with other load."""
 
 from __future__ import annotations
 
@@ -7,16 +7,37 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+AS_IT_IS = "as it is"
+"""The name of the way that the program uses now."""
+
 Work = Callable[[], object]
 
 
 def compare(
     ways: Mapping[str, Work], *, budget_seconds: float, most_rounds: int = 30
 ) -> dict[str, float]:
-    """The median seconds of each way, from rounds in which each has its turn.
+    """The median seconds of each way."""
+    taken = _time_rounds(ways, budget_seconds, most_rounds)
+    return {name: statistics.median(times) for name, times in taken.items()}
 
-    Taking turns makes a busy moment of the machine hit all alike. A first round warms up and does
-    not count; there are at least three, then as many as the budget allows.
+
+def best(work: Work, *, budget_seconds: float, most_rounds: int = 200) -> float:
+    """The shortest of many runs: the speed of the machine without other load."""
+    return min(_time_rounds({"": work}, budget_seconds, most_rounds)[""])
+
+
+def fastest_alternative(taken: Mapping[str, float]) -> str:
+    """The fastest way other than the present one."""
+    return min((way for way in taken if way != AS_IT_IS), key=taken.__getitem__)
+
+
+def _time_rounds(
+    ways: Mapping[str, Work], budget_seconds: float, most_rounds: int
+) -> dict[str, list[float]]:
+    """The seconds of each way in rounds that run every way once.
+
+    Alternating makes other load affect all ways alike. A first round warms up and is not counted;
+    at least three are, then as many as fit into the budget.
     """
     for work in ways.values():
         work()
@@ -35,18 +56,4 @@ def compare(
     finally:
         if collects:
             gc.enable()
-    return {name: statistics.median(times) for name, times in taken.items()}
-
-
-def best(work: Work, *, budget_seconds: float, most_rounds: int = 200) -> float:
-    """The shortest of many runs: the speed of the undisturbed machine."""
-    work()
-    shortest = float("inf")
-    begin = time.perf_counter()
-    for index in range(most_rounds):
-        if index >= 3 and time.perf_counter() - begin > budget_seconds:
-            break
-        start = time.perf_counter()
-        work()
-        shortest = min(shortest, time.perf_counter() - start)
-    return shortest
+    return taken

@@ -1,4 +1,4 @@
-"""Which steps are profiled."""
+"""The steps that are profiled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _WINDOW = re.compile(r"^\s*(\d+)\s*:\s*(\d+)\s*$")
 class StepWindow:
     """The steps from ``start`` up to, not including, ``stop``; never empty.
 
-    The first step of two or more is run to learn the names of its ops, which costs time, so that
-    it is not timed. Step 0 has the program's preparations in it and is never timed.
+    The first of two or more steps is run to learn the names of its ops. That slows it down, so it
+    is not timed. Step 0 includes the program's preparations and is never timed.
     """
 
     start: int
@@ -23,11 +23,6 @@ class StepWindow:
 
     def __contains__(self, step: int) -> bool:
         return self.start <= step < self.stop
-
-    @property
-    def named(self) -> int:
-        """The step that is run to learn names."""
-        return self.start
 
     @property
     def first_timed(self) -> int:
@@ -38,25 +33,20 @@ class StepWindow:
 
 
 def parse_window(text: str) -> StepWindow:
-    """``"5:15"``: steps 5 to 14, as a slice has them."""
+    """Parse a slice: ``"5:15"`` is steps 5 to 14."""
     match = _WINDOW.match(text)
     if match is None:
-        raise UsageError(
-            f"--steps {text!r} is not a range such as 5:15, which is steps 5 to 14",
-            slug="profile-steps",
-        )
+        raise _wrong(f"--steps {text!r} is not a range such as 5:15, which is steps 5 to 14")
     start, stop = int(match[1]), int(match[2])
     if start >= stop:
-        raise UsageError(
-            f"--steps {text!r} has no step in it; try {stop}:{start + 10}"
-            if stop < start
-            else f"--steps {text!r} has no step in it; try {start}:{start + 10}",
-            slug="profile-steps",
-        )
+        raise _wrong(f"--steps {text!r} contains no step; try {stop}:{start + 10}")
     if stop == 1:
-        raise UsageError(
-            "step 0 has the program's preparations in it and cannot be profiled alone; "
-            "try --steps 1:2",
-            slug="profile-steps",
+        raise _wrong(
+            "step 0 includes the program's preparations and cannot be profiled alone; "
+            "try --steps 1:2"
         )
     return StepWindow(start, stop)
+
+
+def _wrong(message: str) -> UsageError:
+    return UsageError(message, slug="profile-steps")

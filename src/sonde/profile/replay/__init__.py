@@ -1,1 +1,1 @@
-"""The same work done again, after the program, in two ways: what a change would really bring."""
+"""Does some of the program's work again, after the program, in two ways, to measure a gain."""

@@ -1,4 +1,4 @@
-"""The network on a larger batch: does a sample take less time then?"""
+"""Runs the network on a larger batch, to see whether a sample takes less time then."""
 
 from __future__ import annotations
 
@@ -12,21 +12,16 @@ from sonde.profile.record.object_tracking import SeenCall
 from sonde.profile.record.stopwatch import compare
 
 _WRAPPER = "DistributedDataParallel"
-_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def replay_batch(
     call: SeenCall, factor: int, *, budget_seconds: float = 1.5
 ) -> tuple[int, float, float] | None:
-    """The batch size, and seconds a sample as it is and with a batch ``factor`` times as large.
+    """The batch size, and seconds per sample as it is and with a batch ``factor`` times as large.
 
-    Forward and backward of a copy of the module, without its hooks. None where the module cannot
-    be copied or called like that.
+    Runs forward and backward of a copy of the module, without its hooks. None if the module cannot
+    be copied or called with such a batch.
     """
     size = _batch_size(call.args)
     if size is None or size == 0:
@@ -42,7 +37,7 @@ def replay_batch(
                 },
                 budget_seconds=budget_seconds,
             )
-    except Exception:  # the user's module, called in a way it may not be made for
+    except Exception:  # The user's module may not support being called like this.
         return None
     return size, taken["small"] / size, taken["large"] / (size * factor)
 
@@ -65,7 +60,7 @@ def _train(module: nn.Module, args: tuple[Any, ...]) -> None:
 
 
 def _sum(value: Any) -> torch.Tensor | None:
-    """One number that depends on all floating-point tensors in ``value``."""
+    """A scalar that depends on all floating-point tensors in ``value``."""
     if isinstance(value, torch.Tensor):
         return value.float().mean() if value.is_floating_point() else None
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A step's all-reduces again, one by one and all in one. Every rank has to take part."""
+"""Runs a step's all-reduces again, one by one and as one. Every rank must take part."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_BYTES = 1 << 30
 def replay_all_reduces(
     sizes: Sequence[int], rank: int, ranks: int, environ: Mapping[str, str] = os.environ
 ) -> tuple[float, float] | None:
-    """Seconds for tensors of so many bytes one after the other, and for one tensor of all.
+    """Seconds for tensors of these sizes in bytes, one after the other, and for all as one.
 
-    None without a port to meet at, with fewer than two tensors, or when a rank does not come. The
-    number of rounds is fixed, so that all ranks do the same.
+    None without a port to connect to, with fewer than two tensors, or if a rank does not connect.
+    The number of rounds is fixed, so that all ranks do the same.
     """
     port = environ.get(REPLAY_PORT, "")
     if ranks < 2 or len(sizes) < 2 or not port.isdigit() or sum(sizes) > _MOST_BYTES:
@@ -33,7 +33,7 @@ def replay_all_reduces(
     if not dist.is_available() or not dist.is_gloo_available():
         return None
     c10d: Any = dist
-    with contextlib.suppress(RuntimeError):  # a rank that failed, or is gone
+    with contextlib.suppress(RuntimeError):  # a rank that failed, or has ended
         store = c10d.TCPStore("127.0.0.1", int(port), ranks, rank == 0, _TIMEOUT)
         group = c10d.ProcessGroupGloo(store, rank, ranks, _TIMEOUT)
         parts = [torch.zeros(max(1, size // 4)) for size in sizes]

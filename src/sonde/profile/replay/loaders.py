@@ -1,6 +1,6 @@
-"""A DataLoader with more workers, and the lines its dataset spends its time at.
+"""Runs a DataLoader with more workers, and finds the slow lines of its dataset.
 
-Everything runs in child processes: the program's own objects are not touched.
+Everything runs in child processes: the program's own objects are not changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_BATCHES = 40
 
 
 def worker_counts(workers: int) -> list[int]:
-    """Numbers of workers worth comparing with what there is."""
+    """Numbers of workers to compare with the present one."""
     cores = os.cpu_count() or 1
     return sorted({count for count in (cores, 2 * cores) if count > workers})
 
@@ -35,19 +35,18 @@ def worker_counts(workers: int) -> list[int]:
 def replay_loader(
     loader: DataLoader[Any], workers: int, *, budget_seconds: float = 1.5
 ) -> float | None:
-    """Seconds between batches when ``workers`` load and nothing else is slow; None if unknown.
+    """Seconds between batches if ``workers`` load and the consumer is fast; None if unknown.
 
-    Batches that the workers prepared before the first request are left out.
+    Batches that the workers prepared before the first request are not counted.
     """
-    again = _with_workers(loader, workers)
-    if again is None:
+    if not _can_replay(loader):
         return None
     arrivals: list[float] = []
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # more workers than cores are intended
         begin = time.perf_counter()
         with contextlib.suppress(RuntimeError):  # a worker that fails or takes too long
-            for _ in itertools.islice(again, _MOST_BATCHES):
+            for _ in itertools.islice(_with_workers(loader, workers), _MOST_BATCHES):
                 arrivals.append(time.perf_counter())
                 if arrivals[-1] - begin > budget_seconds and len(arrivals) > 2 * workers:
                     break
@@ -60,13 +59,13 @@ def replay_loader(
 def slow_lines(
     loader: DataLoader[Any], places: Places, *, budget_seconds: float = 1.0
 ) -> dict[Source, float]:
-    """The lines a worker is at while it makes batches, as shares of its time."""
-    if isinstance(loader.dataset, IterableDataset) or not _can_fork():
+    """The lines that a worker executes while it makes batches, as shares of its time."""
+    if not _can_replay(loader):
         return {}
     receive, send = multiprocessing.Pipe(duplex=False)
-    # The child of a fork sees the dataset as it is; it ends without the parent's clean-up.
+    # A forked child has the dataset in its present state, and ends without the parent's clean-up.
     process = multiprocessing.get_context("fork").Process(
-        target=_look, args=(loader, _some_requests(loader), places, send, budget_seconds)
+        target=_sample_batches, args=(loader, _some_requests(loader), places, send, budget_seconds)
     )
     process.daemon = True
     process.start()
@@ -81,7 +80,7 @@ def slow_lines(
     return lines
 
 
-def _look(
+def _sample_batches(
     loader: DataLoader[Any],
     requests: list[Any],
     places: Places,
@@ -101,14 +100,14 @@ def _look(
         sampler.stop()
         send.send(shares(sampler.samples, "loop"))
 
-    # A thread of its own: the stack that was forked has lines of the program in it, too.
+    # In a new thread, because the forked stack contains lines of the program, too.
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
 
 
 def _make_batch(loader: DataLoader[Any], request: Any) -> Any:
-    """What a worker does with one item of the (batch) sampler."""
+    """Do what a worker does with one item of the (batch) sampler."""
     dataset: Any = loader.dataset
     if loader.batch_sampler is None:
         return loader.collate_fn(dataset[request])
@@ -123,26 +122,23 @@ def _some_requests(loader: DataLoader[Any]) -> list[Any]:
         return list(itertools.islice(iter(loader.batch_sampler), 4))
 
 
-def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any] | None:
-    if isinstance(loader.dataset, IterableDataset) or not _can_fork():
-        return None
+def _with_workers(loader: DataLoader[Any], workers: int) -> DataLoader[Any]:
     how: dict[str, Any] = (
         {"batch_size": None, "sampler": loader.sampler}
         if loader.batch_sampler is None
         else {"batch_sampler": loader.batch_sampler}
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # more workers than cores are what is to be tried
-        return DataLoader(
-            loader.dataset,
-            **how,
-            num_workers=workers,
-            collate_fn=loader.collate_fn,
-            worker_init_fn=loader.worker_init_fn,
-            multiprocessing_context="fork",
-            timeout=_TIMEOUT_SECONDS,
-        )
+    return DataLoader(
+        loader.dataset,
+        **how,
+        num_workers=workers,
+        collate_fn=loader.collate_fn,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context="fork",
+        timeout=_TIMEOUT_SECONDS,
+    )
 
 
-def _can_fork() -> bool:
-    return "fork" in multiprocessing.get_all_start_methods()
+def _can_replay(loader: DataLoader[Any]) -> bool:
+    can_fork = "fork" in multiprocessing.get_all_start_methods()
+    return can_fork and not isinstance(loader.dataset, IterableDataset)

@@ -1,4 +1,4 @@
-"""An optimizer's step over parameters of the same shapes, one by one, grouped and fused."""
+"""Runs an optimizer's step over parameters of the same shapes: one by one, grouped and fused."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import torch
 
 from sonde.profile.record.object_tracking import SeenOptimizer
-from sonde.profile.record.stopwatch import compare
+from sonde.profile.record.stopwatch import AS_IT_IS, compare
 
-AS_IT_IS = "as it is"
 _WAYS: dict[str, dict[str, bool | None]] = {
     "fused=True": {"fused": True, "foreach": None},
     "foreach=True": {"fused": None, "foreach": True},
@@ -20,20 +19,19 @@ _MOST_BYTES = 1 << 30
 
 
 def replay_optimizer(seen: SeenOptimizer, *, budget_seconds: float = 1.0) -> dict[str, float]:
-    """Seconds of a step for each way that this optimizer has and does not use already.
+    """Seconds of a step as it is, and in each way that this optimizer has and does not use.
 
-    Empty where there is nothing to compare: an optimizer that is not torch's own, that has no such
-    ways, whose parameters are not on the host, or are too large to have twice.
+    Empty if there is nothing to compare: the optimizer is not torch's own, is fused, or has no
+    other way; the parameters are not on the host, or too large for a copy.
     """
-    if not seen.kind.__module__.startswith("torch.optim") or not seen.parameters:
-        return {}
-    if any(device.type != "cpu" for _, _, device in seen.parameters):
-        return {}
-    if seen.nbytes * _COPIES * (len(_WAYS) + 1) > _MOST_BYTES:
-        return {}
     accepted = inspect.signature(seen.kind.__init__).parameters
     options = {name: value for name, value in seen.options.items() if name in accepted}
-    if options.get("fused"):
+    if (
+        not seen.kind.__module__.startswith("torch.optim")
+        or any(device.type != "cpu" for _, _, device in seen.parameters)
+        or not 0 < seen.nbytes * _COPIES * (len(_WAYS) + 1) <= _MOST_BYTES
+        or options.get("fused")
+    ):
         return {}
     ways = {AS_IT_IS: _made(seen, options)}
     for name, change in _WAYS.items():
@@ -43,7 +41,7 @@ def replay_optimizer(seen: SeenOptimizer, *, budget_seconds: float = 1.0) -> dic
                 ways[name] = _made(seen, {**options, **change})
                 ways[name].step()
             except (RuntimeError, ValueError, TypeError):
-                ways.pop(name, None)  # not for this device or these types
+                ways.pop(name, None)  # not supported for this device or these dtypes
     if len(ways) == 1:
         return {}
     return compare(

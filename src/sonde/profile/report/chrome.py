@@ -1,4 +1,4 @@
-"""The profiled steps as a trace that Perfetto and chrome://tracing open."""
+"""Writes the profiled steps as a trace for Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -20,58 +20,44 @@ def write_trace(timings: Timings, rank: int, path: Path) -> None:
     """Write steps, their parts, the events of all threads, and memory."""
     events = [*_headings(timings, rank)]
     for step in timings.steps:
-        events.extend(_step_events(step, rank))
-    path.write_bytes(msgspec.json.encode({"displayTimeUnit": "ms", "traceEvents": events}))
+        events.extend(_step_events(step))
+    trace = {"displayTimeUnit": "ms", "traceEvents": [{**event, "pid": rank} for event in events]}
+    path.write_bytes(msgspec.json.encode(trace))
 
 
 def _headings(timings: Timings, rank: int) -> Iterator[dict[str, Any]]:
     names = {_STEPS: "steps", _PARTS: "parts", _MAIN: "training thread"}
     for thread in sorted({e.thread for step in timings.steps for e in step.trace.others}):
         names[_MAIN + thread] = f"thread {thread}"
-    yield {"ph": "M", "name": "process_name", "pid": rank, "args": {"name": f"rank {rank}"}}
+    yield {"ph": "M", "name": "process_name", "args": {"name": f"rank {rank}"}}
     for thread, name in names.items():
-        head = {"ph": "M", "pid": rank, "tid": thread}
+        head = {"ph": "M", "tid": thread}
         yield {**head, "name": "thread_name", "args": {"name": name}}
         yield {**head, "name": "thread_sort_index", "args": {"sort_index": thread}}
 
 
-def _step_events(step: TimedStep, rank: int) -> Iterator[dict[str, Any]]:
+def _step_events(step: TimedStep) -> Iterator[dict[str, Any]]:
     trace = step.trace
-    yield _slice(f"step {trace.number}", trace.begin, trace.end, rank, _STEPS)
-    for part, spans in step.split.spans.items():
-        for begin, end in spans:
-            yield _slice(part, begin, end, rank, _PARTS)
+    yield _slice(f"step {trace.number}", trace.begin, trace.end, _STEPS)
+    for begin, end, part in step.split.in_order():
+        yield _slice(part, begin, end, _PARTS)
     nodes = inherited(trace.main, step.names)
     for event, node in zip(trace.main.events, nodes, strict=True):
-        yield _slice(event.name, event.start, event.end, rank, _MAIN, _arguments(event, node))
+        yield _slice(event.name, event.start, event.end, _MAIN, _arguments(event, node))
     for event in trace.others:
-        yield _slice(event.name, event.start, event.end, rank, _MAIN + event.thread)
+        yield _slice(event.name, event.start, event.end, _MAIN + event.thread)
     level = 0
     for change in trace.memory:
         level += change.nbytes
-        yield {
-            "ph": "C",
-            "name": "memory",
-            "pid": rank,
-            "ts": change.time / 1e3,
-            "args": {"bytes above the step's beginning": level},
-        }
+        args = {"bytes above the step's beginning": level}
+        yield {"ph": "C", "name": "memory", "ts": change.time / 1e3, "args": args}
 
 
 def _slice(
-    name: str, begin: int, end: int, rank: int, thread: int, args: dict[str, Any] | None = None
+    name: str, begin: int, end: int, thread: int, args: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    made: dict[str, Any] = {
-        "ph": "X",
-        "name": name,
-        "pid": rank,
-        "tid": thread,
-        "ts": begin / 1e3,
-        "dur": (end - begin) / 1e3,
-    }
-    if args:
-        made["args"] = args
-    return made
+    made = {"ph": "X", "name": name, "tid": thread, "ts": begin / 1e3, "dur": (end - begin) / 1e3}
+    return {**made, "args": args} if args else made
 
 
 def _arguments(event: TraceEvent, node: OpNode | None) -> dict[str, Any]:

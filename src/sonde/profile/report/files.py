@@ -1,13 +1,11 @@
-"""The files a profile leaves."""
+"""The files of a profile."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from sonde.core.errors import UsageError
-from sonde.profile.analyse.timings import Timings
 from sonde.profile.document import FILE_NAME, Profile, save_profile
-from sonde.profile.report.chrome import write_trace
 from sonde.report import page
 
 PAGE_NAME = "report.html"
@@ -15,17 +13,17 @@ TRACE_NAME = "trace.json"
 
 
 def rank_directory(directory: Path, rank: int, ranks: int) -> Path:
-    """Where a rank's files are: the directory itself, or one in it for each of several ranks."""
+    """The directory itself, or, with several ranks, a directory inside it for each."""
     return directory / f"rank_{rank}" if ranks > 1 else directory
 
 
 def make_directory(directory: Path) -> None:
-    """Make it now, so that a mistake is known before the program has run."""
+    """Create the directory before the program runs, so that an error is reported at once."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"--to {directory}: cannot be made: {error.strerror}", slug="profile-directory"
+            f"--to {directory} cannot be created: {error.strerror}", slug="profile-directory"
         ) from None
 
 
@@ -35,18 +33,11 @@ def profile_page(profile: Profile) -> str:
 
 
 def write_profile(profile: Profile, directory: Path) -> list[str]:
-    """Write the profile and the page; lines that tell where they are."""
+    """Write the profile and the page; returns lines that name the files, with the trace's."""
     save_profile(profile, directory / FILE_NAME)
     (directory / PAGE_NAME).write_text(profile_page(profile), encoding="utf-8")
-    trace = directory / TRACE_NAME
-    lines = [f"report: {directory / PAGE_NAME}"]
-    if trace.exists():
-        lines.append(f"trace:  {trace} (open in https://ui.perfetto.dev or chrome://tracing)")
-    lines.append(f"json:   {directory / FILE_NAME}")
-    return lines
-
-
-def write_all(profile: Profile, timings: Timings, directory: Path) -> list[str]:
-    """Write everything; lines that tell where it is."""
-    write_trace(timings, profile.rank, directory / TRACE_NAME)
-    return write_profile(profile, directory)
+    return [
+        f"report: {directory / PAGE_NAME}",
+        f"trace:  {directory / TRACE_NAME} (open in https://ui.perfetto.dev or chrome://tracing)",
+        f"json:   {directory / FILE_NAME}",
+    ]

@@ -1,42 +1,34 @@
-"""Judging a profile: each rule looks at the evidence and says what would make a step shorter.
+"""Rules that find what would make a step shorter.
 
-A rule says something only with a measured gain that is worth it; see docs/profile.md.
+A rule reports a finding only if its gain was measured and is large enough; see docs/profile.md.
+There is one module for each direction: data, framework, multi-node (`collectives`), operators.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from sonde.core.finding import Finding
-from sonde.profile.rules.collectives import find_exposed_collectives
-from sonde.profile.rules.compiling import find_recompilations
-from sonde.profile.rules.data import find_data_waits
+from sonde.profile.rules import collectives, data, framework, operators
 from sonde.profile.rules.evidence import ProfileEvidence
-from sonde.profile.rules.framework import (
-    find_casts,
-    find_layout_flips,
-    find_python_time,
-    find_synchronisations,
-)
-from sonde.profile.rules.operators import find_slow_products, find_small_batch
-from sonde.profile.rules.optimizer import find_unfused_optimizer
 
 RULES: tuple[Callable[[ProfileEvidence], list[Finding]], ...] = (
-    find_data_waits,
-    find_synchronisations,
-    find_casts,
-    find_layout_flips,
-    find_python_time,
-    find_recompilations,
-    find_unfused_optimizer,
-    find_exposed_collectives,
-    find_slow_products,
-    find_small_batch,
+    data.find_data_waits,
+    framework.find_synchronisations,
+    framework.find_casts,
+    framework.find_layout_flips,
+    framework.find_python_time,
+    framework.find_recompilations,
+    framework.find_unfused_optimizer,
+    collectives.find_exposed_collectives,
+    operators.find_slow_products,
+    operators.find_small_batch,
 )
 
 
 def judge(evidence: ProfileEvidence, say: Callable[[str], None]) -> list[Finding]:
-    """Everything the rules find, greatest gain first; a rule that fails is left out and said."""
+    """The findings of all rules, greatest gain first; a rule that fails is reported and skipped."""
     found: list[Finding] = []
     for rule in RULES:
         try:
@@ -46,9 +38,4 @@ def judge(evidence: ProfileEvidence, say: Callable[[str], None]) -> list[Finding
                 f"sonde: {rule.__name__} failed and is left out: {type(error).__name__}: {error} "
                 "[profile-failed]"
             )
-    return sorted(found, key=_gain, reverse=True)
-
-
-def _gain(finding: Finding) -> float:
-    gain = finding.evidence["gain_share"]
-    return gain if isinstance(gain, float | int) else 0.0
+    return sorted(found, key=lambda each: -cast(float, each.evidence["gain_share"]))

@@ -1,4 +1,4 @@
-"""What rules judge by, and the shape of what they say."""
+"""The evidence on which rules decide, and the form of their findings."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from sonde.profile.record.object_tracking import SeenCall, SeenLoader, SeenOptim
 from sonde.profile.record.private import Compilation
 
 Direction = Literal["operator", "framework", "multi-node", "data"]
-How = Literal["in the trace", "replayed", "tried"]
+How = Literal["in the trace", "replayed"]
 
 LEAST_SHARE = 0.05
-"""A gain below this share of a step is not worth a finding."""
+"""A gain below this share of a step is not reported."""
 
 LEAST_SECONDS = 2e-4
-"""Nor is less than this of a step worth one, where the time cannot simply be saved."""
+"""Nor is a shorter time, if there is no simple way to save it."""
 
 MUCH_SHARE = 0.2
+"""A gain of at least this share of a step is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProfileEvidence:
-    """Everything that was seen and measured.
+    """Everything that was observed and measured.
 
     ``data_lines`` and ``rest_lines`` are what sampling found outside of ops. ``all_reduces`` are
-    the seconds of a step's all-reduces one by one and in one, where that was replayed.
+    the seconds of a step's all-reduces one by one, and as one, if they were replayed.
     """
 
     timings: Timings
@@ -48,59 +49,61 @@ class ProfileEvidence:
     all_reduces: tuple[float, float] | None = None
 
     def share(self, seconds: float) -> float:
-        """Of a usual step: medians are set against a median."""
+        """The share of a usual step; ``seconds`` should be a median, too."""
         usual = self.timings.usual_seconds
         return seconds / usual if usual > 0 else 0.0
 
     def waits(self) -> tuple[float, float]:
-        """A step's seconds waiting for data, and the seconds of all else in it."""
+        """The seconds of a step that wait for data, and all others."""
         waited = self.timings.steady_part_seconds("data")
         busy = self.timings.usual_seconds - self.timings.usual_part_seconds("data")
         return waited, max(busy, 0.0)
 
-    def is_worth(self, seconds: float) -> bool:
-        return self.share(seconds) >= LEAST_SHARE
-
     def cost(self, nodes: Sequence[OpNode]) -> float:
-        """What a step would usually be shorter without these ops."""
+        """How much shorter a step would usually be without these ops."""
         times = self.timings.ops
         return sum(times[node.name].usual_cost_seconds for node in nodes if node.name in times)
 
+    def network_seconds(self) -> float:
+        """The usual length of forward and backward."""
+        return sum(self.timings.usual_part_seconds(part) for part in ("forward", "backward"))
 
-def judgement(
-    evidence: ProfileEvidence,
-    rule: str,
-    direction: Direction,
-    *,
-    message: str,
-    advice: str,
-    source: Source | None,
-    gain_seconds: float,
-    how: How,
-    share: float | None = None,
-    **facts: object,
-) -> Finding:
-    """A finding whose gain is stated in seconds and as a share of a step, a usual one if not told.
+    def finding(
+        self,
+        rule: str,
+        direction: Direction,
+        *,
+        message: str,
+        advice: str,
+        source: Source | None,
+        gain_seconds: float,
+        how: How = "in the trace",
+        share: float | None = None,
+        **facts: object,
+    ) -> list[Finding]:
+        """The finding, or nothing if its gain is less than ``LEAST_SHARE`` of a step.
 
-    No gain is more than all there is: noise does not make it so.
-    """
-    share = min(1.0, evidence.share(gain_seconds) if share is None else share)
-    return Finding(
-        rule=rule,
-        severity="warning" if share >= MUCH_SHARE else "info",
-        message=message,
-        status="established" if how == "tried" else "supported",
-        source=source,
-        evidence={
+        ``share`` is the gain as a share of a step; by default of a usual one. Noise can make it
+        more than 1, so it is capped.
+        """
+        share = self.share(gain_seconds) if share is None else share
+        if share < LEAST_SHARE:
+            return []
+        evidence = {
             "direction": direction,
             "gain_seconds": gain_seconds,
-            "gain_share": share,
+            "gain_share": min(1.0, share),
             "gain_how": how,
             **facts,
-        },
-        advice=advice,
-    )
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms"
+        }
+        return [
+            Finding(
+                rule=rule,
+                severity="warning" if share >= MUCH_SHARE else "info",
+                message=message,
+                status="supported",
+                source=source,
+                evidence=evidence,
+                advice=advice,
+            )
+        ]

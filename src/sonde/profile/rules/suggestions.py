@@ -1,4 +1,4 @@
-"""What is worth a trial, from how the time is spent: hints, not findings: nothing is measured."""
+"""Suggests variants for ``--try`` from how the time is spent; their gain is not measured."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _WORKERS = frozenset({"data-wait", "too-few-workers", "slow-dataset"})
 
 
 def worth_trying(evidence: ProfileEvidence, ranks: int, found: Collection[str]) -> tuple[str, ...]:
-    """Variants of ``--try`` with the reason to, as ``"compile: ..."``.
+    """Variants of ``--try`` with the reason, as ``"compile: ..."``.
 
-    What a rule in ``found`` has measured already is left out.
+    Variants whose gain a rule in ``found`` has measured are left out.
     """
     hints: list[str] = []
     between = _share(evidence, lambda times: True, before=True)
     light = _share(evidence, lambda times: is_pointwise(times.node.type))
     if evidence.graph is not None and max(between, light) >= _LEAST:
         hints.append(
-            f"compile: ops that work element by element take {percent(light)} of a step, getting "
-            f"from op to op {percent(between)}"
+            f"compile: elementwise ops take {percent(light)} of a step, Python between ops "
+            f"{percent(between)}"
         )
     products = _share(evidence, _is_float32_product)
     flops = evidence.machine.flops
@@ -43,15 +43,12 @@ def worth_trying(evidence: ProfileEvidence, ranks: int, found: Collection[str]) 
     if data >= _LEAST and evidence.loaders and _WORKERS.isdisjoint(found):
         hints.append(f"workers: {percent(data)} of a step is waiting for data")
     optimizer = evidence.share(evidence.timings.usual_part_seconds("optimizer"))
-    if optimizer >= _LEAST and _has_unfused(evidence) and "unfused-optimizer" not in found:
+    has_unfused = any(each.options.get("fused", True) is not True for each in evidence.optimizers)
+    if optimizer >= _LEAST and has_unfused and "unfused-optimizer" not in found:
         hints.append(f"fused: the optimizer takes {percent(optimizer)} of a step")
     if ranks > 1 and evidence.share(evidence.timings.usual_part_seconds("collectives")) >= _LEAST:
         hints.append("buckets: ranks wait for each other")
     return tuple(hints)
-
-
-def _has_unfused(evidence: ProfileEvidence) -> bool:
-    return any(each.options.get("fused", True) is not True for each in evidence.optimizers)
 
 
 def _share(
@@ -59,8 +56,8 @@ def _share(
 ) -> float:
     seconds = sum(
         statistics.median(times.before if before else times.own)
-        for times in evidence.timings.ops.values()
-        if times.part in ("forward", "backward") and chosen(times)
+        for times in evidence.timings.network
+        if chosen(times)
     )
     return evidence.share(seconds / 1e9)
 

@@ -1,1 +1,1 @@
-"""Short variants of the same program, run in turns with it: what a change really brings."""
+"""Runs short variants of a program, alternating with the program itself, to measure their gain."""

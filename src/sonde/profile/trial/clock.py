@@ -1,21 +1,21 @@
-"""The clock and the loss of a trial run, inside the process that runs it."""
+"""Times the steps and records the losses of a trial run, in the process that runs it."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import torch
 
-from sonde.profile.analyse.tables import place_of
-from sonde.profile.document import CodePlace
+from sonde.core.graph import Source
 from sonde.profile.places import Places
 from sonde.profile.record import private
 from sonde.profile.record.recorder import WindowDone
@@ -23,7 +23,7 @@ from sonde.profile.trial.variants import Applied, variant
 
 
 class TrialOrder(msgspec.Struct, frozen=True):
-    """What one trial run is to do: run ``warm_up`` and then ``steps`` steps, and write ``out``."""
+    """What a trial run does: run ``warm_up`` and then ``steps`` steps, and write ``out``."""
 
     variant: str
     warm_up: int
@@ -32,17 +32,16 @@ class TrialOrder(msgspec.Struct, frozen=True):
 
 
 class TrialResult(msgspec.Struct, frozen=True):
-    """What a trial run measured: seconds and loss of each step after the warm-up.
+    """The result of a trial run: seconds and loss of each step after the warm-up.
 
-    A loss that is not finite is None. ``first_seconds`` is how long the warm-up took.
+    A loss that is not finite is None. ``applied`` is how often the variant changed something.
     """
 
     variant: str
     seconds: tuple[float, ...]
     losses: tuple[float | None, ...]
-    first_seconds: float
     applied: int
-    place: CodePlace | None
+    place: Source | None
     note: str
 
 
@@ -59,12 +58,10 @@ class TrialClock:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The program runs in this block; the result is written when it is left."""
+        """Run the program in this context; the result is written at its end."""
         torch.manual_seed(0)
         random.seed(0)
-        numpy: Any = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed(0)
+        np.random.seed(0)
         with (
             variant(self._order.variant, self._applied),
             private.watching_backward(self._backward_begins, lambda: None),
@@ -78,11 +75,10 @@ class TrialClock:
     def step_ended(self) -> None:
         now = time.perf_counter()
         self._seconds.append(now - self._begin)
-        self._losses.append(self._loss if _is_finite(self._loss) else None)
+        self._losses.append(self._loss if math.isfinite(self._loss) else None)
         self._loss = 0.0
         if len(self._seconds) == 1:
-            for undo in self._applied.undo_after_first_step:
-                undo()
+            self._applied.after_first_step()
         if len(self._seconds) >= self._order.warm_up + self._order.steps:
             raise WindowDone
         self._begin = time.perf_counter()
@@ -96,18 +92,12 @@ class TrialClock:
         if os.environ.get("RANK", "0") != "0":
             return
         warm = self._order.warm_up
-        sources = [source for source in self._applied.sources if source is not None]
         result = TrialResult(
             variant=self._order.variant,
             seconds=tuple(self._seconds[warm:]),
             losses=tuple(self._losses[warm:]),
-            first_seconds=sum(self._seconds[:warm]),
             applied=len(self._applied.sources),
-            place=place_of(sources[0]) if sources else None,
+            place=next(filter(None, self._applied.sources), None),
             note=self._applied.note,
         )
         Path(self._order.out).write_bytes(msgspec.json.encode(result))
-
-
-def _is_finite(value: float) -> bool:
-    return value - value == 0

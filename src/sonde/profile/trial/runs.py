@@ -1,4 +1,4 @@
-"""Runs a program and its variants in turns, and judges what each brought."""
+"""Runs a program and its variants, alternating, and judges the gain of each variant."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from pathlib import Path
 import msgspec
 
 from sonde.core.errors import UsageError
+from sonde.core.number_text import duration
 from sonde.profile.document import FoundItem, Gain, Profile, TriedItem
 from sonde.profile.record.launch import launch
+from sonde.profile.rules.evidence import MUCH_SHARE
 from sonde.profile.trial.clock import TrialOrder, TrialResult
-from sonde.profile.trial.variants import ADVICE, NAMES
+from sonde.profile.trial.variants import NAMES, advice
 
 LEAST_GAIN = 0.03
-"""A variant has to be this much faster, in every round, to be called so."""
+"""The least gain of a variant that is called faster."""
 
 LOSS_TOLERANCE = 0.02
-_MUCH = 0.2
+_NOT_FINITE = 1e9
+"""The difference of a loss that is not finite."""
 _BUCKETS = (1, 5, 100)
 
-# Findings that say the same as a trial.
+# Rules that find what the variant of this name changes.
 _SAME = {"unfused-optimizer": "fused", "too-few-workers": "workers"}
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """Of which program to run variants, how long, and how often."""
+    """The program whose variants are run, for how many steps, and how often."""
 
     program: tuple[str, ...]
     warm_up: int
@@ -50,7 +53,7 @@ class _Runs:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """``"compile,amp"``; ``"all"`` is every one there is."""
+    """The variants in ``"compile,amp"``; ``"all"`` is all of them."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if names == ("all",):
         return NAMES
@@ -62,43 +65,56 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def impossible(names: Sequence[str], profile: Profile) -> list[TriedItem]:
-    """The variants that the program has nothing for, as far as its profile shows."""
+    """The variants for which the program has nothing to change, according to its profile."""
     lacking = {}
     if not profile.loaders:
         lacking["workers"] = "the program has no DataLoader"
     if profile.collectives is None:
         lacking["buckets"] = "the program has no collectives"
     return [
-        TriedItem(name, "not applicable", None, None, (), None, note=lacking[name])
-        for name in names
-        if name in lacking
+        TriedItem(name, "not applicable", note=lacking[name]) for name in names if name in lacking
     ]
 
 
 def with_values(names: Sequence[str], profile: Profile) -> list[str]:
-    """The variants with the values to try, from how the program is now."""
+    """The variants with the values to try, such as ``"workers=4"``, other than the present one."""
     cores = os.cpu_count() or 1
     variants: list[str] = []
     for name in names:
         if name == "workers":
             counts = {cores, 2 * cores} - {profile.loaders[-1].workers}
-            variants.extend(f"workers={count}" for count in sorted(counts))
         elif name == "threads":
             counts = {1, max(1, cores // 2), cores} - {profile.machine.threads}
-            variants.extend(f"threads={count}" for count in sorted(counts))
         elif name == "buckets":
-            variants.extend(f"buckets={size}" for size in _BUCKETS)
+            counts = set(_BUCKETS)
         else:
             variants.append(name)
+            continue
+        variants.extend(f"{name}={count}" for count in sorted(counts))
     return variants
+
+
+def add_trials(
+    profile: Profile, plan: TrialPlan, names: Sequence[str], say: Callable[[str], None]
+) -> Profile:
+    """Run the variants of the profiled program; returns its profile with their results."""
+    skipped = impossible(names, profile)
+    possible = [name for name in names if name not in {item.name for item in skipped}]
+    tried = [*run_trials(plan, with_values(possible, profile), say), *skipped]
+    return msgspec.structs.replace(
+        profile,
+        tried=tuple(tried),
+        findings=merged_findings(profile.findings, tried),
+        worth_trying=without_tried(profile.worth_trying, tried),
+    )
 
 
 def run_trials(
     plan: TrialPlan, variants: Sequence[str], say: Callable[[str], None]
 ) -> list[TriedItem]:
-    """Run the program as it is and each variant, in turns, and judge.
+    """Run the program as it is and each variant, alternating, and judge each variant.
 
-    A variant that cannot be applied, fails, or is no faster in two rounds gets no further turn.
+    A variant that cannot be applied, fails, or is not faster in two rounds is not run again.
     """
     plan.directory.mkdir(parents=True, exist_ok=True)
     base = _Runs("")
@@ -112,13 +128,13 @@ def run_trials(
                 slug="profile-trial",
             )
         for each in tried:
-            if _deserves_a_turn(each, base):
+            if _is_promising(each, base):
                 _run_one(plan, each, number)
     return [_judge(each, base) for each in tried]
 
 
 def without_tried(hints: Sequence[str], tried: Sequence[TriedItem]) -> tuple[str, ...]:
-    """The hints, such as ``"amp: ..."``, whose variant had no trial."""
+    """The hints, such as ``"amp: ..."``, whose variant was not tried."""
     done = {each.name.partition("=")[0] for each in tried}
     return tuple(hint for hint in hints if hint.partition(":")[0] not in done)
 
@@ -126,73 +142,59 @@ def without_tried(hints: Sequence[str], tried: Sequence[TriedItem]) -> tuple[str
 def merged_findings(
     findings: Sequence[FoundItem], tried: Sequence[TriedItem]
 ) -> tuple[FoundItem, ...]:
-    """Findings and what was tried as one list, greatest gain first.
+    """The findings of the profile and of the trials, greatest gain first.
 
-    What a trial confirms has the trial's gain; what it does not confirm is dropped.
+    A finding that a trial confirms gets the trial's gain; one that it does not confirm is dropped.
     """
-    by_kind: dict[str, list[TriedItem]] = {}
+    best: dict[str, TriedItem | None] = {}
     for each in tried:
-        if each.verdict in ("faster", "no gain", "slower"):
-            by_kind.setdefault(each.name.partition("=")[0], []).append(each)
-    kept: list[FoundItem] = []
-    settled: set[str] = set()
-    for found in findings:
-        kind = _SAME.get(found.rule)
-        if kind is None or kind not in by_kind:
-            kept.append(found)
-            continue
-        best = _fastest(by_kind[kind])
-        settled.add(kind)
-        if best is not None and best.before is not None and best.after is not None:
-            gain = Gain(best.before - best.after, 1 - best.after / best.before, "tried")
-            kept.append(msgspec.structs.replace(found, gain=gain))
-    for kind, group in by_kind.items():
-        best = _fastest(group)
-        if best is not None and kind not in settled:
-            kept.extend(found_in([best]))
-    return tuple(sorted(kept, key=lambda found: found.gain.share, reverse=True))
+        kind = each.name.partition("=")[0]
+        if each.verdict in ("no gain", "slower"):
+            best.setdefault(kind, None)
+        elif each.verdict == "faster":
+            known = best.get(kind)
+            best[kind] = each if known is None or _gain(each).share > _gain(known).share else known
+    confirmed = {_SAME[found.rule]: found for found in findings if found.rule in _SAME}
+    merged = [found for found in findings if _SAME.get(found.rule) not in best]
+    for kind, fastest in best.items():
+        if fastest is not None:
+            found = confirmed.get(kind) or _finding(fastest)
+            merged.append(msgspec.structs.replace(found, gain=_gain(fastest)))
+    return tuple(sorted(merged, key=lambda found: found.gain.share, reverse=True))
 
 
-def _fastest(group: Sequence[TriedItem]) -> TriedItem | None:
-    """The best of those that were faster; None if none was."""
-    faster = [each for each in group if each.verdict == "faster"]
-    return min(faster, key=lambda each: each.after or math.inf) if faster else None
+def _gain(tried: TriedItem) -> Gain:
+    before, after = tried.before or math.nan, tried.after or math.nan
+    return Gain(before - after, 1 - after / before, "tried")
 
 
-def found_in(tried: Sequence[TriedItem]) -> list[FoundItem]:
-    """Variants that were faster, as findings."""
-    found = []
-    for each in tried:
-        if each.verdict != "faster" or each.before is None or each.after is None:
-            continue
-        kind, _, value = each.name.partition("=")
-        share = 1 - each.after / each.before
-        found.append(
-            FoundItem(
-                rule=f"tried-{kind.replace('_', '-')}",
-                direction={"workers": "data", "buckets": "multi-node"}.get(kind, "framework"),
-                severity="warning" if share >= _MUCH else "info",
-                message=f"with {each.name} a step takes {1e3 * each.after:.3g} ms instead of "
-                f"{1e3 * each.before:.3g} ms, and the loss is the same within tolerance",
-                advice=ADVICE[kind].format(value=value),
-                gain=Gain(each.before - each.after, share, "tried"),
-                place=each.place,
-                evidence={"ratios": list(each.ratios), "loss_difference": each.loss_difference},
-            )
-        )
-    return found
+def _finding(tried: TriedItem) -> FoundItem:
+    """The finding for a variant that was faster."""
+    kind = tried.name.partition("=")[0]
+    gain = _gain(tried)
+    return FoundItem(
+        rule=f"tried-{kind.replace('_', '-')}",
+        direction={"workers": "data", "buckets": "multi-node"}.get(kind, "framework"),
+        severity="warning" if gain.share >= MUCH_SHARE else "info",
+        message=f"with {tried.name} a step takes {duration(tried.after or 0)} instead of "
+        f"{duration(tried.before or 0)}, and the loss is the same within tolerance",
+        advice=advice(tried.name),
+        gain=gain,
+        place=tried.place,
+        evidence={"ratios": list(tried.ratios), "loss_difference": tried.loss_difference},
+    )
 
 
 def _run_one(plan: TrialPlan, runs: _Runs, number: int) -> None:
     stem = f"{runs.name or 'as-it-is'}-{number}".replace("=", "-")
-    out = plan.directory / f"{stem}.json"
+    out, log_file = plan.directory / f"{stem}.json", plan.directory / f"{stem}.log"
     out.unlink(missing_ok=True)
     order = TrialOrder(runs.name, plan.warm_up, plan.steps, str(out))
     text = msgspec.json.encode(order).decode()
-    with open(plan.directory / f"{stem}.log", "wb") as log:
+    with open(log_file, "wb") as log:
         code = launch(["--as-trial", text, *plan.program], ranks=plan.ranks, log=log)
     if code != 0 or not out.exists():
-        runs.problem = f"it ended with exit code {code}; see {plan.directory / f'{stem}.log'}"
+        runs.problem = f"it ended with exit code {code}; see {log_file}"
         return
     result = msgspec.json.decode(out.read_bytes(), type=TrialResult)
     if not result.seconds:
@@ -200,7 +202,7 @@ def _run_one(plan: TrialPlan, runs: _Runs, number: int) -> None:
     runs.results.append(result)
 
 
-def _deserves_a_turn(runs: _Runs, base: _Runs) -> bool:
+def _is_promising(runs: _Runs, base: _Runs) -> bool:
     if runs.problem or (runs.results and not runs.results[0].applied):
         return False
     ratios = _ratios(runs, base)
@@ -210,10 +212,10 @@ def _deserves_a_turn(runs: _Runs, base: _Runs) -> bool:
 def _judge(runs: _Runs, base: _Runs) -> TriedItem:
     first = runs.results[0] if runs.results else None
     if runs.problem or first is None:
-        return TriedItem(runs.name, "failed", None, None, (), None, note=runs.problem)
+        return TriedItem(runs.name, "failed", note=runs.problem)
     if not first.applied:
         note = first.note or "there is nothing in the program to change"
-        return TriedItem(runs.name, "not applicable", None, None, (), None, note=note)
+        return TriedItem(runs.name, "not applicable", note=note)
     ratios = _ratios(runs, base)
     before = statistics.median(_usual(result) for result in base.results)
     ratio = statistics.median(ratios)
@@ -238,7 +240,7 @@ def _judge(runs: _Runs, base: _Runs) -> TriedItem:
 
 
 def _ratios(runs: _Runs, base: _Runs) -> list[float]:
-    """Round by round, so that a slow hour of the machine does not count against either."""
+    """The time relative to the program in the same round, so that other load affects both."""
     return [
         _usual(result) / _usual(beside)
         for result, beside in zip(runs.results, base.results, strict=False)
@@ -250,22 +252,18 @@ def _usual(result: TrialResult) -> float:
 
 
 def _loss_difference(results: Sequence[TrialResult], base: Sequence[TrialResult]) -> float | None:
-    """The largest relative difference of mean losses; infinite losses make it infinite.
-
-    None where no backward of a single number was seen.
-    """
+    """The largest relative difference of mean losses; None if the program computes no loss."""
     differences = []
     for result, beside in zip(results, base, strict=False):
         a, b = _mean_loss(result), _mean_loss(beside)
         if b is None or not any(beside.losses):
             return None
-        differences.append(math.inf if a is None else abs(a - b) / max(abs(b), 1e-8))
-    finite = [value for value in differences if math.isfinite(value)]
-    return max(finite) if len(finite) == len(differences) else 1e9
+        differences.append(_NOT_FINITE if a is None else abs(a - b) / max(abs(b), 1e-8))
+    return max(differences)
 
 
 def _own_difference(base: Sequence[TrialResult]) -> float:
-    """How far the program's losses are from themselves, run again."""
+    """The relative difference of the program's own losses from round to round."""
     means = [mean for mean in map(_mean_loss, base) if mean is not None]
     if len(means) < 2:
         return 0.0

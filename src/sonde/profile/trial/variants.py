@@ -1,4 +1,4 @@
-"""The changes that can be tried on a program from outside."""
+"""The changes that can be tried on a program without editing it."""
 
 from __future__ import annotations
 
@@ -18,30 +18,18 @@ from sonde.core.patching import Patch, replace, wrap
 from sonde.profile.places import Places
 from sonde.profile.record import private
 
-NAMES = ("compile", "amp", "channels_last", "workers", "fused", "threads", "buckets")
-
-ADVICE = {
-    "compile": "model = torch.compile(model)",
-    "amp": "with torch.autocast(device, dtype=torch.bfloat16): round the forward pass",
-    "channels_last": "model.to(memory_format=torch.channels_last), and the images too",
-    "workers": "DataLoader(..., num_workers={value})",
-    "fused": "the optimizer with fused=True",
-    "threads": "torch.set_num_threads({value}), or OMP_NUM_THREADS={value}",
-    "buckets": "DistributedDataParallel(..., bucket_cap_mb={value})",
-}
-
 
 @dataclass(slots=True)
 class Applied:
-    """Where a variant changed something, and what it has to say about that."""
+    """The lines at which a variant changed something, and a note on it."""
 
     places: Places
     sources: list[Source | None] = field(default_factory=list)
     note: str = ""
-    undo_after_first_step: list[Callable[[], None]] = field(default_factory=list)
+    after_first_step: Callable[[], None] = lambda: None
 
     def here(self) -> None:
-        """The change is applied for the line of the user's code that runs now."""
+        """Record that the line of the user's code that runs now is changed."""
         self.sources.append(self.places.innermost(sys._getframe(1)))
 
 
@@ -51,18 +39,18 @@ def variant(name: str, applied: Applied) -> Iterator[None]:
     kind, _, value = name.partition("=")
     with ExitStack() as undo:
         if kind:
-            undo.enter_context(_VARIANTS[kind](applied, value))
+            apply, _ = _VARIANTS[kind]
+            apply(applied, value, undo)
         yield
 
 
-@contextmanager
-def _compile(applied: Applied, _: str) -> Iterator[None]:
-    """Compile each module that is called from outside any in the first step.
+def _compile(applied: Applied, _: str, undo: ExitStack) -> None:
+    """Compile each module that the program calls directly in the first step.
 
-    The way in is closed while compiled code runs, so that it does not find us in its way.
+    The patch is removed while a module runs, so that it is not compiled, too.
     """
-    original = nn.Module.__call__
     done: set[int] = set()
+    is_open = True
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         patch.restore()
@@ -71,96 +59,83 @@ def _compile(applied: Applied, _: str) -> Iterator[None]:
                 done.add(id(module))
                 module.compile()
                 applied.here()
-            return original(module, *args, **kwargs)
+            return patch.original(module, *args, **kwargs)
         finally:
             if is_open:
                 patch.install()
 
-    is_open = [True]
-
     def close() -> None:
-        is_open.clear()
+        nonlocal is_open
+        is_open = False
         patch.restore()
 
-    applied.undo_after_first_step.append(close)
     patch = Patch(nn.Module, "__call__", call)
     patch.install()
-    try:
-        yield
-    finally:
-        close()
+    applied.after_first_step = close
+    undo.callback(close)
 
 
-@contextmanager
-def _amp(applied: Applied, _: str) -> Iterator[None]:
+def _amp(applied: Applied, _: str, undo: ExitStack) -> None:
     """Autocast from the first call of a module to the beginning of backward."""
     original = nn.Module.__call__
-    casting = ExitStack()
-    is_on: list[bool] = []
+    casting = undo.enter_context(ExitStack())
+    is_on = False
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        nonlocal is_on
         if not is_on and _trains(module):
             device = next(module.parameters()).device.type
             if torch.is_autocast_enabled(device):
                 applied.note = "the program uses autocast already"
             else:
                 casting.enter_context(torch.autocast(device, dtype=torch.bfloat16))
-                is_on.append(True)
+                is_on = True
                 if not applied.sources:
                     applied.here()
         return original(module, *args, **kwargs)
 
-    def stop(*_: Any) -> None:
-        is_on.clear()
+    def stop(_: Any) -> None:
+        nonlocal is_on
+        is_on = False
         casting.close()
 
-    with private.watching_backward(stop, lambda: None), ExitStack() as undo:
-        replace(nn.Module, "__call__", call, undo)
-        yield
-    casting.close()
+    undo.enter_context(private.watching_backward(stop, lambda: None))
+    replace(nn.Module, "__call__", call, undo)
 
 
-@contextmanager
-def _channels_last(applied: Applied, _: str) -> Iterator[None]:
-    """The network's weights once, its images at every call."""
+def _channels_last(applied: Applied, _: str, undo: ExitStack) -> None:
+    """Convert the network's weights once, and its images at every call."""
     original = nn.Module.__call__
     done: set[int] = set()
-    inside: list[bool] = []
+    is_inside = False
 
     def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if inside or not any(each.dim() == 4 for each in module.parameters()):
+        nonlocal is_inside
+        if is_inside or not any(each.dim() == 4 for each in module.parameters()):
             return original(module, *args, **kwargs)
         if id(module) not in done:
             done.add(id(module))
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             applied.here()
-        inside.append(True)
+        is_inside = True
         try:
             return original(module, *map(_to_channels_last, args), **kwargs)
         finally:
-            inside.pop()
+            is_inside = False
 
-    with ExitStack() as undo:
-        replace(nn.Module, "__call__", call, undo)
-        yield
+    replace(nn.Module, "__call__", call, undo)
 
 
-@contextmanager
-def _workers(applied: Applied, value: str) -> Iterator[None]:
-    with _with_argument(applied, DataLoader, "num_workers", int(value)):
-        yield
+def _workers(applied: Applied, value: str, undo: ExitStack) -> None:
+    _set_argument(applied, undo, DataLoader, "num_workers", int(value))
 
 
-@contextmanager
-def _buckets(applied: Applied, value: str) -> Iterator[None]:
-    kind = nn.parallel.DistributedDataParallel
-    with _with_argument(applied, kind, "bucket_cap_mb", float(value)):
-        yield
+def _buckets(applied: Applied, value: str, undo: ExitStack) -> None:
+    _set_argument(applied, undo, nn.parallel.DistributedDataParallel, "bucket_cap_mb", float(value))
 
 
-@contextmanager
-def _fused(applied: Applied, _: str) -> Iterator[None]:
-    """Every optimizer of torch's that has a fused form gets it, unless told otherwise."""
+def _fused(applied: Applied, _: str, undo: ExitStack) -> None:
+    """Use the fused form of torch's optimizers, unless the program chooses another form."""
     kinds = {
         kind
         for kind in vars(torch.optim).values()
@@ -168,36 +143,28 @@ def _fused(applied: Applied, _: str) -> Iterator[None]:
         and "__init__" in kind.__dict__
         and "fused" in inspect.signature(kind.__init__).parameters
     }
-    with ExitStack() as undo:
-        for kind in kinds:
-            undo.enter_context(
-                _with_argument(applied, kind, "fused", True, unless=("foreach", "differentiable"))
-            )
-        yield
+    for kind in kinds:
+        _set_argument(applied, undo, kind, "fused", True, unless=("foreach", "differentiable"))
 
 
-@contextmanager
-def _threads(applied: Applied, value: str) -> Iterator[None]:
-    count = int(value)
+def _threads(applied: Applied, value: str, undo: ExitStack) -> None:
     original = torch.set_num_threads
-    before = torch.get_num_threads()
-
-    def set_num_threads(nthreads: int) -> None:
-        applied.here()
-
-    original(count)
+    undo.callback(original, torch.get_num_threads())
+    original(int(value))
     applied.sources.append(None)
-    with ExitStack() as undo:
-        undo.callback(original, before)
-        replace(torch, "set_num_threads", set_num_threads, undo)
-        yield
+    replace(torch, "set_num_threads", lambda nthreads: applied.here(), undo)
 
 
-@contextmanager
-def _with_argument(
-    applied: Applied, kind: type, name: str, value: Any, *, unless: tuple[str, ...] = ()
-) -> Iterator[None]:
-    """Objects of ``kind`` are made with another value of one argument."""
+def _set_argument(
+    applied: Applied,
+    undo: ExitStack,
+    kind: type,
+    name: str,
+    value: Any,
+    *,
+    unless: tuple[str, ...] = (),
+) -> None:
+    """Create objects of ``kind`` with this value of one argument, unless others are given."""
     original = kind.__dict__["__init__"]
     signature = inspect.signature(original)
 
@@ -209,9 +176,7 @@ def _with_argument(
             applied.here()
         original(*bound.args, **bound.kwargs)
 
-    with ExitStack() as undo:
-        wrap(kind, "__init__", lambda _: init, undo)
-        yield
+    wrap(kind, "__init__", lambda _: init, undo)
 
 
 def _trains(module: nn.Module) -> bool:
@@ -224,12 +189,26 @@ def _to_channels_last(value: Any) -> Any:
     return value
 
 
-_VARIANTS: dict[str, Callable[[Applied, str], Any]] = {
-    "compile": _compile,
-    "amp": _amp,
-    "channels_last": _channels_last,
-    "workers": _workers,
-    "fused": _fused,
-    "threads": _threads,
-    "buckets": _buckets,
+# What applies each variant, and how to make the change in the program.
+_VARIANTS: dict[str, tuple[Callable[[Applied, str, ExitStack], None], str]] = {
+    "compile": (_compile, "model = torch.compile(model)"),
+    "amp": (
+        _amp,
+        "with torch.autocast(device, dtype=torch.bfloat16): around the forward pass",
+    ),
+    "channels_last": (
+        _channels_last,
+        "model.to(memory_format=torch.channels_last), and the images too",
+    ),
+    "workers": (_workers, "DataLoader(..., num_workers={value})"),
+    "fused": (_fused, "the optimizer with fused=True"),
+    "threads": (_threads, "torch.set_num_threads({value}), or OMP_NUM_THREADS={value}"),
+    "buckets": (_buckets, "DistributedDataParallel(..., bucket_cap_mb={value})"),
 }
+NAMES = tuple(_VARIANTS)
+
+
+def advice(name: str) -> str:
+    """How to make the change of a variant such as ``"workers=4"`` in the program."""
+    kind, _, value = name.partition("=")
+    return _VARIANTS[kind][1].format(value=value)
