@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.server.http.body import read_body
@@ -33,11 +33,11 @@ PREFIX: Final = "/api/v1"
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *run_routes.ENDPOINTS,
-    *condition_routes.ENDPOINTS,
-    *graph_routes.ENDPOINTS,
-    *tensor_routes.ENDPOINTS,
-    *comparison_routes.ENDPOINTS,
+    *run_routes.endpoints,
+    *condition_routes.endpoints,
+    *graph_routes.endpoints,
+    *tensor_routes.endpoints,
+    *comparison_routes.endpoints,
 )
 _log = logging.getLogger("sonde.server")
 _STATUS: Final = {
@@ -78,7 +78,8 @@ def build_app(context: Context) -> Starlette:
 def _route(context: Context, endpoint: Endpoint) -> Route:
     async def serve(request: Request) -> Response:
         try:
-            answer = await endpoint.handler(await _call(context, endpoint, request))
+            call, arguments = await _call(context, endpoint, request)
+            answer = await endpoint.handler(call, **arguments)
         except SondeError as error:
             return problem(error)
         except Exception as error:  # A bug of Sonde: reported and logged; the server continues.
@@ -94,23 +95,25 @@ def _route(context: Context, endpoint: Endpoint) -> Route:
     return Route(PREFIX + endpoint.path, serve, methods=[endpoint.method])
 
 
-async def _call(context: Context, endpoint: Endpoint, request: Request) -> Call:
-    given = {name: value for name, value in request.query_params.items() if value}
-    query = _parsed(given, endpoint.query, "query parameters")
+async def _call(
+    context: Context, endpoint: Endpoint, request: Request
+) -> tuple[Call, dict[str, Plain]]:
+    """What the handler of ``endpoint`` is called with for ``request``."""
+    arguments: dict[str, Plain] = {}
+    if endpoint.query is not None:
+        given = {name: value for name, value in request.query_params.items() if value}
+        try:
+            arguments["query"] = msgspec.convert(given, endpoint.query, strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"query parameters: {error}", slug="bad-request") from None
     run = request.path_params.get("run")
     number = request.path_params.get("number", "0")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise UsageError(f"{number[:40]!r} is not a number", slug="bad-request")
     found = context.runs.find(run) if run is not None else None
-    body = await read_body(request, endpoint.body) if endpoint.body is not None else None
-    return Call(context, query, body, found, int(number))
-
-
-def _parsed(given: dict[str, str], kind: type[Plain], where: str) -> Plain:
-    try:
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: {error}", slug="bad-request") from None
+    if endpoint.body is not None:
+        arguments["body"] = await read_body(request, endpoint.body)
+    return Call(context, found, int(number)), arguments
 
 
 def problem(error: SondeError) -> Response:
@@ -178,10 +181,5 @@ async def _send(socket: WebSocket, events: Any) -> None:
 
 async def _until_disconnected(socket: WebSocket) -> None:
     """Wait until the browser disconnects; its messages are ignored."""
-    try:
-        while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-    except (WebSocketDisconnect, RuntimeError):
-        return
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass

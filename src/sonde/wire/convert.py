@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 from sonde.core.graph import OpNode, Source, TensorSpec
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
@@ -11,10 +13,23 @@ from sonde.wire.shapes import (
     Category,
     InputEdge,
     Node,
+    Plain,
     SourceLine,
     StatisticNumbers,
     TensorType,
 )
+
+WireType = TypeVar("WireType", bound=Plain)
+
+
+def copy_fields(source: object, kind: type[WireType], **given: Any) -> WireType:
+    """A ``kind`` with the fields of ``source`` that have the same names, floats in their wire form.
+    ``given``: the fields that ``source`` lacks or that must be converted."""
+    for name in kind.__struct_fields__:
+        if name not in given:
+            value = getattr(source, name)
+            given[name] = to_wire(value) if isinstance(value, float) else value
+    return kind(**given)
 
 
 def statistic_numbers(statistics: Statistics) -> StatisticNumbers:

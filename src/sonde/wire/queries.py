@@ -11,10 +11,6 @@ from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
 Slot = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Nothing(Plain, frozen=True):
-    """No parameters."""
-
-
 class PlaceQuery(Plain, frozen=True):
     """``rank`` none: the lowest there is; ``graph`` none: the one that runs, or ran last."""
 
