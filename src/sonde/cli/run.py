@@ -23,8 +23,8 @@ from sonde.cli.run_deterministic import (
 )
 from sonde.cli.script import run_file, run_module
 from sonde.core.errors import CaptureError, ConfigError, SondeError, UsageError
+from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
-from sonde.debugger.terminated import Terminated
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]

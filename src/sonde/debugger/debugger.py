@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable
 from sonde.core.graph import Graph, OpNode
 from sonde.core.sink import OpCall
 from sonde.debugger.connection.controller import RankController
-from sonde.debugger.observed_steps import ObservedSteps
 from sonde.debugger.parameter_checks import ParameterChecks
 from sonde.debugger.parts import RankParts
 from sonde.debugger.pauses import Pauses
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.step_timing import StepTimer
+from sonde.debugger.steps import ObservedSteps, StepTimer
 from sonde.debugger.trainee import Trainee
 from sonde.wire.numbers import to_wire
 from sonde.wire.rank import Goodbye

@@ -12,7 +12,7 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.check_now import Here
-from sonde.debugger.state import RankState
+from sonde.debugger.control import RankState
 from sonde.debugger.trainee import Held, Trainee
 from sonde.debugger.values.answers import Values, answer, npy_chunks, statistics_of
 from sonde.debugger.values.cache import ValueCache

@@ -28,10 +28,10 @@ from sonde.adapters.torch.tensors.view import TorchView, name_of
 from sonde.capture.session import Subscription
 from sonde.core.graph import OpNode
 from sonde.core.sink import TensorView
+from sonde.debugger import Terminated
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.sink import subscription_of
-from sonde.debugger.terminated import Terminated
 from sonde.watch.conditions import Memory
 from sonde.wire.shapes import Metadata
 
