@@ -22,7 +22,7 @@ from sonde.wire.shapes import (
 WireType = TypeVar("WireType", bound=Plain)
 
 
-def copy_fields(source: object, kind: type[WireType], **given: Any) -> WireType:
+def copy_fields(source: object, kind: type[WireType], /, **given: Any) -> WireType:
     """A ``kind`` with the fields of ``source`` that have the same names, floats in their wire form.
     ``given``: the fields that ``source`` lacks or that must be converted."""
     for name in kind.__struct_fields__:
