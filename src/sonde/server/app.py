@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -20,13 +21,13 @@ from sonde.server.http.body import read_body
 from sonde.server.http.endpoint import Call, Context, Endpoint
 from sonde.server.http.openapi import openapi
 from sonde.server.http.page import page
+from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
 from sonde.server.routes import graphs as graph_routes
 from sonde.server.routes import runs as run_routes
 from sonde.server.routes import tensors as tensor_routes
 from sonde.server.routes import watchpoints as condition_routes
 from sonde.server.run import NpyFile
-from sonde.wire.api import Problem
 from sonde.wire.shapes import Plain
 
 PREFIX: Final = "/api/v1"
@@ -42,16 +43,6 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 _log = logging.getLogger("sonde.server")
 _STATUS: Final = {
     "server-failed": 500,
-    "no-such-run": 404,
-    "no-such-rank": 404,
-    "no-such-graph": 404,
-    "no-such-scope": 404,
-    "no-such-op": 404,
-    "no-such-tensor": 404,
-    "no-such-file": 404,
-    "no-such-watchpoint": 404,
-    "no-values": 404,
-    "no-comparison": 404,
     "run-ended": 409,
     "run-connected": 409,
     "not-live": 409,
@@ -117,18 +108,17 @@ async def _call(
 
 
 def problem(error: SondeError) -> Response:
-    body = msgspec.json.encode(Problem(error.message, error.slug))
-    return Response(body, _STATUS.get(error.slug, 400), media_type="application/json")
+    status = 404 if error.slug.startswith("no-") else _STATUS.get(error.slug, 400)
+    return problem_response(status, error.message, error.slug)
 
 
 def _download(file: NpyFile, request: Request) -> Response:
     op = request.query_params.get("op", "tensor").rpartition("/")[2]
-    name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in op)
     slot = f"{request.query_params.get('io', 'output')}.{request.query_params.get('slot', '0')}"
-    safe = f"{name}.{slot}".encode("ascii", "replace").decode().replace("?", "_")[:200]
+    name = re.sub(r"[^\w.-]", "_", f"{op}.{slot}", flags=re.ASCII)[:200]
     headers = {
         "content-length": str(file.size),
-        "content-disposition": f'attachment; filename="{safe}.npy"',
+        "content-disposition": f'attachment; filename="{name}.npy"',
     }
     return StreamingResponse(file.chunks, headers=headers, media_type="application/octet-stream")
 
@@ -145,8 +135,8 @@ async def _to_openapi(request: Request) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     """Answer a request that Starlette refused: a method that the route does not have."""
     assert isinstance(error, HTTPException)
-    body = msgspec.json.encode(Problem(f"{request.method}: {error.detail}", "bad-request"))
-    return Response(body, error.status_code, error.headers, media_type="application/json")
+    text = f"{request.method}: {error.detail}"
+    return problem_response(error.status_code, text, "bad-request", error.headers)
 
 
 async def _unknown(request: Request) -> Response:

@@ -20,7 +20,8 @@ from sonde.wire.api import (
     TreeEntry,
     TreePage,
 )
-from sonde.wire.shapes import Category, Hit, Phase
+from sonde.wire.queries import NodesQuery
+from sonde.wire.shapes import Hit
 
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
@@ -29,19 +30,6 @@ MOST_OP_HITS: Final = 200
 
 class AmbiguousNameError(UsageError):
     """Several ops or scopes match a name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A search for nodes; fields that are None or empty match everything. ``text``: words that must
-    all be in the name, in any case. ``line`` needs ``file``."""
-
-    text: str = ""
-    category: Category | None = None
-    phase: Phase | None = None
-    file: str = ""
-    line: int | None = None
-    only_hits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,49 +58,40 @@ def tree(index: GraphIndex, scope: str, window: PageWindow, hits: Mapping[str, i
     """The children of a scope, in execution order."""
     place = index.scope(scope)
     children = index.scopes[place].children
-    counts = _scope_hits(index, hits)
+    counts = index.hits_by_part(hits)
     entries: list[TreeEntry] = []
     for child in children[window.slice]:
         if child >= 0:
             node = index.nodes[child]
             label = index.label(child)
-            count = hits.get(node.name, 0)
-            entries.append(TreeEntry(node.name, label, False, node.type, node.kind, 1, count))
+            entries.append(
+                TreeEntry(node.name, label, False, node.type, node.kind, 1, counts[child])
+            )
         else:
             inner = index.scopes[~child]
             type_ = inner.label.partition("-")[2]
-            count = counts.get(~child, 0)
-            entries.append(TreeEntry(inner.path, inner.label, True, type_, "op", inner.ops, count))
+            entries.append(
+                TreeEntry(inner.path, inner.label, True, type_, "op", inner.ops, counts[child])
+            )
     return TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
 
 
-def _scope_hits(index: GraphIndex, hits: Mapping[str, int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for name, count in hits.items():
-        number = index.numbers.get(name)
-        if number is not None:
-            for scope in index.ancestors[:, number].tolist():
-                counts[scope] = counts.get(scope, 0) + count
-    return counts
-
-
-def search(
-    index: GraphIndex, query: Query, window: PageWindow, hits: Mapping[str, int]
-) -> NodePage:
+def search(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> NodePage:
     """The nodes that match, in execution order."""
+    window = PageWindow(query.offset, query.limit)
     found = _matches(index, query, hits)
     nodes = tuple(_listed(index, number, hits) for number in found[window.slice])
     return NodePage(len(found), window.offset, nodes)
 
 
-def _matches(index: GraphIndex, query: Query, hits: Mapping[str, int]) -> list[int]:
+def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> list[int]:
     numbers: Iterable[int] = range(len(index))
     if query.file:
         numbers = _on_line(index, query.file, query.line)
-    if query.only_hits:
+    if query.hits:
         numbers = [number for number in numbers if index.nodes[number].name in hits]
     names = index.folded
-    for word in query.text.lower().split():
+    for word in query.query.lower().split():
         numbers = [number for number in numbers if word in names[number]]
     if query.category is not None and query.category != "tensor":
         category = query.category

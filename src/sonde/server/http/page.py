@@ -15,13 +15,6 @@ _TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
-    ".json": "application/json",
-    ".map": "application/json",
-    ".woff2": "font/woff2",
-    ".txt": "text/plain; charset=utf-8",
-    ".wasm": "application/wasm",
 }
 _MISSING: Final = """<!doctype html><title>Sonde</title>
 <body style="font: 16px/1.5 system-ui; margin: 3em auto; max-width: 40em">

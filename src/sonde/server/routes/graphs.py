@@ -7,7 +7,7 @@ import asyncio
 from sonde.server.graph.code import read_code
 from sonde.server.graph.initial_view import opening
 from sonde.server.graph.levels import Marks, level
-from sonde.server.graph.search import PageWindow, Query, op_view, search, sources, tree
+from sonde.server.graph.search import PageWindow, op_view, search, sources, tree
 from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import RUN
 from sonde.server.run import chosen_rank
@@ -41,10 +41,8 @@ async def graph_tree(call: Call, query: queries.TreeQuery) -> TreePage:
 @endpoints.add("GET", f"{RUN}/nodes", "Find ops")
 async def find_nodes(call: Call, query: queries.NodesQuery) -> NodePage:
     index = await call.run.graph(query.rank, query.graph)
-    wanted = Query(query.query, query.category, query.phase, query.file, query.line, query.hits)
-    window = PageWindow(query.offset, query.limit)
     counts = call.run.hits.counts(chosen_rank(call.run, query.rank))
-    return await asyncio.to_thread(search, index, wanted, window, counts)
+    return await asyncio.to_thread(search, index, query, counts)
 
 
 @endpoints.add("GET", f"{RUN}/op", "One op")
