@@ -91,7 +91,7 @@ class RankController:
 
     def read_messages(self) -> None:
         """Execute the messages that arrived since the last call."""
-        while (event := self.session.next_event()) is not None:
+        while (event := self.session.inbox.take()) is not None:
             try:
                 self._execute(event)
             except SondeError as error:

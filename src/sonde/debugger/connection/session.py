@@ -28,14 +28,40 @@ from sonde.wire.shapes import Hit, LossPoint
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
 _NEVER: Final = -inf
-_BRIEF_SECONDS: Final = 1.0
+
+
+class Inbox:
+    """Messages of the server that were not read yet. The link's thread calls ``put``; all other
+    methods are used from the training thread."""
+
+    def __init__(self) -> None:
+        self._events: deque[ServerEvent] = deque()
+        self._arrival = threading.Condition()
+
+    def __bool__(self) -> bool:
+        return bool(self._events)
+
+    def put(self, event: ServerEvent) -> None:
+        with self._arrival:
+            self._events.append(event)
+            self._arrival.notify()
+
+    def take(self) -> ServerEvent | None:
+        """The oldest message; None if there is none."""
+        return self._events.popleft() if self._events else None
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait until there is a message, at most ``seconds``."""
+        with self._arrival:
+            if not self._events:
+                self._arrival.wait(seconds)
 
 
 class ServerSession:
     """Receives the server's messages and keeps what must be sent again after a reconnect.
 
-    ``deliver`` is called in the link's thread with every message, and so is ``interrupt``; all
-    other methods are used from the training thread. ``report`` prints a line at the terminal.
+    ``interrupt`` is called in the link's thread with every message that was put into ``inbox``; all
+    methods are used from the training thread. ``report`` prints a line at the terminal.
     """
 
     def __init__(
@@ -49,9 +75,8 @@ class ServerSession:
         self._options = options
         self._interrupt = interrupt
         self._report = report
-        self._inbox: deque[ServerEvent] = deque()
-        self._arrival = threading.Condition()
-        self._link = Link(options.host, options.port, hello=hello, deliver=self.deliver)
+        self.inbox = Inbox()
+        self._link = Link(options.host, options.port, hello=hello, deliver=self._deliver)
         self._steps: deque[StepDone] = deque(maxlen=_MOST_POINTS)
         self._status: Status | None = None
         self._is_absence_reported = False
@@ -69,7 +94,7 @@ class ServerSession:
 
     def close(self, *last: Goodbye) -> None:
         """Answer the questions that are left, send ``last``, and disconnect."""
-        for event in self._inbox:
+        while (event := self.inbox.take()) is not None:
             if isinstance(event, Ask):
                 error = "the training has ended"
                 self.send(Answer(event.request, error=error, slug="tensor-not-kept"))
@@ -81,20 +106,10 @@ class ServerSession:
     def is_connected(self) -> bool:
         return self._link.is_connected
 
-    @property
-    def has_messages(self) -> bool:
-        return bool(self._inbox)
-
-    def deliver(self, event: ServerEvent) -> None:
+    def _deliver(self, event: ServerEvent) -> None:
         """Take a message over from the link, in the link's thread."""
-        self._inbox.append(event)
+        self.inbox.put(event)
         self._interrupt(event)
-        with self._arrival:
-            self._arrival.notify()
-
-    def next_event(self) -> ServerEvent | None:
-        """The oldest message that was not read yet; None if there is none."""
-        return self._inbox.popleft() if self._inbox else None
 
     def wait(self) -> bool:
         """Wait for a message; False if the server has been absent for ``lost_seconds``."""
@@ -104,16 +119,8 @@ class ServerSession:
             if limit <= 0:
                 self._report("sonde: the debugger server did not return; the training continues")
                 return False
-        with self._arrival:
-            if not self._inbox:
-                self._arrival.wait(limit)
+        self.inbox.wait(limit)
         return True
-
-    def wait_briefly(self) -> None:
-        """Wait up to a second for messages that are on their way."""
-        with self._arrival:
-            if not self._inbox:
-                self._arrival.wait(_BRIEF_SECONDS)
 
     @property
     def is_given_up(self) -> bool:

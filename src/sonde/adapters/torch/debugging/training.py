@@ -31,7 +31,6 @@ from sonde.core.sink import TensorView
 from sonde.debugger import Terminated
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.sink import subscription_of
 from sonde.watch.conditions import Memory
 from sonde.wire.shapes import Metadata
 
@@ -81,7 +80,7 @@ class TorchDebugging:
         self._world_size = metadata.world_size
 
     def subscriptions(self) -> list[Subscription]:
-        return [subscription_of(self.debugger)]
+        return [self.debugger.subscription()]
 
     def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
         """Connect to the server and follow the training of ``adapter`` until ``undo`` is closed."""
