@@ -6,7 +6,7 @@ type Walk = (by: 1 | -1) => void;
 /** Selects the next op, or the one before, in the list of nodes that is on the screen. */
 export const selectNext = signal<Walk | null>(null);
 
-/** Lets the keys of the whole page selectNext through this list while it is there, as soon as it is seen. */
+/** Makes the page's keys for the next and the previous op move in this list while it is mounted. */
 export function useSelectNext(step: Walk): void {
   useLayoutEffect(() => {
     selectNext.value = step;

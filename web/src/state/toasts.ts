@@ -6,7 +6,7 @@ export interface Toast {
   readonly kind: "error" | "note";
   readonly text: string;
   readonly slug: string;
-  /** Something to do about it. */
+  /** A button in the toast. */
   readonly action: ToastAction | null;
 }
 
@@ -21,7 +21,7 @@ const MOST = 4;
 export const toasts = signal<readonly Toast[]>([]);
 let last = 0;
 
-/** Shows a note for a while, an error until the reader has dismissed it. */
+/** Shows a note for some seconds, an error until the user dismisses it. */
 export function toast(
   text: string,
   kind: Toast["kind"] = "note",
@@ -48,7 +48,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Runs something a click asked for; what goes wrong is shown, never lost. */
+/** Runs an action of the user, and shows its error if it fails. */
 export async function attempt(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();
