@@ -13,7 +13,8 @@ _FREELY: Final = ControlMessage(0, "continue")
 
 
 class RankState:
-    """The step and the state of one rank.
+    """The step and the state of one rank; only its own methods change them. ``step`` runs, or is
+    about to.
 
     Used from the training thread, except ``interrupt``: the link's thread calls it when the server
     sent a message. The Event inside is the only thing that the link's thread changes. That thread
@@ -22,38 +23,29 @@ class RankState:
     """
 
     def __init__(self, step: int) -> None:
-        self._step = step
-        self._state: State = "waiting"
+        self.step = step
+        self.state: State = "waiting"
         self._interrupted = threading.Event()
-
-    @property
-    def step(self) -> int:
-        """The step that runs, or is about to."""
-        return self._step
-
-    @property
-    def state(self) -> State:
-        return self._state
 
     @property
     def has_begun(self) -> bool:
         """Whether the first op ran, or is about to."""
-        return self._state != "waiting"
+        return self.state != "waiting"
 
     def run(self) -> None:
         """Enter the first step, or leave a pause."""
-        self._state = "running"
+        self.state = "running"
 
     def pause(self) -> None:
-        self._state = "paused"
+        self.state = "paused"
         self._interrupted.clear()
 
     def end_step(self) -> None:
-        self._step += 1
+        self.step += 1
 
     def interrupt(self) -> bool:
         """Ask the training to read its messages at the next op; False if it does not run."""
-        if self._state != "running":
+        if self.state != "running":
             return False
         self._interrupted.set()
         return True
@@ -71,31 +63,24 @@ class RankState:
 
 class PauseControl:
     """Decides where the training pauses, by the last command of the user. Used from the training
-    thread only.
+    thread only; only its own methods change its fields.
 
-    ``generation`` is the number of the last command that was executed.
+    ``generation`` is the number of the last command that was executed; ``is_pause_due``: the user
+    asked for a pause, wherever that is.
     """
 
     def __init__(self) -> None:
-        self._generation = 0
-        self._is_paused = False
-        self._is_pause_due = False
+        self.generation = 0
+        self.is_paused = False
+        self.is_pause_due = False
         self._is_end_due = False
         self._command = _FREELY
         self._steps_left = 0
 
-    @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
-
     def execute(self, message: ControlMessage) -> None:
-        self._generation = message.generation
+        self.generation = message.generation
         if message.command == "pause":
-            self._is_pause_due = not self._is_paused
+            self.is_pause_due = not self.is_paused
             return
         self.run_freely()
         if message.command == "terminate":
@@ -106,13 +91,13 @@ class PauseControl:
 
     def run_freely(self) -> None:
         """Continue, with nothing to stop at."""
-        self._is_paused = self._is_pause_due = False
+        self.is_paused = self.is_pause_due = False
         self._command = _FREELY
 
     def pause(self) -> None:
         """The training is paused from now on; the last command is completed."""
         self.run_freely()
-        self._is_paused = True
+        self.is_paused = True
 
     def end(self) -> None:
         """End the training at the next occasion."""
@@ -128,21 +113,17 @@ class PauseControl:
         """Whether the place to stop at can be found only by observing ops."""
         return self._command.command in ("next", "to")
 
-    @property
-    def is_pause_due(self) -> bool:
-        return self._is_pause_due
-
     def wants_op(self, node: OpNode) -> bool:
         """Whether the training may have to stop at ``node``."""
         if node.kind != "op":
             return False
-        return self._is_pause_due or self._is_end_due or self._is_target(node)
+        return self.is_pause_due or self._is_end_due or self._is_target(node)
 
     def reason_at_op(self, node: OpNode) -> PauseReason | None:
         """Why to pause after ``node``, or None."""
         if node.kind != "op":
             return None
-        if self._is_pause_due:
+        if self.is_pause_due:
             return "pause"
         return "op" if self._is_target(node) else None
 
@@ -156,7 +137,7 @@ class PauseControl:
 
     def reason_at_step_end(self) -> PauseReason | None:
         """Why to pause at the end of this step, or None. Counts the steps of a "step" command."""
-        if self._is_pause_due:
+        if self.is_pause_due:
             return "pause"
         self._steps_left -= 1
         return "step" if self._command.command == "step" and self._steps_left <= 0 else None

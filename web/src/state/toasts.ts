@@ -1,4 +1,4 @@
-import { signal } from "@preact/signals";
+import { signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError } from "../load/api";
 
 export interface Toast {
@@ -18,7 +18,8 @@ export interface ToastAction {
 const STAYS_MILLISECONDS = 9000;
 const MOST = 4;
 
-export const toasts = signal<readonly Toast[]>([]);
+const shown = signal<readonly Toast[]>([]);
+export const toasts: ReadonlySignal<readonly Toast[]> = shown;
 let last = 0;
 
 /** Shows a note for some seconds, an error until the user dismisses it. */
@@ -32,12 +33,12 @@ export function toast(
   if (same !== undefined) return;
   last += 1;
   const id = last;
-  toasts.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug, action }];
+  shown.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug, action }];
   if (kind === "note") setTimeout(() => dismiss(id), STAYS_MILLISECONDS);
 }
 
 export function dismiss(id: number): void {
-  toasts.value = toasts.value.filter((each) => each.id !== id);
+  shown.value = toasts.value.filter((each) => each.id !== id);
 }
 
 export function isAborted(error: unknown): boolean {

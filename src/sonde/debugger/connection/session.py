@@ -12,17 +12,7 @@ from typing import Final
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.values.graphs import GraphRegistry
-from sonde.wire.rank import (
-    Answer,
-    Ask,
-    FromRank,
-    Goodbye,
-    Hello,
-    Hits,
-    Notice,
-    Status,
-    StepDone,
-)
+from sonde.wire import rank as messages
 from sonde.wire.shapes import Hit, LossPoint
 
 _MOST_POINTS: Final = 100_000
@@ -68,7 +58,7 @@ class ServerSession:
         self,
         options: DebuggerOptions,
         *,
-        hello: Callable[[bool], Hello],
+        hello: Callable[[bool], messages.Hello],
         interrupt: Callable[[ServerEvent], None],
         report: Callable[[str], None],
     ) -> None:
@@ -77,8 +67,8 @@ class ServerSession:
         self._report = report
         self.inbox = Inbox()
         self._link = Link(options.host, options.port, hello=hello, deliver=self._deliver)
-        self._steps: deque[StepDone] = deque(maxlen=_MOST_POINTS)
-        self._status: Status | None = None
+        self._steps: deque[messages.StepDone] = deque(maxlen=_MOST_POINTS)
+        self._status: messages.Status | None = None
         self._is_absence_reported = False
         self._absent_since: float | None = _NEVER  # None while the server is connected
 
@@ -92,12 +82,12 @@ class ServerSession:
                 "[debugger-absent]"
             )
 
-    def close(self, *last: Goodbye) -> None:
+    def close(self, *last: messages.Goodbye) -> None:
         """Answer the questions that are left, send ``last``, and disconnect."""
         while (event := self.inbox.take()) is not None:
-            if isinstance(event, Ask):
+            if isinstance(event, messages.Ask):
                 error = "the training has ended"
-                self.send(Answer(event.request, error=error, slug="tensor-not-kept"))
+                self.send(messages.Answer(event.request, error=error, slug="tensor-not-kept"))
         self._link.close(*last)
 
     # -------------------------------------------------------------- receiving
@@ -132,25 +122,25 @@ class ServerSession:
 
     # ---------------------------------------------------------------- sending
 
-    def send(self, message: FromRank, *, soon: bool = False) -> None:
+    def send(self, message: messages.FromRank, *, soon: bool = False) -> None:
         self._link.send(message, soon=soon)
 
-    def report_status(self, status: Status, *, soon: bool = False) -> None:
+    def report_status(self, status: messages.Status, *, soon: bool = False) -> None:
         self._status = status
         self._link.send(status, soon=soon)
 
     def report_step(self, point: LossPoint, graph: int | None) -> None:
-        self._steps.append(done := StepDone(point, graph))
+        self._steps.append(done := messages.StepDone(point, graph))
         self._link.send(done, soon=True)
 
     def report_hits(self, hits: Sequence[Hit]) -> None:
         """Send ``hits``, in several messages if there are many: a message has a maximum size."""
         for first in range(0, len(hits), _HITS_IN_MESSAGE):
-            self._link.send(Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
+            self._link.send(messages.Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
 
     def notice(self, slug: str, text: str) -> None:
         """Show a line on the page."""
-        self._link.send(Notice(slug, text))
+        self._link.send(messages.Notice(slug, text))
 
     # ------------------------------------------------------------- connection
 

@@ -15,7 +15,6 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
 from sonde.dump.reader import Dump
-from sonde.server.changes import Changes
 from sonde.server.comparison.background import BackgroundComparison
 from sonde.server.dumps.answers import op_tensors, statistic_curve
 from sonde.server.dumps.background_check import BackgroundCheck
@@ -24,7 +23,7 @@ from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.values import DumpTensor, need_values
 from sonde.server.graph.index import GraphIndex
 from sonde.server.hit_store import HitStore
-from sonde.server.http.events import EventBroker
+from sonde.server.http.events import Changes, EventBroker
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sonde.core.errors import UsageError
-from sonde.server.changes import Changes
+from sonde.server.http.events import Changes
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.ranks import LiveRanks
 from sonde.wire.api import ControlRequest

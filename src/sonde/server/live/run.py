@@ -9,9 +9,8 @@ from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
-from sonde.server.changes import Changes
 from sonde.server.graph.index import GraphIndex
-from sonde.server.http.events import EventBroker
+from sonde.server.http.events import Changes, EventBroker
 from sonde.server.live import check as live_check
 from sonde.server.live import values as live_values
 from sonde.server.live.control import MOST_WAIT_SECONDS, RunControl
@@ -21,14 +20,7 @@ from sonde.server.live.rank_messages import RankMessages
 from sonde.server.live.ranks import LiveRanks
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import (
-    ControlRequest,
-    KeepRequest,
-    LossCurve,
-    RecheckView,
-    RunView,
-    StatisticCurve,
-)
+from sonde.wire import api
 from sonde.wire.questions import AnyAnswer
 from sonde.wire.rank import FromRank, Hello, Keep, SetWatchpoints, Welcome
 from sonde.wire.shapes import TensorName, WatchpointSpec
@@ -42,8 +34,8 @@ class _CheckNow:
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
-        self._late: asyncio.Task[RecheckView] | None = None
-        self.view: RecheckView | None = None
+        self._late: asyncio.Task[api.RecheckView] | None = None
+        self.view: api.RecheckView | None = None
 
     def forget(self) -> None:
         self.view = None
@@ -62,9 +54,9 @@ class _CheckNow:
         if check.done():
             self.view = check.result()
         else:
-            self.view, self._late = RecheckView(True, 0, 0, 0), check
+            self.view, self._late = api.RecheckView(True, 0, 0, 0), check
 
-    def _ended(self, check: asyncio.Task[RecheckView]) -> None:
+    def _ended(self, check: asyncio.Task[api.RecheckView]) -> None:
         """Show the result of a check that took longer than the request; an error is not shown."""
         is_good = not check.cancelled() and check.exception() is None
         if check is self._late and self.view is not None:
@@ -90,9 +82,9 @@ class LiveRun:
     def may_be_forgotten(self) -> bool:
         return not self.ranks.is_connected
 
-    def view(self) -> RunView:
+    def view(self) -> api.RunView:
         ranks = sorted(self.ranks.items())
-        return RunView(
+        return api.RunView(
             id=self.id,
             kind="live",
             title=self.ranks.title,
@@ -156,12 +148,12 @@ class LiveRun:
 
     # -------------------------------------------------------------- requests
 
-    async def control(self, request: ControlRequest) -> None:
+    async def control(self, request: api.ControlRequest) -> None:
         """Send a command to the ranks; UsageError if none is connected."""
         self._check.forget()
         await self._run_control.control(request)
 
-    async def keep(self, request: KeepRequest) -> None:
+    async def keep(self, request: api.KeepRequest) -> None:
         if not 1 <= request.steps <= 1000:
             raise UsageError(
                 f"steps must be from 1 to 1000 (got {request.steps})", slug="bad-request"
@@ -187,9 +179,9 @@ class LiveRun:
         known = self.ranks.get(rank)
         return None if known is None else known.graph_of(step)
 
-    def loss(self, rank: int | None, after: int) -> LossCurve:
+    def loss(self, rank: int | None, after: int) -> api.LossCurve:
         known = self.ranks.find(rank)
-        return LossCurve(known.number, tuple(p for p in known.steps.points if p.step > after))
+        return api.LossCurve(known.number, tuple(p for p in known.steps.points if p.step > after))
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
         return await live_values.ask(self._link(rank), tensor, question)
@@ -202,7 +194,7 @@ class LiveRun:
         index = await self.graph(rank, None)
         return Values(tensor, array, index.dtype(tensor) or array.dtype.name)
 
-    async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
+    async def curve(self, rank: int | None, tensor: TensorName) -> api.StatisticCurve:
         return await live_values.curve(self._link(rank), tensor)
 
     def _link(self, rank: int | None) -> RankLink:

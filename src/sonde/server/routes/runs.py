@@ -13,19 +13,7 @@ from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes import unmatched_patterns
 from sonde.server.run import Run, chosen_rank
 from sonde.server.watchpoint_set import check_draft
-from sonde.wire import queries
-from sonde.wire.api import (
-    ControlRequest,
-    HitPage,
-    KeepRequest,
-    LossCurve,
-    RunList,
-    RunView,
-    WatchpointAnswer,
-    WatchpointDraft,
-    WatchpointFile,
-    WatchpointList,
-)
+from sonde.wire import api, queries
 from sonde.wire.shapes import Hit
 
 RUN = "/runs/{run}"
@@ -34,14 +22,14 @@ endpoints = Endpoints()
 
 
 @endpoints.add("GET", "/runs", "All runs")
-async def list_runs(call: Call) -> RunList:
+async def list_runs(call: Call) -> api.RunList:
     context = call.context
     views = tuple(run.view() for run in context.runs)
-    return RunList(views, context.rank_port, context.has_token)
+    return api.RunList(views, context.rank_port, context.has_token)
 
 
 @endpoints.add("GET", RUN, "One run")
-async def show_run(call: Call) -> RunView:
+async def show_run(call: Call) -> api.RunView:
     return call.run.view()
 
 
@@ -53,13 +41,13 @@ async def forget_run(call: Call) -> None:
 
 
 @endpoints.add("POST", f"{RUN}/control", "Control the training")
-async def control(call: Call, body: ControlRequest) -> RunView:
+async def control(call: Call, body: api.ControlRequest) -> api.RunView:
     await call.run.control(body)
     return call.run.view()
 
 
 @endpoints.add("POST", f"{RUN}/keep", "Keep values of ops")
-async def keep(call: Call, body: KeepRequest) -> None:
+async def keep(call: Call, body: api.KeepRequest) -> None:
     await call.run.keep(body)
 
 
@@ -68,50 +56,50 @@ async def keep(call: Call, body: KeepRequest) -> None:
     f"{RUN}/recheck",
     "Check the watchpoints in all steps of a dump, or on the values a training has now",
 )
-async def recheck(call: Call, query: queries.RecheckQuery) -> RunView:
+async def recheck(call: Call, query: queries.RecheckQuery) -> api.RunView:
     await call.run.recheck(query.wait_seconds)
     return call.run.view()
 
 
 @endpoints.add("GET", WATCHPOINTS, "All watchpoints")
-async def list_watchpoints(call: Call) -> WatchpointList:
-    return WatchpointList(call.run.watchpoints.all)
+async def list_watchpoints(call: Call) -> api.WatchpointList:
+    return api.WatchpointList(call.run.watchpoints.all)
 
 
 @endpoints.add("POST", WATCHPOINTS, "Add a watchpoint")
 async def add_watchpoint(
-    call: Call, query: queries.WatchpointQuery, body: WatchpointDraft
-) -> WatchpointAnswer:
+    call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
+) -> api.WatchpointAnswer:
     warning = await _warning(call.run, query, body)
     spec = call.run.watchpoints.add(body)
     call.run.watchpoints_changed()
-    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
+    return api.WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
 
 
 @endpoints.add("GET", f"{WATCHPOINTS}/file", "The watchpoints as a file")
-async def save_watchpoints(call: Call) -> WatchpointFile:
+async def save_watchpoints(call: Call) -> api.WatchpointFile:
     return call.run.watchpoints.save()
 
 
 @endpoints.add("PUT", f"{WATCHPOINTS}/file", "Replace all watchpoints by those of a file")
-async def load_watchpoints(call: Call, body: WatchpointFile) -> WatchpointList:
+async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.WatchpointList:
     call.run.watchpoints.load(body)
     call.run.watchpoints_changed()
-    return WatchpointList(call.run.watchpoints.all)
+    return api.WatchpointList(call.run.watchpoints.all)
 
 
 @endpoints.add("PUT", f"{WATCHPOINTS}/{{number}}", "Change a watchpoint")
 async def change_watchpoint(
-    call: Call, query: queries.WatchpointQuery, body: WatchpointDraft
-) -> WatchpointAnswer:
+    call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
+) -> api.WatchpointAnswer:
     call.run.watchpoints.find(call.number)
     warning = await _warning(call.run, query, body)
     spec = call.run.watchpoints.change(call.number, body)
     call.run.watchpoints_changed()
-    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
+    return api.WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
 
 
-async def _warning(run: Run, query: queries.WatchpointQuery, draft: WatchpointDraft) -> str:
+async def _warning(run: Run, query: queries.WatchpointQuery, draft: api.WatchpointDraft) -> str:
     """Check a draft: UsageError if it is invalid; a warning if its patterns match no op."""
     return await unmatched_patterns.warning(run, check_draft(draft), strict=query.must_match)
 
@@ -123,7 +111,7 @@ async def remove_watchpoint(call: Call) -> None:
 
 
 @endpoints.add("GET", f"{RUN}/hits", "Hits in execution order")
-async def list_hits(call: Call, query: queries.HitsQuery) -> HitPage:
+async def list_hits(call: Call, query: queries.HitsQuery) -> api.HitPage:
     chosen_rank(call.run, query.rank)
     in_graph = None if query.graph is None else await _in_graph(call.run, query.rank, query.graph)
     wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, in_graph)
@@ -154,5 +142,5 @@ async def _in_graph(run: Run, rank: int | None, graph: int) -> Callable[[Hit], b
 
 
 @endpoints.add("GET", f"{RUN}/loss", "The losses so far")
-async def losses(call: Call, query: queries.LossQuery) -> LossCurve:
+async def losses(call: Call, query: queries.LossQuery) -> api.LossCurve:
     return call.run.loss(query.rank, query.after)
