@@ -6,13 +6,14 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -20,7 +21,6 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.server.http.body import read_body
 from sonde.server.http.endpoint import Call, Context, Endpoint
 from sonde.server.http.openapi import openapi
-from sonde.server.http.page import page
 from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
 from sonde.server.routes import graphs as graph_routes
@@ -52,6 +52,21 @@ _STATUS: Final = {
     "rank-unreadable": 502,
     "rank-busy": 504,
 }
+_PAGE: Final = Path(__file__).parent / "static"
+_PAGE_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_NO_PAGE: Final = """<!doctype html><title>Sonde</title>
+<body style="font: 16px/1.5 system-ui; margin: 3em auto; max-width: 40em">
+<h1>Sonde is running</h1>
+<p>This installation does not contain the page. Build it with <code>make web</code> in a checkout,
+or install a package of Sonde, which contains it.</p>
+<p>The server also works without the page: <code>sonde ctl status</code>, or
+<a href="/api/v1/openapi.json">the HTTP API</a>.</p>
+"""
 
 
 def build_app(context: Context) -> Starlette:
@@ -62,7 +77,7 @@ def build_app(context: Context) -> Starlette:
     for path in ("/docs", "/openapi.json", "/api", "/api/", PREFIX, f"{PREFIX}/", f"{PREFIX}/docs"):
         routes.append(Route(path, _to_openapi))
     routes.append(Route("/api/{rest:path}", _unknown, methods=list(_METHODS)))
-    routes.append(Route("/{path:path}", page, methods=["GET"]))
+    routes.append(Route("/{path:path}", _page, methods=["GET"]))
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
@@ -173,3 +188,33 @@ async def _until_disconnected(socket: WebSocket) -> None:
     """Wait until the browser disconnects; its messages are ignored."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass
+
+
+async def _page(request: Request) -> Response:
+    """Serve a file of the page; for any other path the page itself, which parses the path."""
+    return await asyncio.to_thread(_file, request.path_params["path"])
+
+
+def _file(path: str) -> Response:
+    found = _below(_PAGE, path)
+    if found is not None and found.is_file():
+        is_hashed = path.startswith("assets/")
+        age = "public, max-age=31536000, immutable" if is_hashed else "no-cache"
+        kind = _PAGE_TYPES.get(found.suffix, "application/octet-stream")
+        return Response(found.read_bytes(), headers={"cache-control": age, "content-type": kind})
+    if path.startswith("assets/"):
+        return Response("not found", 404, media_type="text/plain")
+    index = _PAGE / "index.html"
+    if not index.is_file():
+        return HTMLResponse(_NO_PAGE)
+    return HTMLResponse(index.read_bytes(), headers={"cache-control": "no-cache"})
+
+
+def _below(root: Path, path: str) -> Path | None:
+    """The file at ``path`` below ``root``; None for a path that could lead elsewhere."""
+    found = root
+    for part in path.split("/"):
+        if not part or part.startswith(".") or "\\" in part or "\0" in part:
+            return None
+        found = found / part
+    return found

@@ -160,22 +160,18 @@ class ServerSession:
 
     def on_disconnect(self, event: Disconnected, *, is_paused: bool) -> None:
         """Report that the server is gone, and what that means for the training."""
+        what = event.why
+        if not event.slug:
+            what = f"lost the connection to the debugger server ({event.why})"
         if event.for_good:
             self._absent_since = _NEVER
-            self._report(
-                f"sonde: {event.why}; the training continues without the debugger [{event.slug}]"
-            )
-            return
-        if self._absent_since is None:
-            self._absent_since = time.monotonic()
-        effect = self._effect_on_pause() if is_paused else "continues"
-        if event.slug:
-            self._report(f"sonde: {event.why}; the training {effect} [{event.slug}]")
+            effect = "continues without the debugger"
         else:
-            self._report(
-                f"sonde: lost the connection to the debugger server ({event.why}); the training "
-                f"{effect} [debugger-lost]"
-            )
+            if self._absent_since is None:
+                self._absent_since = time.monotonic()
+            effect = self._effect_on_pause() if is_paused else "continues"
+        slug = event.slug or "debugger-lost"
+        self._report(f"sonde: {what}; the training {effect} [{slug}]")
 
     def _effect_on_pause(self) -> str:
         """What a paused training does now."""

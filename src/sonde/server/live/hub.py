@@ -166,7 +166,7 @@ class Hub:
         why = "the connection was lost"
         try:
             while (message := await read_message(reader)) is not None:
-                run.receive(rank, link, message)
+                run.messages.receive(rank, link, message)
             why = ""
         except FrameError as error:
             why = f"{error.message}; its connection was closed"

@@ -8,7 +8,7 @@ import msgspec
 
 from sonde.server.graph.index import GraphIndex
 from sonde.server.live.graphs import LiveGraphs
-from sonde.server.live.rank_link import RankLink, gone
+from sonde.server.live.rank_link import RankLink
 from sonde.server.live.steps import StepHistory
 from sonde.wire.api import RankView
 from sonde.wire.rank import FromServer, Goodbye, Status, StepDone
@@ -65,12 +65,6 @@ class LiveRank:
         if self.link is not None:
             self.link.close()
         self.link = None
-
-    def connected_link(self) -> RankLink:
-        """The connection; UsageError without one."""
-        if self.link is None:
-            raise gone(f"rank {self.number}")
-        return self.link
 
     def send(self, message: FromServer) -> None:
         """Send ``message`` if the rank is connected."""

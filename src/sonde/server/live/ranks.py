@@ -7,6 +7,7 @@ from pathlib import Path
 
 from sonde.core.errors import UsageError
 from sonde.server.live.rank import LiveRank
+from sonde.server.live.rank_link import RankLink, gone
 from sonde.wire.rank import FromServer
 
 
@@ -45,6 +46,13 @@ class LiveRanks(dict[int, LiveRank]):
         connected."""
         ranks = self.values() if number is None else (self.find(number),)
         return [rank for rank in ranks if rank.link is not None]
+
+    def link(self, number: int | None) -> RankLink:
+        """The connection of a rank; UsageError if it is not connected."""
+        rank = self.find(number)
+        if rank.link is None:
+            raise gone(f"rank {rank.number}")
+        return rank.link
 
     def send(self, message: FromServer) -> None:
         """Send ``message`` to all ranks that are connected."""

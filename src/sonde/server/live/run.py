@@ -22,7 +22,7 @@ from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire import api
 from sonde.wire.questions import AnyAnswer
-from sonde.wire.rank import FromRank, Hello, Keep, SetWatchpoints, Welcome
+from sonde.wire.rank import Hello, Keep, SetWatchpoints, Welcome
 from sonde.wire.shapes import TensorName, WatchpointSpec
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -74,8 +74,8 @@ class LiveRun:
         self.watchpoints = WatchpointSet()
         self.ranks = LiveRanks(run)
         self._run_control = RunControl(self.ranks, self._changes)
-        self._messages = RankMessages(self.ranks, self._run_control, self._changes)
-        self.hits = self._messages.hits
+        self.messages = RankMessages(self.ranks, self._run_control, self._changes)
+        self.hits = self.messages.hits
         self._check = _CheckNow(self._changes)
 
     @property
@@ -92,7 +92,7 @@ class LiveRun:
             ranks=tuple(rank.view(self.hits.count(number)) for number, rank in ranks),
             watchpoints=self.watchpoints.all,
             controls=self._run_control.commands(),
-            notices=self._messages.notices,
+            notices=self.messages.notices,
             recheck=self._check.view,
         )
 
@@ -139,12 +139,8 @@ class LiveRun:
             return
         rank.disconnect()
         if why:
-            self._messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
+            self.messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
         self._changes.touch("status", "notices")
-
-    def receive(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
-        """Apply a message of a rank; FrameError if it does not fit the messages before it."""
-        self._messages.receive(rank, link, message)
 
     # -------------------------------------------------------------- requests
 
@@ -184,21 +180,18 @@ class LiveRun:
         return api.LossCurve(known.number, tuple(p for p in known.steps.points if p.step > after))
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
-        return await live_values.ask(self._link(rank), tensor, question)
+        return await live_values.ask(self.ranks.link(rank), tensor, question)
 
     async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
-        return await live_values.download(self._link(rank), tensor)
+        return await live_values.download(self.ranks.link(rank), tensor)
 
     async def values(self, rank: int | None, tensor: TensorName) -> Values:
-        array = await live_values.fetch(self._link(rank), tensor)
+        array = await live_values.fetch(self.ranks.link(rank), tensor)
         index = await self.graph(rank, None)
         return Values(tensor, array, index.dtype(tensor) or array.dtype.name)
 
     async def curve(self, rank: int | None, tensor: TensorName) -> api.StatisticCurve:
-        return await live_values.curve(self._link(rank), tensor)
-
-    def _link(self, rank: int | None) -> RankLink:
-        return self.ranks.find(rank).connected_link()
+        return await live_values.curve(self.ranks.link(rank), tensor)
 
     def close(self) -> None:
         for rank in self.ranks.values():
