@@ -14,8 +14,8 @@ from torch import nn
 
 from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach
+from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.terminated import Terminated
 
 Result = TypeVar("Result")
 TANH = "Default/network-Net/act-Tanh/tanh-op0"

@@ -68,7 +68,7 @@ def test_to_passes_ops_whose_names_only_begin_alike() -> None:
 def test_a_pause_stops_at_whatever_comes_first() -> None:
     control = PauseControl()
     control.execute(Message(1, "pause"))
-    assert control.is_stop_due
+    assert control.is_pause_due
     assert control.reason_at_step_end() == "pause"
     assert control.reason_at_op(op("Default/relu-op0")) == "pause"
 

@@ -10,7 +10,7 @@ from tests.debugger.driving import TANH, driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 
 from sonde.adapters.torch.attach import running_debugger
-from sonde.debugger.terminated import Terminated
+from sonde.debugger import Terminated
 from sonde.wire.questions import AskTable, Table
 from sonde.wire.rank import Answer, Ask, Goodbye, Notice, Status
 from sonde.wire.shapes import TensorName

@@ -10,7 +10,7 @@ from tests.debugger.driving import driven
 from tests.debugger.hub import RankConnection, watchpoint
 from torch import nn
 
-from sonde.debugger.terminated import Terminated
+from sonde.debugger import Terminated
 from sonde.train import Callback, CheckpointConfig, Loop, Model, ModelCheckpoint
 from sonde.train.checkpoint.checkpoint import load_checkpoint
 from sonde.wire.rank import Goodbye

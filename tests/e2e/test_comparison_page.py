@@ -71,7 +71,7 @@ def test_a_planted_fault_is_on_top_in_the_table_in_the_graph_and_side_by_side(
         marked.click()
         expect(page.locator(".versus")).to_contain_text("− right")
         expect(page.locator(".sides [role=grid], .sides .grid")).to_have_count(2)
-        expect(page.get_by_label("Difference as a picture")).to_be_visible()
+        expect(page.get_by_label("Difference as a heat map")).to_be_visible()
         picture(page, "71-pair-side-by-side")
         page.keyboard.press("m")
         page.get_by_role("button", name="Show in the graph").click()

@@ -101,7 +101,7 @@ def _open_the_tensor(page: Page) -> None:
     expect(table.locator(".cell.nan.target")).to_be_in_viewport()
     picture(page, "06-tensor")
     page.get_by_role("tab", name="heat map").click()
-    expect(page.get_by_role("img", name="Values as a picture")).to_be_visible()
+    expect(page.get_by_role("img", name="Values as a heat map")).to_be_visible()
     picture(page, "07-heat-map")
     page.get_by_role("tab", name="table").click()
 
@@ -113,7 +113,7 @@ def _compare_with_the_previous_step(page: Page) -> None:
     expect(page.get_by_role("table", name="Difference")).to_be_visible()
     picture(page, "08-compare")
     page.get_by_role("tab", name="heat map").click()
-    expect(page.get_by_role("img", name="Difference as a picture")).to_be_visible()
+    expect(page.get_by_role("img", name="Difference as a heat map")).to_be_visible()
     picture(page, "09-compare-heat-map")
 
 
@@ -121,7 +121,7 @@ def _come_back_after_a_reload(page: Page) -> None:
     before = page.url
     texts = page.locator(".distances").inner_text()
     page.reload()
-    expect(page.get_by_role("img", name="Difference as a picture")).to_be_visible()
+    expect(page.get_by_role("img", name="Difference as a heat map")).to_be_visible()
     expect(page.locator(".distances")).to_have_text(re.compile(re.escape(texts.split("\n")[0])))
     in_state(page, "paused at a hit")
     assert page.url == before

@@ -63,9 +63,9 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     expect(row).to_contain_text("tensor_too_large (max_gt 3.5) and std > 0.1")
     expect(row).to_contain_text("Default/network-Net/ except Default/network-Net/loss-Loss/")
     row.get_by_role("button", name="Edit large and wide").click()
-    dialog.get_by_label("Stop at every").fill("10")
+    dialog.get_by_label("Pause at every").fill("10")
     dialog.get_by_role("button", name="Save").click()
-    expect(row).to_contain_text("stops at every 10th hit")
+    expect(row).to_contain_text("pauses at every 10th hit")
 
     with page.expect_download() as saved:
         page.get_by_role("link", name="save").click()

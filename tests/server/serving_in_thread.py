@@ -117,7 +117,7 @@ def serving(
         token_check = TokenCheck(token)
         idle = [IdleConnections(seconds=idle_seconds) for _ in range(2)]
         hub = Hub(runs, broker, token_check=token_check, paused=paused, idle=idle[0])
-        ranks = await hub.start("127.0.0.1", rank_port)
+        ranks = await hub.start(socket.create_server(("127.0.0.1", rank_port)))
         port = sock.getsockname()[1]
         guard = Guard(
             build_app(Context(runs, broker, ranks)), host=host, port=port, token_check=token_check

@@ -155,7 +155,7 @@ function Lower(): JSX.Element {
   );
 }
 
-/** Why the training stands still, where it says more than the state above. */
+/** Where the training is paused, if that is a hit or a breakpoint. */
 function Stopped(): JSX.Element | null {
   const current = rank.value;
   if (current?.state !== "paused" || current.message === "") return null;

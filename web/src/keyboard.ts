@@ -42,7 +42,7 @@ function isField(target: EventTarget | null): boolean {
   return target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement;
 }
 
-/** What got its focus from the pointer: the reader pressed it, and is done with it. */
+/** The element that got the focus by a click, and so does not need the keyboard. */
 let touched: EventTarget | null = null;
 
 function noteFocus(): void {
@@ -50,7 +50,7 @@ function noteFocus(): void {
   window.addEventListener("pointerdown", () => (isByPointer = true), true);
   window.addEventListener("keydown", () => (isByPointer = false), true);
   window.addEventListener("focusin", (event) => (touched = isByPointer ? event.target : null));
-  // A choice made with the pointer leaves the keys to the page again.
+  // After a choice made with the pointer, keys belong to the page again.
   window.addEventListener("change", ({ target }) => {
     const isChoice =
       target instanceof HTMLSelectElement ||
@@ -59,7 +59,9 @@ function noteFocus(): void {
   });
 }
 
-/** Whether the space bar is for what has the focus, a button or a tick box that the keys went to. */
+/**
+ * Whether the space bar belongs to the focused button or tick box, because the keyboard focused it.
+ */
 function isPressed(target: EventTarget | null): boolean {
   if (target === touched) return false;
   return (

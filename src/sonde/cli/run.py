@@ -24,8 +24,8 @@ from sonde.cli.run_deterministic import (
 )
 from sonde.cli.script import needing_torch, run_program
 from sonde.core.errors import ConfigError, SondeError, UsageError
+from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
-from sonde.debugger.terminated import Terminated
 
 F = TypeVar("F", bound=Callable[..., Any])
 StepBy = Literal["optimizer", "manual"]

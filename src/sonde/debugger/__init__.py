@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from sonde.debugger.terminated import Terminated
+from sonde.core.orderly_end import OrderlyEnd
 
-__all__ = ["Terminated"]
+
+class Terminated(OrderlyEnd):
+    """The training was ended from the debugger.
+
+    Raised in the training thread at the end of an op or a step, never while an optimizer changes
+    weights. It is a KeyboardInterrupt, like Ctrl-C at the terminal: ``except Exception`` does not
+    swallow it, and ``finally`` and ``with`` blocks, callbacks that save a checkpoint on the way
+    out, and code written for Ctrl-C run.
+    """

@@ -1,69 +1,103 @@
-"""Whether the training may run, and how far, by the last command of the user."""
+"""Where the training of one rank is, whether it may run, and how far."""
 
 from __future__ import annotations
 
-from typing import assert_never
+import threading
+from typing import Final
 
 from sonde.core.graph import OpNode
 from sonde.wire.rank import ControlMessage
-from sonde.wire.shapes import PauseReason
+from sonde.wire.shapes import PauseReason, State
+
+_FREELY: Final = ControlMessage(0, "continue")
+
+
+class RankState:
+    """The step and the state of one rank; only its own methods change them. ``step`` runs, or is
+    about to.
+
+    Used from the training thread, except ``interrupt``: the link's thread calls it when the server
+    sent a message. The Event inside is the only thing that the link's thread changes. That thread
+    may read ``state`` while the training thread changes it; at worst the training looks for
+    messages once without need, or at the step's end instead of at the next op.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+        self.state: State = "waiting"
+        self._interrupted = threading.Event()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the first op ran, or is about to."""
+        return self.state != "waiting"
+
+    def run(self) -> None:
+        """Enter the first step, or leave a pause."""
+        self.state = "running"
+
+    def pause(self) -> None:
+        self.state = "paused"
+        self._interrupted.clear()
+
+    def end_step(self) -> None:
+        self.step += 1
+
+    def interrupt(self) -> bool:
+        """Ask the training to read its messages at the next op; False if it does not run."""
+        if self.state != "running":
+            return False
+        self._interrupted.set()
+        return True
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._interrupted.is_set()
+
+    def clear_interrupt(self) -> bool:
+        """Forget the interrupt; whether there was one."""
+        was_set = self._interrupted.is_set()
+        self._interrupted.clear()
+        return was_set
 
 
 class PauseControl:
-    """Decides where the training pauses. Used from the training thread only.
+    """Decides where the training pauses, by the last command of the user. Used from the training
+    thread only; only its own methods change its fields.
 
-    ``generation`` is the number of the last command that was executed.
+    ``generation`` is the number of the last command that was executed; ``is_pause_due``: the user
+    asked for a pause, wherever that is.
     """
 
     def __init__(self) -> None:
-        self._generation = 0
-        self._is_paused = False
+        self.generation = 0
+        self.is_paused = False
+        self.is_pause_due = False
         self._is_end_due = False
-        self._is_pause_due = False
-        self._steps_left: int | None = None
-        self._is_next = False
-        self._until: str | None = None
-
-    @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
+        self._command = _FREELY
+        self._steps_left = 0
 
     def execute(self, message: ControlMessage) -> None:
-        self._generation = message.generation
+        self.generation = message.generation
         if message.command == "pause":
-            self._is_pause_due = not self._is_paused
+            self.is_pause_due = not self.is_paused
             return
         self.run_freely()
-        match message.command:
-            case "continue":
-                pass
-            case "step":
-                self._steps_left = max(message.steps, 1)
-            case "next":
-                self._is_next = True
-            case "to":
-                self._until = message.op
-            case "terminate":
-                self._is_end_due = True
-            case _:
-                assert_never(message.command)
+        if message.command == "terminate":
+            self._is_end_due = True
+        else:
+            self._command = message
+            self._steps_left = message.steps
 
     def run_freely(self) -> None:
         """Continue, with nothing to stop at."""
-        self._is_paused = False
-        self._is_pause_due = False
-        self._steps_left = None
-        self._is_next = False
-        self._until = None
+        self.is_paused = self.is_pause_due = False
+        self._command = _FREELY
 
     def pause(self) -> None:
         """The training is paused from now on; the last command is completed."""
         self.run_freely()
-        self._is_paused = True
+        self.is_paused = True
 
     def end(self) -> None:
         """End the training at the next occasion."""
@@ -74,51 +108,36 @@ class PauseControl:
         is_due, self._is_end_due = self._is_end_due, False
         return is_due
 
-    # ---------------------------------------------------------- where to stop
-
     @property
     def needs_ops(self) -> bool:
         """Whether the place to stop at can be found only by observing ops."""
-        return self._is_next or self._until is not None
-
-    @property
-    def is_pause_due(self) -> bool:
-        return self._is_pause_due
-
-    @property
-    def is_stop_due(self) -> bool:
-        """Whether to stop at the very next occasion, whichever that is."""
-        return self._is_pause_due or self._is_end_due
+        return self._command.command in ("next", "to")
 
     def wants_op(self, node: OpNode) -> bool:
         """Whether the training may have to stop at ``node``."""
         if node.kind != "op":
             return False
-        if self._is_next or self.is_stop_due:
-            return True
-        return self._is_target(node)
+        return self.is_pause_due or self._is_end_due or self._is_target(node)
 
     def reason_at_op(self, node: OpNode) -> PauseReason | None:
         """Why to pause after ``node``, or None."""
         if node.kind != "op":
             return None
-        if self._is_pause_due:
+        if self.is_pause_due:
             return "pause"
-        return "op" if self._is_next or self._is_target(node) else None
+        return "op" if self._is_target(node) else None
 
     def _is_target(self, node: OpNode) -> bool:
-        """Whether ``node`` is the op to run to, or in the scope, whose path ends with ``/``."""
-        until = self._until
-        if until is None:
-            return False
+        """Whether to run to ``node``: any op is the next one; an op by its name, or by a scope that
+        contains it, whose path ends with ``/``."""
+        if self._command.command != "to":
+            return self._command.command == "next"
+        until = self._command.op
         return node.name.startswith(until) if until.endswith("/") else node.name == until
 
     def reason_at_step_end(self) -> PauseReason | None:
         """Why to pause at the end of this step, or None. Counts the steps of a "step" command."""
-        if self._is_pause_due:
+        if self.is_pause_due:
             return "pause"
-        if self._steps_left is not None:
-            self._steps_left -= 1
-            if self._steps_left <= 0:
-                return "step"
-        return None
+        self._steps_left -= 1
+        return "step" if self._command.command == "step" and self._steps_left <= 0 else None

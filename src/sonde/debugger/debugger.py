@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
-from sonde.core.graph import Graph, OpNode
-from sonde.core.sink import OpCall
+from sonde.capture.session import Subscription
 from sonde.debugger.connection.controller import RankController
-from sonde.debugger.observed_steps import ObservedSteps
 from sonde.debugger.parameter_checks import ParameterChecks
 from sonde.debugger.parts import RankParts
 from sonde.debugger.pauses import Pauses
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.step_timing import StepTimer
+from sonde.debugger.sink import DebuggerSink
+from sonde.debugger.steps import ObservedSteps, StepTimer
 from sonde.debugger.trainee import Trainee
 from sonde.wire.numbers import to_wire
 from sonde.wire.rank import Goodbye
 from sonde.wire.shapes import LossPoint, Metadata
+
+_BRIEF_SECONDS: Final = 1.0
+"""How long to wait for messages that are on their way."""
 
 
 class Debugger:
@@ -37,11 +40,15 @@ class Debugger:
         initial_step: int = 0,
     ) -> None:
         parts = self._parts = RankParts.build(
-            options, metadata, trainee, name=name, step=initial_step, notify=self._notify
+            options,
+            metadata,
+            trainee,
+            name=name,
+            step=initial_step,
+            notify=lambda slug, text: self.session.notice(slug, text),
         )
-        self._trainee = trainee
+        self._trainee, self._lookup = trainee, parts.lookup
         self._state, self._control = parts.state, parts.control
-        self._recorder, self._lookup = parts.recorder, parts.lookup
         self._controller = RankController(options, metadata, parts, report=report)
         self.watching = parts.watching
         self.session = self._controller.session
@@ -51,13 +58,12 @@ class Debugger:
         self._parameters = ParameterChecks(parts)
         self._observed_steps = ObservedSteps(initial_step)
 
-    @property
-    def step(self) -> int:
-        """The step that runs, or is about to."""
-        return self._state.step
-
-    def _notify(self, slug: str, text: str) -> None:
-        self.session.notice(slug, text)
+    def subscription(self) -> Subscription:
+        """What the debugger observes, for the capture session."""
+        sink = DebuggerSink(
+            self._parts, self._controller, self._pauses, self._observed_steps, self._begin
+        )
+        return Subscription(sink, sink)
 
     # ------------------------------------------------------------------- life
 
@@ -76,32 +82,6 @@ class Debugger:
     def hand_over(self) -> None:
         """Disconnect without a goodbye: processes that this one started train as ranks."""
         self.session.close()
-
-    # -------------------------------------------------------- what it observes
-
-    def wants_step(self, step: int) -> bool:
-        """Whether the ops of ``step`` are to be observed."""
-        return (
-            self._observed_steps.wants(step)
-            or self._control.needs_ops
-            or self.watching.needs_ops
-            or self.watching.needs_overflow
-            or self._recorder.needs_ops
-        )
-
-    def wants_op(self, node: OpNode) -> bool:
-        """Whether ``op_ran`` is to be called for ``node``."""
-        if not self._state.has_begun:
-            self._begin()
-        return self.watching.wants_op(node) or self.always_wants_op(node)
-
-    def always_wants_op(self, node: OpNode) -> bool:
-        """Whether ``op_ran`` is to be called for ``node``, whatever its values are."""
-        return (
-            self._state.is_interrupted
-            or self._control.wants_op(node)
-            or self._recorder.wants_op(node)
-        )
 
     # ----------------------------------------------------------------- events
 
@@ -126,35 +106,6 @@ class Debugger:
             self._pauses.pause("hit", stop)
         self._parameters.copy_new(new)
 
-    def begin_step(self) -> None:
-        """The ops of a step begin to be observed."""
-        self.watching.begin_step()
-
-    def op_overflowed(self, call: OpCall) -> None:
-        """An op ran whose inputs or outputs may contain NaN or Inf."""
-        with self._trainee.unobserved():
-            stop = self.watching.overflow(call)
-        if stop is not None:
-            self._pauses.pause_at(call, "hit", stop)
-
-    def op_ran(self, call: OpCall) -> None:
-        """An op ran that ``wants_op`` asked for."""
-        if self.session.has_messages:
-            with self._lookup.inside_step(call):
-                self._controller.read_messages()
-        with self._trainee.unobserved():
-            stop = self.watching.op(call)
-            if self._recorder.wants_op(call.node):
-                self._recorder.record(call)
-        reason = self._control.reason_at_op(call.node)
-        if self._pauses.was_paused_at(call):
-            pass  # It overflowed, and the user has continued since.
-        elif stop is not None:
-            self._pauses.pause_at(call, "hit", stop)
-        elif reason is not None:
-            self._pauses.pause_at(call, reason, "")
-        self._pauses.end_if_asked(call)
-
     def between_ops(self) -> None:
         """The training is before its backward pass or an update, in a step whose ops may not be
         observed: execute the user's messages here instead of at the end of the step."""
@@ -170,7 +121,7 @@ class Debugger:
         """A collective operation failed: end this rank too if the other ranks are being ended."""
         if not self.session.is_connected:
             return
-        self.session.wait_briefly()
+        self.session.inbox.wait(_BRIEF_SECONDS)
         self._controller.read_messages()
         self._pauses.raise_if_ending()
 
@@ -185,17 +136,10 @@ class Debugger:
         if not self.watching.needs_gradients:
             return
         with self._trainee.unobserved():
-            stop = self.watching.gradients(weights, self.step)
+            stop = self.watching.gradients(weights, self._state.step)
         if stop is not None:
             with self._lookup.inside_step(None):
                 self._pauses.pause("hit", stop)
-
-    def graph_learned(self, graph: Graph) -> None:
-        """A step was observed to its end; send its graph if it is new."""
-        for part in self._parts.graphs.learn(graph, self._trainee.held()):
-            self.session.send(part)
-        self.watching.hits.end_ops(graph.nodes)
-        self.watching.plan()
 
     def step_ended(self, loss: float | None, optimizer: str = "") -> None:
         """A step is over, the one of ``optimizer`` if several take turns."""
@@ -224,14 +168,14 @@ class Debugger:
         # How long an observed step would have taken is not known, and nothing is made up for it.
         bare_seconds = None if is_observed or self.watching.needs_gradients else seconds_alone
         value = None if loss is None else to_wire(loss)
-        point = LossPoint(self.step, value, seconds, bare_seconds, is_observed, optimizer)
+        point = LossPoint(self._state.step, value, seconds, bare_seconds, is_observed, optimizer)
         graphs.set_current(
             self._observed_steps.step_over(
-                self.step, optimizer, graphs.current, is_observed=is_observed
+                self._state.step, optimizer, graphs.current, is_observed=is_observed
             )
         )
         self._state.end_step()
-        if self.session.has_messages:  # Questions are about the weights as they are now.
+        if self.session.inbox:  # Questions are about the weights as they are now.
             self._controller.read_messages()
         self.session.report_step(point, graphs.current)
 

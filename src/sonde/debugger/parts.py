@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sonde.core.errors import SondeError
-from sonde.debugger.control import PauseControl
+from sonde.debugger.control import PauseControl, RankState
 from sonde.debugger.hit_detection import HitDetection
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.state import RankState
 from sonde.debugger.trainee import Trainee
 from sonde.debugger.values.cache import ValueRecorder
 from sonde.debugger.values.graphs import GraphRegistry

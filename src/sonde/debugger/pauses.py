@@ -7,10 +7,10 @@ from typing import Final
 
 from sonde.core.orderly_end import end_in_order
 from sonde.core.sink import OpCall
+from sonde.debugger import Terminated
 from sonde.debugger.connection.controller import RankController
 from sonde.debugger.parts import RankParts
-from sonde.debugger.step_timing import StepTimer
-from sonde.debugger.terminated import Terminated
+from sonde.debugger.steps import StepTimer
 from sonde.wire.shapes import HitRef, PauseReason
 
 _PRINTED: Final = ("start", "hit", "breakpoint")

@@ -6,10 +6,10 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sonde.capture.options import parse_size
 from sonde.core.errors import UsageError
@@ -17,10 +17,10 @@ from sonde.core.errors import UsageError
 if TYPE_CHECKING:
     from sonde.wire.shapes import WatchpointSpec
 
+Value = TypeVar("Value")
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 50051
 DEFAULT_BUDGET: Final = 256 * 1024 * 1024
-_RECOMMENDED: Final = "SONDE_DEBUGGER_RECOMMENDED"
 DEFAULT_WAIT: Final = 5.0
 DEFAULT_LOST: Final = 60.0
 
@@ -70,23 +70,27 @@ def options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions | No
 
 def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
     """Read the same variables, with defaults for those that are not set."""
-    host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
-    port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
     # Imported here because it imports numpy, which a run without the debugger does not need.
     from sonde.debugger.initial_watchpoints import starting_set
 
+    def read(name: str, parse: Callable[[str, str], Value], default: Value) -> Value:
+        text = environ.get(name)
+        return parse(name, text) if text else default
+
+    host = environ.get("SONDE_DEBUGGER_HOST") or environ.get("MS_DEBUGGER_HOST") or DEFAULT_HOST
+    port = "SONDE_DEBUGGER_PORT" if environ.get("SONDE_DEBUGGER_PORT") else "MS_DEBUGGER_PORT"
+    files = filter(None, environ.get("SONDE_DEBUGGER_WATCH", "").split(os.pathsep))
     return DebuggerOptions(
         host=host,
-        port=_port(port, environ.get(port) or str(DEFAULT_PORT)),
+        port=read(port, _port, DEFAULT_PORT),
         token=environ.get("SONDE_DEBUGGER_TOKEN", ""),
-        pause=_flag("SONDE_DEBUGGER_PAUSE", environ.get("SONDE_DEBUGGER_PAUSE", "")),
-        wait_seconds=_seconds("SONDE_DEBUGGER_WAIT", environ, DEFAULT_WAIT),
-        lost_seconds=_seconds("SONDE_DEBUGGER_LOST", environ, DEFAULT_LOST),
-        budget_bytes=_size("SONDE_DEBUGGER_BUDGET", environ, DEFAULT_BUDGET),
+        pause=read("SONDE_DEBUGGER_PAUSE", _flag, None),
+        wait_seconds=read("SONDE_DEBUGGER_WAIT", _seconds, DEFAULT_WAIT),
+        lost_seconds=read("SONDE_DEBUGGER_LOST", _seconds, DEFAULT_LOST),
+        budget_bytes=read("SONDE_DEBUGGER_BUDGET", _size, DEFAULT_BUDGET),
         run=run_id(environ),
         watchpoints=starting_set(
-            tuple(filter(None, environ.get("SONDE_DEBUGGER_WATCH", "").split(os.pathsep))),
-            recommended=bool(_flag(_RECOMMENDED, environ.get(_RECOMMENDED, ""))),
+            tuple(files), recommended=read("SONDE_DEBUGGER_RECOMMENDED", _flag, False)
         ),
     )
 
@@ -109,28 +113,20 @@ def _port(name: str, text: str) -> int:
     return int(text)
 
 
-def _flag(name: str, text: str) -> bool | None:
-    if not text:
-        return None
+def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("0", "1", "false", "true"):
         raise UsageError(f"{name} must be 0 or 1 (got {text!r})", slug="debugger-setting")
     return text.lower() in ("1", "true")
 
 
-def _size(name: str, environ: Mapping[str, str], default: int) -> int:
-    text = environ.get(name)
-    if not text:
-        return default
+def _size(name: str, text: str) -> int:
     try:
         return parse_size(text)
     except UsageError as error:
         raise UsageError(f"{name}: {error.message}", slug=error.slug) from None
 
 
-def _seconds(name: str, environ: Mapping[str, str], default: float) -> float:
-    text = environ.get(name)
-    if not text:
-        return default
+def _seconds(name: str, text: str) -> float:
     try:
         seconds = inf if text == "forever" else float(text)
     except ValueError:

@@ -4,54 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.server.http.body import read_body
 from sonde.server.http.endpoint import Call, Context, Endpoint
 from sonde.server.http.openapi import openapi
-from sonde.server.http.page import page
+from sonde.server.http.security import problem_response
 from sonde.server.routes import comparisons as comparison_routes
 from sonde.server.routes import graphs as graph_routes
 from sonde.server.routes import runs as run_routes
 from sonde.server.routes import tensors as tensor_routes
 from sonde.server.routes import watchpoints as condition_routes
 from sonde.server.run import NpyFile
-from sonde.wire.api import Problem
 from sonde.wire.shapes import Plain
 
 PREFIX: Final = "/api/v1"
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    *run_routes.ENDPOINTS,
-    *condition_routes.ENDPOINTS,
-    *graph_routes.ENDPOINTS,
-    *tensor_routes.ENDPOINTS,
-    *comparison_routes.ENDPOINTS,
+    *run_routes.endpoints,
+    *condition_routes.endpoints,
+    *graph_routes.endpoints,
+    *tensor_routes.endpoints,
+    *comparison_routes.endpoints,
 )
 _log = logging.getLogger("sonde.server")
 _STATUS: Final = {
     "server-failed": 500,
-    "no-such-run": 404,
-    "no-such-rank": 404,
-    "no-such-graph": 404,
-    "no-such-scope": 404,
-    "no-such-op": 404,
-    "no-such-tensor": 404,
-    "no-such-file": 404,
-    "no-such-watchpoint": 404,
-    "no-values": 404,
-    "no-comparison": 404,
     "run-ended": 409,
     "run-connected": 409,
     "not-live": 409,
@@ -61,6 +52,21 @@ _STATUS: Final = {
     "rank-unreadable": 502,
     "rank-busy": 504,
 }
+_PAGE: Final = Path(__file__).parent / "static"
+_PAGE_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_NO_PAGE: Final = """<!doctype html><title>Sonde</title>
+<body style="font: 16px/1.5 system-ui; margin: 3em auto; max-width: 40em">
+<h1>Sonde is running</h1>
+<p>This installation does not contain the page. Build it with <code>make web</code> in a checkout,
+or install a package of Sonde, which contains it.</p>
+<p>The server also works without the page: <code>sonde ctl status</code>, or
+<a href="/api/v1/openapi.json">the HTTP API</a>.</p>
+"""
 
 
 def build_app(context: Context) -> Starlette:
@@ -71,14 +77,15 @@ def build_app(context: Context) -> Starlette:
     for path in ("/docs", "/openapi.json", "/api", "/api/", PREFIX, f"{PREFIX}/", f"{PREFIX}/docs"):
         routes.append(Route(path, _to_openapi))
     routes.append(Route("/api/{rest:path}", _unknown, methods=list(_METHODS)))
-    routes.append(Route("/{path:path}", page, methods=["GET"]))
+    routes.append(Route("/{path:path}", _page, methods=["GET"]))
     return Starlette(routes=routes, exception_handlers={HTTPException: _refused})
 
 
 def _route(context: Context, endpoint: Endpoint) -> Route:
     async def serve(request: Request) -> Response:
         try:
-            answer = await endpoint.handler(await _call(context, endpoint, request))
+            call, arguments = await _call(context, endpoint, request)
+            answer = await endpoint.handler(call, **arguments)
         except SondeError as error:
             return problem(error)
         except Exception as error:  # A bug of Sonde: reported and logged; the server continues.
@@ -94,38 +101,39 @@ def _route(context: Context, endpoint: Endpoint) -> Route:
     return Route(PREFIX + endpoint.path, serve, methods=[endpoint.method])
 
 
-async def _call(context: Context, endpoint: Endpoint, request: Request) -> Call:
-    given = {name: value for name, value in request.query_params.items() if value}
-    query = _parsed(given, endpoint.query, "query parameters")
+async def _call(
+    context: Context, endpoint: Endpoint, request: Request
+) -> tuple[Call, dict[str, Plain]]:
+    """What the handler of ``endpoint`` is called with for ``request``."""
+    arguments: dict[str, Plain] = {}
+    if endpoint.query is not None:
+        given = {name: value for name, value in request.query_params.items() if value}
+        try:
+            arguments["query"] = msgspec.convert(given, endpoint.query, strict=False)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"query parameters: {error}", slug="bad-request") from None
     run = request.path_params.get("run")
     number = request.path_params.get("number", "0")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
         raise UsageError(f"{number[:40]!r} is not a number", slug="bad-request")
     found = context.runs.find(run) if run is not None else None
-    body = await read_body(request, endpoint.body) if endpoint.body is not None else None
-    return Call(context, query, body, found, int(number))
-
-
-def _parsed(given: dict[str, str], kind: type[Plain], where: str) -> Plain:
-    try:
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: {error}", slug="bad-request") from None
+    if endpoint.body is not None:
+        arguments["body"] = await read_body(request, endpoint.body)
+    return Call(context, found, int(number)), arguments
 
 
 def problem(error: SondeError) -> Response:
-    body = msgspec.json.encode(Problem(error.message, error.slug))
-    return Response(body, _STATUS.get(error.slug, 400), media_type="application/json")
+    status = 404 if error.slug.startswith("no-") else _STATUS.get(error.slug, 400)
+    return problem_response(status, error.message, error.slug)
 
 
 def _download(file: NpyFile, request: Request) -> Response:
     op = request.query_params.get("op", "tensor").rpartition("/")[2]
-    name = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in op)
     slot = f"{request.query_params.get('io', 'output')}.{request.query_params.get('slot', '0')}"
-    safe = f"{name}.{slot}".encode("ascii", "replace").decode().replace("?", "_")[:200]
+    name = re.sub(r"[^\w.-]", "_", f"{op}.{slot}", flags=re.ASCII)[:200]
     headers = {
         "content-length": str(file.size),
-        "content-disposition": f'attachment; filename="{safe}.npy"',
+        "content-disposition": f'attachment; filename="{name}.npy"',
     }
     return StreamingResponse(file.chunks, headers=headers, media_type="application/octet-stream")
 
@@ -142,8 +150,8 @@ async def _to_openapi(request: Request) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     """Answer a request that Starlette refused: a method that the route does not have."""
     assert isinstance(error, HTTPException)
-    body = msgspec.json.encode(Problem(f"{request.method}: {error.detail}", "bad-request"))
-    return Response(body, error.status_code, error.headers, media_type="application/json")
+    text = f"{request.method}: {error.detail}"
+    return problem_response(error.status_code, text, "bad-request", error.headers)
 
 
 async def _unknown(request: Request) -> Response:
@@ -178,10 +186,35 @@ async def _send(socket: WebSocket, events: Any) -> None:
 
 async def _until_disconnected(socket: WebSocket) -> None:
     """Wait until the browser disconnects; its messages are ignored."""
-    try:
-        while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-    except (WebSocketDisconnect, RuntimeError):
-        return
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def _page(request: Request) -> Response:
+    """Serve a file of the page; for any other path the page itself, which parses the path."""
+    return await asyncio.to_thread(_file, request.path_params["path"])
+
+
+def _file(path: str) -> Response:
+    found = _below(_PAGE, path)
+    if found is not None and found.is_file():
+        is_hashed = path.startswith("assets/")
+        age = "public, max-age=31536000, immutable" if is_hashed else "no-cache"
+        kind = _PAGE_TYPES.get(found.suffix, "application/octet-stream")
+        return Response(found.read_bytes(), headers={"cache-control": age, "content-type": kind})
+    if path.startswith("assets/"):
+        return Response("not found", 404, media_type="text/plain")
+    index = _PAGE / "index.html"
+    if not index.is_file():
+        return HTMLResponse(_NO_PAGE)
+    return HTMLResponse(index.read_bytes(), headers={"cache-control": "no-cache"})
+
+
+def _below(root: Path, path: str) -> Path | None:
+    """The file at ``path`` below ``root``; None for a path that could lead elsewhere."""
+    found = root
+    for part in path.split("/"):
+        if not part or part.startswith(".") or "\\" in part or "\0" in part:
+            return None
+        found = found / part
+    return found

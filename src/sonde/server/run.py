@@ -46,14 +46,9 @@ class Run(Protocol):
     event loop's thread.
     """
 
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def watchpoints(self) -> WatchpointSet: ...
-
-    @property
-    def hits(self) -> HitStore: ...
+    id: str
+    watchpoints: WatchpointSet
+    hits: HitStore
 
     @property
     def may_be_forgotten(self) -> bool: ...

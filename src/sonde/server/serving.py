@@ -10,7 +10,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,8 +18,9 @@ from typing import Any, Final
 import uvicorn
 
 from sonde.core.errors import UsageError
-from sonde.debugger.launch.server_process import END_WHEN_UNUSED
+from sonde.debugger.launch.server_process import DEFAULT_PAGE_PORT, END_WHEN_UNUSED
 from sonde.debugger.launch.server_registry import ServerState, announce_server
+from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
 from sonde.server.app import build_app
 from sonde.server.http.auth import TokenCheck, checked_token, new_token
 from sonde.server.http.endpoint import Context
@@ -29,8 +30,6 @@ from sonde.server.http.security import Guard, is_loopback
 from sonde.server.live.hub import BACKLOG, Hub
 from sonde.server.run import Run, Runs
 
-DEFAULT_PORT: Final = 8080
-DEFAULT_RANK_PORT: Final = 50051
 _LOOK_SECONDS: Final = 0.2
 _MOST_FILES: Final = 16_384
 _OTHER_HOST: Final = "give an address of this machine with --host"
@@ -44,9 +43,9 @@ class ServerOptions:
     guessed is a UsageError.
     """
 
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    rank_port: int | None = DEFAULT_RANK_PORT
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PAGE_PORT
+    rank_port: int | None = DEFAULT_PORT
     token: str = ""
     paused: bool = True
 
@@ -82,14 +81,20 @@ async def _serve(
     port: int = sock.getsockname()[1]
     token_check = TokenCheck(token)
     hub = Hub(runs, broker, token_check=token_check, paused=options.paused)
-    rank_port = await _rank_port(hub, options)
+    rank_port = None
+    if options.rank_port is not None:
+        rank_port = await hub.start(_bound(options.host, options.rank_port, "--debugger-port"))
     state = ServerState.of(options.host, port, rank_port, token)
     context = Context(runs, broker, rank_port, has_token=bool(token))
     app = Guard(build_app(context), host=options.host, port=port, token_check=token_check)
     server = _Server(http_config(app), hub, partial(ready, state))
     with announce_server(state):
-        async with _closing(hub, runs):
+        try:
             await server.serve(sockets=[sock])
+        finally:
+            await hub.stop()
+            for run in runs:
+                run.close()
 
 
 class _Server(uvicorn.Server):
@@ -167,26 +172,8 @@ def _allow_more_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-@contextlib.asynccontextmanager
-async def _closing(hub: Hub, runs: Runs) -> AsyncIterator[None]:
-    try:
-        yield
-    finally:
-        await hub.stop()
-        for run in runs:
-            run.close()
-
-
-async def _rank_port(hub: Hub, options: ServerOptions) -> int | None:
-    if options.rank_port is None:
-        return None
-    try:
-        return await hub.start(options.host, options.rank_port)
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise _taken(options.host, options.rank_port, "--debugger-port", error) from None
-
-
 def _bound(host: str, port: int, option: str) -> socket.socket:
+    """A socket that listens at a port; ``::`` includes IPv4. ``option`` sets the port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family)
     try:
@@ -206,9 +193,8 @@ def _taken(host: str, port: int, option: str, error: Exception) -> UsageError:
     if isinstance(error, UnicodeError):  # Host names have an encoding of their own.
         place, reason, advice = host, "it is not a host name", _OTHER_HOST
     if isinstance(error, OSError) and error.errno is not None:
-        is_name = isinstance(
-            error, socket.gaierror
-        )  # Its error numbers are not those of the system.
+        # The error numbers of gaierror are not those of the system.
+        is_name = isinstance(error, socket.gaierror)
         reason = str(error.strerror) if is_name else os.strerror(error.errno)
         if is_name or error.errno == errno.EADDRNOTAVAIL:
             place, advice = host, _OTHER_HOST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 from sonde.core.statistics import Statistics
@@ -25,11 +25,23 @@ from sonde.wire.shapes import (
 
 _STATISTICS: Final = StatisticNumbers.__struct_fields__
 _NON_FINITE: Final = ("nan_count", "positive_inf_count", "negative_inf_count")
+WireType = TypeVar("WireType", bound=Plain)
+
+
+def copy_fields(source: object, kind: type[WireType], /, **given: Any) -> WireType:
+    """A ``kind`` with the fields of ``source`` that have the same names, numbers in their wire
+    form. ``given``: the fields that ``source`` lacks or that must be converted."""
+    for name in kind.__struct_fields__:
+        if name not in given:
+            value = getattr(source, name)
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            given[name] = to_wire(value) if is_number else value
+    return kind(**given)
 
 
 def statistic_numbers(statistics: Statistics) -> StatisticNumbers:
     """All numbers; NaN and infinities as text, as are whole numbers beyond 2**53."""
-    return StatisticNumbers(**_wire_fields(statistics, StatisticNumbers))
+    return copy_fields(statistics, StatisticNumbers)
 
 
 def known_numbers(known: Mapping[str, float | int]) -> StatisticNumbers:
@@ -119,12 +131,5 @@ def wire_hit(hit: WatchpointHit) -> Hit:
 
 def distance_numbers(found: Distances, *, max_ulp: float | None = None) -> DistanceNumbers:
     """The distances of two tensors; ``max_ulp`` replaces that of the kernel."""
-    numbers = _wire_fields(found, DistanceNumbers)
-    if max_ulp is not None:
-        numbers["max_ulp"] = to_wire(max_ulp)
-    return DistanceNumbers(**numbers)
-
-
-def _wire_fields(numbers: Statistics | Distances, wire_type: type[Plain]) -> dict[str, Any]:
-    """The attributes of ``numbers`` that ``wire_type`` has, in their wire form."""
-    return {name: to_wire(getattr(numbers, name)) for name in wire_type.__struct_fields__}
+    given = {} if max_ulp is None else {"max_ulp": to_wire(max_ulp)}
+    return copy_fields(found, DistanceNumbers, **given)

@@ -12,10 +12,6 @@ from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
 Slot = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Nothing(Plain, frozen=True):
-    """No parameters."""
-
-
 class PlaceQuery(Plain, frozen=True):
     """``rank`` None: the lowest rank; ``graph`` None: the one that runs, or ran last."""
 

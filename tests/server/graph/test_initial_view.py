@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.server.graph.test_levels import graph, op
 
+from sonde.server.graph.boxes import grouped
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.initial_view import opening
-from sonde.server.graph.levels import grouped, level
+from sonde.server.graph.levels import level
 from sonde.testing.sample_graph import sample_graph
 
 

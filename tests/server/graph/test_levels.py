@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sonde.core.errors import UsageError
-from sonde.server.graph.index import MOST_DEPTH, GraphIndex
-from sonde.server.graph.levels import MOST_OUTSIDE, Marks, level
+from sonde.server.graph.index import GraphIndex
+from sonde.server.graph.levels import Marks, level
+from sonde.server.graph.scopes import MOST_DEPTH
 from sonde.server.graph.search import (
     PageWindow,
-    Query,
     find_op,
     find_target,
     op_view,
@@ -20,8 +20,10 @@ from sonde.server.graph.search import (
     sources,
     tree,
 )
+from sonde.server.graph.wiring import MOST_OUTSIDE
 from sonde.testing.sample_graph import sample_graph
 from sonde.wire.api import Level
+from sonde.wire.queries import NodesQuery
 from sonde.wire.shapes import InputEdge, Node, TensorType
 
 ROWS = TensorType("float32", (32, 64))
@@ -303,33 +305,33 @@ def test_at_the_outermost_level_the_drawn_edges_are_those_of_the_graph(index: Gr
 INDEX = GraphIndex(0, "g", sample_graph(4))
 
 
-def found(query: Query) -> list[str]:
-    return [node.name for node in search(INDEX, query, PageWindow(), {"data": 1}).nodes]
+def found(query: NodesQuery) -> list[str]:
+    return [node.name for node in search(INDEX, query, {"data": 1}).nodes]
 
 
 def test_a_search_takes_words_in_any_case() -> None:
-    assert found(Query("LOG-op")) == ["Default/network-Net/loss-Loss/log-op0"]
-    assert found(Query("2-block tanh-op")) == [f"{BLOCKS}/2-Block/act-Tanh/tanh-op0"]
-    assert found(Query("no such thing")) == []
+    assert found(NodesQuery(query="LOG-op")) == ["Default/network-Net/loss-Loss/log-op0"]
+    assert found(NodesQuery(query="2-block tanh-op")) == [f"{BLOCKS}/2-Block/act-Tanh/tanh-op0"]
+    assert found(NodesQuery(query="no such thing")) == []
 
 
 def test_a_search_can_be_narrowed() -> None:
-    assert len(found(Query(category="weight"))) == 4
-    assert len(found(Query(category="gradient"))) == 4
-    assert len(found(Query(category="activation"))) == 4
-    assert len(found(Query(category="tensor"))) == len(INDEX)
-    assert len(found(Query(phase="optimizer"))) == 8
-    assert found(Query(only_hits=True)) == ["data"]
-    assert found(Query(file="/home/me/train.py", line=20)) == [
+    assert len(found(NodesQuery(category="weight"))) == 4
+    assert len(found(NodesQuery(category="gradient"))) == 4
+    assert len(found(NodesQuery(category="activation"))) == 4
+    assert len(found(NodesQuery(category="tensor"))) == len(INDEX)
+    assert len(found(NodesQuery(phase="optimizer"))) == 8
+    assert found(NodesQuery(hits=True)) == ["data"]
+    assert found(NodesQuery(file="/home/me/train.py", line=20)) == [
         "Default/network-Net/loss-Loss/log-op0"
     ]
-    every_op = found(Query(file="/home/me/train.py", line=99))
+    every_op = found(NodesQuery(file="/home/me/train.py", line=99))
     assert len(every_op) == len([node for node in INDEX.nodes if node.kind == "op"])
-    assert found(Query(file="/home/me/train.py")) == every_op
+    assert found(NodesQuery(file="/home/me/train.py")) == every_op
 
 
 def test_lists_come_in_pages() -> None:
-    page = search(INDEX, Query(), PageWindow(3, 2), {})
+    page = search(INDEX, NodesQuery(offset=3, limit=2), {})
     assert page.total == len(INDEX)
     assert [node.order for node in page.nodes] == [3, 4]
     with pytest.raises(UsageError, match=r"page size must be at most 1000 \(got 10000\)"):

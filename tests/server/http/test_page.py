@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from tests.server.serving_in_thread import Server, serving
 
-from sonde.server.http import page
+from sonde.server import app
 from sonde.testing.fake_rank import FakeRank
 
 LOG = quote("Default/network-Net/loss-Loss/log-op0")
@@ -21,7 +21,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     (tmp_path / "index.html").write_text("<!doctype html><title>the page</title>")
     (tmp_path / "assets" / "index-abc.js").write_text("let x = 1;")
     (tmp_path / "icon.svg").write_text("<svg/>")
-    monkeypatch.setattr(page, "_ROOT", tmp_path)
+    monkeypatch.setattr(app, "_PAGE", tmp_path)
     with serving() as found:
         yield found
 
@@ -65,7 +65,7 @@ def test_an_unknown_route_of_the_api_is_none(server: Server) -> None:
 def test_without_the_page_people_are_told(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_ROOT", tmp_path / "none")
+    monkeypatch.setattr(app, "_PAGE", tmp_path / "none")
     status, _, data = server.open("GET", "/")
     assert (status, b"sonde ctl status" in data) == (200, True)
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.server.live import rank as live_rank
+from sonde.server.live import steps as live_steps
 from sonde.server.live.rank import LiveRank
 from sonde.testing.fake_rank import sample_metadata
-from sonde.wire.rank import GraphPart
+from sonde.wire.rank import GraphPart, StepDone
 from sonde.wire.shapes import LossPoint
 
 
 @pytest.fixture
 def rank(monkeypatch: pytest.MonkeyPatch) -> LiveRank:
-    monkeypatch.setattr(live_rank, "MOST_POINTS", 8)
+    monkeypatch.setattr(live_steps, "MOST_POINTS", 8)
     return LiveRank(sample_metadata())
 
 
 def enter(rank: LiveRank, *optimizers: str) -> list[tuple[int, str]]:
     for step, optimizer in enumerate(optimizers):
-        rank.add_point(LossPoint(step, 1.0, 0.1, 0.1, False, optimizer), None)
-    return [(point.step, point.optimizer) for point in rank.points]
+        rank.add_step(StepDone(LossPoint(step, 1.0, 0.1, 0.1, False, optimizer), None))
+    return [(point.step, point.optimizer) for point in rank.steps.points]
 
 
 def test_of_very_many_steps_every_second_is_dropped(rank: LiveRank) -> None:
@@ -44,9 +44,9 @@ def test_a_name_of_any_length_is_kept_short(rank: LiveRank) -> None:
 def test_a_graph_is_named_by_the_optimizer_that_was_seen_to_run_it() -> None:
     rank = LiveRank(sample_metadata())
     for graph in range(2):
-        rank.add_part(GraphPart(graph, "Net", 0, (), 0))
-    rank.add_point(LossPoint(0, 1.0, 0.1, 0.1, True, "SGD"), 0)
-    rank.add_point(LossPoint(1, 1.0, 0.1, 0.1, True, "Adam"), 1)
-    rank.add_point(LossPoint(2, 1.0, 0.1, 0.1, False, "SGD"), 1)  # What ran is not known.
-    rank.add_point(LossPoint(3, 1.0, 0.1, 0.1, True, "SGD"), 7)
+        rank.graphs.add(GraphPart(graph, "Net", 0, (), 0))
+    rank.add_step(StepDone(LossPoint(0, 1.0, 0.1, 0.1, True, "SGD"), 0))
+    rank.add_step(StepDone(LossPoint(1, 1.0, 0.1, 0.1, True, "Adam"), 1))
+    rank.add_step(StepDone(LossPoint(2, 1.0, 0.1, 0.1, False, "SGD"), 1))  # What ran is not known.
+    rank.add_step(StepDone(LossPoint(3, 1.0, 0.1, 0.1, True, "SGD"), 7))
     assert [graph.optimizer for graph in rank.view(0).graphs] == ["SGD", "Adam"]

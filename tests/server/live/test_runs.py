@@ -122,13 +122,13 @@ def test_a_graph_that_is_told_again_keeps_its_index(server: Server) -> None:
         server.wait_for("/runs/mine/nodes?limit=1", lambda page: page["total"] == len(nodes))
         run = server.runs.find("mine")
         assert isinstance(run, LiveRun)
-        index = run.ranks[0].graphs[0].index
+        index = run.ranks[0].graphs._graphs[0].index
         assert index is not None
         for part in parts:
             rank.send(part)
         rank.send(Notice("said", "that was all"))
         server.wait_for("/runs/mine", lambda run: len(run["notices"]) == 1)
-        assert run.ranks[0].graphs[0].index is index
+        assert run.ranks[0].graphs._graphs[0].index is index
         rank.send(GraphPart(0, "g", 0, nodes[:10], 10))  # The structure is another.
         server.wait_for("/runs/mine/nodes?limit=1", lambda page: page["total"] == 10)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sonde.server.live.rank import LiveRank
-from sonde.server.live.speed import Speed, speed_of
-from sonde.testing.fake_rank import sample_metadata
+import msgspec
+
+from sonde.server.live.steps import StepHistory
 from sonde.wire.shapes import LossPoint
 
 
@@ -15,24 +15,28 @@ def point(
     return LossPoint(step, None, seconds, bare, bare is None, optimizer)
 
 
-def speed(*points: LossPoint) -> Speed:
-    return speed_of(points, [each for each in points if each.bare_seconds is not None])
+def speed(*points: LossPoint) -> tuple[float | None, float | None]:
+    """Seconds of a step with Sonde and without, after a first step that does not count."""
+    steps = StepHistory()
+    for each in (point(-1, 77.0), *points) if points else ():
+        steps.add(msgspec.structs.replace(each, step=len(steps.points)), None)
+    return steps.seconds, steps.bare_seconds
 
 
 def test_nothing_is_known_before_a_step_is_over() -> None:
-    assert speed() == Speed(None, None)
+    assert speed() == (None, None)
 
 
 def test_where_every_step_was_observed_the_speed_without_sonde_is_not_known() -> None:
-    assert speed(*(point(n, 2.0 + n) for n in range(3))) == Speed(3.0, None)
+    assert speed(*(point(n, 2.0 + n) for n in range(3))) == (3.0, None)
 
 
 def test_steps_that_were_not_observed_tell_the_speed_without_sonde() -> None:
-    assert speed(point(0, 1.1, 1.0), point(1, 2.0), point(2, 2.2)) == Speed(2.1, 1.0)
+    assert speed(point(0, 1.1, 1.0), point(1, 2.0), point(2, 2.2)) == (2.1, 1.0)
 
 
 def test_the_speed_with_sonde_is_that_of_steps_like_the_last_one() -> None:
-    assert speed(point(0, 2.0), point(1, 1.1, 1.0)) == Speed(1.1, 1.0)
+    assert speed(point(0, 2.0), point(1, 1.1, 1.0)) == (1.1, 1.0)
 
 
 def test_of_several_optimizers_each_counts_as_often_as_it_steps() -> None:
@@ -40,22 +44,22 @@ def test_of_several_optimizers_each_counts_as_often_as_it_steps() -> None:
     quick = [point(n, 1.0, 0.5, optimizer="D") for n in range(5)]
     odd = point(5, 90.0, 80.0, optimizer="D")
     slow = [point(n, 10.0, 8.0, optimizer="G") for n in range(6, 9)]
-    assert speed(*quick, odd, *slow) == Speed(4.0, 3.0)
+    assert speed(*quick, odd, *slow) == (4.0, 3.0)
 
 
 def test_the_first_step_counts_only_as_long_as_it_is_the_only_one() -> None:
-    rank = LiveRank(sample_metadata())
-    rank.add_point(point(0, 9.0, 8.0), None)
-    assert (rank.view(0).seconds, rank.view(0).bare_seconds) == (9.0, 8.0)
-    rank.add_point(point(1, 2.0, 1.0), None)
-    assert (rank.view(0).seconds, rank.view(0).bare_seconds) == (2.0, 1.0)
+    steps = StepHistory()
+    steps.add(point(0, 9.0, 8.0), None)
+    assert (steps.seconds, steps.bare_seconds) == (9.0, 8.0)
+    steps.add(point(1, 2.0, 1.0), None)
+    assert (steps.seconds, steps.bare_seconds) == (2.0, 1.0)
 
 
 def test_the_speed_without_sonde_stays_known_while_a_watchpoint_observes_every_step() -> None:
-    rank = LiveRank(sample_metadata())
-    rank.add_point(point(0, 9.0), None)
+    steps = StepHistory()
+    steps.add(point(0, 9.0), None)
     for step in range(1, 4):
-        rank.add_point(point(step, 1.1, 1.0), None)
+        steps.add(point(step, 1.1, 1.0), None)
     for step in range(4, 500):
-        rank.add_point(point(step, 3.0), None)
-    assert (rank.view(0).seconds, rank.view(0).bare_seconds) == (3.0, 1.0)
+        steps.add(point(step, 3.0), None)
+    assert (steps.seconds, steps.bare_seconds) == (3.0, 1.0)

@@ -129,7 +129,7 @@ function First({ found, view }: { found: FirstDivergence; view: ComparisonView }
         )}
         {distances !== null && <Number name="cosine" value={brief(distances.cosine)} />}
         {distances !== null && <Number name="ULP" value={brief(distances.max_ulp)} />}
-        <Number name="inherit it" value={counted(found.inheritors, "pair")} />
+        <Number name="inherited by" value={counted(found.inheritors, "pair")} />
       </p>
       <p class="actions">
         <button type="button" class="primary" onClick={() => openPair(view, pair, tensor)}>

@@ -1,12 +1,13 @@
-import { signal } from "@preact/signals";
+import { signal, type ReadonlySignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { LevelMark } from "../wire";
 import { api, type GraphAt } from "../load/api";
 import { groupScope } from "../text/names";
 import { place, run, topicVersion } from "../state/store";
 
-/** How the boxes of the graph compare with those of the other dump, by path. */
-export const pairMarks = signal<ReadonlyMap<string, LevelMark>>(new Map());
+/** The comparison of each box of the graph with the other dump, by path. */
+const shown = signal<ReadonlyMap<string, LevelMark>>(new Map());
+export const pairMarks: ReadonlySignal<ReadonlyMap<string, LevelMark>> = shown;
 
 /** Fetches the marks of the levels that are open, where there is a comparison. */
 export function usePairMarks(graph: GraphAt): void {
@@ -15,7 +16,7 @@ export function usePairMarks(graph: GraphAt): void {
   const subject = `${graph.run} ${graph.rank} ${graph.graph} ${open.join("\n")}`;
   useEffect(() => {
     if (!isCompared) {
-      if (pairMarks.value.size > 0) pairMarks.value = new Map();
+      if (shown.value.size > 0) shown.value = new Map();
       return undefined;
     }
     const abort = new AbortController();
@@ -25,16 +26,16 @@ export function usePairMarks(graph: GraphAt): void {
       const found = await api.pairMarks(level, abort.signal);
       return found.marks;
     };
-    // Until the comparison is there every level has none; a level that is gone has none, too.
+    // Before the comparison is finished, and for a level that no longer exists, there are no marks.
     void Promise.all(["", ...open].map((path) => load(path).catch(() => []))).then((levels) => {
       if (!abort.signal.aborted)
-        pairMarks.value = new Map(levels.flat().map((mark) => [mark.path, mark]));
+        shown.value = new Map(levels.flat().map((mark) => [mark.path, mark]));
     });
     return () => abort.abort();
   }, [isCompared, subject, topicVersion("status")]);
 }
 
-/** The classes of a box for what the comparison says of it. */
+/** The CSS classes of a box by its comparison. */
 export function markClasses(path: string): string[] {
   const found = pairMarks.value.get(path);
   if (found === undefined) return [];
@@ -43,7 +44,7 @@ export function markClasses(path: string): string[] {
   return classes;
 }
 
-/** The same in words. */
+/** The comparison of a box in words. */
 export function markText(path: string): string {
   const found = pairMarks.value.get(path);
   if (found === undefined) return "";

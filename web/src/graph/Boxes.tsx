@@ -2,12 +2,13 @@ import type { JSX } from "preact";
 import { markClasses, markText } from "../compare/marks";
 import { isAmong } from "../text/names";
 import { countText, type Box, type Line, type Scene } from "./scene";
+import { clippedText, FONTS, labelFont, textWidth } from "./textWidth";
 import { edgeText, lineMeets, meets, pathOf, type Rectangle } from "./view";
 
-/** What is marked in the graph. */
+/** The ops that are marked in the graph. */
 export interface Marks {
   readonly selected: string;
-  /** Names of parameters do not tell their scope. */
+  /** Needed for a parameter, whose name does not contain its scope. */
   readonly selectedScope: string;
   readonly current: string | null;
   readonly isPaused: boolean;
@@ -21,7 +22,7 @@ export interface BoxesProps {
   readonly onToggle: (box: Box) => void;
 }
 
-// Beyond this many on the screen they are too small to read, and one path draws them all.
+// With more than this many on the screen their texts are unreadable, and one path draws them all.
 const MOST_DRAWN = 1500;
 const MOST_LABELS = 260;
 
@@ -66,7 +67,7 @@ export function Boxes({ scene, area, marks, onBox, onToggle }: BoxesProps): JSX.
   );
 }
 
-/** Whether it leads out of the level it is drawn in. */
+/** Whether the line leads out of the level in which it is drawn. */
 function isCrossing(line: Line): boolean {
   return line.source.includes("#") || line.target.includes("#");
 }
@@ -145,7 +146,7 @@ function describe(box: Box): string {
 
 function Badge({ hits, x }: { hits: number; x: number }): JSX.Element {
   const text = hits > 999 ? "999+" : String(hits);
-  const width = 8 + text.length * 6;
+  const width = 8 + textWidth(text, FONTS.badge);
   return (
     <g class="badge" transform={`translate(${x} -2)`}>
       <rect x={-width / 2} y="-7" width={width} height="14" rx="7" />
@@ -162,11 +163,8 @@ function BoxShape({ box, marks, onBox, onToggle }: ShapeProps): JSX.Element {
   const middle = box.isOpen ? HEAD_MIDDLE : height / 2;
   const round =
     node.what === "outside" || (node.what === "op" && node.kind !== "op") ? height / 2 : 4;
-  const room = Math.floor(
-    (width - 14 - (canOpen ? 14 + countText(node).length * 6.5 : 0)) / (canOpen ? 7 : 6.3),
-  );
-  const label =
-    node.label.length > room + 1 ? `${node.label.slice(0, Math.max(room - 1, 3))}…` : node.label;
+  const countWidth = canOpen ? 26 + textWidth(countText(node), FONTS.count) : 0;
+  const label = clippedText(node.label, labelFont(node), width - 10 - countWidth);
   return (
     <g
       class={classesOf(box, marks)}

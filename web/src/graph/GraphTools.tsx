@@ -76,7 +76,7 @@ export function GraphTools({
   );
 }
 
-/** Which graph this is; the list beside it has the others. */
+/** The name of this graph; others are chosen in the list on the left. */
 function GraphName(): JSX.Element {
   const current = graph.value;
   if (current === null) return <span />;

@@ -26,7 +26,10 @@ import type { Opening } from "../wire";
 import type { Box } from "./scene";
 
 const MOST_FIRST = 60;
-/** So few boxes beside constants and the like say little: what is in them is shown even if not all of it can be read at once. */
+/**
+ * A graph with so few boxes of ops is opened one level deeper, even if that does not fit on the
+ * screen.
+ */
 const FEW = 4;
 const GROUP_OPENS_ITSELF = 60;
 
@@ -89,8 +92,8 @@ function OneGraph({ graphAt, version }: { graphAt: GraphAt; version: string }): 
 }
 
 /**
- * At the first look as much is open as can be read on the screen. What the address names as open, or
- * selects, comes first.
+ * Opens as many scopes at first as are readable on the screen, unless the address names open scopes
+ * or a selected op.
  */
 function useInitialOpening(at: GraphAt, levels: Levels, subject: string, camera: Camera): void {
   const begun = useRef("");
@@ -115,7 +118,7 @@ function useInitialOpening(at: GraphAt, levels: Levels, subject: string, camera:
   }, [isThere, subject]);
 }
 
-/** Of those depths as many as can be read together, laid out for this screen. */
+/** As many of these depths as are readable together on this screen. */
 async function readable(
   depths: Opening["depths"],
   preload: Levels["preload"],
@@ -135,7 +138,7 @@ async function readable(
   return open;
 }
 
-/** What is selected comes into view; a group it is in opens, once. */
+/** Moves the selected op into view; a group that contains it is opened, once. */
 function useSelection(camera: Camera, preload: Levels["preload"]): void {
   const openedFor = useRef("");
   const { op } = place.value;
@@ -147,7 +150,7 @@ function useSelection(camera: Camera, preload: Levels["preload"]): void {
     const group = scene.boxes.find((box) => box.node.what === "group" && isInside(box));
     if (group !== undefined && openedFor.current !== op) {
       openedFor.current = op;
-      // What is open already may still be on its way to the screen.
+      // A scope that is open may not be loaded yet.
       const isOpen = place.value.open.includes(group.path);
       if (!isOpen && group.node.members.length <= GROUP_OPENS_ITSELF)
         void toggle(group, camera, preload);
@@ -165,7 +168,7 @@ async function toggle(box: Box, camera: Camera, preload: Levels["preload"]): Pro
   go({ open: [...rest, ...opens], isClosed: rest.length + opens.length === 0 });
 }
 
-/** A scope and, as long as there is nothing else in it, the scope in it: one box in another says nothing. */
+/** A scope and, while a scope contains nothing but one other scope, that scope, too. */
 async function together(path: string, preload: Levels["preload"]): Promise<readonly string[]> {
   const opens = [path];
   for (;;) {
@@ -221,7 +224,8 @@ function Picture({
     opScope.value,
   ];
   const [current, isPaused] = [rank.value?.op ?? null, rank.value?.state === "paused"];
-  // Drawn again only if what is drawn has changed: much else of the page changes the address.
+  // Drawn again only if these values have changed: most changes of the address do not concern the
+  // graph.
   const drawn = useMemo(
     () => (
       <Boxes

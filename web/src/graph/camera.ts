@@ -21,7 +21,7 @@ const MIDDLE_SCALE = 0.6;
 const NEAR_SCALE = 0.8;
 const CENTRED_SCALE = 0.95;
 
-/** A box that stays where it is on the screen until it is open (or closed), as its click wants. */
+/** A box that was clicked: it keeps its position on the screen until it is open, or closed. */
 interface Anchor {
   readonly path: string;
   readonly opens: boolean;
@@ -29,7 +29,9 @@ interface Anchor {
   readonly y: number;
 }
 
-/** What a reader looks at: of which graph, with what open and selected, in a picture of which size. */
+/**
+ * What the user looks at: the graph, its open scopes, the selected op, and the size of the view.
+ */
 export interface SavedView {
   readonly subject: string;
   readonly open: string;
@@ -70,15 +72,15 @@ function boxOf(scene: Scene, op: string): Box | undefined {
 }
 
 /**
- * What part of a graph is looked at, and what happens to it when the graph is laid out anew: what was
- * clicked, or is selected, stays where it was; an op that was selected elsewhere comes into view.
+ * The visible part of a graph. After a new layout the clicked box, or the selected op, keeps its
+ * position on the screen; an op that was selected outside the graph is moved into view.
  */
 export class Camera {
   readonly scene = signal<Scene>(EMPTY);
   readonly view = signal<View>({ x: 0, y: 0, scale: 1 });
-  /** The part of the scene that is drawn: what is visible and a margin. */
+  /** The part of the scene that is drawn: the visible part and a margin. */
   readonly area = signal<Rectangle>(NOWHERE);
-  /** From the last click to the screen. */
+  /** The time from the last click until its result was drawn. */
   readonly milliseconds = signal(0);
   readonly transform = computed(
     () => `translate(${this.view.value.x} ${this.view.value.y}) scale(${this.view.value.scale})`,
@@ -96,7 +98,7 @@ export class Camera {
   private started = performance.now();
   private before: SavedView | null;
 
-  /** `before`: what was looked at before a reload, or before another tab. */
+  /** `before`: the view before a reload, or before another tab was shown. */
   constructor(before: SavedView | null) {
     this.before = before;
   }
@@ -105,7 +107,7 @@ export class Camera {
     return { x: this.width / 2, y: this.height / 2 };
   }
 
-  /** Whether its text is large enough when all of it is on the screen. */
+  /** Whether the text is readable when the whole scene is on the screen. */
   reads(scene: Scene): boolean {
     return isReadable(scene, this.width, this.height);
   }
@@ -116,7 +118,7 @@ export class Camera {
     this.relook(this.view.peek());
   }
 
-  /** A movement the reader made. */
+  /** Moves the view as the user did. */
   move(next: View): void {
     this.isTouched = true;
     this.look(next);
@@ -131,7 +133,7 @@ export class Camera {
     this.relook(fitted(this.scene.peek(), this.width, this.height));
   }
 
-  /** What comes next is looked at from its beginning. */
+  /** Shows the next scene from its beginning. */
   restart(): void {
     this.anchor = null;
     this.isTouched = false;
@@ -146,12 +148,12 @@ export class Camera {
     this.anchor = { path: box.path, opens, x: box.x * scale + x, y: box.y * scale + y };
   }
 
-  /** An op was clicked in the graph: it is in view already. */
+  /** An op was clicked in the graph, so it is visible already. */
   leave(op: string): void {
     this.centred = op;
   }
 
-  /** Brings the op into view, once for each time it is selected, or whenever `isAsked`. */
+  /** Moves the op into view, once each time it is selected, or whenever `isAsked`. */
   reveal(op: string, isAsked = false): void {
     if (isAsked) {
       this.anchor = null;
@@ -160,7 +162,10 @@ export class Camera {
     this.relook(this.withSelected(this.scene.peek(), op, this.view.peek()));
   }
 
-  /** Draws `made`, of the graph `subject`, in which `op` is selected; `isWhole`: all that is `open` is in it. */
+  /**
+   * Draws scene `made` of graph `subject` with `op` selected; `isWhole`: it contains all `open`
+   * levels.
+   */
   draw(made: Scene, subject: string, op: string, open: string, isWhole: boolean): void {
     const next = this.again(subject, op, open, isWhole) ?? this.viewAfter(made, subject, op);
     this.scene.value = made;
@@ -170,7 +175,7 @@ export class Camera {
     });
   }
 
-  /** What is looked at now; null before anything is. */
+  /** What the user looks at now; null before the first scene. */
   looked(op: string, open: string): SavedView | null {
     const { subject, width, height, isTouched } = this;
     const view = this.view.value;
@@ -179,7 +184,9 @@ export class Camera {
       : { subject, open, op, width, height, isTouched, view };
   }
 
-  /** The view that was before, until all of its graph is drawn; null if that was of something else. */
+  /**
+   * The previous view, until the whole graph is drawn; null if that was a view of another graph.
+   */
   private again(subject: string, op: string, open: string, isWhole: boolean): View | null {
     const { before, width, height } = this;
     if (before === null) return null;
@@ -230,7 +237,7 @@ export class Camera {
     return this.withSelected(made, op, this.steady(made, op));
   }
 
-  /** The view in which the selected op stands where it stood, however the rest was laid out anew. */
+  /** The view in which the selected op keeps its position on the screen after a new layout. */
   private steady(made: Scene, op: string): View {
     const [from, to] = [boxOf(this.scene.peek(), op), boxOf(made, op)];
     const now = this.view.peek();

@@ -6,7 +6,7 @@ const ZOOM = 1.3;
 const WHEEL_ZOOM = 0.0015;
 const CLICK_PIXELS = 3;
 
-/** Moves the camera as a key says; false if it says nothing. */
+/** Moves the camera by a key; false if the key has no such meaning. */
 export function pressed(key: string, camera: Camera): boolean {
   if (key === "0") {
     camera.fit();
@@ -39,7 +39,7 @@ function keyView(key: string, camera: Camera): View | null {
   }
 }
 
-/** The wheel zooms round the pointer; with shift it moves sideways. */
+/** The wheel zooms around the pointer; with shift it scrolls sideways. */
 export function wheeled(
   event: WheelEvent & { readonly currentTarget: SVGSVGElement },
   camera: Camera,
@@ -57,7 +57,7 @@ export function wheeled(
   });
 }
 
-/** Drags the graph until the button is let go. */
+/** Drags the graph until the button is released. */
 export function dragged(
   event: PointerEvent & { readonly currentTarget: SVGSVGElement },
   camera: Camera,

@@ -2,10 +2,10 @@ import type { LayoutAnswer, LayoutRequest } from "./layout.worker";
 import { unpack } from "./packing";
 import type { OpenLevel, Scene } from "./scene";
 
-/** Levels the worker remembers at most; then it begins anew. */
+/** The worker keeps at most so many levels, then drops them all. */
 const MOST_REMEMBERED = 400;
 
-/** The layout's worker; what is overtaken by a later drawing is dropped. */
+/** The worker that lays out graphs; a result that a later request has made obsolete is dropped. */
 const worker = new Worker(new URL("./layout.worker.ts", import.meta.url), { type: "module" });
 let last = 0;
 let drawn = 0;
@@ -22,7 +22,7 @@ function settle(id: number, answer: LayoutAnswer | null): void {
   resolve?.(answer);
 }
 
-/** The scene to draw, or null when a later call overtook this one. */
+/** The scene to draw, or null if there was a later call meanwhile. */
 export function layoutScene(levels: readonly OpenLevel[]): Promise<Scene | null> {
   settle(drawn, null);
   const answer = ask(levels);
@@ -30,7 +30,7 @@ export function layoutScene(levels: readonly OpenLevel[]): Promise<Scene | null>
   return answer;
 }
 
-/** How it would look, beside what is drawn meanwhile. */
+/** Lays out a scene that is not drawn, to find out its size. */
 export function triedScene(levels: readonly OpenLevel[]): Promise<Scene | null> {
   return ask(levels);
 }

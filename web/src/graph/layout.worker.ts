@@ -2,7 +2,9 @@ import type { Level } from "../wire";
 import { buffersOf, pack, type PackedScene } from "./packing";
 import { SceneMaker, type OpenLevel } from "./scene";
 
-/** `fresh`: the levels this worker has not seen, by key; `forgets`: it forgets those it has. */
+/**
+ * `fresh`: the levels that the worker does not have, by key; `forgets`: it drops the others first.
+ */
 export interface LayoutRequest {
   readonly id: number;
   readonly open: readonly { readonly path: string; readonly key: string }[];

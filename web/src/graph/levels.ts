@@ -12,11 +12,11 @@ interface Shown {
 }
 
 export interface Levels extends Shown {
-  /** The root and the levels of `open`, as far as they can be had; opened later they are there at once. */
+  /** Loads the root and the levels of `open`, so that they can be opened without delay. */
   readonly preload: (open: readonly string[]) => Promise<readonly OpenLevel[]>;
 }
 
-/** What is known of one graph: levels that came, and those that were asked for, by version. */
+/** The levels of one graph that are loaded, and those that are requested, by version. */
 class LevelCache {
   readonly held = new Map<string, { readonly level: Level; readonly version: string }>();
   readonly asked = new Map<string, string>();
@@ -30,7 +30,7 @@ class LevelCache {
     readonly name: string,
   ) {}
 
-  /** Loads a level unless it is there, or on its way, in this version; whether it was asked for. */
+  /** Loads a level unless this version of it is loaded or requested; whether a request was sent. */
   async load(path: string, version: string): Promise<boolean> {
     if (this.asked.get(path) === version) return false;
     this.asked.set(path, version);
@@ -50,7 +50,7 @@ class LevelCache {
     return true;
   }
 
-  /** What is here of that. */
+  /** Those levels of `open` that are loaded. */
   have(open: readonly string[]): readonly OpenLevel[] {
     return ["", ...open].flatMap((path): OpenLevel[] => {
       const found = this.held.get(path);
@@ -60,7 +60,7 @@ class LevelCache {
     });
   }
 
-  /** What is here of that; the same array as before as long as nothing new is to be drawn. */
+  /** Those levels of `open` that are loaded; the same array as before while nothing has changed. */
   show(open: readonly string[]): Shown {
     const levels = this.have(open);
     const isSame =
@@ -72,8 +72,9 @@ class LevelCache {
 }
 
 /**
- * What is open of a graph: the root and the levels of `open`. Loaded once each, again when `version`
- * changes (more of the graph is known, hits came); until then the old ones stay.
+ * The open levels of a graph: the root and the levels of `open`. Each is loaded once, and again
+ * when `version` changes (the graph has grown, or there are new hits); until then the old one is
+ * shown.
  */
 export function useLevels(graph: GraphAt, open: readonly string[], version: string): Levels {
   const [state, setState] = useState<Shown>({ levels: [], error: null, loading: true });
@@ -81,7 +82,7 @@ export function useLevels(graph: GraphAt, open: readonly string[], version: stri
   const cache = useRef<LevelCache | null>(null);
   const latest = useRef(open);
   latest.current = open;
-  // Layout effects, because the others wait for the screen to be painted, and the reader for them.
+  // Layout effects, because other effects run only after the screen has been painted.
   useLayoutEffect(() => {
     const made = new LevelCache(graph, name);
     cache.current = made;

@@ -2,22 +2,28 @@ import type { LevelNode } from "../wire";
 import type { Box, Line, OpenLevel, Point, Scene } from "./scene";
 
 /**
- * A scene on its way from the worker: numbers in arrays that are handed over, not copied, and of the
- * boxes only which node of the levels each is, because the page has the levels. Pure.
+ * A scene as the worker sends it to the page: numbers in arrays, which are transferred instead of
+ * copied. Boxes refer to nodes by index, because the page has the levels.
  */
 export interface PackedScene {
-  /** Places in the nodes of all levels, one after the other; below zero (`~place`) in `others`. */
+  /**
+   * Indexes into the nodes of all levels, one level after the other; negative ones (`~index`) into
+   * `others`.
+   */
   readonly nodes: Int32Array;
-  /** Boxes that stand for what lies outside a level; no level has them. */
+  /** Boxes that represent nodes outside a level; they are in no level. */
   readonly others: readonly LevelNode[];
   /** x, y, width, height of each box. */
   readonly frames: Float64Array;
   /** Twice the depth, and one more if it is open. */
   readonly states: Int32Array;
-  /** Source, target (places of boxes), tensors, label (place in `labels`), number of points of each line. */
+  /**
+   * Source, target (places of boxes), tensors, label (place in `labels`), number of points of each
+   * line.
+   */
   readonly lines: Int32Array;
   readonly labels: readonly string[];
-  /** Of each line where its text stands, then its points. */
+  /** For each line the position of its text, then its points. */
   readonly points: Float64Array;
   readonly width: number;
   readonly height: number;
@@ -30,7 +36,7 @@ function nodesOf(levels: readonly OpenLevel[]): LevelNode[] {
   return levels.flatMap((each) => each.level.nodes);
 }
 
-/** `levels`: those the scene was made of, with the very nodes its boxes have. */
+/** `levels`: those the scene was made of; its boxes refer to the same node objects. */
 export function pack(scene: Scene, levels: readonly OpenLevel[]): PackedScene {
   const places = new Map(nodesOf(levels).map((node, place) => [node, place]));
   const others: LevelNode[] = [];
@@ -86,7 +92,7 @@ function packedLines(
   return { lines, labels: [...labelAt.keys()], points };
 }
 
-/** The inverse, with the nodes of the page's own levels. */
+/** The inverse of `pack`, with the nodes of the page's own levels. */
 export function unpack(packed: PackedScene, levels: readonly OpenLevel[]): Scene {
   const known = nodesOf(levels);
   const boxes: Box[] = [];
@@ -133,7 +139,7 @@ export function unpack(packed: PackedScene, levels: readonly OpenLevel[]): Scene
   return { boxes, lines, width: packed.width, height: packed.height };
 }
 
-/** What is handed over instead of being copied. */
+/** The buffers that are transferred to the page instead of copied. */
 export function buffersOf(packed: PackedScene): Transferable[] {
   return [
     packed.nodes.buffer,

@@ -1,17 +1,17 @@
 import { Graph, layout, type EdgeLabel, type GraphLabel, type NodeLabel } from "@dagrejs/dagre";
 import type { Line, Placed, Plan, Point, Sized } from "./scene";
+import { FONTS, textWidth } from "./textWidth";
 import { edgeText, labelPlace } from "./view";
 
-/** Where the boxes of one level stand, and the ways of its edges. Pure. */
+/** Positions of the boxes of one level, and the lines of its edges. */
 export const MARGIN = 12;
 const LAYER_GAP = 34;
 const MOST_LABELLED = 150;
-const LABEL_LETTER = 6.4;
 const LABEL_HEIGHT = 11;
 const ROW_WIDTH = 2400;
 const GAP = 16;
 
-/** By the data flow, from top to bottom. */
+/** Places boxes by the data flow, from top to bottom. */
 export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   const graph = new Graph<GraphLabel, NodeLabel, EdgeLabel>({ multigraph: true, compound: false });
   graph.setGraph({
@@ -24,7 +24,8 @@ export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   });
   graph.setDefaultEdgeLabel(() => ({}));
   for (const { node, width, height } of sized) graph.setNode(node.path, { width, height });
-  // What begins after another has ended stands below it, also if it writes into it: such an edge runs upwards.
+  // A box whose first op runs after the last op of another box is below it, even if it writes into
+  // the other box: that edge points upwards.
   const nodes = new Map(sized.map(({ node }) => [node.path, node]));
   const isUpward = (edge: Plan["edges"][number]): boolean => {
     const [source, target] = [nodes.get(edge.source), nodes.get(edge.target)];
@@ -67,8 +68,9 @@ export function byDagre(sized: readonly Sized[], edges: Plan["edges"]): Placed {
 }
 
 /**
- * What comes from outside after ops of this level have run, and is used by others of the same phase (gradients that are
- * clipped, say), stands below the last that ran before: the pairs of these.
+ * Pairs of boxes, the first above the second: a value that comes from outside after ops of this
+ * level have run, and that ops of the same phase use (such as clipped gradients), is below the last
+ * of those ops.
  */
 function latecomers(
   sized: readonly Sized[],
@@ -93,14 +95,15 @@ function latecomers(
   return [...pairs].map(([below, above]) => [above, below] as const);
 }
 
-/** Room for the shape beside an edge, where there are few enough to read them. */
+/** Space for the text of an edge, if the level has few enough edges to read them. */
 function labelRoom(edge: Plan["edges"][number], count: number): EdgeLabel {
   const text = edgeText(edge.label, edge.tensors);
   if (count > MOST_LABELLED || text === "") return {};
-  return { width: Math.min(text.length * LABEL_LETTER, 110), height: LABEL_HEIGHT, labelpos: "c" };
+  return { width: Math.min(textWidth(text, FONTS.edge), 110), height: LABEL_HEIGHT, labelpos: "c" };
 }
 
-/** Layers by the longest way from a source, each in execution order, wrapped to a readable width. */
+/** Places boxes in layers by the longest path from a source, each layer in execution order and
+ * wrapped to a readable width. */
 export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed {
   const ordered = [...sized].sort((a, b) => a.node.first_order - b.node.first_order);
   const position = new Map(ordered.map((each, place) => [each.node.path, place]));
@@ -108,7 +111,8 @@ export function byLayers(sized: readonly Sized[], edges: Plan["edges"]): Placed 
   for (const edge of edges) {
     const from = position.get(edge.source);
     const to = position.get(edge.target);
-    // An edge against the order (a value of the step before) takes no part in the layering.
+    // An edge against the execution order (a value of the previous step) does not affect the
+    // layers.
     if (from !== undefined && to !== undefined && from < to) {
       const known = sources.get(edge.target);
       if (known === undefined) sources.set(edge.target, [edge.source]);
@@ -149,7 +153,7 @@ interface Row {
   readonly endsLayer: boolean;
 }
 
-/** A layer in rows of a width that can be looked at. */
+/** Divides a layer into rows of a readable width. */
 function wrapped(boxes: readonly Sized[]): Row[] {
   const rows: Sized[][] = [[]];
   let width = 0;

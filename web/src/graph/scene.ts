@@ -1,10 +1,11 @@
 import type { Level, LevelNode } from "../wire";
 import { grouped } from "../text/numbers";
 import { byDagre, byLayers, MARGIN } from "./placing";
+import { FONTS, labelFont, textWidth } from "./textWidth";
 
 /**
- * Where everything that is open stands: levels laid out one by one, inner ones first, each then a
- * box of the level round it. Pure; runs in a worker.
+ * The positions of all boxes and lines. Levels are laid out one by one, inner ones first; an open
+ * level is a box of the level around it. Runs in a worker.
  */
 export interface Box {
   readonly path: string;
@@ -46,10 +47,8 @@ export interface OpenLevel {
   readonly level: Level;
 }
 
-const LETTER = 6.5;
-const BOLD_LETTER = 7.1;
 const HEAD = 26;
-// Above these dagre takes longer than a reader waits; layers in execution order come at once.
+// Beyond these numbers dagre is too slow, and layers in execution order are drawn instead.
 const MOST_NODES = 260;
 const MOST_EDGES = 700;
 const MOST_PROXIES = 8;
@@ -61,22 +60,20 @@ export interface Plan {
 }
 
 export function boxSize(node: LevelNode): { readonly width: number; readonly height: number } {
-  const text =
-    node.label.length * (node.what === "op" ? LETTER : BOLD_LETTER) +
-    countText(node).length * LETTER;
+  const text = textWidth(node.label, labelFont(node)) + textWidth(countText(node), FONTS.count);
   const width = Math.min(Math.max(text + 22, 62), 260);
   if (node.what === "outside") return { width: Math.min(width, 150), height: 18 };
   if (node.what === "op") return { width, height: node.kind === "op" ? 26 : 20 };
   return { width: width + 26, height: 32 };
 }
 
-/** How much a box stands for: the ops of a scope, the members of a group. */
+/** The number in a box: the ops of a scope, or the members of a group. */
 export function countText(node: LevelNode): string {
   if (node.what !== "scope" && node.what !== "group") return "";
   return node.stands_for > 1 ? `×${grouped(node.stands_for)}` : grouped(node.ops);
 }
 
-/** Lays out levels; remembers those whose content and open boxes are as before. */
+/** Lays out levels; those whose content and open boxes are unchanged are not laid out again. */
 export class SceneMaker {
   private readonly known = new Map<string, Arranged>();
 
@@ -110,7 +107,9 @@ export class SceneMaker {
   }
 }
 
-/** The level as it is drawn: what lies outside stands at its rim, many of those as one. */
+/**
+ * The level as it is drawn: boxes outside of it are at its border, many of them merged into one.
+ */
 export function plan(level: Level, path: string): Plan {
   const outside = new Map(
     level.nodes.filter((node) => node.what === "outside").map((node) => [node.path, node]),
@@ -120,7 +119,9 @@ export function plan(level: Level, path: string): Plan {
   const isEarlier = (one: string, other: string): boolean =>
     (nodeOf.get(one)?.first_order ?? 0) <= (nodeOf.get(other)?.last_order ?? 0);
   const phase = (path: string): number => PHASES.indexOf(nodeOf.get(path)?.phase ?? "forward");
-  // What a later phase takes (saved values, gradients) or brings for the next step is drawn there, and round this scope.
+  // Values that a later phase reads (saved tensors, gradients), or that it writes for the next
+  // step,
+  // are drawn in that phase.
   const sources = level.edges.filter(
     (edge) => outside.has(edge.source) && isEarlier(edge.source, edge.target),
   );
@@ -197,7 +198,7 @@ function arrange(what: Plan, inner: ReadonlyMap<string, Arranged>): Arranged {
   return assemble(sized, placed, inner);
 }
 
-/** A level that is laid out: its boxes, with what is open inside them still where that was laid out. */
+/** A level that is laid out; the positions of open levels inside it are relative to their boxes. */
 interface Arranged {
   readonly parts: readonly { readonly box: Box; readonly inner: Arranged | null }[];
   readonly lines: readonly Line[];
@@ -235,7 +236,7 @@ function assemble(
   return { parts, lines: placed.lines, width: placed.width, height: placed.height };
 }
 
-/** Everything that is open, each box and line moved to its place once, however deep it lies. */
+/** All open levels together, with absolute positions. */
 function flat(root: Arranged): Scene {
   const boxes: Box[] = [];
   const lines: Line[] = [];

@@ -1,7 +1,9 @@
 import { grouped } from "../text/numbers";
 import type { Box, Line, Point, Scene } from "./scene";
 
-/** What part of a scene is on the screen: scene point times `scale`, plus the offset. Pure. */
+/**
+ * The visible part of a scene: a screen point is the scene point times `scale`, plus the offset.
+ */
 export interface View {
   readonly x: number;
   readonly y: number;
@@ -18,7 +20,7 @@ export interface Rectangle {
 export const LEAST_SCALE = 0.02;
 export const MOST_SCALE = 2.5;
 const ROOM = 24;
-/** Text of this size can still be read: most is 11 pixels high at scale 1. */
+/** At this scale text is still readable: most of it is 11 pixels high at scale 1. */
 export const READABLE_SCALE = 0.85;
 
 export function fitted(scene: Scene, width: number, height: number): View {
@@ -36,7 +38,9 @@ export function isReadable(scene: Scene, width: number, height: number): boolean
   return fitted(scene, width, height).scale >= READABLE_SCALE;
 }
 
-/** The first look at a scene: all of it if that can be read, else its beginning. */
+/**
+ * The initial view of a scene: the whole scene if its text is readable then, else its beginning.
+ */
 export function begun(scene: Scene, width: number, height: number): View {
   const whole = fitted(scene, width, height);
   const first = scene.boxes
@@ -54,7 +58,10 @@ export function begun(scene: Scene, width: number, height: number): View {
   };
 }
 
-/** So that `point` is at the share `at` of the screen `all`, but no room is left beside a scene of `size`. */
+/**
+ * Moves `point` to the share `at` of the screen `all`, without empty space beside a scene of
+ * `size`.
+ */
 function offset(point: number, size: number, all: number, at: number): number {
   if (size <= all - 2 * ROOM) return (all - size) / 2;
   return Math.min(Math.max(all * at - point, all - ROOM - size), ROOM);
@@ -70,7 +77,7 @@ export function zoomed(view: View, factor: number, around: Point): View {
   };
 }
 
-/** `box` in the middle, unless that leaves room beside the scene. */
+/** Centres `box`, without empty space beside the scene. */
 export function centredOn(
   scene: Scene,
   box: Box,
@@ -88,7 +95,10 @@ export function centredOn(
   };
 }
 
-/** `view`, moved and if need be zoomed out a little, so that `box` is seen, its top left first. */
+/**
+ * `view`, moved, and zoomed out a little if necessary, so that `box` is visible, its top left
+ * first.
+ */
 export function showing(view: View, box: Box, width: number, height: number): View {
   const room = Math.min((width - 2 * ROOM) / box.width, (height - 2 * ROOM) / box.height);
   const scale = Math.min(view.scale, Math.max(room, READABLE_SCALE));
@@ -154,7 +164,7 @@ export function lineMeets(line: Line, area: Rectangle): boolean {
   return left < area.right && right > area.left && top < area.bottom && bottom > area.top;
 }
 
-/** A smooth way through the points: corners become curves between the middles of the pieces. */
+/** A smooth path through the points: each corner is a curve between the centres of two segments. */
 export function pathOf(points: readonly Point[]): string {
   const [first, ...rest] = points;
   if (first === undefined) return "";
@@ -171,7 +181,7 @@ export function pathOf(points: readonly Point[]): string {
   return path;
 }
 
-/** Where an edge's text stands: in its middle, or, if it runs upwards, nearer to its start. */
+/** The position of an edge's text: its middle or, if it points upwards, nearer to its start. */
 export function labelPlace(points: readonly Point[]): Point {
   const [first, last] = [points[0], points.at(-1)];
   const isUpward = first !== undefined && last !== undefined && first.y > last.y;
@@ -188,7 +198,7 @@ function middleOf(points: readonly Point[]): Point {
   return { x: (at.x + before.x) / 2, y: (at.y + before.y) / 2 };
 }
 
-/** float32[8,128] as 8×128: the common type goes without saying, others are named. */
+/** float32[8,128] as 8×128; types other than float32 are named. */
 export function edgeText(label: string, tensors: number): string {
   const found = /^(\w+) ?\[([\d, ]*)\]$/.exec(label);
   if (found === null)

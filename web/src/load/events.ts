@@ -4,8 +4,8 @@ import { markChanged, removeRun, replaceRun, runs, setConnection, setRuns } from
 import { messageOf, toast } from "../state/toasts";
 
 /**
- * Keeps the state current: the server announces over a WebSocket what changed, this fetches it.
- * At most a few fetches a second however fast a training runs.
+ * Keeps the state current: the server announces changes over a WebSocket, and this module fetches
+ * them, at most a few times per second however fast a training runs.
  */
 const GATHER_MILLISECONDS = 120;
 const FIRST_RETRY_MILLISECONDS = 400;
@@ -80,7 +80,7 @@ async function fetchChanges(): Promise<void> {
     else await Promise.all(changes.map(refresh));
     markChanged(changes);
   } catch (error) {
-    // The banner tells when the server does not answer at all.
+    // A banner shows when the server does not answer at all.
     if (!(error instanceof ApiError) || error.status !== 0) toast(messageOf(error), "error");
   }
   gathering = false;

@@ -30,7 +30,7 @@ export function useLoss(): readonly LossPoint[] {
         held.value = { subject, points: [...known, ...fresh] };
       })
       .catch((error: unknown) => {
-        // The curve is a hint; the banner tells when the server is gone.
+        // No message: a banner shows when the server is gone.
         if (!isAborted(error)) held.value = { subject, points: known };
       });
     return () => abort.abort();

@@ -6,7 +6,10 @@ export interface PagedList<T> {
   readonly total: number;
   readonly loading: boolean;
   readonly error: string | null;
-  /** The item at an index, or null while its page is not loaded (the call then loads it). Null at -1. */
+  /**
+   * The item at an index, or null while its page is not loaded (the call then loads it). Null at
+   * -1.
+   */
   readonly at: (index: number) => T | null;
   /** The last index, among the loaded items, of an item for which `isWanted` holds; -1: none. */
   readonly find: (isWanted: (item: T) => boolean) => number;

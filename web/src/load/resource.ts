@@ -11,8 +11,8 @@ export interface Resource<T> {
 /**
  * Loads what `request` describes; nothing while `request` is null.
  *
- * A different request drops the old data at once. A different `version` means that the same data has
- * changed on the server: the old data stays visible until the new data has arrived.
+ * A different request drops the old data at once. A different `version` means that the same data
+ * has changed on the server: the old data stays visible until the new data has arrived.
  */
 export function useResource<R, T>(
   request: R | null,

@@ -2,9 +2,9 @@ import { useRef } from "preact/hooks";
 import { place, rank, tensorRefreshes } from "../state/store";
 
 /**
- * What decides whether tensors on the screen are still the right ones: it changes when the training
- * pauses elsewhere, and when the reader asks. While it runs it does not: a training answers between
- * its ops, and a page that asked all the time would slow it down.
+ * Changes when tensors on the screen must be loaded again: when the training pauses at another
+ * place, and on request of the user. It does not change while the training runs: a training answers
+ * between its ops, so constant requests would slow it down.
  */
 export function useTensorVersion(): string {
   const held = useRef("");

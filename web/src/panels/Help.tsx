@@ -4,13 +4,13 @@ import { closeDialog } from "./dialogs";
 
 const KEYS: readonly (readonly [string, string])[] = [
   ["space, F8", "continue, or pause"],
-  ["s", "run as many steps as the field says"],
+  ["s", "run the number of steps in the field"],
   ["n", "run the next op"],
   ["o", "run to the selected op"],
   ["x", "terminate the training (asks first)"],
   ["/", "search ops; ↓ moves to the results"],
   ["j, k", "next and previous op in the list"],
-  ["↑, ↓, ←, →", "in the list: move, close and open; Enter selects"],
+  ["↑, ↓, ←, →", "in the list: move, close and open; Enter selects an op"],
   ["v", "tick the selected op for a watchpoint"],
   ["c", "go to the current op"],
   ["w", "new watchpoint"],
@@ -19,7 +19,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ["h, p", "hits, watchpoints"],
   ["arrows, +, −, 0", "in the graph: move, zoom, show everything"],
   ["Esc", "leave a field, close a dialog"],
-  ["?", "this list"],
+  ["?", "show this list"],
 ];
 
 export function Help(): JSX.Element {

@@ -75,7 +75,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         )}
         <span class="spacer" />
         {hit.verdict === "undecided" ? (
-          <span class="badge-text undecided">not checkable</span>
+          <span class="badge-text undecided">could not be checked</span>
         ) : (
           <PartBadge part={hit.part} />
         )}

@@ -77,7 +77,9 @@ export function Hits(): JSX.Element {
   );
 }
 
-/** The index of the hit at which the training is paused; of the last hit while that is not loaded. */
+/**
+ * The index of the hit at which the training is paused; of the last hit while that is not loaded.
+ */
 function indexOfStop(found: PagedList<Hit>, current: RankView | null): number | undefined {
   if (current?.state !== "paused" || current.reason !== "hit") return undefined;
   const { hit: stop } = current;
@@ -159,7 +161,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
       >
         <option value="">result</option>
         <option value="hit">hits ({grouped(hitCount())})</option>
-        <option value="undecided">not checkable</option>
+        <option value="undecided">could not be checked</option>
       </select>
       <TextField
         label="Step"

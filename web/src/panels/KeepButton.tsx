@@ -8,7 +8,9 @@ import { CountField } from "../parts/CountField";
 
 const MOST_STEPS = 1000;
 
-/** Starts to keep the values of an op, weight or gradient; hidden once the training has ended. */
+/**
+ * Keeps the values of an op, weight or gradient from now on; hidden once the training has ended.
+ */
 export function KeepButton({
   run,
   op,
@@ -21,7 +23,7 @@ export function KeepButton({
   return (
     <span
       class="keep"
-      title="Keep this op's values of the last steps, to view and compare them later"
+      title="Keep the values of this op for a number of steps, to view and compare them later"
     >
       <button
         type="button"

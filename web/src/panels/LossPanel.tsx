@@ -43,7 +43,7 @@ function secondSeries(points: readonly LossPoint[]): readonly Series[] {
   ]);
 }
 
-/** The loss of the run so far, and what its steps took. */
+/** The loss of the run so far, and the durations of its steps. */
 export function LossPanel(): JSX.Element {
   const points = useLoss();
   const { steps, loss, seconds, bad, hasLoss, most } = useMemo(() => {

@@ -52,7 +52,7 @@ export function NodeResults(): JSX.Element {
     const node = found.at(index);
     if (node !== null) selectOp(node.name);
   };
-  // The place is preload of the screen when keys come fast.
+  // When keys come fast, the place is ahead of the screen.
   useSelectNext((by) =>
     choose(
       nextPlace(

@@ -13,7 +13,7 @@ const ROW_HEIGHT = 38;
 export function SourceLines(): JSX.Element {
   const query = place.value.lineQuery;
   const at = graphAt.value;
-  // The query is part of the version: the lines found before stay visible while the reader types.
+  // The query is part of the version: the lines found before stay visible while the user types.
   const { data, error } = useResource(
     at,
     `${query} ${graph.value?.nodes ?? 0}`,

@@ -8,7 +8,10 @@ import { go, place, rank, run } from "../state/store";
 
 const LINES_AROUND = 3;
 
-/** The lines of the user's code that ran the op, innermost first, with the code around the chosen one. */
+/**
+ * The lines of the user's code that ran the op, innermost first, with the code around the chosen
+ * one.
+ */
 export function SourceStack({ sources }: { readonly sources: readonly SourceLine[] }): JSX.Element {
   const chosen = Math.min(place.value.frame, sources.length - 1);
   return (

@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import type { StatisticNumbers } from "../wire";
 import { brief, formatNumber, grouped, toNumber, type WireNumber } from "../text/numbers";
 
-/** One line: what a reader looks for first, and what is bad in colour. */
+/** The most important statistics in one line; NaN and Inf in colour. */
 export function StatisticLine({ of }: { readonly of: StatisticNumbers | null }): JSX.Element {
   if (of === null) return <span class="quiet">no statistics</span>;
   if (of.count === 0) return <span class="quiet">empty</span>;
@@ -60,7 +60,7 @@ const COUNTS: readonly (readonly [string, (of: StatisticNumbers) => number | nul
     ["positive", (of) => of.positive_count, "", 0],
   ];
 
-/** As counts of zeros and positive values are called where values are true or false. */
+/** The names of the counts for boolean tensors. */
 const BOOLEAN_NAMES: Readonly<Record<string, string>> = { zero: "false", positive: "true" };
 
 function hasFinite(of: StatisticNumbers): boolean {
@@ -74,7 +74,7 @@ interface StatisticTableProps {
   readonly onFind?: (mark: 1 | 2 | 4) => void;
 }
 
-/** Every number there is, for the tensor view. */
+/** All statistics, for the tensor view. */
 export function StatisticTable({ of, isBool = false, onFind }: StatisticTableProps): JSX.Element {
   return (
     <table class="statistics">
@@ -101,7 +101,7 @@ export function StatisticTable({ of, isBool = false, onFind }: StatisticTablePro
                   <button
                     type="button"
                     class="link find"
-                    title={`Go to the next ${name}, in this plane or in another`}
+                    title={`Go to the next ${name}, in this slice or in another`}
                     onClick={() => onFind(mark)}
                   >
                     find

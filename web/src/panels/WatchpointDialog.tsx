@@ -18,7 +18,10 @@ export const EXPRESSION = "expression";
 interface WatchpointDialogProps {
   readonly id: number | null;
   readonly draft: Draft;
-  /** Whether all tensors are watched that the condition applies to; the draft's ops are ignored then. */
+  /**
+   * Whether all tensors are watched that the condition applies to; the draft's ops are ignored
+   * then.
+   */
   readonly isForAll: boolean;
 }
 
@@ -90,7 +93,7 @@ export function WatchpointDialog({ id, draft, isForAll }: WatchpointDialogProps)
           <Conditions catalogue={catalogue.data} draft={draft} onChange={change} />
         )}
         <OpsField isForAll={isForAll} draft={draft} onChoose={choose} onChange={change} />
-        <Stopping draft={draft} onChange={change} />
+        <Pausing draft={draft} onChange={change} />
         <footer>
           {problem.value !== null && (
             <p class="error-line" role="alert">
@@ -168,7 +171,7 @@ function Conditions({ catalogue, draft, onChange }: ConditionsProps): JSX.Elemen
 
 function JoinChoice({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange">): JSX.Element {
   return (
-    <div class="segments join" role="radiogroup" aria-label="How conditions are joined">
+    <div class="segments join" role="radiogroup" aria-label="How to combine the conditions">
       {(["any", "all"] as const).map((join) => (
         <button
           key={join}
@@ -326,8 +329,8 @@ function ExpressionField({ names, condition, onChange }: ExpressionFieldProps): 
         onInput={(event) => put(event.currentTarget.value)}
       />
       <p class="quiet">
-        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, join with and, or, not; + − * / and
-        numbers; <code>prev.max</code> and so on refer to the previous step.
+        Compare statistics with &lt; &lt;= &gt; &gt;= == !=, combine them with and, or, not, and
+        compute with + − * /. <code>prev.max</code> is the max of the previous step, and so on.
       </p>
       <p class="names">
         {names
@@ -369,7 +372,7 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
       </label>
       <label class="check">
         <input type="radio" name="ops" checked={!isForAll} onChange={() => onChoose(false)} />
-        only these ops: full names, scopes ending with /, or patterns; a leading ! excludes
+        only these: full names, scopes that end with /, or patterns; ! before a line excludes it
       </label>
       {!isForAll && <OpsText ops={draft.ops} onChange={onChange} />}
       {!isForAll && more.length > 0 && (
@@ -378,14 +381,16 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
           class="small"
           onClick={() => onChange({ ops: [...draft.ops, ...more] })}
         >
-          <Icon name="plus" /> add the {grouped(more.length)} ticked in the list
+          <Icon name="plus" /> add the {grouped(more.length)} that are ticked in the list
         </button>
       )}
     </fieldset>
   );
 }
 
-/** One pattern per line. Typed text, including empty lines, is kept until the field loses the focus. */
+/**
+ * One pattern per line. Typed text, including empty lines, is kept until the field loses the focus.
+ */
 function OpsText({
   ops,
   onChange,
@@ -415,7 +420,7 @@ function OpsText({
   );
 }
 
-function Stopping({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange">): JSX.Element {
+function Pausing({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange">): JSX.Element {
   const ranks = run.value?.ranks ?? [];
   const toggleRank = (rank: number): void => {
     const now = draft.ranks.length === 0 ? ranks.map((each) => each.rank) : draft.ranks;
@@ -426,11 +431,11 @@ function Stopping({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange
   };
   return (
     <fieldset>
-      <legend>Stop</legend>
+      <legend>Pause</legend>
       <label class="field">
         <span>at every N-th hit, N =</span>
         <CountField
-          label="Stop at every N-th hit"
+          label="Pause at every N-th hit"
           class="short"
           value={draft.break_after}
           least={0}
@@ -438,10 +443,10 @@ function Stopping({ draft, onChange }: Pick<ConditionsProps, "draft" | "onChange
         />
         <span class="quiet">
           {draft.break_after === 0
-            ? "never: hits are only listed"
+            ? "never pauses: hits are only listed"
             : draft.break_after === 1
-              ? "stops at every hit; 0: never"
-              : `stops at every ${ordinal(draft.break_after)} hit; 0: never`}
+              ? "pauses at every hit; 0: never"
+              : `pauses at every ${ordinal(draft.break_after)} hit; 0: never`}
         </span>
       </label>
       <label class="check">

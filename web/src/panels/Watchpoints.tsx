@@ -32,7 +32,7 @@ export function Watchpoints(): JSX.Element {
         <button
           type="button"
           class="small"
-          title="Add the recommended set for this network"
+          title="Add the watchpoints recommended for this network"
           onClick={() => void attempt(() => api.recommend(current.id))}
         >
           recommended
@@ -41,7 +41,7 @@ export function Watchpoints(): JSX.Element {
           <button
             type="button"
             class="small"
-            title="Delete every watchpoint; it can be undone"
+            title="Delete all watchpoints; you can undo this"
             onClick={() => void removeAll(current)}
           >
             clear
@@ -55,7 +55,7 @@ export function Watchpoints(): JSX.Element {
         >
           save
         </a>
-        <label class="button small" title="Load a saved set in place of these">
+        <label class="button small" title="Replace these watchpoints by those of a file">
           load
           <input
             type="file"
@@ -72,8 +72,8 @@ export function Watchpoints(): JSX.Element {
         )}
       {current.watchpoints.length === 0 && (
         <Empty title="No watchpoints">
-          A watchpoint stops the training when a tensor meets a condition. Tick ops in the list
-          first to watch only those, or start with the recommended set.
+          A watchpoint pauses the training when a tensor meets a condition. To watch only some ops,
+          tick them in the list first. Or start with the recommended watchpoints.
         </Empty>
       )}
       <List current={current} />
@@ -147,14 +147,14 @@ async function loadFile(id: string, input: HTMLInputElement): Promise<void> {
     try {
       content = JSON.parse(text);
     } catch {
-      throw new Error(`${file.name} is not a file of watchpoints: it is not JSON`);
+      throw new Error(`${file.name} is not a watchpoint file: it is not JSON`);
     }
     const before = (run.value?.watchpoints ?? []).map(draftOf);
     await api.loadWatchpointFile(id, content);
     const restore = (): void =>
       void attempt(() => api.loadWatchpointFile(id, { watchpoints: before, version: 1 }));
     toast(
-      `Watchpoints of ${file.name} loaded`,
+      `Loaded the watchpoints of ${file.name}`,
       "note",
       "",
       before.length === 0 ? null : { text: "undo", act: restore },
@@ -286,9 +286,9 @@ function WatchpointRow({
           <span class="scope-text"> · {scopeText(spec.ops)}</span>
           {spec.ranks.length > 0 && ` · ranks ${spec.ranks.join(", ")}`}
           {spec.break_after === 0
-            ? " · never stops"
+            ? " · never pauses"
             : spec.break_after > 1
-              ? ` · stops at every ${ordinal(spec.break_after)} hit`
+              ? ` · pauses at every ${ordinal(spec.break_after)} hit`
               : ""}
         </span>
       </div>
@@ -297,7 +297,7 @@ function WatchpointRow({
         type="button"
         class="icon"
         aria-label={`Hits of ${spec.name}`}
-        title="Its hits"
+        title="Show its hits"
         onClick={() => go({ side: "hits", hitWatchpoint: spec.id })}
       >
         <Icon name="eye" />

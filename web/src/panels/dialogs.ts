@@ -23,7 +23,7 @@ function isOpenDialog(value: unknown): value is OpenDialog | null {
   return value.kind === "watchpoint" && "draft" in value && "id" in value && "isForAll" in value;
 }
 
-// Kept in the tab, with everything the reader has typed, so that a reload loses nothing.
+// Stored in the tab with the typed text, so that a reload loses nothing.
 const open = stored<OpenDialog | null>(sessionStorage, "sonde.dialog", null, isOpenDialog);
 export const dialog: ReadonlySignal<OpenDialog | null> = open;
 

@@ -1,17 +1,18 @@
-import { signal } from "@preact/signals";
+import { signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 
 type Walk = (by: 1 | -1) => void;
 
-/** Selects the next op, or the one before, in the list of nodes that is on the screen. */
-export const selectNext = signal<Walk | null>(null);
+const walk = signal<Walk | null>(null);
+/** Selects the next or the previous op in the list of nodes that is on the screen. */
+export const selectNext: ReadonlySignal<Walk | null> = walk;
 
-/** Lets the keys of the whole page selectNext through this list while it is there, as soon as it is seen. */
+/** Makes the page's keys for the next and the previous op move in this list while it is mounted. */
 export function useSelectNext(step: Walk): void {
   useLayoutEffect(() => {
-    selectNext.value = step;
+    walk.value = step;
     return () => {
-      if (selectNext.peek() === step) selectNext.value = null;
+      if (walk.peek() === step) walk.value = null;
     };
   });
 }

@@ -10,7 +10,7 @@ export const COLOURS = ["one", "two", "three", "four"] as const;
 
 export type Colour = (typeof COLOURS)[number];
 
-/** The colour of the line with this number; after the fourth they begin again. */
+/** The colour of a line by its number; there are four. */
 export function colourOf(number: number): Colour {
   return COLOURS[number % COLOURS.length] ?? "one";
 }
@@ -18,28 +18,30 @@ export function colourOf(number: number): Colour {
 export interface Series {
   readonly label: string;
   readonly colour: Colour;
-  /** null where there is no finite value, undefined where the line goes on without one. */
+  /**
+   * null for a value that is not finite, undefined for no value, across which the line continues.
+   */
   readonly values: readonly (number | null | undefined)[];
   readonly isDashed?: boolean;
-  /** What the legend says where there is no finite value: "nan", say. */
+  /** The text of the legend for a value that is not finite, such as "nan". */
   readonly words?: readonly (string | null)[];
 }
 
 interface ChartProps {
   readonly steps: readonly number[];
   readonly series: readonly Series[];
-  /** Steps to mark as bad: a NaN or Inf there. */
+  /** Steps to mark because of NaN or Inf. */
   readonly bad: readonly number[];
   readonly height: number;
   readonly label: string;
   readonly onStep?: (step: number) => void;
-  /** The vertical axis by powers of ten; values that are not positive are left out then. */
+  /** Whether the vertical axis is logarithmic; values that are not positive are not drawn then. */
   readonly isLog?: boolean;
   /** Values above this are cut off. */
   readonly most?: number | undefined;
 }
 
-/** Distances between marks of the axis: steps are whole. */
+/** Distances between ticks of the axis; steps are whole numbers. */
 const WHOLE_STEPS = [1, 2, 5]
   .flatMap((first) => [0, 1, 2, 3, 4, 5, 6, 7, 8].map((power) => first * 10 ** power))
   .sort((a, b) => a - b);
@@ -54,7 +56,7 @@ function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** Lines over steps, drawn by uPlot; steps with non-finite values stand as marks at the foot. */
+/** Lines over steps, drawn by uPlot; steps with non-finite values have marks at the bottom. */
 export function Chart({
   steps,
   series,
@@ -104,7 +106,7 @@ export function Chart({
       (plot.data[0].length === steps.length && plot.data[0].at(-1) === steps.at(-1))
     )
       return;
-    // Who looks at a part of the curve goes on looking at it while the training runs.
+    // A part of the curve that the user has zoomed to stays visible while the training runs.
     const { min, max } = plot.scales.x ?? {};
     const isWhole = min === plot.data[0][0] && max === plot.data[0].at(-1);
     plot.setData(dataOf(steps, series, isLog), isWhole || plot.data[0].length < 2);
@@ -114,7 +116,7 @@ export function Chart({
   return <div ref={host} class="chart" role="img" aria-label={label} />;
 }
 
-/** What may change while a curve stands. */
+/** What may change while the same chart is shown. */
 interface Latest {
   readonly steps: readonly number[];
   readonly series: readonly Series[];
@@ -123,7 +125,7 @@ interface Latest {
   readonly most: number | undefined;
 }
 
-/** One step alone stands in the middle. */
+/** Centres a single step. */
 function centreOne(plot: uPlot): void {
   const [step, ...others] = plot.data[0];
   if (step !== undefined && others.length === 0)
@@ -139,7 +141,7 @@ function rangeOf(
   return uPlot.rangeNum(low, most === undefined ? high : Math.min(high, most), 0.1, true);
 }
 
-/** A value as the legend says it: of those that are not drawn what they are, if it is known. */
+/** A value in the legend; for one that is not drawn its text, if there is one. */
 function told(
   series: Series | undefined,
   value: number | null | undefined,
@@ -152,7 +154,7 @@ function told(
   return last == null ? (series.words?.[place] ?? "–") : brief(last);
 }
 
-/** Without a pointer the legend tells the last step. */
+/** Without a pointer the legend shows the last step. */
 function tellLast(plot: uPlot): void {
   if (plot.cursor.idx == null) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
 }
@@ -223,7 +225,7 @@ function drawBad(plot: uPlot, bad: readonly number[]): void {
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.fillStyle = colour("--bad");
-  // Very many side by side are a bar, which is to leave room for the curve.
+  // Very many adjacent marks look like a bar, so they are lower then.
   const height = bbox.height * (bad.length < MOST_POINTS ? 0.07 : 0.025);
   for (const step of bad) {
     const x = plot.valToPos(step, "x", true);

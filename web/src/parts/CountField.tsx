@@ -9,11 +9,14 @@ interface CountFieldProps {
   readonly most?: number;
   readonly onChange: (count: number) => void;
   readonly class?: string;
-  /** Enter was pressed, and the number is one that may be. */
+  /** Enter was pressed, and the number is valid. */
   readonly onEnter?: () => void;
 }
 
-/** A whole number; it takes part as soon as it is one, and may be empty while it is typed. */
+/**
+ * A field for a whole number. It takes effect as soon as it is valid, and may be empty while it is
+ * typed.
+ */
 export function CountField({
   label,
   title,

@@ -9,7 +9,10 @@ interface DialogProps {
   readonly wide?: boolean;
 }
 
-/** The browser's own modal dialog: it keeps the focus inside, at first on `data-first`, and closes on Escape. */
+/**
+ * The browser's own modal dialog: it keeps the focus inside, at first on `data-first`, and closes
+ * on Escape.
+ */
 export function Dialog({ title, onClose, children, wide = false }: DialogProps): JSX.Element {
   const element = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {

@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 
-/** What stands where there is nothing to show: what is missing, and what to do about it. */
+/** Shown instead of an empty panel: what is missing, and what to do. */
 export function Empty({
   title,
   children,

@@ -19,13 +19,15 @@ interface RowsProps {
   /** The id of the row that the keyboard cursor is at. */
   readonly active?: string | undefined;
   readonly onKeyDown?: (event: KeyboardEvent) => void;
-  /** Called with true when the list gets the focus from the keyboard, with false when it loses it. */
+  /**
+   * Called with true when the list gets the focus from the keyboard, with false when it loses it.
+   */
   readonly onKeyboardFocus?: (hasFocus: boolean) => void;
 }
 
 /**
- * Positions by the first visible row. Pixels would not do for measured rows: after a reload the rows
- * above are not measured yet, and have another height than before.
+ * Positions by the first visible row. Pixels would not do for measured rows: after a reload the
+ * rows above are not measured yet, and have another height than before.
  */
 function byRow(virtual: ReturnType<typeof useVirtual>, count: number): ScrollAccess {
   return {

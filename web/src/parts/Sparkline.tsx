@@ -6,7 +6,10 @@ const HEIGHT = 24;
 
 type Values = readonly (number | null | undefined)[];
 
-/** Small curves without axes; gaps and a mark where a value is not finite (null), none where there is none (undefined). */
+/**
+ * Small curves without axes. A value that is not finite (null) is a gap with a mark; a missing
+ * value (undefined) is not drawn.
+ */
 export function Sparkline({
   lines,
   label,

@@ -4,7 +4,7 @@ import type { Stored } from "../state/preferences";
 interface SplitterProps {
   readonly value: Stored<number>;
   readonly direction: "column" | "row";
-  /** 1 when the part before the line has the size, -1 when the one after it does. */
+  /** 1 if the size is that of the part before the line, -1 if that of the part after it. */
   readonly sign: 1 | -1;
   readonly least: number;
   readonly most: number;

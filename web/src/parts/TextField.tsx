@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 interface TextFieldProps {
   readonly label: string;
   readonly value: string;
-  /** What was typed, when the reader is done: Enter, or the field is left. */
+  /** Called with the text on Enter, and when the field loses the focus. */
   readonly onDone: (text: string) => void;
   readonly onType?: (text: string) => void;
   readonly class?: string;
@@ -16,8 +16,8 @@ interface TextFieldProps {
 }
 
 /**
- * A line of text that is the reader's while it is typed: whatever changes elsewhere on the page
- * meanwhile does not touch it. Escape gives it up.
+ * A field for one line of text. Changes elsewhere on the page do not affect it while the user
+ * types; Escape restores the old text.
  */
 export function TextField({
   label,

@@ -1,12 +1,14 @@
 import type { LossPoint } from "../wire";
 import { brief, toNumber } from "../text/numbers";
 
-/** One line of a chart: undefined where the step is none of its own, null where the value is not finite. */
+/**
+ * One line of a chart: undefined for a step of another line, null for a value that is not finite.
+ */
 export interface Line {
   /** The optimizer whose steps these are; empty where there is only one line. */
   readonly optimizer: string;
   readonly values: readonly (number | null | undefined)[];
-  /** What a value that is not finite is: "nan", say. */
+  /** The text of a value that is not finite, such as "nan". */
   readonly words: readonly (string | null)[];
 }
 
@@ -17,7 +19,10 @@ function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
 }
 
-/** Which line each point belongs to, by its optimizer; of very many optimizers the last ones share a line. */
+/**
+ * Which line each point belongs to, by its optimizer; of very many optimizers the last ones share a
+ * line.
+ */
 function groupOf(points: readonly LossPoint[]): (point: LossPoint) => string {
   const names = [...new Set(points.map((point) => point.optimizer))];
   const own = new Set(names.length > MOST_LINES ? names.slice(0, MOST_LINES - 1) : names);
@@ -34,7 +39,7 @@ function linesOf(
   return names.map((name) => line(name, (point) => group(point) === name));
 }
 
-/** The losses, a line for each optimizer that had one: those of a GAN have nothing to do with each other. */
+/** The losses, one line per optimizer: those of a GAN cannot be compared with each other. */
 export function lossLines(points: readonly LossPoint[]): readonly Line[] {
   return linesOf(
     points.filter((point) => point.loss !== null),
@@ -65,7 +70,7 @@ export function timeLines(
   }));
 }
 
-/** The place of the last value of a line at ``at`` or before; -1 if there is none. */
+/** The index of the last value of a line at `at` or before; -1 if there is none. */
 export function lastPlace(values: readonly (number | null | undefined)[], at: number): number {
   let place = at;
   while (place >= 0 && values[place] === undefined) place -= 1;

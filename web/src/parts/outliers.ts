@@ -1,9 +1,12 @@
 const PEAK = 6;
-// What one step in ten takes is no exception: the slower of two optimizers, say.
+// A duration of every tenth step is not an outlier: it may be the slower of two optimizers.
 const USUAL = 0.9;
 const ROOM = 1.2;
 
-/** Where to cut so that one slow step, the first above all, does not press all others flat; undefined: nowhere. */
+/**
+ * The upper limit of the axis, so that one slow step, usually the first, does not flatten the
+ * curve; undefined: no limit.
+ */
 export function outlierLimit(values: readonly number[]): number | undefined {
   const sorted = values.toSorted((a, b) => a - b);
   const usual = sorted[Math.floor((sorted.length - 1) * USUAL)] ?? 0;

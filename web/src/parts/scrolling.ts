@@ -71,7 +71,7 @@ function remember(subject: string, position: ScrollPosition): void {
  * Remembers where `scroller` is for `subject`, and restores it when the subject is shown again.
  *
  * Restoring is tried whenever `extent` changes (any value that changes when content is added; 0: no
- * content yet) and given up when the reader scrolls or after some seconds. Returns a function that
+ * content yet) and given up when the user scrolls or after some seconds. Returns a function that
  * tells whether restoring is pending or has just happened: callers must not scroll then.
  */
 export function useScrollMemory(

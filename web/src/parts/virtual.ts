@@ -17,7 +17,7 @@ export interface VirtualOptions {
 }
 
 /**
- * TanStack's virtualizer as a hook: tells which rows (or columns) are visible.
+ * TanStack's virtualizer as a hook: says which rows (or columns) are visible.
  *
  * Rows of one fixed size need nothing else. For rows whose size depends on their content, pass
  * `virtual.measureElement` as `ref` of each row's element, which needs a `data-index`.

@@ -1,9 +1,9 @@
 import type { GraphInfo, RankView } from "../wire";
 
 /**
- * The graph that is chosen, or runs, or ran last. In the middle of a step whose structure is new the
- * one that grows is the one that runs. While a training runs the graph on the screen (``shown``) gives
- * way to newer ones only: two that take turns, as those of a GAN, would flicker.
+ * The graph to show: the chosen one, else the one that runs or ran last. In a step with a new
+ * structure that is the incomplete graph. While a training runs, the graph on the screen (`shown`)
+ * is replaced only by newer ones: the graphs of a GAN, which alternate, would flicker.
  */
 export function graphOf(
   one: Pick<RankView, "graphs" | "graph" | "op" | "state">,

@@ -1,12 +1,12 @@
 /**
- * Where the reader is: everything that decides what the page shows, and that the address holds, so
- * that a reload, or a colleague with the link, sees the same screen. Pure.
+ * Everything that determines what the page shows. The address contains it, so that a reload, or a
+ * colleague with the link, shows the same.
  */
 export type Tab = "compare" | "graph" | "tensor" | "loss" | "run";
 export type Side = "hits" | "watchpoints";
 export type NodeListing = "ops" | "lines";
 export type TensorMode = "table" | "heat" | "curve";
-/** What of a comparison is on the screen; empty: what suits it. */
+/** The part of a comparison that is shown; empty: the default. */
 export type ComparedPart = "" | "both" | "difference" | "a" | "b";
 export type PairList = "pairs" | "a" | "b";
 export type PairSort = "order" | "error";
@@ -14,7 +14,7 @@ export type Io = "input" | "output";
 
 /**
  * What a tensor is compared with; every part that is null is the same as the tensor's own. An empty
- * `op`: another tensor, whose name the reader is still to give.
+ * `op`: another tensor, whose name the user has not given yet.
  */
 export interface Against {
   readonly step: number | null;
@@ -35,7 +35,7 @@ export interface Place {
   /** Scopes and groups open in the graph, and scopes open in the list. */
   readonly open: readonly string[];
   readonly tree: readonly string[];
-  /** Nothing is open because the reader closed it: nothing opens by itself. */
+  /** The user closed all scopes, so none is opened automatically. */
   readonly isClosed: boolean;
   readonly io: Io;
   readonly slot: number;
@@ -120,7 +120,7 @@ function whole(text: string | null): number | null {
   return text !== null && /^-?\d+$/.test(text) ? Number(text) : null;
 }
 
-/** The place an address names; parts that make no sense are as at the start. */
+/** The place that an address names; invalid parts have their defaults. */
 export function parsePlace(search: string): Place {
   const given = new URLSearchParams(search);
   const text = (name: string): string => given.get(name) ?? "";
@@ -179,7 +179,7 @@ function parseAgainst(given: URLSearchParams): Against | null {
   };
 }
 
-/** The inverse of `parsePlace`: an address without what is as at the start. */
+/** The inverse of `parsePlace`; parts that have their defaults are omitted. */
 export function formatPlace(place: Place): string {
   const out = new URLSearchParams();
   const put = (
@@ -235,12 +235,12 @@ export function formatPlace(place: Place): string {
   put("pair_query", place.pairQuery, START.pairQuery);
   put("pair_status", place.pairStatus, START.pairStatus);
   put("pair_sort", place.pairSort, START.pairSort);
-  // A slash needs no escape in a query, and names of ops are full of them.
+  // A slash needs no escape in a query, and names of ops contain many.
   const text = out.toString().replaceAll("%2F", "/");
   return text === "" ? "" : `?${text}`;
 }
 
-/** Whether going from one to the other deserves an entry of its own in the browser's history. */
+/** Whether a change of the place gets an entry in the browser's history. */
 export function isNewPage(before: Place, after: Place): boolean {
   return (
     before.run !== after.run ||

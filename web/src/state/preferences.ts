@@ -3,7 +3,7 @@ import type { Notation } from "../text/numbers";
 import { isTick, type Tick } from "./ticks";
 
 /*
- * Settings of the reader, not of a run; kept in this browser.
+ * Settings of the user, for all runs; stored in this browser.
  */
 
 export type Theme = "system" | "dark" | "light";

@@ -5,7 +5,9 @@ import { follow } from "./preferences";
 import { toast } from "./toasts";
 import { chooseRank, go, place, rank, run, selectOp } from "./store";
 
-/** A rank that stops of itself while the reader looks at another one is told, with the way there. */
+/**
+ * Shows a toast when a rank pauses at a hit or a breakpoint while another rank is on the screen.
+ */
 export function notifyAboutOtherRanks(): void {
   let subject = "";
   let before = new Map<number, string>();
@@ -34,13 +36,13 @@ function showStop({ rank: number, op }: RankView): void {
   if (op !== null) selectOp(op);
 }
 
-/** Where a rank stopped of itself; empty: it did not. */
+/** Where a rank paused at a hit or a breakpoint; else empty. */
 function stopOf(each: RankView): string {
   const isOwn = each.state === "paused" && (each.reason === "hit" || each.reason === "breakpoint");
   return isOwn ? `${each.step} ${each.op ?? ""} ${each.message}` : "";
 }
 
-/** The tab tells what goes on while the reader looks elsewhere. */
+/** Shows the state of the training in the title of the browser tab. */
 export function updatePageTitle(): void {
   effect(() => {
     const [currentRun, currentRank] = [run.value, rank.value];
@@ -55,7 +57,7 @@ export function updatePageTitle(): void {
   });
 }
 
-/** Shows what the server or a training says for people, when it says it. */
+/** Shows new notices of the server and the training as toasts. */
 export function showNotices(): void {
   let subject = "";
   let shown = 0;
@@ -70,8 +72,8 @@ export function showNotices(): void {
 }
 
 /**
- * Selects the op at which training pauses, when the reader wants that. Only what happens while the
- * page looks counts: a reload, or a change of run or rank, leaves a selection alone.
+ * Selects the op at which the training pauses, if the user has enabled that. A reload, or a change
+ * of run or rank, does not change the selection.
  */
 export function followPauses(): void {
   let subject = "";
@@ -85,7 +87,7 @@ export function followPauses(): void {
     subject = who;
     before = now;
     if (!isNew || currentRank.state !== "paused" || !follow.peek()) return;
-    // What a training computes now matters more than the step that was looked at before.
+    // Show the latest step instead of the step that was selected before.
     if (place.peek().step !== null) go({ step: null });
     if (currentRank.op === null) {
       // Weights and gradients are checked between ops; the hit names the one that was hit.

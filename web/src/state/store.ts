@@ -51,7 +51,7 @@ export const place: ReadonlySignal<Place> = writable.place;
 export const opScope: ReadonlySignal<string> = writable.opScope;
 /** The tensors of the selected op, as its details loaded them. */
 export const opTensors: ReadonlySignal<OpTensors | null> = writable.opTensors;
-/** How often the reader asked to load tensors again. */
+/** How often the user asked to load tensors again. */
 export const tensorRefreshes: ReadonlySignal<number> = writable.tensorRefreshes;
 
 export const run = computed<RunView | null>(() => {
@@ -93,14 +93,16 @@ export function hasEnded({ state }: Pick<RankView, "state">): boolean {
   return state === "ended" || state === "lost";
 }
 
-/** The run that most likely matters: one that has not ended before one that has, then the latest. */
+/**
+ * The run that most likely matters: one that has not ended before one that has, then the latest.
+ */
 function newest(all: readonly RunView[]): RunView | undefined {
   const isAlive = (each: RunView): boolean =>
     each.kind === "live" && each.ranks.some((one) => !hasEnded(one));
   return all.findLast(isAlive) ?? all.at(-1);
 }
 
-// ---- What the server says
+// ---- Data of the server
 
 export function setConnection(state: Connection): void {
   writable.connection.value = state;
@@ -132,7 +134,9 @@ export function setOpTensors(tensors: OpTensors | null): void {
   writable.opTensors.value = tensors;
 }
 
-/** Records that data of these topics has changed on the server; panels that show it load it again. */
+/**
+ * Records that data of these topics has changed on the server; panels that show it load it again.
+ */
 export function markChanged(
   changes: readonly { readonly run: string; readonly topics: readonly Topic[] }[],
 ): void {
@@ -163,7 +167,7 @@ export function throttledVersion(topic: Topic): number {
   return rank.value?.state === "running" ? throttled : topicVersion(topic);
 }
 
-// ---- What the reader does
+// ---- Actions of the user
 
 /** Goes to another place; only the named parts change. */
 export function go(change: Partial<Place>): void {

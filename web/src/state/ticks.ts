@@ -1,12 +1,13 @@
 import { scopesOf } from "../text/names";
 
 /**
- * A tick of the list of nodes: an op, or a scope with all that is in it; not `isOn`: one that is left out of
- * the scope round it. Of those that cover an op the last decides: what is inside stands behind what is round it.
+ * A tick in the list of nodes: an op, or a scope with everything in it. Without `isOn` it is
+ * excluded from the scope that contains it. If several ticks cover an op, the last one decides:
+ * ticks of inner nodes come after those of the scopes around them.
  */
 export interface Tick {
   readonly path: string;
-  /** The scope it is in, which the name of a parameter does not tell; ends with "/". */
+  /** The scope of the node, which the name of a parameter does not contain; ends with "/". */
   readonly scope: string;
   readonly isOn: boolean;
 }
@@ -32,7 +33,7 @@ function isOn(ticks: readonly Tick[], path: string, scope: string): boolean {
   );
 }
 
-/** Whether a node is ticked; "some": parts of it only. */
+/** Whether a node is ticked; "some": only some nodes inside it. */
 export function coverage(
   ticks: readonly Tick[],
   path: string,
@@ -45,19 +46,19 @@ export function coverage(
   return isMixed ? "some" : own ? "all" : "none";
 }
 
-/** The ticks after a click on the box of a node: what is ticked in part is ticked whole. */
+/** The ticks after a click on a node's tick box; a partly ticked scope becomes ticked. */
 export function toggled(ticks: readonly Tick[], path: string, scope: string): readonly Tick[] {
   const wants = coverage(ticks, path, scope) !== "all";
   const rest = ticks.filter((each) => each.path !== path && !isInside(path, each.path, each.scope));
   return isOn(rest, path, scope) === wants ? rest : [...rest, { path, scope, isOn: wants }];
 }
 
-/** What a watchpoint says for them. */
+/** The patterns of a watchpoint for the ticked nodes. */
 export function patternsOf(ticks: readonly Tick[]): readonly string[] {
   return ticks.map((each) => (each.isOn ? each.path : `!${each.path}`));
 }
 
-/** The scope a path is in, as far as it tells. */
+/** The scope in the name of a node; empty if the name does not contain it. */
 export function scopeOf(path: string): string {
   return scopesOf(path).findLast((each) => each !== path) ?? "";
 }

@@ -1,4 +1,4 @@
-import { signal } from "@preact/signals";
+import { signal, type ReadonlySignal } from "@preact/signals";
 import { ApiError } from "../load/api";
 
 export interface Toast {
@@ -6,7 +6,7 @@ export interface Toast {
   readonly kind: "error" | "note";
   readonly text: string;
   readonly slug: string;
-  /** Something to do about it. */
+  /** A button in the toast. */
   readonly action: ToastAction | null;
 }
 
@@ -18,10 +18,11 @@ export interface ToastAction {
 const STAYS_MILLISECONDS = 9000;
 const MOST = 4;
 
-export const toasts = signal<readonly Toast[]>([]);
+const shown = signal<readonly Toast[]>([]);
+export const toasts: ReadonlySignal<readonly Toast[]> = shown;
 let last = 0;
 
-/** Shows a note for a while, an error until the reader has dismissed it. */
+/** Shows a note for some seconds, an error until the user dismisses it. */
 export function toast(
   text: string,
   kind: Toast["kind"] = "note",
@@ -32,12 +33,12 @@ export function toast(
   if (same !== undefined) return;
   last += 1;
   const id = last;
-  toasts.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug, action }];
+  shown.value = [...toasts.value.slice(1 - MOST), { id, kind, text, slug, action }];
   if (kind === "note") setTimeout(() => dismiss(id), STAYS_MILLISECONDS);
 }
 
 export function dismiss(id: number): void {
-  toasts.value = toasts.value.filter((each) => each.id !== id);
+  shown.value = toasts.value.filter((each) => each.id !== id);
 }
 
 export function isAborted(error: unknown): boolean {
@@ -48,7 +49,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Runs something a click asked for; what goes wrong is shown, never lost. */
+/** Runs an action of the user, and shows its error if it fails. */
 export async function attempt(work: () => Promise<unknown>): Promise<boolean> {
   try {
     await work();

@@ -14,7 +14,7 @@ import { previousStep } from "./previousStep";
 
 export const SAME: Against = { step: null, op: null, io: null, slot: null, rank: null, run: null };
 
-/** Whether what `against` names can be asked for: another tensor may still be without a name. */
+/** Whether `against` is complete: the name of another tensor may still be missing. */
 export function isComparing(against: Against | null): against is Against {
   return against !== null && against.op !== "";
 }
@@ -33,7 +33,7 @@ interface CompareChoiceProps {
   readonly shown: number | null;
 }
 
-/** With what a tensor is compared: another step of it, another rank's, another run's, another tensor. */
+/** Chooses what a tensor is compared with: another step, rank or run, or another tensor. */
 export function CompareChoice({ at, steps, shown }: CompareChoiceProps): JSX.Element {
   const { against } = place.value;
   const current = run.value;

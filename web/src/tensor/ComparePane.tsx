@@ -28,7 +28,7 @@ interface ComparePaneProps {
 
 type Shown = Exclude<ComparedPart, "">;
 
-/** This tensor and another, and their difference, over one plane; numbers over the whole. */
+/** This tensor, another one and their difference, in one plane; distances of the whole tensors. */
 export function ComparePane({
   at,
   against,
@@ -133,7 +133,7 @@ function Incomparable({
 }): JSX.Element {
   const current = run.value;
   return (
-    <Empty title="These two cannot be compared">
+    <Empty title="These tensors cannot be compared">
       <p class="error-line">{error}</p>
       <p class="actions">
         {isStep && current?.kind === "live" && <KeepButton run={current.id} op={op} />}
@@ -179,14 +179,14 @@ interface PanesProps {
 
 function Panes({ data, shown, plane, format }: PanesProps): JSX.Element {
   if (shown === "heat")
-    return <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" />;
+    return <HeatMap heat={data.heat} plane={plane} label="Difference as a heat map" />;
   if (shown === "both") {
     return (
       <div class="sides">
         <Side table={data.a} boundary={0} isDifference={false} format={format} />
         <Side table={data.b} boundary={0} isDifference={false} format={format} />
         <div class="sides-difference">
-          <HeatMap heat={data.heat} plane={plane} label="Difference as a picture" />
+          <HeatMap heat={data.heat} plane={plane} label="Difference as a heat map" />
         </div>
       </div>
     );
@@ -207,7 +207,7 @@ function name(table: Table): string {
   return `${lastPart(op)} ${io} ${slot}${step === null ? "" : `, step ${step}`}`;
 }
 
-/** What the two are, as far as they differ: two steps, two ranks, two ops. */
+/** What differs between the two tensors: the steps, the ranks, or the ops. */
 function versus({ a, b }: Compared, at: TensorAt, against: Against): string {
   if (against.run !== null) return `this − ${runTitle(runs.value, against.run)}`;
   if (against.rank !== null) return `rank ${at.rank} − rank ${against.rank}`;
@@ -297,7 +297,7 @@ function Distances({
   title: string;
 }): JSX.Element {
   const rest = of.count - of.equal_count;
-  // NaN equals nothing, itself included: what is NaN in both counts as the same here.
+  // NaN does not equal NaN; here an element that is NaN in both tensors counts as equal.
   const isSame = of.non_finite_disagreed === 0 && of.max_abs_error === 0;
   return (
     <p class="distances" role="status">

@@ -14,12 +14,12 @@ export interface GridProps {
   readonly onVisible: (rows: readonly number[], columns: readonly number[]) => void;
   readonly format: NumberFormat;
   readonly label: string;
-  /** What the cells are of: where the table stands is remembered for it. */
+  /** What the cells belong to; the scroll position is remembered for it. */
   readonly subject: string;
-  /** A cell to mark, and, if it `isRevealed`, to bring into view. */
+  /** A cell to mark and, with `isRevealed`, to scroll to. */
   readonly target?: { readonly row: number; readonly column: number } | null;
   readonly isRevealed?: boolean;
-  /** How strong a cell's ground is coloured, from -1 to 1. */
+  /** The strength of a cell's background colour, from -1 to 1. */
   readonly weight?: (value: number) => number;
 }
 
@@ -39,7 +39,7 @@ function columnWidth(format: NumberFormat): number {
   }
 }
 
-/** A table of numbers of any size: only the cells on the screen exist. */
+/** A table of numbers of any size; only the cells on the screen exist in the document. */
 export function Grid({
   rows,
   columns,

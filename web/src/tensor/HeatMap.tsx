@@ -37,7 +37,7 @@ const MARKS: readonly (readonly [number, string])[] = [
   [4, "−inf"],
 ];
 
-/** A picture of few cells need not fill the screen. */
+/** A heat map of few cells does not fill the screen. */
 const MOST_PIXELS = 80;
 
 function length(plane: Plane, which: "row" | "column"): number {
@@ -51,7 +51,7 @@ function length(plane: Plane, which: "row" | "column"): number {
   return axis === undefined || typeof axis === "number" ? 1 : rangeLength(axis);
 }
 
-/** A plane of a tensor as a picture; non-finite values have colours of their own. */
+/** A plane of a tensor as a heat map; non-finite values have their own colours. */
 export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null);
   const pointed = useSignal<Pointed | null>(null);
@@ -109,7 +109,7 @@ export function HeatMap({ heat, plane, label, onArea }: HeatMapProps): JSX.Eleme
   );
 }
 
-/** Square cells where there is room; a vector or a long plane is not drawn as a hair. */
+/** Cells are square if there is space; a vector or a long plane gets higher cells. */
 function shownRatio(heat: Heat): string {
   const ratio = Math.min(Math.max(heat.columns / Math.max(heat.rows, 1), 0.4), 8);
   return String(ratio);
@@ -174,7 +174,7 @@ function HeatLegend({ scale }: { scale: Scale }): JSX.Element {
       <span class="spacer" />
       <label
         class="check"
-        title="Colours for the middle 96 per cent of the cells; the rest takes the end colours"
+        title="Spread the colours over the middle 96 % of the values; more extreme values get the end colours"
       >
         <input
           type="checkbox"

@@ -5,7 +5,9 @@ import { brief, grouped } from "../text/numbers";
 const WIDTH = 240;
 const HEIGHT = 96;
 
-/** How the finite elements are spread; bars by the square root, so that rare values stay visible. */
+/**
+ * A histogram of the finite elements; heights are square roots, so that rare values stay visible.
+ */
 export function HistogramChart({ of }: { readonly of: Histogram }): JSX.Element {
   const most = Math.max(1, ...of.counts);
   const bar = WIDTH / Math.max(of.counts.length, 1);

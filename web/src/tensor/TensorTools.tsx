@@ -14,7 +14,7 @@ import { defaultIndex, movedIndex, type Plane } from "./slices";
 
 interface ToolsProps {
   readonly at: TensorAt;
-  /** The step whose values are on the screen, once they are. */
+  /** The step whose values are shown; null before they are loaded. */
   readonly shown: number | null;
   readonly type: TensorType | null;
   readonly tensors: readonly OpTensor[];
@@ -23,7 +23,7 @@ interface ToolsProps {
   readonly indexProblem: string | null;
 }
 
-/** The lines above a tensor: which one, which step, which plane, how it is shown. */
+/** The toolbar of a tensor: the tensor, its step, its plane, and how it is shown. */
 export function TensorTools({
   at,
   shown,
@@ -79,7 +79,7 @@ export function TensorTools({
   );
 }
 
-/** A parameter has neither inputs nor outputs: it is its value. */
+/** A parameter has a value instead of inputs and outputs. */
 function slotText(op: string, io: string, slot: number): string {
   return io === "output" && slot === 0 && !op.includes("/") ? "value" : `${io} ${slot}`;
 }
@@ -197,7 +197,7 @@ function FormatChoice(): JSX.Element {
   );
 }
 
-/** The index as text, and buttons to walk through the dimensions that stand at one place. */
+/** The index as text, and buttons that move through the dimensions with a single index. */
 function IndexField({
   type,
   plane,

@@ -28,7 +28,7 @@ const WRAP = 16;
 const WRAPPED_TILE = { rows: 40, columns: WRAP };
 const HEAT_CELLS = 320;
 
-/** Kept in the tab, so that a reload marks it again. */
+/** Stored in the tab, so that it is still marked after a reload. */
 const lastFound = stored<FoundMark | null>(sessionStorage, "sonde.found", null, isFoundMark);
 
 export function TensorView(): JSX.Element {
@@ -84,7 +84,7 @@ function OneTensor({
   );
 }
 
-/** The plane the address names; while the reader types nonsense, the last one that made sense. */
+/** The plane that the address names; while the typed index is invalid, the last valid one. */
 function usePlane(type: TensorType | null): {
   readonly plane: Plane | null;
   readonly problem: string | null;
@@ -154,7 +154,7 @@ function Body({ at, summary, plane, version }: BodyProps): JSX.Element {
       const after = mark !== null && mark.bit === bit ? mark : null;
       const next = await findNext({ at, shape: summary.type.shape, plane, bit, after });
       if (next === null) {
-        toast("No more found: the statistics are out of date, refresh them");
+        toast("None found: the statistics are out of date. Refresh them.");
         return;
       }
       isFresh.current = true;
@@ -226,7 +226,7 @@ interface PaneProps {
 interface TableProps extends PaneProps {
   readonly format: NumberFormat;
   readonly target: Cell | null;
-  /** Whether the target is brought into view: it was just found. */
+  /** Whether to scroll to the target, because it was just found. */
   readonly isRevealed: boolean;
 }
 
@@ -282,7 +282,7 @@ function TablePane({ at, plane, version, format, target, isRevealed }: TableProp
       />
       {rows > MOST_ROWS && (
         <p class="quiet">
-          Only the first {grouped(MOST_ROWS)} rows are shown; use the index to see others.
+          Only the first {grouped(MOST_ROWS)} rows are shown. Change the index to see others.
         </p>
       )}
     </>
@@ -296,13 +296,13 @@ function HeatPane({ at, plane, version }: PaneProps): JSX.Element {
     version,
     api.heat,
   );
-  if (error !== null) return <Empty title="No picture">{error}</Empty>;
-  if (data === null) return <Empty title={loading ? "Loading…" : "No picture"} />;
+  if (error !== null) return <Empty title="No heat map">{error}</Empty>;
+  if (data === null) return <Empty title={loading ? "Loading…" : "No heat map"} />;
   return (
     <HeatMap
       heat={data}
       plane={plane}
-      label="Values as a picture"
+      label="Values as a heat map"
       onArea={(row, rows, column, columns) =>
         go({
           index: windowIndex(

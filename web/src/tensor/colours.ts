@@ -1,4 +1,4 @@
-/** Colours of heat maps: blue below, orange above, told apart by all readers; pure. */
+/** Colours of heat maps: blue for low, orange for high values, also for colour-blind users. */
 export type Colour = readonly [number, number, number];
 
 export interface Scale {
@@ -16,7 +16,7 @@ export const POSITIVE_INF_COLOUR: Colour = [245, 214, 40];
 export const NEGATIVE_INF_COLOUR: Colour = [20, 165, 90];
 const ABSENT_SHARE = 0.5;
 
-/** Zero in the middle when there are values on both sides of it, else from one end to the other. */
+/** The scale of a heat map; symmetric around zero if there are values on both sides of it. */
 export function scaleFor(low: number | null, high: number | null): Scale {
   if (low === null || high === null) return { low: 0, high: 1, isDiverging: false };
   if (low < 0 && high > 0) {
@@ -28,7 +28,7 @@ export function scaleFor(low: number | null, high: number | null): Scale {
 
 const EDGE_SHARE = 0.02;
 
-/** The scale for all but the outermost two per cent of the cells, which take the end colours. */
+/** The scale without the lowest and highest 2 % of the cells, which get the end colours. */
 export function stretchedScale(cells: readonly (number | null)[]): Scale {
   const finite = cells.filter((cell): cell is number => cell !== null).sort((a, b) => a - b);
   const edge = Math.floor(finite.length * EDGE_SHARE);

@@ -1,7 +1,7 @@
 import { api, type TensorAt } from "../load/api";
 import { parseIndex, planeIndex, windowIndex, type Axis, type Plane } from "./slices";
 
-/** What is looked for: NaN (1), +Inf (2) or -Inf (4). */
+/** What to find: NaN (1), +Inf (2) or -Inf (4). */
 export type Bit = 1 | 2 | 4;
 
 /** An element of a plane. */
@@ -10,7 +10,7 @@ export interface Cell {
   readonly column: number;
 }
 
-/** What was found last: in which tensor, in which plane of it, and where. */
+/** The element found last: its tensor, its plane, and its place. */
 export interface FoundMark extends Cell {
   readonly tensor: string;
   readonly axes: string;
@@ -42,7 +42,7 @@ const HEAT_CELLS = 320;
 const AT_ONCE = 16;
 const TEXTS = { 1: "nan", 2: "inf", 4: "-inf" } as const;
 
-/** Every plane of a tensor alike to `plane`, from the one after it on, itself last. */
+/** All planes of a tensor parallel to `plane`, starting with the next one, `plane` last. */
 export function planesAfter(plane: Plane, shape: readonly number[]): readonly (readonly Axis[])[] {
   const fixed = plane.axes.flatMap((axis, dimension) =>
     typeof axis === "number" ? [dimension] : [],
@@ -64,7 +64,7 @@ export function planesAfter(plane: Plane, shape: readonly number[]): readonly (r
   });
 }
 
-/** The part of a plane that one cell of its picture stands for. */
+/** The part of a plane that one cell of its heat map covers. */
 interface Block {
   readonly top: number;
   readonly rows: number;
@@ -103,8 +103,8 @@ export interface Search {
 }
 
 /**
- * The next wanted element of one plane. The plane's heat map tells which blocks have one; only the
- * values of such a block are loaded.
+ * The next wanted element of one plane. The plane's heat map shows which blocks contain one; only
+ * the values of such a block are loaded.
  */
 async function findInPlane({ at, plane, bit, after }: Search): Promise<Cell | null> {
   const heat = await api.heat({
@@ -136,7 +136,9 @@ async function findInPlane({ at, plane, bit, after }: Search): Promise<Cell | nu
   return null;
 }
 
-/** The next wanted element in the plane, then in the planes after it, then from the first plane on. */
+/**
+ * The next wanted element in the plane, then in the planes after it, then from the first plane on.
+ */
 export async function findNext(search: Search): Promise<Found | null> {
   const { at, shape, plane, bit } = search;
   const here = await findInPlane(search);

@@ -1,6 +1,6 @@
 /**
- * The step to compare step `now` with: the last kept one before it. A live training is asked for the
- * step before even where none is listed: it keeps weights by itself, and says what else to do.
+ * The step to compare step `now` with: the last one before it that is kept. If none is listed, it
+ * is the step before `now` of a live training: that keeps weights by itself, or answers what to do.
  */
 export function previousStep(
   steps: readonly number[],

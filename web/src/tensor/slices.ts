@@ -1,6 +1,6 @@
 /**
- * The index of a tensor's plane, `[0, :, 3:5]`: dimensions not named are whole, at most two are sliced.
- * Parsed against the shape once; tables and pictures then ask for windows of it.
+ * The index of a plane of a tensor, such as `[0, :, 3:5]`: at most two dimensions are sliced, and
+ * dimensions that are not named are taken whole. Tables and heat maps request parts of a plane.
  */
 export interface Range {
   readonly start: number;
@@ -12,7 +12,7 @@ export type Axis = number | Range;
 
 export interface Plane {
   readonly axes: readonly Axis[];
-  /** Dimensions that are sliced: none, one or two, rows before columns. */
+  /** The sliced dimensions, at most two: rows, then columns. */
   readonly sliced: readonly number[];
   readonly rows: number;
   readonly columns: number;
@@ -26,12 +26,14 @@ export function rangeLength(range: Range): number {
   return Math.max(0, Math.ceil((range.stop - range.start) / range.step));
 }
 
-/** The last two dimensions at the first place of the others. */
+/** The last two dimensions, at index 0 of all others. */
 export function defaultIndex(shape: readonly number[]): string {
   return `[${shape.map((_, axis) => (axis >= shape.length - 2 ? ":" : "0")).join(", ")}]`;
 }
 
-/** The plane `text` names in a tensor of `shape`; empty text: the default. IndexError says why not. */
+/**
+ * The plane `text` names in a tensor of `shape`; empty text: the default. IndexError says why not.
+ */
 export function parseIndex(text: string, shape: readonly number[]): Plane {
   const trimmed = text.trim();
   const body = (trimmed === "" ? defaultIndex(shape) : trimmed)

@@ -1,4 +1,4 @@
-/** What all lines that say something begin with is left out: deep code shall not begin in the middle. */
+/** Removes the indentation that all non-empty lines have in common. */
 export function outdented(lines: readonly string[]): readonly string[] {
   const told = lines.filter((line) => line.trim() !== "");
   const common = told

@@ -8,7 +8,7 @@ export function asScope(scope: string): string {
   return scope === "" || scope.endsWith("/") ? scope : `${scope}/`;
 }
 
-/** Every scope round `path`, outermost first, itself included when it is one. */
+/** All scopes that contain `path`, outermost first, including `path` itself if it is a scope. */
 export function scopesOf(path: string): string[] {
   const scopes: string[] = [];
   for (let at = path.indexOf("/"); at !== -1; at = path.indexOf("/", at + 1)) {
@@ -23,7 +23,7 @@ export function lastPart(path: string): string {
   return inside.slice(inside.lastIndexOf("/") + 1);
 }
 
-/** The last two parts, for places with room for a hint of where. */
+/** The last two parts of a name. */
 export function shortName(path: string): string {
   const parts = path.replace(/\/$/, "").split("/");
   return parts.slice(-2).join("/");
@@ -36,14 +36,16 @@ export interface TitledRun {
   readonly ranks?: readonly { readonly metadata: { readonly started: number } | null }[];
 }
 
-/** When a training began, for those that are called alike. */
+/** When a training started, to distinguish runs with the same title. */
 function beginning(run: TitledRun): string {
   const started = run.ranks?.[0]?.metadata?.started ?? 0;
   return started > 0 ? new Date(started * 1000).toLocaleTimeString() : run.id;
 }
 
-/** A run as lists name it: the program with its arguments, and when it began if others are called so,
- * or the folder of a dump, with as many of the folders round it as tell it from other dumps. */
+/**
+ * The name of a run in lists: the program with its arguments, and its start if another run has the
+ * same name; or the folder of a dump, with as many parent folders as distinguish it from others.
+ */
 export function runTitle(runs: readonly TitledRun[], id: string): string {
   const found = runs.find((each) => each.id === id);
   if (found === undefined) return id;
@@ -69,18 +71,18 @@ export function fileName(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** The scope a group is in (a group is `scope/*word`), or null for what is no group. */
+/** The scope that contains a group (a group is `scope/*word`); null if `path` is not a group. */
 export function groupScope(path: string): string | null {
   const star = path.lastIndexOf("*");
   return star === -1 ? null : path.slice(0, star);
 }
 
-/** Whether one of `members`, ops and scopes, is or holds `op`. */
+/** Whether one of `members`, ops and scopes, is `op` or contains it. */
 export function isAmong(members: readonly string[], op: string): boolean {
   return members.some((member) => member === op || (member.endsWith("/") && op.startsWith(member)));
 }
 
-/** A graph in words, with the optimizer whose step it is where there are several. */
+/** A graph in words, with the optimizer whose step it is if there are several optimizers. */
 export function graphText(graph: GraphInfo, graphs: readonly GraphInfo[]): string {
   const optimizers = new Set(graphs.map((each) => each.optimizer).filter((name) => name !== ""));
   const whose = optimizers.size > 1 && graph.optimizer !== "" ? ` · ${graph.optimizer}` : "";

@@ -1,4 +1,4 @@
-/** Numbers as they cross the wire (`wire/numbers.py`): a number, or a text for what JSON lacks. */
+/** A number in a message (`wire/numbers.py`): NaN, infinities and large integers are text. */
 export type WireNumber = number | string;
 
 export type Notation = "fixed" | "scientific" | "short";
@@ -8,7 +8,7 @@ export interface NumberFormat {
   readonly digits: number;
 }
 
-/** What stands out in a table: NaN, the infinities; everything else is finite. */
+/** The kinds of numbers that a table marks. */
 export type Mark = "nan" | "inf" | "-inf" | "finite";
 
 export function mark(value: WireNumber | null): Mark {

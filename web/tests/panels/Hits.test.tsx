@@ -47,7 +47,7 @@ test("a producer, a carrier and a tensor that could not be checked are told apar
   expect(rows[0]).not.toContain("origin:");
   expect(rows[1]).toContain("carrier");
   expect(rows[1]).toContain("origin: log-op0");
-  expect(rows[2]).toContain("not checkable");
+  expect(rows[2]).toContain("could not be checked");
   expect(rows[2]).toContain("it has no elements");
 });
 

@@ -29,7 +29,7 @@ test("a row says what is asked, of which ops, in which ranks and when it stops",
   render(<Watchpoints />);
   expect(screen.getByRole("listitem").querySelector(".under")?.textContent).toBe(
     "tensor_too_large (max_gt 3.5) and std > 0.1 · Default/net/ except Default/net/loss/ · " +
-      "ranks 1 · stops at every 10th hit",
+      "ranks 1 · pauses at every 10th hit",
   );
 });
 

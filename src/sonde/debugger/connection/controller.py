@@ -12,17 +12,9 @@ from sonde.debugger.connection.link import Connected, Disconnected, ServerEvent
 from sonde.debugger.connection.session import ServerSession
 from sonde.debugger.parts import RankParts
 from sonde.debugger.settings import DebuggerOptions
+from sonde.wire import rank as messages
 from sonde.wire.convert import wire_hit
 from sonde.wire.questions import Checked
-from sonde.wire.rank import (
-    PROTOCOL,
-    Ask,
-    ControlMessage,
-    Hello,
-    Keep,
-    SetWatchpoints,
-    Status,
-)
 from sonde.wire.shapes import HitRef, Metadata, PauseReason, WatchpointSpec
 
 _WITHOUT_OPS: Final = "before the next backward pass or update: ops are not observed in this step"
@@ -46,17 +38,13 @@ class RankController:
         self._options = options
         self._metadata = metadata
         self._parts = parts
-        self._pauses_at_start = bool(options.pause)
+        self.pauses_at_start = bool(options.pause)
         self._pause_check = PauseCheck(
             parts.trainee, parts.graphs, parts.recorder.values, parts.watching
         )
         self.session = ServerSession(
             options, hello=self._hello, interrupt=self._interrupt, report=report
         )
-
-    @property
-    def pauses_at_start(self) -> bool:
-        return self._pauses_at_start
 
     # ------------------------------------------------------------- reporting
 
@@ -72,7 +60,7 @@ class RankController:
         """Tell the server where the training is: after ``call``, if that is given."""
         parts = self._parts
         op = None if call is None else call.node.name
-        status = Status(
+        status = messages.Status(
             state=parts.state.state,
             step=parts.state.step,
             graph=parts.graphs.here if op is None else parts.graphs.graph_with(op),
@@ -93,7 +81,7 @@ class RankController:
 
     def read_messages(self) -> None:
         """Execute the messages that arrived since the last call."""
-        while (event := self.session.next_event()) is not None:
+        while (event := self.session.inbox.take()) is not None:
             try:
                 self._execute(event)
             except SondeError as error:
@@ -104,22 +92,22 @@ class RankController:
     def _interrupt(self, event: ServerEvent) -> None:
         """Called in the link's thread: have the training read its messages at the next op."""
         parts = self._parts
-        is_urgent = isinstance(event, ControlMessage | SetWatchpoints)
+        is_urgent = isinstance(event, messages.ControlMessage | messages.SetWatchpoints)
         if is_urgent and parts.state.interrupt() and parts.trainee.is_observed():
             parts.trainee.refresh()
 
     def _execute(self, event: ServerEvent) -> None:
         parts = self._parts
         match event:
-            case ControlMessage():
+            case messages.ControlMessage():
                 self._execute_control(event)
-            case SetWatchpoints():
+            case messages.SetWatchpoints():
                 self._set_watchpoints(event.watchpoints)
                 parts.trainee.refresh()
-            case Keep():
+            case messages.Keep():
                 parts.recorder.add(event.ops, event.steps, parts.trainee.held())
                 parts.trainee.refresh()
-            case Ask():
+            case messages.Ask():
                 with parts.trainee.unobserved():
                     for answer in parts.lookup.answers(event, self._check):
                         self.session.send(answer)
@@ -132,12 +120,12 @@ class RankController:
             case _:
                 pass  # The link consumes Welcome and Refused, which come once.
 
-    def _execute_control(self, message: ControlMessage) -> None:
+    def _execute_control(self, message: messages.ControlMessage) -> None:
         parts = self._parts
         parts.control.execute(message)
         if not parts.state.has_begun:
             # There is nothing to pause yet: the command replaces the setting of the start.
-            self._pauses_at_start = message.command == "pause"
+            self.pauses_at_start = message.command == "pause"
         elif parts.state.state == "running" and message.command == "pause":
             where = "at the next op" if parts.trainee.is_observed() else _WITHOUT_OPS
             self.report_status(f"pausing {where}")
@@ -149,7 +137,7 @@ class RankController:
     def _on_connect(self, event: Connected) -> None:
         parts = self._parts
         if not event.resumes and self._options.pause is None and not parts.state.has_begun:
-            self._pauses_at_start = event.welcome.paused
+            self.pauses_at_start = event.welcome.paused
         self._set_watchpoints(event.welcome.watchpoints)
         parts.trainee.refresh()
         hits = [wire_hit(each) for each in parts.watching.hits.collector.remembered]
@@ -161,10 +149,10 @@ class RankController:
         self.report_hits()
         return checked
 
-    def _hello(self, resumes: bool) -> Hello:
+    def _hello(self, resumes: bool) -> messages.Hello:
         parts = self._parts
-        return Hello(
-            PROTOCOL,
+        return messages.Hello(
+            messages.PROTOCOL,
             self._options.token,
             self._options.run,
             self._metadata,

@@ -12,48 +12,63 @@ from typing import Final
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.values.graphs import GraphRegistry
-from sonde.wire.rank import (
-    Answer,
-    Ask,
-    FromRank,
-    Goodbye,
-    Hello,
-    Hits,
-    Notice,
-    Status,
-    StepDone,
-)
+from sonde.wire import rank as messages
 from sonde.wire.shapes import Hit, LossPoint
 
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
 _NEVER: Final = -inf
-_BRIEF_SECONDS: Final = 1.0
+
+
+class Inbox:
+    """Messages of the server that were not read yet. The link's thread calls ``put``; all other
+    methods are used from the training thread."""
+
+    def __init__(self) -> None:
+        self._events: deque[ServerEvent] = deque()
+        self._arrival = threading.Condition()
+
+    def __bool__(self) -> bool:
+        return bool(self._events)
+
+    def put(self, event: ServerEvent) -> None:
+        with self._arrival:
+            self._events.append(event)
+            self._arrival.notify()
+
+    def take(self) -> ServerEvent | None:
+        """The oldest message; None if there is none."""
+        return self._events.popleft() if self._events else None
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait until there is a message, at most ``seconds``."""
+        with self._arrival:
+            if not self._events:
+                self._arrival.wait(seconds)
 
 
 class ServerSession:
     """Receives the server's messages and keeps what must be sent again after a reconnect.
 
-    ``deliver`` is called in the link's thread with every message, and so is ``interrupt``; all
-    other methods are used from the training thread. ``report`` prints a line at the terminal.
+    ``interrupt`` is called in the link's thread with every message that was put into ``inbox``; all
+    methods are used from the training thread. ``report`` prints a line at the terminal.
     """
 
     def __init__(
         self,
         options: DebuggerOptions,
         *,
-        hello: Callable[[bool], Hello],
+        hello: Callable[[bool], messages.Hello],
         interrupt: Callable[[ServerEvent], None],
         report: Callable[[str], None],
     ) -> None:
         self._options = options
         self._interrupt = interrupt
         self._report = report
-        self._inbox: deque[ServerEvent] = deque()
-        self._arrival = threading.Condition()
-        self._link = Link(options.host, options.port, hello=hello, deliver=self.deliver)
-        self._steps: deque[StepDone] = deque(maxlen=_MOST_POINTS)
-        self._status: Status | None = None
+        self.inbox = Inbox()
+        self._link = Link(options.host, options.port, hello=hello, deliver=self._deliver)
+        self._steps: deque[messages.StepDone] = deque(maxlen=_MOST_POINTS)
+        self._status: messages.Status | None = None
         self._is_absence_reported = False
         self._absent_since: float | None = _NEVER  # None while the server is connected
 
@@ -67,12 +82,12 @@ class ServerSession:
                 "[debugger-absent]"
             )
 
-    def close(self, *last: Goodbye) -> None:
+    def close(self, *last: messages.Goodbye) -> None:
         """Answer the questions that are left, send ``last``, and disconnect."""
-        for event in self._inbox:
-            if isinstance(event, Ask):
+        while (event := self.inbox.take()) is not None:
+            if isinstance(event, messages.Ask):
                 error = "the training has ended"
-                self.send(Answer(event.request, error=error, slug="tensor-not-kept"))
+                self.send(messages.Answer(event.request, error=error, slug="tensor-not-kept"))
         self._link.close(*last)
 
     # -------------------------------------------------------------- receiving
@@ -81,20 +96,10 @@ class ServerSession:
     def is_connected(self) -> bool:
         return self._link.is_connected
 
-    @property
-    def has_messages(self) -> bool:
-        return bool(self._inbox)
-
-    def deliver(self, event: ServerEvent) -> None:
+    def _deliver(self, event: ServerEvent) -> None:
         """Take a message over from the link, in the link's thread."""
-        self._inbox.append(event)
+        self.inbox.put(event)
         self._interrupt(event)
-        with self._arrival:
-            self._arrival.notify()
-
-    def next_event(self) -> ServerEvent | None:
-        """The oldest message that was not read yet; None if there is none."""
-        return self._inbox.popleft() if self._inbox else None
 
     def wait(self) -> bool:
         """Wait for a message; False if the server has been absent for ``lost_seconds``."""
@@ -104,16 +109,8 @@ class ServerSession:
             if limit <= 0:
                 self._report("sonde: the debugger server did not return; the training continues")
                 return False
-        with self._arrival:
-            if not self._inbox:
-                self._arrival.wait(limit)
+        self.inbox.wait(limit)
         return True
-
-    def wait_briefly(self) -> None:
-        """Wait up to a second for messages that are on their way."""
-        with self._arrival:
-            if not self._inbox:
-                self._arrival.wait(_BRIEF_SECONDS)
 
     @property
     def is_given_up(self) -> bool:
@@ -125,25 +122,25 @@ class ServerSession:
 
     # ---------------------------------------------------------------- sending
 
-    def send(self, message: FromRank, *, soon: bool = False) -> None:
+    def send(self, message: messages.FromRank, *, soon: bool = False) -> None:
         self._link.send(message, soon=soon)
 
-    def report_status(self, status: Status, *, soon: bool = False) -> None:
+    def report_status(self, status: messages.Status, *, soon: bool = False) -> None:
         self._status = status
         self._link.send(status, soon=soon)
 
     def report_step(self, point: LossPoint, graph: int | None) -> None:
-        self._steps.append(done := StepDone(point, graph))
+        self._steps.append(done := messages.StepDone(point, graph))
         self._link.send(done, soon=True)
 
     def report_hits(self, hits: Sequence[Hit]) -> None:
         """Send ``hits``, in several messages if there are many: a message has a maximum size."""
         for first in range(0, len(hits), _HITS_IN_MESSAGE):
-            self._link.send(Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
+            self._link.send(messages.Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
 
     def notice(self, slug: str, text: str) -> None:
         """Show a line on the page."""
-        self._link.send(Notice(slug, text))
+        self._link.send(messages.Notice(slug, text))
 
     # ------------------------------------------------------------- connection
 
@@ -163,22 +160,18 @@ class ServerSession:
 
     def on_disconnect(self, event: Disconnected, *, is_paused: bool) -> None:
         """Report that the server is gone, and what that means for the training."""
+        what = event.why
+        if not event.slug:
+            what = f"lost the connection to the debugger server ({event.why})"
         if event.for_good:
             self._absent_since = _NEVER
-            self._report(
-                f"sonde: {event.why}; the training continues without the debugger [{event.slug}]"
-            )
-            return
-        if self._absent_since is None:
-            self._absent_since = time.monotonic()
-        effect = self._effect_on_pause() if is_paused else "continues"
-        if event.slug:
-            self._report(f"sonde: {event.why}; the training {effect} [{event.slug}]")
+            effect = "continues without the debugger"
         else:
-            self._report(
-                f"sonde: lost the connection to the debugger server ({event.why}); the training "
-                f"{effect} [debugger-lost]"
-            )
+            if self._absent_since is None:
+                self._absent_since = time.monotonic()
+            effect = self._effect_on_pause() if is_paused else "continues"
+        slug = event.slug or "debugger-lost"
+        self._report(f"sonde: {what}; the training {effect} [{slug}]")
 
     def _effect_on_pause(self) -> str:
         """What a paused training does now."""

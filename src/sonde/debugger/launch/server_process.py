@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from contextlib import suppress
 from typing import IO, Final
 from urllib.parse import unquote
@@ -85,7 +86,7 @@ class ServerProcess:
             text=True,
             start_new_session=True,
         )
-        self._errors: list[str] = []
+        self._errors: deque[str] = deque(maxlen=3)
         self._is_known = threading.Event()
         out, err = self._process.stdout, self._process.stderr
         assert out is not None
@@ -107,7 +108,7 @@ class ServerProcess:
         if is_known and self.rank_port:
             return
         self.end()
-        said = " ".join(line.removeprefix("sonde: ") for line in self._errors[-3:]).strip()
+        said = " ".join(self._errors).strip()
         what = "the debugger server did not start"
         known = _SLUG.fullmatch(said)
         if known is not None:  # The server's own message has a slug of its own.
@@ -130,8 +131,7 @@ class ServerProcess:
     def _read_errors(self, stream: IO[str]) -> None:
         """Read standard error to the end: a full pipe would block the server."""
         for line in stream:
-            self._errors.append(line.strip())
-            del self._errors[:-20]
+            self._errors.append(line.strip().removeprefix("sonde: "))
 
     @property
     def is_running(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,15 +40,11 @@ class ValueCache:
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
-        self._used = 0
+        self.used_bytes = 0
         self._tensors: OrderedDict[tuple[SlotKey, int], CachedTensor] = OrderedDict()
         self._steps: dict[SlotKey, list[int]] = {}
-        self._users: dict[int, int] = {}
+        self._users: Counter[int] = Counter()  # slots by the id of their array
         self.dropped = 0
-
-    @property
-    def used_bytes(self) -> int:
-        return self._used
 
     def has_room_for(self, nbytes: int) -> bool:
         """Whether a tensor of that size can be cached at all."""
@@ -63,7 +59,9 @@ class ValueCache:
         steps = self._steps.setdefault(slot, [])
         while len(steps) >= most_steps:
             self._drop(slot, steps[0])
-        self._hold(tensor.array)
+        self._users[id(tensor.array)] += 1
+        if self._users[id(tensor.array)] == 1:
+            self.used_bytes += tensor.array.nbytes
         self._tensors[slot, tensor.step] = tensor
         self._steps.setdefault(slot, []).append(tensor.step)
         self._make_room()
@@ -73,7 +71,7 @@ class ValueCache:
         self._make_room()
 
     def _make_room(self) -> None:
-        while self._used > self._budget:
+        while self.used_bytes > self._budget:
             oldest, step = next(iter(self._tensors))
             self._drop(oldest, step)
             self.dropped += 1
@@ -96,23 +94,14 @@ class ValueCache:
         tensor = self._tensors.pop((slot, step), None)
         if tensor is None:
             return
-        self._release(tensor.array)
+        self._users[id(tensor.array)] -= 1
+        if not self._users[id(tensor.array)]:
+            del self._users[id(tensor.array)]
+            self.used_bytes -= tensor.array.nbytes
         steps = self._steps[slot]
         steps.remove(step)
         if not steps:
             del self._steps[slot]
-
-    def _hold(self, array: NDArray[Any]) -> None:
-        users = self._users.get(id(array), 0)
-        self._users[id(array)] = users + 1
-        if not users:
-            self._used += array.nbytes
-
-    def _release(self, array: NDArray[Any]) -> None:
-        self._users[id(array)] -= 1
-        if not self._users[id(array)]:
-            del self._users[id(array)]
-            self._used -= array.nbytes
 
 
 class ValueRecorder:

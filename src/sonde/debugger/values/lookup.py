@@ -12,8 +12,8 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.check_now import Here
-from sonde.debugger.state import RankState
-from sonde.debugger.trainee import Held, Trainee
+from sonde.debugger.control import RankState
+from sonde.debugger.trainee import Trainee
 from sonde.debugger.values.answers import Values, answer, npy_chunks, statistics_of
 from sonde.debugger.values.cache import ValueCache
 from sonde.debugger.values.graphs import GRADIENT_TYPE, GraphRegistry, gradient_name
@@ -186,13 +186,15 @@ class TensorLookup:
         return self._state.step if self._is_inside_step else max(self._state.step - 1, 0)
 
     def _why_not(self, name: TensorName) -> str:
-        held = self._held(name.op)
-        if held is not None and name.step is not None:
+        is_held = any(
+            name.op in (held.name, gradient_name(held.name)) for held in self._trainee.held()
+        )
+        if is_held and name.step is not None:
             return (
                 f"the value of {name.op} in step {name.step} was not kept; from now on the value "
                 "of the previous step is kept"
             )
-        if held is not None:
+        if is_held:
             return f"{name.op} does not exist at this point of the step"
         steps = self._cache.steps((name.op, name.io, name.slot))
         if steps and name.step is not None:
@@ -205,16 +207,6 @@ class TensorLookup:
             "the next step on"
         )
 
-    def _held(self, name: str) -> Held | None:
-        return next(
-            (
-                held
-                for held in self._trainee.held()
-                if name in (held.name, gradient_name(held.name))
-            ),
-            None,
-        )
-
     # ------------------------------------------------------------------- ops
 
     def _op_tensors(self, name: TensorName) -> OpTensors:
@@ -223,23 +215,23 @@ class TensorLookup:
         call = self._call if self._call is not None and self._call.node.name == name.op else None
         if node is None and call is None:
             raise UsageError(self._why_not(name), slug="tensor-not-kept")
+        types: dict[Io, list[TensorType]]
         if call is not None:
-            inputs = [TensorType(view.dtype, view.shape) for view in call.inputs]
-            outputs = [TensorType(view.dtype, view.shape) for view in call.outputs]
-        else:
-            assert node is not None
-            inputs = [edge.type for edge in node.inputs]
-            outputs = list(node.outputs)
-        tensors = [
-            self._op_tensor(TensorName(name.op, io, slot, name.step), type_)
-            for io, types in _by_io(inputs, outputs)
-            for slot, type_ in enumerate(types)
-        ]
-        if call is not None:
+            types = {
+                "input": [TensorType(view.dtype, view.shape) for view in call.inputs],
+                "output": [TensorType(view.dtype, view.shape) for view in call.outputs],
+            }
             sources = tuple(source_line(source) for source in call.node.sources)
         else:
-            sources = node.sources if node is not None else ()
-        return OpTensors(name.op, name.step, tuple(tensors), sources)
+            assert node is not None
+            types = {"input": [edge.type for edge in node.inputs], "output": [*node.outputs]}
+            sources = node.sources
+        tensors = tuple(
+            self._op_tensor(TensorName(name.op, io, slot, name.step), type_)
+            for io in types
+            for slot, type_ in enumerate(types[io])
+        )
+        return OpTensors(name.op, name.step, tensors, sources)
 
     def _op_tensor(self, name: TensorName, type_: TensorType) -> OpTensor:
         steps = self._cache.steps((name.op, name.io, name.slot))
@@ -252,12 +244,6 @@ class TensorLookup:
         step = values.name.step
         all_steps = sorted({*steps, *(() if step is None else (step,))})
         return OpTensor(name.io, name.slot, values.type, numbers, True, tuple(all_steps))
-
-
-def _by_io(
-    inputs: list[TensorType], outputs: list[TensorType]
-) -> tuple[tuple[Io, list[TensorType]], ...]:
-    return (("input", inputs), ("output", outputs))
 
 
 def _values(op: str, view: TensorView) -> Values:

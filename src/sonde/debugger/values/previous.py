@@ -21,14 +21,10 @@ class PreviousValues:
         self._budget = budget_bytes
         self._is_full = is_full
         self._is_reported = False
-        self._used = 0
+        self.used_bytes = 0
         self._copies: dict[str, tuple[int, Snapshot]] = {}
         self._statistics: dict[str, tuple[int, Statistics]] = {}
         self._refused: set[str] = set()
-
-    @property
-    def used_bytes(self) -> int:
-        return self._used
 
     def find(self, name: str) -> tuple[int, TensorView] | None:
         """The step and the value of the copy of ``name``."""
@@ -71,11 +67,9 @@ class PreviousValues:
     def renew(self, wanted: Iterable[Held], step: int) -> None:
         """Copy the values of ``wanted``, as step ``step`` is about to use them, and drop all other
         copies."""
-        names: set[str] = set()
-        for held in wanted:
-            names.add(held.name)
-            self._copy(held, step)
-        for name in self._copies.keys() - names:
+        kept = list(wanted)
+        self.add(kept, step)
+        for name in self._copies.keys() - {held.name for held in kept}:
             self._drop(name)
 
     def add(self, wanted: Iterable[Held], step: int) -> None:
@@ -92,17 +86,17 @@ class PreviousValues:
         self._drop(held.name)
         if view.problem is not None:
             return
-        if self._used + view.nbytes > self._budget:
+        if self.used_bytes + view.nbytes > self._budget:
             self._refuse(held.name)
             return
         copy = self._trainee.snapshot(view)
-        self._used += copy.nbytes
+        self.used_bytes += copy.nbytes
         self._copies[held.name] = (step, copy)
 
     def _drop(self, name: str) -> None:
         known = self._copies.pop(name, None)
         if known is not None:
-            self._used -= known[1].nbytes
+            self.used_bytes -= known[1].nbytes
 
     def _refuse(self, name: str) -> None:
         self._refused.add(name)

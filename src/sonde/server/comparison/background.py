@@ -16,7 +16,7 @@ from sonde.core.errors import SondeError
 from sonde.dump.reader import Dump
 from sonde.server.comparison.views import ComparisonPages, first_view
 from sonde.wire import comparison as wire
-from sonde.wire.numbers import to_wire
+from sonde.wire.convert import copy_fields
 
 _log = logging.getLogger("sonde.server")
 _ANNOUNCE_SECONDS: Final = 0.3
@@ -41,7 +41,7 @@ class BackgroundComparison:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._stopped = threading.Event()
-        self._told = 0.0
+        self._announced_at = 0.0
         self._progress = ("reading", 0, 0)
         self._problem = ""
         self._is_running = True
@@ -66,18 +66,18 @@ class BackgroundComparison:
             self._problem = f"{type(error).__name__}: {error} [server-failed]"
         finally:
             self._is_running = False
-            self._tell()
+            self._announce()
 
     def _note(self, what: str, done: int, total: int) -> None:
         if self._stopped.is_set():
             raise _StoppedError
         self._progress = (what, done, total)
         now = self._loop.time()
-        if now - self._told > _ANNOUNCE_SECONDS:
-            self._told = now
-            self._tell()
+        if now - self._announced_at > _ANNOUNCE_SECONDS:
+            self._announced_at = now
+            self._announce()
 
-    def _tell(self) -> None:
+    def _announce(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._changed)
 
@@ -96,16 +96,7 @@ class BackgroundComparison:
             first=first_view(found),
             reasons=found.reasons,
             notes=found.notes,
-            losses=tuple(
-                wire.ComparedLoss(
-                    loss.step,
-                    loss.rank,
-                    None if loss.a is None else to_wire(loss.a),
-                    None if loss.b is None else to_wire(loss.b),
-                    loss.agrees,
-                )
-                for loss in found.losses
-            ),
+            losses=tuple(copy_fields(loss, wire.ComparedLoss) for loss in found.losses),
             counts=dict(Counter(pair.status for pair in found.pairs)),
             pairs=len(found.pairs),
             unpaired_a=sides["a"],

@@ -10,21 +10,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.compare.runs.result import (
-    ComparedTensor,
-    DivergenceStart,
-    OpPair,
-    RunComparison,
-    TensorPair,
-    Unpaired,
-)
+from sonde.compare.runs.result import OpPair, RunComparison, TensorPair, Unpaired
 from sonde.core.graph import Source
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.levels import level
 from sonde.server.graph.search import PageWindow
 from sonde.wire import comparison as wire
 from sonde.wire import queries
-from sonde.wire.convert import distance_numbers, source_line
+from sonde.wire.convert import copy_fields, distance_numbers, source_line
 from sonde.wire.numbers import to_wire
 from sonde.wire.shapes import SourceLine
 
@@ -62,7 +55,7 @@ class ComparisonPages:
         if query.sort == "error":
             chosen.sort(key=lambda number: _badness(self.found.pairs[number].error))
         window = PageWindow(query.offset, query.limit)
-        rows = chosen[window.offset : window.offset + window.limit]
+        rows = chosen[window.slice]
         views = tuple(pair_view(number, self.found.pairs[number]) for number in rows)
         return wire.PairPage(len(chosen), window.offset, views)
 
@@ -74,8 +67,8 @@ class ComparisonPages:
             if query.side in (None, each.side) and _has_words(each.name, words)
         ]
         window = PageWindow(query.offset, query.limit)
-        rows = chosen[window.offset : window.offset + window.limit]
-        return wire.UnpairedPage(len(chosen), window.offset, tuple(map(_unpaired, rows)))
+        rows = tuple(map(_unpaired, chosen[window.slice]))
+        return wire.UnpairedPage(len(chosen), window.offset, rows)
 
     def marks(
         self, side: wire.Side, rank: int, index: GraphIndex, scope: str, group: str
@@ -157,49 +150,29 @@ def _ops(pair: OpPair, side: wire.Side) -> Iterator[str]:
 
 
 def first_view(comparison: RunComparison) -> wire.FirstDivergence | None:
-    found: DivergenceStart | None = comparison.first_divergence
+    found = comparison.first_divergence
     if found is None:
         return None
     number = next((n for n, pair in enumerate(comparison.pairs) if pair is found.pair), -1)
-    return wire.FirstDivergence(
-        pair_view(number, found.pair),
-        _tensors(found.tensor),
-        found.cause,
-        found.confidence,
-        found.inheritors,
-    )
+    pair = pair_view(number, found.pair)
+    return copy_fields(found, wire.FirstDivergence, pair=pair, tensor=_tensors(found.tensor))
 
 
 def pair_view(number: int, pair: OpPair) -> wire.PairView:
-    return wire.PairView(
-        number,
-        pair.step,
-        pair.rank,
-        pair.order,
-        pair.a,
-        pair.b,
-        pair.type_a,
-        pair.type_b,
-        pair.kind,
-        pair.phase,
-        pair.how,
-        pair.status,
-        to_wire(pair.error),
-        to_wire(pair.input_error),
-        to_wire(pair.allowed),
-        pair.members_a,
-        pair.members_b,
-        _source(pair.source_a),
-        _source(pair.source_b),
-        tuple(map(_tensors, pair.tensors)),
-        pair.notes,
+    return copy_fields(
+        pair,
+        wire.PairView,
+        number=number,
+        source_a=_source(pair.source_a),
+        source_b=_source(pair.source_b),
+        tensors=tuple(map(_tensors, pair.tensors)),
     )
 
 
 def _tensors(pair: TensorPair) -> wire.PairedTensors:
     return wire.PairedTensors(
-        _tensor(pair.a),
-        _tensor(pair.b),
+        copy_fields(pair.a, wire.PairedTensor),
+        copy_fields(pair.b, wire.PairedTensor),
         to_wire(pair.error),
         None if pair.distances is None else distance_numbers(pair.distances),
         pair.layout or "",
@@ -207,23 +180,8 @@ def _tensors(pair: TensorPair) -> wire.PairedTensors:
     )
 
 
-def _tensor(name: ComparedTensor) -> wire.PairedTensor:
-    return wire.PairedTensor(
-        name.op, name.io, name.slot, name.dtype, tuple(name.shape), name.parameter
-    )
-
-
 def _unpaired(each: Unpaired) -> wire.UnpairedView:
-    return wire.UnpairedView(
-        each.step,
-        each.rank,
-        each.side,
-        each.name,
-        each.type,
-        each.phase,
-        _source(each.source),
-        each.reason,
-    )
+    return copy_fields(each, wire.UnpairedView, op=each.name, source=_source(each.source))
 
 
 def _source(source: Source | None) -> SourceLine | None:

@@ -14,7 +14,6 @@ from sonde.core.errors import SondeError, UsageError
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
 from sonde.dump.reader import Dump
-from sonde.server.changes import Changes
 from sonde.server.comparison.background import BackgroundComparison
 from sonde.server.dumps.background_check import BackgroundCheck
 from sonde.server.dumps.check import is_leaf
@@ -22,7 +21,7 @@ from sonde.server.dumps.contents import DumpContents
 from sonde.server.dumps.index import IndexedDump
 from sonde.server.graph.index import GraphIndex
 from sonde.server.hit_store import HitStore
-from sonde.server.http.events import EventBroker
+from sonde.server.http.events import Changes, EventBroker
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import ControlRequest, KeepRequest, LossCurve, RunView, StatisticCurve

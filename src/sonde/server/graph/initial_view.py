@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sonde.server.graph.boxes import Box, grouped
 from sonde.server.graph.index import GraphIndex
-from sonde.server.graph.levels import MOST_BOXES, Box, grouped
+from sonde.server.graph.levels import MOST_BOXES
 from sonde.wire.api import Opening
 from sonde.wire.shapes import Phase
 

@@ -11,16 +11,10 @@ import numpy as np
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
 from sonde.server.graph.index import GraphIndex
-from sonde.wire.api import (
-    ListedNode,
-    NodePage,
-    OpView,
-    SourceList,
-    SourceUse,
-    TreeEntry,
-    TreePage,
-)
-from sonde.wire.shapes import Category, Hit, Phase
+from sonde.wire import api
+from sonde.wire.convert import copy_fields
+from sonde.wire.queries import NodesQuery
+from sonde.wire.shapes import Hit
 
 MOST_ENTRIES: Final = 1000
 MOST_LINES: Final = 2000
@@ -29,19 +23,6 @@ MOST_OP_HITS: Final = 200
 
 class AmbiguousNameError(UsageError):
     """Several ops or scopes match a name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A search for nodes; fields that are None or empty match everything. ``text``: words that must
-    all be in the name, in any case. ``line`` needs ``file``."""
-
-    text: str = ""
-    category: Category | None = None
-    phase: Phase | None = None
-    file: str = ""
-    line: int | None = None
-    only_hits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,53 +47,46 @@ class PageWindow:
         return slice(self.offset, self.offset + self.limit)
 
 
-def tree(index: GraphIndex, scope: str, window: PageWindow, hits: Mapping[str, int]) -> TreePage:
+def tree(
+    index: GraphIndex, scope: str, window: PageWindow, hits: Mapping[str, int]
+) -> api.TreePage:
     """The children of a scope, in execution order."""
     place = index.scope(scope)
     children = index.scopes[place].children
-    counts = _scope_hits(index, hits)
-    entries: list[TreeEntry] = []
+    counts = index.hits_by_part(hits)
+    entries: list[api.TreeEntry] = []
     for child in children[window.slice]:
         if child >= 0:
             node = index.nodes[child]
             label = index.label(child)
-            count = hits.get(node.name, 0)
-            entries.append(TreeEntry(node.name, label, False, node.type, node.kind, 1, count))
+            entries.append(
+                api.TreeEntry(node.name, label, False, node.type, node.kind, 1, counts[child])
+            )
         else:
             inner = index.scopes[~child]
             type_ = inner.label.partition("-")[2]
-            count = counts.get(~child, 0)
-            entries.append(TreeEntry(inner.path, inner.label, True, type_, "op", inner.ops, count))
-    return TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
+            entries.append(
+                api.TreeEntry(inner.path, inner.label, True, type_, "op", inner.ops, counts[child])
+            )
+    return api.TreePage(index.scopes[place].path, len(children), window.offset, tuple(entries))
 
 
-def _scope_hits(index: GraphIndex, hits: Mapping[str, int]) -> dict[int, int]:
-    counts: dict[int, int] = {}
-    for name, count in hits.items():
-        number = index.numbers.get(name)
-        if number is not None:
-            for scope in index.ancestors[:, number].tolist():
-                counts[scope] = counts.get(scope, 0) + count
-    return counts
-
-
-def search(
-    index: GraphIndex, query: Query, window: PageWindow, hits: Mapping[str, int]
-) -> NodePage:
+def search(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> api.NodePage:
     """The nodes that match, in execution order."""
+    window = PageWindow(query.offset, query.limit)
     found = _matches(index, query, hits)
     nodes = tuple(_listed(index, number, hits) for number in found[window.slice])
-    return NodePage(len(found), window.offset, nodes)
+    return api.NodePage(len(found), window.offset, nodes)
 
 
-def _matches(index: GraphIndex, query: Query, hits: Mapping[str, int]) -> list[int]:
+def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> list[int]:
     numbers: Iterable[int] = range(len(index))
     if query.file:
         numbers = _on_line(index, query.file, query.line)
-    if query.only_hits:
+    if query.hits:
         numbers = [number for number in numbers if index.nodes[number].name in hits]
     names = index.folded
-    for word in query.text.lower().split():
+    for word in query.query.lower().split():
         numbers = [number for number in numbers if word in names[number]]
     if query.category is not None and query.category != "tensor":
         category = query.category
@@ -129,37 +103,33 @@ def _on_line(index: GraphIndex, file: str, line: int | None) -> list[int]:
     return sorted({number for numbers in found for number in numbers})
 
 
-def _listed(index: GraphIndex, number: int, hits: Mapping[str, int]) -> ListedNode:
+def _listed(index: GraphIndex, number: int, hits: Mapping[str, int]) -> api.ListedNode:
     node = index.nodes[number]
-    return ListedNode(
-        node.name,
-        node.type,
-        index.scopes[int(index.scope_of[number])].path,
-        node.phase,
-        node.kind,
-        node.order,
-        node.categories,
-        hits.get(node.name, 0),
-        node.sources[0] if node.sources else None,
+    return copy_fields(
+        node,
+        api.ListedNode,
+        scope=index.scopes[int(index.scope_of[number])].path,
+        hits=hits.get(node.name, 0),
+        source=node.sources[0] if node.sources else None,
     )
 
 
-def sources(index: GraphIndex, text: str) -> SourceList:
+def sources(index: GraphIndex, text: str) -> api.SourceList:
     """The lines of code whose file or text contains ``text``, and how many nodes they have."""
     wanted = text.lower()
     found = [
-        SourceUse(file, line, index.codes[(file, line)], len(numbers))
+        api.SourceUse(file, line, index.codes[(file, line)], len(numbers))
         for (file, line), numbers in index.lines.items()
         if wanted in f"{file}:{line}".lower() or wanted in index.codes[(file, line)].lower()
     ]
-    return SourceList(len(found), tuple(found[:MOST_LINES]))
+    return api.SourceList(len(found), tuple(found[:MOST_LINES]))
 
 
-def op_view(index: GraphIndex, name: str, hits: Iterable[Hit]) -> OpView:
+def op_view(index: GraphIndex, name: str, hits: Iterable[Hit]) -> api.OpView:
     """Everything about the node called ``name`` but its tensors."""
     own = [hit for hit in hits if hit.op == name]
     node = index.node(name)
-    return OpView(node, index.graph, index.consumers(name), tuple(own[-MOST_OP_HITS:]))
+    return api.OpView(node, index.graph, index.consumers(name), tuple(own[-MOST_OP_HITS:]))
 
 
 def find_op(index: GraphIndex, text: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from sonde.server.http.events import EventBroker
 from sonde.server.run import NpyFile, Run, Runs
-from sonde.wire.queries import Nothing
 from sonde.wire.shapes import Plain
 
 
@@ -25,11 +25,9 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One parsed request: the run and the number in its path, its query and its body."""
+    """What the path of a request names: the run and the number in it."""
 
     context: Context
-    query: Any
-    body: Any
     _run: Run | None = None
     number: int = 0
 
@@ -39,17 +37,38 @@ class Call:
         return self._run
 
 
-Handler = Callable[[Call], Awaitable[Plain | NpyFile | None]]
+Handler = Callable[..., Awaitable[Plain | NpyFile | None]]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """``path`` is relative to ``/api/v1``. ``answer`` None: the answer is empty (204)."""
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: Method
     path: str
     summary: str
     handler: Handler
     answer: type[Plain] | type[NpyFile] | None
-    query: type[Plain] = Nothing
-    body: type[Plain] | None = None
+    query: type[Plain] | None
+    body: type[Plain] | None
+
+
+class Endpoints(list[Endpoint]):
+    """The endpoints of one module; ``add`` decorates their handlers.
+
+    The annotations of a handler say what it is called with, besides its ``call``: ``query``, the
+    parameters after the path, and ``body``; and what it answers, unless ``answer`` says so.
+    """
+
+    def add(
+        self, method: Method, path: str, summary: str, answer: type[Plain] | None = None
+    ) -> Callable[[Handler], Handler]:
+        def decorate(handler: Handler) -> Handler:
+            types = inspect.get_annotations(handler, eval_str=True)
+            found = answer or types["return"]
+            query, body = types.get("query"), types.get("body")
+            self.append(Endpoint(method, path, summary, handler, found, query, body))
+            return handler
+
+        return decorate

@@ -111,7 +111,9 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
     ]
 
 
-def _query_parameters(query: type[Plain]) -> list[dict[str, Any]]:
+def _query_parameters(query: type[Plain] | None) -> list[dict[str, Any]]:
+    if query is None:
+        return []
     _, components = msgspec.json.schema_components([query], ref_template=_REFERENCE)
     schema = components[query.__name__]
     required = schema.get("required", ())

@@ -8,6 +8,7 @@ and where other machines can connect, every request needs the token.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -70,17 +71,18 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not self._is_our_name(headers.get("host", "")):
-            return _problem(403, "the Host header does not name this server", slug="foreign-host")
-        if not _is_our_page(scope, headers):
-            return _problem(
-                403, "requests from pages of other sites are refused", slug="foreign-page"
+            return problem_response(
+                403, "the Host header does not name this server", "foreign-host"
             )
+        if not _is_our_page(scope, headers):
+            text = "requests from pages of other sites are refused"
+            return problem_response(403, text, "foreign-page")
         if (
             scope["type"] == "http"
             and scope["method"] not in _SAFE
             and not _is_json(scope, headers)
         ):
-            return _problem(415, "the content type must be application/json", slug="bad-request")
+            return problem_response(415, "the content type must be application/json", "bad-request")
         return None
 
     def _identify(self, scope: Scope) -> Response | None:
@@ -159,9 +161,12 @@ def _is_json(scope: Scope, headers: Headers) -> bool:
     return kind == "application/json" or (scope["method"] == "DELETE" and not kind)
 
 
-def _problem(status: int, error: str, *, slug: str) -> Response:
+def problem_response(
+    status: int, error: str, slug: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """An answer that is not 2xx."""
     body = msgspec.json.encode(Problem(error, slug))
-    return Response(body, status, media_type="application/json")
+    return Response(body, status, headers, media_type="application/json")
 
 
 def _unauthorized(scope: Scope, *, is_wrong: bool = False) -> Response:
@@ -170,7 +175,7 @@ def _unauthorized(scope: Scope, *, is_wrong: bool = False) -> Response:
         return PlainTextResponse(
             f"{how}: open the address that the server printed when it started.\n", 401
         )
-    return _problem(401, _WRONG if is_wrong else _NEEDED, slug="token")
+    return problem_response(401, _WRONG if is_wrong else _NEEDED, "token")
 
 
 def _with_headers(send: Send) -> Send:

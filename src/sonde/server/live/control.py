@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sonde.core.errors import UsageError
-from sonde.server.changes import Changes
-from sonde.server.live.graphs import target_name
+from sonde.server.http.events import Changes
 from sonde.server.live.rank import LiveRank
+from sonde.server.live.ranks import LiveRanks
 from sonde.wire.api import ControlRequest
 from sonde.wire.rank import Command, ControlMessage
 
@@ -23,8 +23,7 @@ class RunControl:
     """The commands of one run. ``generation`` is the number of the newest command. Used in the
     event loop's thread only."""
 
-    def __init__(self, run: str, ranks: Mapping[int, LiveRank], changes: Changes) -> None:
-        self._run = run
+    def __init__(self, ranks: LiveRanks, changes: Changes) -> None:
         self._ranks = ranks
         self._changes = changes
         self.generation = 0
@@ -32,24 +31,6 @@ class RunControl:
     def note_generation(self, generation: int) -> None:
         """Continue after a command that a rank has executed; an earlier server may have sent it."""
         self.generation = max(self.generation, generation)
-
-    def rank(self, number: int | None) -> LiveRank:
-        """The rank of that number, None: the lowest; UsageError if there is no such rank."""
-        if number is None:
-            number = min(self._ranks, default=0)
-        found = self._ranks.get(number)
-        if found is None:
-            raise UsageError(
-                f"run {self._run!r} has no rank {number}; its ranks are {sorted(self._ranks)}",
-                slug="no-such-rank",
-            )
-        return found
-
-    def connected(self, number: int | None) -> Sequence[LiveRank]:
-        """The rank of that number, None: all, if connected; UsageError for a number that never was
-        connected."""
-        ranks = self._ranks.values() if number is None else (self.rank(number),)
-        return [rank for rank in ranks if rank.link is not None]
 
     def commands(self) -> tuple[Command, ...]:
         """The commands that can be executed now."""
@@ -70,11 +51,11 @@ class RunControl:
             raise UsageError(f"steps must be 1 or more (got {request.steps})", slug="bad-request")
         if request.rank is None and request.command != "terminate":
             await self._wait_for_all_ranks()
-        ranks = self.connected(request.rank)
+        ranks = self._ranks.connected(request.rank)
         if not ranks:
             whom = "" if request.rank is None else f" as rank {request.rank}"
             raise UsageError(
-                f"run {self._run!r} has no connected training process{whom}",
+                f"run {self._ranks.run!r} has no connected training process{whom}",
                 slug="run-ended",
             )
         if request.command == "pause":  # A paused rank ignores the command, and sends no status.
@@ -82,13 +63,12 @@ class RunControl:
         elif request.command != "terminate":
             await self._wait_for_first_step(ranks)
         is_to = request.command == "to"
-        op = await target_name(self.rank(request.rank), request.op) if is_to else ""
+        op = await self._ranks.find(request.rank).target_name(request.op) if is_to else ""
         self.generation += 1
         message = ControlMessage(self.generation, request.command, request.steps, op)
         for rank in ranks:
-            rank.generation = self.generation
-            if rank.link is not None:
-                rank.link.send(message)
+            rank.expect(self.generation)
+            rank.send(message)
         await self._wait_for_pause(ranks, min(request.wait_seconds, MOST_WAIT_SECONDS))
         await self._wait_for_receipt(ranks)
 
@@ -96,7 +76,7 @@ class RunControl:
         """Before the first command, wait until all ranks are connected: a rank that connects later
         would wait for a command, and the others for that rank. Not for long, because possibly only
         some of the ranks are debugged."""
-        if self.generation == 0 and self.connected(None):
+        if self.generation == 0 and self._ranks.is_connected:
             await self._changes.until(
                 lambda: all(
                     len(self._ranks) >= rank.metadata.world_size for rank in self._ranks.values()

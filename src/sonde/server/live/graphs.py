@@ -1,58 +1,135 @@
-"""Finds graphs of the ranks of a live run, and ops in them."""
+"""The graphs of one rank of a live run, and ops in them."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
+from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.server.graph.index import GraphIndex
 from sonde.server.graph.search import AmbiguousNameError, find_target
-from sonde.server.live.rank import LiveRank
+from sonde.wire.api import GraphInfo
+from sonde.wire.framing import FrameError
+from sonde.wire.rank import GraphPart
+from sonde.wire.shapes import Node
+
+MOST_GRAPHS: Final = 200
+MOST_NODES: Final = 2_000_000
+"""In all graphs of a rank together."""
 
 
-async def graph_index(rank: LiveRank, graph: int | None) -> GraphIndex:
-    """The index of a graph of ``rank``, None: of the one that runs, or ran last. UsageError if
-    there is no such graph."""
-    if graph is None:
-        running = rank.status.graph if rank.status is not None else None
-        graph = running if running in rank.graphs else max(rank.graphs, default=None)
-    partial = rank.graphs.get(graph) if graph is not None else None
-    if partial is None or graph is None:
-        which = "yet; run a step first" if graph is None else f"{graph}"
-        others = f"; its graphs are {sorted(rank.graphs)}" if rank.graphs else ""
-        raise UsageError(f"rank {rank.number} has no graph {which}{others}", slug="no-such-graph")
-    if partial.index is None:
-        nodes, whole = tuple(partial.nodes), partial.is_whole
-        index = await asyncio.to_thread(GraphIndex, graph, partial.name, nodes, whole=whole)
-        if len(partial.nodes) != len(nodes):
-            return index  # More nodes arrived meanwhile; the next call builds the index again.
-        partial.index = index
-    return partial.index
+@dataclass(slots=True)
+class _LiveGraph:
+    """A graph whose parts are arriving; ``index`` is built when it is first used."""
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    total: int | None = None
+    optimizer: str = ""
+    index: GraphIndex | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.total is not None and len(self.nodes) == self.total
+
+    def has(self, part: GraphPart) -> bool:
+        """Whether the part is known already."""
+        here = self.nodes[part.first : part.first + len(part.nodes)] if part.first >= 0 else ()
+        return self.total == part.total and tuple(here) == part.nodes
 
 
-async def target_name(rank: LiveRank, text: str) -> str:
-    """The full name of the op or scope to run to; UsageError if none or several match.
+class LiveGraphs:
+    """The graphs that one rank has sent. Used in the event loop's thread only.
 
-    The running graph is searched first, then all others, the newest first: steps may differ, and
-    the op may run again in a later step.
+    ``leaves`` are the names of all inputs and parameters in them.
     """
-    if not text:
-        raise UsageError("no op given to run to", slug="bad-request")
-    if not rank.graphs:
-        if "/" not in text:
+
+    def __init__(self, rank: int) -> None:
+        self._rank = rank
+        self._graphs: dict[int, _LiveGraph] = {}
+        self.leaves: set[str] = set()
+
+    def add(self, part: GraphPart) -> bool:
+        """Add nodes of a graph; False if there are too many. FrameError for a part out of order."""
+        graph = self._graphs.get(part.graph)
+        if graph is not None and graph.has(part):
+            return True  # Sent again after a reconnect; the index stays valid.
+        if graph is None or part.first == 0:
+            if graph is None and len(self._graphs) >= MOST_GRAPHS:
+                return False
+            graph = self._graphs[part.graph] = _LiveGraph(part.name)
+        if not 0 <= part.first <= len(graph.nodes):
+            raise FrameError(f"nodes of graph {part.graph} are out of order, from {part.first} on")
+        if sum(len(each.nodes) for each in self._graphs.values()) + len(part.nodes) > MOST_NODES:
+            return False
+        del graph.nodes[part.first :]
+        graph.nodes.extend(part.nodes)
+        graph.total = part.total
+        graph.index = None
+        # Gradients are leaves that exist only after the backward pass, not before the first op.
+        self.leaves.update(
+            node.name
+            for node in part.nodes
+            if node.kind != "op" and "gradient" not in node.categories
+        )
+        return True
+
+    def set_optimizer(self, number: int | None, optimizer: str) -> None:
+        """Note which optimizer stepped in a step that ran graph ``number``."""
+        if number is not None and number in self._graphs:
+            self._graphs[number].optimizer = optimizer
+
+    @property
+    def infos(self) -> tuple[GraphInfo, ...]:
+        return tuple(
+            GraphInfo(number, graph.name, len(graph.nodes), graph.is_whole, graph.optimizer)
+            for number, graph in self._graphs.items()
+        )
+
+    async def index(self, number: int | None, running: int | None) -> GraphIndex:
+        """The index of a graph, None: of graph ``running``, or else the newest. UsageError if there
+        is no such graph."""
+        if number is None:
+            number = running if running in self._graphs else max(self._graphs, default=None)
+        graph = self._graphs.get(number) if number is not None else None
+        if graph is None or number is None:
+            which = "yet; run a step first" if number is None else f"{number}"
+            others = f"; its graphs are {sorted(self._graphs)}" if self._graphs else ""
             raise UsageError(
-                "no graph is known yet in which to find the op; run a step first, or give the "
-                "full name",
-                slug="no-such-op",
+                f"rank {self._rank} has no graph {which}{others}", slug="no-such-graph"
             )
-        return text
-    error: UsageError | None = None
-    for number in (None, *sorted(rank.graphs, reverse=True)):
-        try:
-            return find_target(await graph_index(rank, number), text)
-        except UsageError as other:
-            # An error that lists candidates is more helpful than one that finds none.
-            if error is None or not isinstance(error, AmbiguousNameError):
-                error = other
-    assert error is not None
-    raise error
+        if graph.index is None:
+            nodes, whole = tuple(graph.nodes), graph.is_whole
+            index = await asyncio.to_thread(GraphIndex, number, graph.name, nodes, whole=whole)
+            if len(graph.nodes) != len(nodes):
+                return index  # More nodes arrived meanwhile; the next call builds the index again.
+            graph.index = index
+        return graph.index
+
+    async def target_name(self, text: str, running: int | None) -> str:
+        """The full name of the op or scope to run to; UsageError if none or several match.
+
+        Graph ``running`` is searched first, then all others, the newest first: steps may differ,
+        and the op may run again in a later step.
+        """
+        if not text:
+            raise UsageError("no op given to run to", slug="bad-request")
+        if not self._graphs:
+            if "/" not in text:
+                raise UsageError(
+                    "no graph is known yet in which to find the op; run a step first, or give the "
+                    "full name",
+                    slug="no-such-op",
+                )
+            return text
+        error: UsageError | None = None
+        for number in (None, *sorted(self._graphs, reverse=True)):
+            try:
+                return find_target(await self.index(number, running), text)
+            except UsageError as other:
+                # An error that lists candidates is more helpful than one that finds none.
+                if error is None or not isinstance(error, AmbiguousNameError):
+                    error = other
+        assert error is not None
+        raise error

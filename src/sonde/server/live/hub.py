@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
-from typing import Any, Final
+from typing import Final
 
 from sonde.server.http.auth import TokenCheck
 from sonde.server.http.events import EventBroker
@@ -50,19 +50,11 @@ class Hub:
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port; OSError if that fails. ``::`` includes IPv4, as for the port
-        of the page."""
-        place: dict[str, Any] = {"host": host, "port": port}
-        if host == "::" and socket.has_dualstack_ipv6():
-            place = {
-                "sock": socket.create_server(
-                    (host, port), family=socket.AF_INET6, dualstack_ipv6=True
-                )
-            }
-        self._server = await asyncio.start_server(self._accept, **place, backlog=BACKLOG)
-        found: int = self._server.sockets[0].getsockname()[1]
-        return found
+    async def start(self, sock: socket.socket) -> int:
+        """Accept connections on ``sock``, which is bound to a port; returns the port."""
+        self._server = await asyncio.start_server(self._accept, sock=sock, backlog=BACKLOG)
+        port: int = sock.getsockname()[1]
+        return port
 
     @property
     def is_used(self) -> bool:
@@ -173,7 +165,7 @@ class Hub:
         why = "the connection was lost"
         try:
             while (message := await read_message(reader)) is not None:
-                run.receive(rank, link, message)
+                run.messages.receive(rank, link, message)
             why = ""
         except FrameError as error:
             why = f"{error.message}; its connection was closed"

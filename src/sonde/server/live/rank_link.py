@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Final
 
 from sonde.core.errors import UsageError
@@ -28,7 +27,6 @@ class _Waiting:
     spool: IO[bytes]
     ended: asyncio.Future[None]
     size: int = 0
-    most_bytes: int = field(default=MOST_DOWNLOAD_BYTES)
 
     def fail(self, error: UsageError) -> None:
         if not self.ended.done():
@@ -59,15 +57,12 @@ class RankLink:
     async def ask(self, tensor: TensorName, question: bytes) -> bytes:
         """The body of the answer; UsageError with the rank's message, or if it is disconnected."""
         with tempfile.SpooledTemporaryFile(max_size=80 << 20) as spool:
-            await self._ask(tensor, question, spool)
+            await self.download(tensor, question, spool)
             spool.seek(0)
             return spool.read()
 
     async def download(self, tensor: TensorName, question: bytes, into: IO[bytes]) -> int:
-        """Write the bodies of all answers to ``into``; their size."""
-        return await self._ask(tensor, question, into)
-
-    async def _ask(self, tensor: TensorName, question: bytes, into: IO[bytes]) -> int:
+        """Write the bodies of all answers to ``into``; their size. Raises as ``ask``."""
         if not self.is_open:
             raise gone(self._name)
         if len(self._waiting) >= MOST_WAITING:
@@ -99,10 +94,10 @@ class RankLink:
             waiting.fail(UsageError(answer.error, slug=answer.slug or "no-values"))
             return
         waiting.size += len(answer.body)
-        if waiting.size > waiting.most_bytes:
+        if waiting.size > MOST_DOWNLOAD_BYTES:
             waiting.fail(
                 UsageError(
-                    f"the tensor is larger than {waiting.most_bytes} bytes", slug="too-large"
+                    f"the tensor is larger than {MOST_DOWNLOAD_BYTES} bytes", slug="too-large"
                 )
             )
             return
@@ -116,11 +111,11 @@ class RankLink:
         if not answer.more:
             waiting.ended.set_result(None)
 
-    def close(self, why: Callable[[str], UsageError] | None = None) -> None:
+    def close(self) -> None:
         """Close the connection; open questions fail."""
         self.is_open = False
         for waiting in self._waiting.values():
-            waiting.fail((why or gone)(self._name))
+            waiting.fail(gone(self._name))
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.close()
 

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from sonde.server.changes import Changes
 from sonde.server.hit_store import HitStore
+from sonde.server.http.events import Changes
 from sonde.server.live.control import RunControl
-from sonde.server.live.rank import LiveRank
+from sonde.server.live.rank import MOST_TEXT, LiveRank
 from sonde.server.live.rank_link import RankLink
-from sonde.wire.rank import (
-    Answer,
-    FromRank,
-    Goodbye,
-    GraphPart,
-    Hello,
-    Hits,
-    Notice,
-    Status,
-    StepDone,
-)
+from sonde.server.live.ranks import LiveRanks
+from sonde.wire import rank as messages
 from sonde.wire.shapes import Hit
 
 MOST_NOTICES: Final = 200
-MOST_TEXT: Final = 2000
 MOST_IN_CHAIN: Final = 200
 
 
@@ -35,9 +24,7 @@ class RankMessages:
     """Stores what the ranks of one run send: status, steps, hits, graphs and notices. Used in the
     event loop's thread only."""
 
-    def __init__(
-        self, ranks: Mapping[int, LiveRank], run_control: RunControl, changes: Changes
-    ) -> None:
+    def __init__(self, ranks: LiveRanks, run_control: RunControl, changes: Changes) -> None:
         self._ranks = ranks
         self._run_control = run_control
         self._changes = changes
@@ -48,31 +35,30 @@ class RankMessages:
     def notices(self) -> tuple[str, ...]:
         return tuple(self._notices)
 
-    def receive(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
+    def receive(self, rank: LiveRank, link: RankLink, message: messages.FromRank) -> None:
         """Apply a message; FrameError if it does not fit the messages before it."""
         match message:
-            case Answer():
+            case messages.Answer():
                 link.answered(message)
-            case Status():
+            case messages.Status():
                 self._run_control.note_generation(message.generation)
-                text = message.message[:MOST_TEXT]
-                rank.status = msgspec.structs.replace(message, message=text)
+                rank.set_status(message)
                 self._changes.touch("status")
-            case StepDone():
-                rank.add_point(message.point, message.graph)
+            case messages.StepDone():
+                rank.add_step(message)
                 self._changes.touch("loss")
-            case Hits():
+            case messages.Hits():
                 self._add_hits(rank, message)
-            case GraphPart():
+            case messages.GraphPart():
                 self._add_graph_part(rank, message)
-            case Notice():
+            case messages.Notice():
                 text = message.text[:MOST_TEXT]
                 self.add_notice(f"rank {rank.number}: {text} [{message.slug[:100]}]")
                 self._changes.touch("notices")
-            case Goodbye():
-                rank.goodbye = message
+            case messages.Goodbye():
+                rank.end(message)
                 self._changes.touch("status")
-            case Hello():
+            case messages.Hello():
                 self.add_notice(f"rank {rank.number} sent a second hello [rank-unreadable]")
                 self._changes.touch("notices")
 
@@ -80,16 +66,16 @@ class RankMessages:
         if not self._notices or self._notices[-1] != text:
             self._notices.append(text)
 
-    def _add_hits(self, rank: LiveRank, message: Hits) -> None:
+    def _add_hits(self, rank: LiveRank, message: messages.Hits) -> None:
         dropped = self.hits.dropped()
-        rank.last_hit = max([rank.last_hit, *(hit.number for hit in message.hits)])
+        rank.note_hit(max((hit.number for hit in message.hits), default=-1))
         self.hits.add(_bounded(hit, rank.number) for hit in message.hits)
         if self.hits.dropped() and not dropped:
             self.add_notice("too many hits: only the first and the newest are kept [many-hits]")
         self._changes.touch("hits")
 
-    def _add_graph_part(self, rank: LiveRank, part: GraphPart) -> None:
-        if not rank.add_part(part):
+    def _add_graph_part(self, rank: LiveRank, part: messages.GraphPart) -> None:
+        if not rank.graphs.add(part):
             self.add_notice(
                 f"rank {rank.number} has too many graphs: new ones are not kept [many-graphs]"
             )
@@ -97,7 +83,7 @@ class RankMessages:
 
     def _is_leaf(self, hit: Hit) -> bool:
         rank = self._ranks.get(hit.rank)
-        return rank is not None and hit.op in rank.leaves
+        return rank is not None and hit.op in rank.graphs.leaves
 
 
 def _bounded(hit: Hit, rank: int) -> Hit:

@@ -4,37 +4,64 @@ from __future__ import annotations
 
 import asyncio
 import re
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
-from sonde.server.changes import Changes
 from sonde.server.graph.index import GraphIndex
-from sonde.server.hit_store import HitStore
-from sonde.server.http.events import EventBroker
+from sonde.server.http.events import Changes, EventBroker
 from sonde.server.live import check as live_check
 from sonde.server.live import values as live_values
 from sonde.server.live.control import MOST_WAIT_SECONDS, RunControl
-from sonde.server.live.graphs import graph_index
 from sonde.server.live.rank import LiveRank
 from sonde.server.live.rank_link import RankLink, gone
 from sonde.server.live.rank_messages import RankMessages
+from sonde.server.live.ranks import LiveRanks
 from sonde.server.run import NpyFile, Question
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import (
-    ControlRequest,
-    KeepRequest,
-    LossCurve,
-    RecheckView,
-    RunView,
-    StatisticCurve,
-)
+from sonde.wire import api
 from sonde.wire.questions import AnyAnswer
-from sonde.wire.rank import FromRank, Hello, Keep, SetWatchpoints, Welcome
-from sonde.wire.shapes import TensorName
+from sonde.wire.rank import Hello, Keep, SetWatchpoints, Welcome
+from sonde.wire.shapes import TensorName, WatchpointSpec
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class _CheckNow:
+    """The last evaluation of the watchpoints on the values at hand; ``view`` None: there is none,
+    or the training or the watchpoints have changed since."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._late: asyncio.Task[api.RecheckView] | None = None
+        self.view: api.RecheckView | None = None
+
+    def forget(self) -> None:
+        self.view = None
+
+    async def run(
+        self, ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec], wait_seconds: float
+    ) -> None:
+        if not ranks:
+            raise gone("the training")
+        if not specs:
+            raise UsageError("there are no watchpoints to check", slug="no-such-watchpoint")
+        check = asyncio.create_task(live_check.check(ranks, specs))
+        check.add_done_callback(self._ended)
+        limit = min(wait_seconds, MOST_WAIT_SECONDS) if wait_seconds > 0 else None
+        await asyncio.wait({check}, timeout=limit)
+        if check.done():
+            self.view = check.result()
+        else:
+            self.view, self._late = api.RecheckView(True, 0, 0, 0), check
+
+    def _ended(self, check: asyncio.Task[api.RecheckView]) -> None:
+        """Show the result of a check that took longer than the request; an error is not shown."""
+        is_good = not check.cancelled() and check.exception() is None
+        if check is self._late and self.view is not None:
+            self.view = check.result() if is_good else None
+            self._changes.touch("status", "hits")
 
 
 class LiveRun:
@@ -45,39 +72,29 @@ class LiveRun:
         self._changes = Changes(run, broker)
         self._paused = paused
         self.watchpoints = WatchpointSet()
-        self.ranks: dict[int, LiveRank] = {}
-        self._run_control = RunControl(run, self.ranks, self._changes)
-        self._messages = RankMessages(self.ranks, self._run_control, self._changes)
-        self._checked: RecheckView | None = None
-        self._late_check: asyncio.Task[RecheckView] | None = None
-
-    @property
-    def hits(self) -> HitStore:
-        return self._messages.hits
+        self.ranks = LiveRanks(run)
+        self._run_control = RunControl(self.ranks, self._changes)
+        self.messages = RankMessages(self.ranks, self._run_control, self._changes)
+        self.hits = self.messages.hits
+        self._check = _CheckNow(self._changes)
 
     @property
     def may_be_forgotten(self) -> bool:
-        return all(rank.link is None for rank in self.ranks.values())
+        return not self.ranks.is_connected
 
-    def view(self) -> RunView:
+    def view(self) -> api.RunView:
         ranks = sorted(self.ranks.items())
-        return RunView(
+        return api.RunView(
             id=self.id,
             kind="live",
-            title=self._title(),
+            title=self.ranks.title,
             revision=self._changes.revision,
             ranks=tuple(rank.view(self.hits.count(number)) for number, rank in ranks),
             watchpoints=self.watchpoints.all,
             controls=self._run_control.commands(),
-            notices=self._messages.notices,
-            recheck=self._checked,
+            notices=self.messages.notices,
+            recheck=self._check.view,
         )
-
-    def _title(self) -> str:
-        for rank in self.ranks.values():
-            words = [Path(rank.metadata.script).name, *rank.metadata.arguments]
-            return " ".join(words)[:200]
-        return self.id
 
     # ----------------------------------------------------------------- ranks
 
@@ -86,8 +103,8 @@ class LiveRun:
         number = hello.metadata.rank
         is_new_run = not self.ranks
         known = self.ranks.get(number)
-        if known is not None and known.link is not None:
-            known.link.close()
+        if known is not None:
+            known.disconnect()
         if known is None or not (hello.resumes and known.is_same(hello.metadata)):
             if not hello.resumes:
                 self._forget_extra_ranks(hello.metadata.world_size)
@@ -95,8 +112,7 @@ class LiveRun:
             self.hits.clear(number)
         if is_new_run and hello.watchpoints:
             self.watchpoints.adopt(hello.watchpoints)
-        known.metadata = hello.metadata
-        known.link = link
+        known.connect(hello.metadata, link)
         self._run_control.note_generation(hello.generation)
         self._changes.touch("status", "watchpoints", "hits")
         is_paused = self._paused and not hello.resumes
@@ -104,7 +120,7 @@ class LiveRun:
             self.watchpoints.all,
             is_paused,
             self._run_control.generation,
-            known.last_step,
+            known.steps.last,
             known.last_hit,
         )
 
@@ -121,95 +137,62 @@ class LiveRun:
         link.close()
         if rank.link is not link:
             return
-        rank.link = None
+        rank.disconnect()
         if why:
-            self._messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
+            self.messages.add_notice(f"rank {rank.number}: {why} [rank-unreadable]")
         self._changes.touch("status", "notices")
-
-    def receive(self, rank: LiveRank, link: RankLink, message: FromRank) -> None:
-        """Apply a message of a rank; FrameError if it does not fit the messages before it."""
-        self._messages.receive(rank, link, message)
 
     # -------------------------------------------------------------- requests
 
-    async def control(self, request: ControlRequest) -> None:
+    async def control(self, request: api.ControlRequest) -> None:
         """Send a command to the ranks; UsageError if none is connected."""
-        self._checked = None
+        self._check.forget()
         await self._run_control.control(request)
 
-    async def keep(self, request: KeepRequest) -> None:
+    async def keep(self, request: api.KeepRequest) -> None:
         if not 1 <= request.steps <= 1000:
             raise UsageError(
                 f"steps must be from 1 to 1000 (got {request.steps})", slug="bad-request"
             )
-        for rank in self._run_control.connected(request.rank):
-            if rank.link is not None:
-                rank.link.send(Keep(request.ops, request.steps))
+        for rank in self.ranks.connected(request.rank):
+            rank.send(Keep(request.ops, request.steps))
 
     async def recheck(self, wait_seconds: float) -> None:
         """Evaluate the watchpoints on the values that the ranks have now. A rank that runs answers
         at the end of its step. Waits up to ``wait_seconds``; 0: until all ranks have answered."""
-        ranks = self._run_control.connected(None)
-        if not ranks:
-            raise gone("the training")
-        if not self.watchpoints.all:
-            raise UsageError("there are no watchpoints to check", slug="no-such-watchpoint")
-        check = asyncio.create_task(live_check.check(ranks, self.watchpoints.all))
-        check.add_done_callback(self._check_ended)
-        limit = min(wait_seconds, MOST_WAIT_SECONDS) if wait_seconds > 0 else None
-        await asyncio.wait({check}, timeout=limit)
-        if check.done():
-            self._checked = check.result()
-        else:
-            self._checked, self._late_check = RecheckView(True, 0, 0, 0), check
+        await self._check.run(self.ranks.connected(), self.watchpoints.all, wait_seconds)
         self._changes.touch("status", "hits")
 
-    def _check_ended(self, check: asyncio.Task[RecheckView]) -> None:
-        """Show the result of a check that took longer than the request; an error is not shown."""
-        is_good = not check.cancelled() and check.exception() is None
-        if check is self._late_check and self._checked is not None:
-            self._checked = check.result() if is_good else None
-            self._changes.touch("status", "hits")
-
     def watchpoints_changed(self) -> None:
-        self._checked = None
-        for rank in self.ranks.values():
-            if rank.link is not None:
-                rank.link.send(SetWatchpoints(self.watchpoints.all))
+        self._check.forget()
+        self.ranks.send(SetWatchpoints(self.watchpoints.all))
         self._changes.touch("watchpoints")
 
     async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
-        return await graph_index(self._run_control.rank(rank), graph)
+        return await self.ranks.find(rank).graph(graph)
 
     def graph_of(self, rank: int, step: int) -> int | None:
         known = self.ranks.get(rank)
         return None if known is None else known.graph_of(step)
 
-    def loss(self, rank: int | None, after: int) -> LossCurve:
-        known = self._run_control.rank(rank)
-        return LossCurve(known.number, tuple(p for p in known.points if p.step > after))
-
-    def _link(self, rank: int | None) -> RankLink:
-        known = self._run_control.rank(rank)
-        if known.link is None:
-            raise gone(f"rank {known.number}")
-        return known.link
+    def loss(self, rank: int | None, after: int) -> api.LossCurve:
+        known = self.ranks.find(rank)
+        return api.LossCurve(known.number, tuple(p for p in known.steps.points if p.step > after))
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
-        return await live_values.ask(self._link(rank), tensor, question)
+        return await live_values.ask(self.ranks.link(rank), tensor, question)
 
     async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
-        return await live_values.download(self._link(rank), tensor)
+        return await live_values.download(self.ranks.link(rank), tensor)
 
     async def values(self, rank: int | None, tensor: TensorName) -> Values:
-        array = await live_values.fetch(self._link(rank), tensor)
+        array = await live_values.fetch(self.ranks.link(rank), tensor)
         index = await self.graph(rank, None)
         return Values(tensor, array, index.dtype(tensor) or array.dtype.name)
 
-    async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
-        return await live_values.curve(self._link(rank), tensor)
+    async def curve(self, rank: int | None, tensor: TensorName) -> api.StatisticCurve:
+        return await live_values.curve(self.ranks.link(rank), tensor)
 
     def close(self) -> None:
         for rank in self.ranks.values():
-            if rank.link is not None:
-                rank.link.close()
+            rank.disconnect()

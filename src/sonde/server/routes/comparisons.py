@@ -8,10 +8,13 @@ from sonde.core.errors import UsageError
 from sonde.server.comparison.background import BackgroundComparison
 from sonde.server.comparison.views import ComparisonPages
 from sonde.server.dumps.run import DumpRun
-from sonde.server.http.endpoint import Call, Endpoint
+from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import RUN
 from sonde.wire import comparison as wire
 from sonde.wire import queries
+
+COMPARISON = f"{RUN}/comparison"
+endpoints = Endpoints()
 
 
 def _of(call: Call) -> BackgroundComparison:
@@ -31,54 +34,26 @@ def _pages(call: Call) -> tuple[ComparisonPages, wire.Side]:
     return found.pages, found.side(call.run.id)
 
 
+@endpoints.add("GET", COMPARISON, "The comparison with the other dump")
 async def show(call: Call) -> wire.ComparisonView:
     return _of(call).view(call.run.id)
 
 
-async def pairs(call: Call) -> wire.PairPage:
+@endpoints.add("GET", f"{COMPARISON}/pairs", "Pairs of ops, and how their tensors differ")
+async def pairs(call: Call, query: queries.PairsQuery) -> wire.PairPage:
     pages, side = _pages(call)
-    return await asyncio.to_thread(pages.pairs, side, call.query)
+    return await asyncio.to_thread(pages.pairs, side, query)
 
 
-async def unpaired(call: Call) -> wire.UnpairedPage:
+@endpoints.add("GET", f"{COMPARISON}/unpaired", "Ops without a counterpart")
+async def unpaired(call: Call, query: queries.UnpairedQuery) -> wire.UnpairedPage:
     pages, _ = _pages(call)
-    return await asyncio.to_thread(pages.unpaired, call.query)
+    return await asyncio.to_thread(pages.unpaired, query)
 
 
-async def marks(call: Call) -> wire.LevelMarks:
-    query: queries.LevelQuery = call.query
+@endpoints.add("GET", f"{COMPARISON}/marks", "The comparison of each box of a level of the graph")
+async def marks(call: Call, query: queries.LevelQuery) -> wire.LevelMarks:
     pages, side = _pages(call)
     index = await call.run.graph(query.rank, query.graph)
     rank = call.run.view().ranks[0].rank if query.rank is None else query.rank
     return await asyncio.to_thread(pages.marks, side, rank, index, query.scope, query.group)
-
-
-COMPARISON = f"{RUN}/comparison"
-
-ENDPOINTS = (
-    Endpoint("GET", COMPARISON, "The comparison with the other dump", show, wire.ComparisonView),
-    Endpoint(
-        "GET",
-        f"{COMPARISON}/pairs",
-        "Pairs of ops, and how their tensors differ",
-        pairs,
-        wire.PairPage,
-        queries.PairsQuery,
-    ),
-    Endpoint(
-        "GET",
-        f"{COMPARISON}/unpaired",
-        "Ops without a counterpart",
-        unpaired,
-        wire.UnpairedPage,
-        queries.UnpairedQuery,
-    ),
-    Endpoint(
-        "GET",
-        f"{COMPARISON}/marks",
-        "The comparison of each box of a level of the graph",
-        marks,
-        wire.LevelMarks,
-        queries.LevelQuery,
-    ),
-)

@@ -9,99 +9,109 @@ import msgspec
 
 from sonde.server.graph.search import PageWindow
 from sonde.server.hit_store import HitFilter, page_of
-from sonde.server.http.endpoint import Call, Endpoint
+from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes import unmatched_patterns
 from sonde.server.run import Run, chosen_rank
 from sonde.server.watchpoint_set import check_draft
-from sonde.wire import queries
-from sonde.wire.api import (
-    ControlRequest,
-    HitPage,
-    KeepRequest,
-    LossCurve,
-    RunList,
-    RunView,
-    WatchpointAnswer,
-    WatchpointDraft,
-    WatchpointFile,
-    WatchpointList,
-)
+from sonde.wire import api, queries
 from sonde.wire.shapes import Hit
 
+RUN = "/runs/{run}"
+WATCHPOINTS = f"{RUN}/watchpoints"
+endpoints = Endpoints()
 
-async def list_runs(call: Call) -> RunList:
+
+@endpoints.add("GET", "/runs", "All runs")
+async def list_runs(call: Call) -> api.RunList:
     context = call.context
     views = tuple(run.view() for run in context.runs)
-    return RunList(views, context.rank_port, context.has_token)
+    return api.RunList(views, context.rank_port, context.has_token)
 
 
-async def show_run(call: Call) -> RunView:
+@endpoints.add("GET", RUN, "One run")
+async def show_run(call: Call) -> api.RunView:
     return call.run.view()
 
 
+@endpoints.add("DELETE", RUN, "Forget a run that ended")
 async def forget_run(call: Call) -> None:
     run = call.run
     call.context.runs.forget(run.id)
     call.context.broker.announce(run.id, run.view().revision + 1, "status")
 
 
-async def control(call: Call) -> RunView:
-    await call.run.control(call.body)
+@endpoints.add("POST", f"{RUN}/control", "Control the training")
+async def control(call: Call, body: api.ControlRequest) -> api.RunView:
+    await call.run.control(body)
     return call.run.view()
 
 
-async def keep(call: Call) -> None:
-    await call.run.keep(call.body)
+@endpoints.add("POST", f"{RUN}/keep", "Keep values of ops")
+async def keep(call: Call, body: api.KeepRequest) -> None:
+    await call.run.keep(body)
 
 
-async def recheck(call: Call) -> RunView:
-    await call.run.recheck(call.query.wait_seconds)
+@endpoints.add(
+    "POST",
+    f"{RUN}/recheck",
+    "Check the watchpoints in all steps of a dump, or on the values a training has now",
+)
+async def recheck(call: Call, query: queries.RecheckQuery) -> api.RunView:
+    await call.run.recheck(query.wait_seconds)
     return call.run.view()
 
 
-async def list_watchpoints(call: Call) -> WatchpointList:
-    return WatchpointList(call.run.watchpoints.all)
+@endpoints.add("GET", WATCHPOINTS, "All watchpoints")
+async def list_watchpoints(call: Call) -> api.WatchpointList:
+    return api.WatchpointList(call.run.watchpoints.all)
 
 
-async def add_watchpoint(call: Call) -> WatchpointAnswer:
-    warning = await _check(call)
-    spec = call.run.watchpoints.add(call.body)
+@endpoints.add("POST", WATCHPOINTS, "Add a watchpoint")
+async def add_watchpoint(
+    call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
+) -> api.WatchpointAnswer:
+    warning = await _warning(call.run, query, body)
+    spec = call.run.watchpoints.add(body)
     call.run.watchpoints_changed()
-    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
+    return api.WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
 
 
-async def change_watchpoint(call: Call) -> WatchpointAnswer:
+@endpoints.add("GET", f"{WATCHPOINTS}/file", "The watchpoints as a file")
+async def save_watchpoints(call: Call) -> api.WatchpointFile:
+    return call.run.watchpoints.save()
+
+
+@endpoints.add("PUT", f"{WATCHPOINTS}/file", "Replace all watchpoints by those of a file")
+async def load_watchpoints(call: Call, body: api.WatchpointFile) -> api.WatchpointList:
+    call.run.watchpoints.load(body)
+    call.run.watchpoints_changed()
+    return api.WatchpointList(call.run.watchpoints.all)
+
+
+@endpoints.add("PUT", f"{WATCHPOINTS}/{{number}}", "Change a watchpoint")
+async def change_watchpoint(
+    call: Call, query: queries.WatchpointQuery, body: api.WatchpointDraft
+) -> api.WatchpointAnswer:
     call.run.watchpoints.find(call.number)
-    warning = await _check(call)
-    spec = call.run.watchpoints.change(call.number, call.body)
+    warning = await _warning(call.run, query, body)
+    spec = call.run.watchpoints.change(call.number, body)
     call.run.watchpoints_changed()
-    return WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
+    return api.WatchpointAnswer(**msgspec.structs.asdict(spec), warning=warning)
 
 
-async def _check(call: Call) -> str:
-    """Check the draft; returns a warning, or an empty text. UsageError if it is invalid."""
-    return await unmatched_patterns.warning(
-        call.run, check_draft(call.body), strict=call.query.must_match
-    )
+async def _warning(run: Run, query: queries.WatchpointQuery, draft: api.WatchpointDraft) -> str:
+    """Check a draft: UsageError if it is invalid; a warning if its patterns match no op."""
+    return await unmatched_patterns.warning(run, check_draft(draft), strict=query.must_match)
 
 
+@endpoints.add("DELETE", f"{WATCHPOINTS}/{{number}}", "Remove a watchpoint")
 async def remove_watchpoint(call: Call) -> None:
     call.run.watchpoints.remove(call.number)
     call.run.watchpoints_changed()
 
 
-async def save_watchpoints(call: Call) -> WatchpointFile:
-    return call.run.watchpoints.save()
-
-
-async def load_watchpoints(call: Call) -> WatchpointList:
-    call.run.watchpoints.load(call.body)
-    call.run.watchpoints_changed()
-    return WatchpointList(call.run.watchpoints.all)
-
-
-async def list_hits(call: Call) -> HitPage:
-    query: queries.HitsQuery = call.query
+@endpoints.add("GET", f"{RUN}/hits", "Hits in execution order")
+async def list_hits(call: Call, query: queries.HitsQuery) -> api.HitPage:
     chosen_rank(call.run, query.rank)
     in_graph = None if query.graph is None else await _in_graph(call.run, query.rank, query.graph)
     wanted = HitFilter(query.rank, query.watchpoint, query.step, query.op, query.verdict, in_graph)
@@ -131,62 +141,6 @@ async def _in_graph(run: Run, rank: int | None, graph: int) -> Callable[[Hit], b
     return is_in
 
 
-async def losses(call: Call) -> LossCurve:
-    return call.run.loss(call.query.rank, call.query.after)
-
-
-RUN = "/runs/{run}"
-WATCHPOINTS = f"{RUN}/watchpoints"
-
-ENDPOINTS = (
-    Endpoint("GET", "/runs", "All runs", list_runs, RunList),
-    Endpoint("GET", RUN, "One run", show_run, RunView),
-    Endpoint("DELETE", RUN, "Forget a run that ended", forget_run, None),
-    Endpoint(
-        "POST", f"{RUN}/control", "Control the training", control, RunView, body=ControlRequest
-    ),
-    Endpoint("POST", f"{RUN}/keep", "Keep values of ops", keep, None, body=KeepRequest),
-    Endpoint(
-        "POST",
-        f"{RUN}/recheck",
-        "Check the watchpoints in all steps of a dump, or on the values a training has now",
-        recheck,
-        RunView,
-        queries.RecheckQuery,
-    ),
-    Endpoint("GET", WATCHPOINTS, "All watchpoints", list_watchpoints, WatchpointList),
-    Endpoint(
-        "POST",
-        WATCHPOINTS,
-        "Add a watchpoint",
-        add_watchpoint,
-        WatchpointAnswer,
-        queries.WatchpointQuery,
-        WatchpointDraft,
-    ),
-    Endpoint(
-        "GET", f"{WATCHPOINTS}/file", "The watchpoints as a file", save_watchpoints, WatchpointFile
-    ),
-    Endpoint(
-        "PUT",
-        f"{WATCHPOINTS}/file",
-        "Replace all watchpoints by those of a file",
-        load_watchpoints,
-        WatchpointList,
-        body=WatchpointFile,
-    ),
-    Endpoint(
-        "PUT",
-        f"{WATCHPOINTS}/{{number}}",
-        "Change a watchpoint",
-        change_watchpoint,
-        WatchpointAnswer,
-        queries.WatchpointQuery,
-        WatchpointDraft,
-    ),
-    Endpoint("DELETE", f"{WATCHPOINTS}/{{number}}", "Remove a watchpoint", remove_watchpoint, None),
-    Endpoint(
-        "GET", f"{RUN}/hits", "Hits in execution order", list_hits, HitPage, queries.HitsQuery
-    ),
-    Endpoint("GET", f"{RUN}/loss", "The losses so far", losses, LossCurve, queries.LossQuery),
-)
+@endpoints.add("GET", f"{RUN}/loss", "The losses so far")
+async def losses(call: Call, query: queries.LossQuery) -> api.LossCurve:
+    return call.run.loss(query.rank, query.after)

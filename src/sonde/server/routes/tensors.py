@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sonde.debugger.values import answers
-from sonde.server.http.endpoint import Call, Endpoint
+from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import RUN
 from sonde.server.run import NpyFile
 from sonde.wire import queries
@@ -25,31 +25,34 @@ from sonde.wire.questions import (
 )
 from sonde.wire.shapes import TensorName
 
+TENSOR = f"{RUN}/tensor"
+endpoints = Endpoints()
 
-async def op_tensors(call: Call) -> AnyAnswer:
-    query: queries.OpTensorsQuery = call.query
+
+@endpoints.add("GET", f"{RUN}/op/tensors", "Inputs and outputs of an op", answer=OpTensors)
+async def op_tensors(call: Call, query: queries.OpTensorsQuery) -> AnyAnswer:
     return await call.run.ask(query.rank, TensorName(query.name, step=query.step), AskOp())
 
 
-async def summary(call: Call) -> AnyAnswer:
-    query: queries.SummaryQuery = call.query
+@endpoints.add("GET", f"{TENSOR}/summary", "Statistics and histogram", answer=Summary)
+async def summary(call: Call, query: queries.SummaryQuery) -> AnyAnswer:
     return await call.run.ask(query.rank, query.tensor, AskSummary(query.bins))
 
 
-async def table(call: Call) -> AnyAnswer:
-    query: queries.TableQuery = call.query
+@endpoints.add("GET", f"{TENSOR}/table", "Elements", answer=Table)
+async def table(call: Call, query: queries.TableQuery) -> AnyAnswer:
     return await call.run.ask(query.rank, query.tensor, AskTable(query.index))
 
 
-async def heat(call: Call) -> AnyAnswer:
-    query: queries.HeatQuery = call.query
+@endpoints.add("GET", f"{TENSOR}/heat", "A heat map", answer=Heat)
+async def heat(call: Call, query: queries.HeatQuery) -> AnyAnswer:
     question = AskHeat(query.index, query.rows, query.columns)
     return await call.run.ask(query.rank, query.tensor, question)
 
 
-async def compare(call: Call) -> AnyAnswer:
+@endpoints.add("GET", f"{TENSOR}/compare", "The difference from another tensor", answer=Compared)
+async def compare(call: Call, query: queries.CompareQuery) -> AnyAnswer:
     """Compare two tensors: in the rank if both are there, else here, after fetching both."""
-    query: queries.CompareQuery = call.query
     other_run = call.run if query.with_run is None else call.context.runs.find(query.with_run)
     other_rank = query.rank if query.with_rank is None else query.with_rank
     if other_run is call.run and other_rank == query.rank:
@@ -61,57 +64,11 @@ async def compare(call: Call) -> AnyAnswer:
     return await asyncio.to_thread(answers.compare, a, b, query.index, query.tolerance)
 
 
-async def file(call: Call) -> NpyFile:
-    return await call.run.file(call.query.rank, call.query.tensor)
+@endpoints.add("GET", f"{TENSOR}/file", "The whole tensor as an .npy file")
+async def file(call: Call, query: queries.TensorQuery) -> NpyFile:
+    return await call.run.file(query.rank, query.tensor)
 
 
-async def curve(call: Call) -> StatisticCurve:
-    return await call.run.curve(call.query.rank, call.query.tensor)
-
-
-TENSOR = f"{RUN}/tensor"
-
-ENDPOINTS = (
-    Endpoint(
-        "GET",
-        f"{RUN}/op/tensors",
-        "Inputs and outputs of an op",
-        op_tensors,
-        OpTensors,
-        queries.OpTensorsQuery,
-    ),
-    Endpoint(
-        "GET",
-        f"{TENSOR}/summary",
-        "Statistics and histogram",
-        summary,
-        Summary,
-        queries.SummaryQuery,
-    ),
-    Endpoint("GET", f"{TENSOR}/table", "Elements", table, Table, queries.TableQuery),
-    Endpoint("GET", f"{TENSOR}/heat", "A heat map", heat, Heat, queries.HeatQuery),
-    Endpoint(
-        "GET",
-        f"{TENSOR}/compare",
-        "The difference from another tensor",
-        compare,
-        Compared,
-        queries.CompareQuery,
-    ),
-    Endpoint(
-        "GET",
-        f"{TENSOR}/file",
-        "The whole tensor as an .npy file",
-        file,
-        NpyFile,
-        queries.TensorQuery,
-    ),
-    Endpoint(
-        "GET",
-        f"{TENSOR}/curve",
-        "Statistics over steps",
-        curve,
-        StatisticCurve,
-        queries.TensorQuery,
-    ),
-)
+@endpoints.add("GET", f"{TENSOR}/curve", "Statistics over steps")
+async def curve(call: Call, query: queries.TensorQuery) -> StatisticCurve:
+    return await call.run.curve(query.rank, query.tensor)

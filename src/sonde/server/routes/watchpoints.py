@@ -8,7 +8,7 @@ from sonde.core.errors import UsageError
 from sonde.core.selection import OpPattern
 from sonde.debugger.initial_watchpoints import recommended_draft
 from sonde.server.graph.index import GraphIndex
-from sonde.server.http.endpoint import Call, Endpoint
+from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import WATCHPOINTS
 from sonde.server.run import Run
 from sonde.watch.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
@@ -19,39 +19,25 @@ from sonde.wire.api import (
     WatchpointDraft,
     WatchpointList,
 )
-from sonde.wire.numbers import to_wire
+from sonde.wire.convert import copy_fields
+
+endpoints = Endpoints()
 
 
 def _info(kind: Kind) -> ConditionInfo:
-    return ConditionInfo(
-        kind.id,
-        kind.title,
-        kind.abbreviation,
-        kind.target,
-        kind.formula,
-        kind.description,
-        kind.advice,
-        tuple(
-            ParameterInfo(
-                each.name,
-                each.check,
-                each.default,
-                to_wire(each.lowest),
-                to_wire(each.highest),
-                each.description,
-            )
-            for each in kind.parameters
-        ),
-    )
+    parameters = tuple(copy_fields(each, ParameterInfo) for each in kind.parameters)
+    return copy_fields(kind, ConditionInfo, parameters=parameters)
 
 
 _CATALOGUE: Final = Catalogue(tuple(map(_info, CATALOGUE.values())), tuple(EXPRESSION_NAMES))
 
 
+@endpoints.add("GET", "/conditions", "All watch conditions")
 async def list_conditions(call: Call) -> Catalogue:
     return _CATALOGUE
 
 
+@endpoints.add("POST", f"{WATCHPOINTS}/recommended", "Add the recommended watchpoints")
 async def add_recommended(call: Call) -> WatchpointList:
     """Add the recommended watchpoints that match an op of this run's graph; all of them if there is
     no graph yet. A watchpoint that exists is not added again."""
@@ -81,15 +67,3 @@ def _has_target(index: GraphIndex, recommended: Recommended, draft: WatchpointDr
         and (not patterns or any(p.matches(node.name, node.type) for p in patterns))
         for node in index.nodes
     )
-
-
-ENDPOINTS = (
-    Endpoint("GET", "/conditions", "All watch conditions", list_conditions, Catalogue),
-    Endpoint(
-        "POST",
-        f"{WATCHPOINTS}/recommended",
-        "Add the recommended watchpoints",
-        add_recommended,
-        WatchpointList,
-    ),
-)

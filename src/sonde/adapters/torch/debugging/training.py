@@ -17,10 +17,9 @@ from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.ranks import watch_buffers, world_size
 from sonde.adapters.torch.debugging.trainee import TorchTrainee
 from sonde.capture.session import Subscription
+from sonde.debugger import Terminated
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
-from sonde.debugger.sink import subscription_of
-from sonde.debugger.terminated import Terminated
 from sonde.wire.shapes import Metadata
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class TorchDebugging:
         self._world_size = metadata.world_size
 
     def subscriptions(self) -> list[Subscription]:
-        return [subscription_of(self.debugger)]
+        return [self.debugger.subscription()]
 
     def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
         """Connect to the server and follow the training of ``adapter`` until ``undo`` is closed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sonde.debugger.step_timing import StepTimer
+from sonde.debugger.steps import StepTimer
 
 
 class Clock:

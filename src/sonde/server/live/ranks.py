@@ -1,0 +1,60 @@
+"""The ranks of one live run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sonde.core.errors import UsageError
+from sonde.server.live.rank import LiveRank
+from sonde.server.live.rank_link import RankLink, gone
+from sonde.wire.rank import FromServer
+
+
+class LiveRanks(dict[int, LiveRank]):
+    """Ranks by number, also after they disconnect. Used in the event loop's thread only."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+
+    @property
+    def title(self) -> str:
+        """The command line of the training, or the id of the run before a rank has connected."""
+        for rank in self.values():
+            return " ".join([Path(rank.metadata.script).name, *rank.metadata.arguments])[:200]
+        return self.run
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether any rank is connected."""
+        return any(rank.link is not None for rank in self.values())
+
+    def find(self, number: int | None) -> LiveRank:
+        """The rank of that number, None: the lowest; UsageError if there is no such rank."""
+        if number is None:
+            number = min(self, default=0)
+        found = self.get(number)
+        if found is None:
+            raise UsageError(
+                f"run {self.run!r} has no rank {number}; its ranks are {sorted(self)}",
+                slug="no-such-rank",
+            )
+        return found
+
+    def connected(self, number: int | None = None) -> Sequence[LiveRank]:
+        """The rank of that number, None: all, if connected; UsageError for a number that never was
+        connected."""
+        ranks = self.values() if number is None else (self.find(number),)
+        return [rank for rank in ranks if rank.link is not None]
+
+    def link(self, number: int | None) -> RankLink:
+        """The connection of a rank; UsageError if it is not connected."""
+        rank = self.find(number)
+        if rank.link is None:
+            raise gone(f"rank {rank.number}")
+        return rank.link
+
+    def send(self, message: FromServer) -> None:
+        """Send ``message`` to all ranks that are connected."""
+        for rank in self.values():
+            rank.send(message)
