@@ -151,12 +151,11 @@ def _print_unpaired(comparison: RunComparison, console: Console, limit: int) -> 
     once = {(each.side, each.name): each for each in reversed(comparison.unpaired)}
     if not once:
         return
-    dull = ("only hands values on", "reserves memory")
-    real = [each for each in once.values() if each.reason not in dull]
+    real = [each for each in once.values() if each.role != "trivial"]
     real.sort(key=lambda each: (each.side, each.step))
     rest = len(once) - len(real)
     sides = Counter(each.side for each in once.values())
-    of_them = f" ({rest} of them only hand values on or reserve memory)" if rest else ""
+    of_them = f" ({rest} of them only pass values on or reserve memory)" if rest else ""
     _print_line(console, f"\nUnpaired ops: {sides['a']} of a, {sides['b']} of b{of_them}")
     for each in real[:limit]:
         _print_line(console, f"  {each.side} {each.name}")

@@ -11,7 +11,6 @@ from rich.console import Console
 
 from sonde.cli.ckpt_files import console, number, safe, table, write_json
 from sonde.cli.loss_plot import plot
-from sonde.compare.losses.advice import headline, reasoning
 from sonde.compare.losses.compare import (
     DEFAULT_ATOL,
     DEFAULT_RTOL,
@@ -19,6 +18,7 @@ from sonde.compare.losses.compare import (
     LossComparison,
     compare_losses,
 )
+from sonde.compare.losses.findings import headline, reasoning
 from sonde.compare.losses.picture import to_png
 from sonde.compare.losses.report_page import comparison_json, loss_page
 from sonde.compare.losses.sources import read_losses

@@ -21,6 +21,7 @@ from sonde.cli.run import RunCommand
 from sonde.cli.run_deterministic import Determinism, determinism_options, requested
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.finding import Finding
 from sonde.core.selection import parse_steps
 from sonde.dump.reader import Dump
 
@@ -207,7 +208,6 @@ def _left(runs: list[_Run]) -> list[str]:
 
 def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str, Any]:
     first = found.first
-    source = None if first is None else first.source
     return {
         "program": words,
         "equal": first is None,
@@ -217,20 +217,21 @@ def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str
         "exit_codes": [run.code for run in runs],
         "same_output": runs[0].output == runs[1].output,
         "not_removed": _left(runs),
-        "first": None
-        if first is None
-        else {
-            "kind": first.kind,
-            "step": first.step,
-            "op": first.op,
-            "type": first.op_type,
-            "phase": first.phase,
-            "slots": list(first.slots),
-            "source": None
-            if source is None
-            else {"file": source.file, "line": source.line, "code": source.code},
-            "told": first.told,
-        },
+        "first": None if first is None else _first_json(first),
+    }
+
+
+def _first_json(first: Finding) -> dict[str, Any]:
+    source = first.source
+    place = ("step", "op", "type", "phase", "slots")
+    return {
+        "kind": first.rule,
+        "status": first.status,
+        **{name: first.evidence[name] for name in place},
+        "source": None
+        if source is None
+        else {"file": source.file, "line": source.line, "code": source.code},
+        "told": first.advice,
     }
 
 
@@ -244,9 +245,8 @@ def _print(found: Repetition, runs: list[_Run]) -> None:
             "bit for bit"
         )
         return
-    where = f" of {first.op}" if first.op else ""
-    print(f"the runs differ from step {first.step} on: {', '.join(first.slots) or 'here'}{where}")
+    print(first.message)
     if first.source is not None:
         print(f"    {first.source}  {first.source.code}")
-    print(first.told)
+    print(first.advice)
     print(f"{found.differing:,} of {found.tensors:,} tensors differ in {len(found.steps)} steps")

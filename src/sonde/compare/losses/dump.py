@@ -1,4 +1,4 @@
-"""The losses in a dump: the last number of each step that the forward pass makes."""
+"""Reads the losses from a dump: the last scalar that the forward pass computes in each step."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from sonde.dump.reader import Dump
 from sonde.dump.tensor_record import TensorRecord
 
 _SEED = "ones_like"
-"""The op of torch that makes the gradient of the loss, which is its input."""
+"""The op of torch that computes the gradient of the loss; the loss is its input."""
 
-_TOLD = 5
+_SHOWN_PROBLEMS = 5
 
 
 def read_dump_losses(path: Path) -> LossSeries:
     """The loss of each dumped step: the last float of one element before the backward pass.
 
-    Also from statistics, whose greatest value is the value itself.
+    In a dump of statistics, the maximum of a single element is its value.
     """
     dump = Dump(path)
     rank = dump.ranks[0]
@@ -34,17 +34,17 @@ def read_dump_losses(path: Path) -> LossSeries:
         raise LossFileError(f"{path} has no loss that can be read; {problems[0]}", slug="loss-file")
     if not values:
         raise LossFileError(
-            f"{path} is a dump without a loss: no op of the forward pass gives one number; dump "
+            f"{path} is a dump without a loss: no op of the forward pass has a scalar output; dump "
             "the outputs of all ops",
             slug="loss-empty",
         )
-    return LossSeries(str(path), tuple(steps), tuple(values), problems[:_TOLD])
+    return LossSeries(str(path), tuple(steps), tuple(values), problems[:_SHOWN_PROBLEMS])
 
 
 def _loss(records: list[TensorRecord]) -> float | None:
-    """What backward begins at, where an op makes its first gradient; else the last number before.
+    """The value whose gradient starts the backward pass, else the last scalar before that pass.
 
-    With loss scaling that is the scaled loss.
+    With loss scaling this is the scaled loss.
     """
     numbers: dict[tuple[str, int], TensorRecord] = {}
     last: TensorRecord | None = None
@@ -52,7 +52,8 @@ def _loss(records: list[TensorRecord]) -> float | None:
         node = record.node
         if node is None or node.kind != "op":
             continue
-        is_number = record.dtype.startswith(("float", "bfloat")) and _is_one(record)
+        is_single = all(size == 1 for size in record.shape)
+        is_number = is_single and record.dtype.startswith(("float", "bfloat"))
         if is_number and node.type == _SEED and node.inputs:
             edge = node.inputs[0]
             last = numbers.get((edge.producer or "", edge.slot), last)
@@ -63,10 +64,6 @@ def _loss(records: list[TensorRecord]) -> float | None:
             if record.key.slot == 0:
                 last = record
     return None if last is None else _value(last)
-
-
-def _is_one(record: TensorRecord) -> bool:
-    return all(size == 1 for size in record.shape)
 
 
 def _value(record: TensorRecord) -> float | None:

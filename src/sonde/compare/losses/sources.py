@@ -1,4 +1,4 @@
-"""From a path to a loss curve, whatever is there."""
+"""Finds the format of a loss file or directory and reads it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from sonde.compare.losses.compare import LossSeries
 from sonde.compare.losses.dump import read_dump_losses
 from sonde.compare.losses.events import EVENT_MARK, event_files, read_events
-from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log
+from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log, unreadable
 from sonde.core.errors import UsageError
 
-_LOOKED_AT = 3
+_LEVELS = 3
 _REPORTS = "reports.jsonl"
 
 
@@ -18,20 +18,20 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
     """The losses of a run: a directory of summaries or event files, a dump, a CSV or JSON file,
     JSON lines, an event file, or a log.
 
-    ``tag`` names the scalar, column or key; ``pattern`` makes any file a log.
+    ``tag`` names the scalar, column or key; with ``pattern`` any file is read as a log.
     """
-    if path.is_dir():
-        if pattern is not None:
-            raise UsageError(f"--regex is for logs, and {path} is a directory", slug="usage")
-        try:
-            return _from_directory(path, tag)
-        except OSError as error:
-            raise LossFileError(
-                f"{path} cannot be read: {error.strerror}", slug="loss-file"
-            ) from None
-    if not path.is_file():
+    if path.is_dir() and pattern is not None:
+        raise UsageError(f"--regex is for logs, and {path} is a directory", slug="usage")
+    if not path.is_dir() and not path.is_file():
         problem = "is not a file" if path.exists() else "does not exist"
         raise LossFileError(f"{path} {problem}", slug="loss-file")
+    try:
+        return _from_directory(path, tag) if path.is_dir() else _from_file(path, tag, pattern)
+    except OSError as error:
+        raise unreadable(Path(error.filename or path), str(error.strerror)) from None
+
+
+def _from_file(path: Path, tag: str | None, pattern: str | None) -> LossSeries:
     if pattern is not None:
         return read_log(path, pattern)
     if EVENT_MARK in path.name:
@@ -46,7 +46,7 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
             return read_json(path, tag)
         except LossFileError:
             if tag is not None:
-                raise  # else it may be a log that begins with a bracket
+                raise  # Without a tag: it may be a log that begins with a bracket.
     if tag is not None:
         raise UsageError(
             f"--tag is for summaries, CSV and JSON; {path} is read as a log: use --regex",
@@ -57,14 +57,14 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
 
 def _from_directory(path: Path, tag: str | None) -> LossSeries:
     level = [path]
-    for _ in range(_LOOKED_AT):
+    for _ in range(_LEVELS):
         found = [directory for directory in level if event_files(directory)]
         if len(found) == 1:
             return read_events(path, event_files(found[0]), tag)
         if found:
             names = ", ".join(str(each.relative_to(path)) for each in sorted(found)[:5])
             raise LossFileError(
-                f"{path} holds {len(found)} runs: {names}; give one of them", slug="loss-file"
+                f"{path} contains {len(found)} runs: {names}; give one of them", slug="loss-file"
             )
         if (path / _REPORTS).is_file():
             return read_json(path / _REPORTS, tag)
@@ -74,7 +74,7 @@ def _from_directory(path: Path, tag: str | None) -> LossSeries:
             :1000
         ]
     raise LossFileError(
-        f"{path} has no losses: neither event files nor a dump in it; give a file or its directory",
+        f"{path} contains neither event files nor a dump; give a file with losses or its directory",
         slug="loss-file",
     )
 
