@@ -132,8 +132,8 @@ def test_control_characters_in_names_do_not_reach_the_terminal(
     ("words", "said"),
     [
         (["nope.pt"], "nope.pt does not exist [checkpoint-missing]"),
-        ([__file__], "is no checkpoint known here"),
-        ([str(CHECKPOINTS)], "holds 4 checkpoints"),
+        ([__file__], "is not a known checkpoint"),
+        ([str(CHECKPOINTS)], "contains 4 checkpoints"),
         ([str(CHECKPOINTS.parent)], "holds no dump"),
         ([INIT, "--step", "1"], "--step is for dumps"),
         ([INIT, INIT, "--step", "1"], "are not dumps"),
