@@ -68,7 +68,7 @@ def test_a_mindspore_net_is_paired_with_its_torch_twin_none_by_hand(
     assert not any(pair["equal"] for pair in document["pairs"] if "weight" in pair["a"])
     assert main(["params", INIT, str(tmp_path / "twin.pt")]) == 0
     out = capsys.readouterr().out
-    assert "left out: 2 num_batches_tracked, which MindSpore has not" in out
+    assert "left out: 2 num_batches_tracked, which MindSpore lacks" in out
     assert "14 paired" in out
 
 

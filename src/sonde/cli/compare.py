@@ -75,10 +75,7 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
     return click.option(option, name, type=kind, metavar="FILE", help=text)
 
 
-@click.command(
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(epilog=EPILOG)
 @click.argument("sides", nargs=-1, metavar="[A] [B]", type=click.Path(path_type=Path))
 @click.option(
     "--run",

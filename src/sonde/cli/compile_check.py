@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.capture.options import parse_size
+from sonde.cli.ckpt_files import torch_required
 from sonde.cli.compile_check_text import as_document, as_lines
 from sonde.cli.run import RunCommand
 from sonde.cli.script import run_file, run_module
 from sonde.core.errors import CaptureError, UsageError
+from sonde.core.number_text import count_text
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compile_check.check import CompileCheck
@@ -46,12 +48,7 @@ class CheckOptions:
     program: tuple[str, ...] = ()
 
 
-@click.command(
-    "compile-check",
-    cls=RunCommand,
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command("compile-check", cls=RunCommand, epilog=EPILOG)
 @click.option(
     "--step",
     type=click.IntRange(0),
@@ -116,15 +113,8 @@ class _CheckRun:
 
     @contextmanager
     def _attach(self) -> Iterator[None]:
-        try:
+        with torch_required("PyTorch is not installed, so there is nothing to check"):
             from sonde.adapters.torch.compile_check.check import CompileCheck
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise CaptureError(
-                "PyTorch is not installed, so there is nothing to check; pip install torch",
-                slug="torch-missing",
-            ) from None
         self.check = CompileCheck(
             self.options.step, continues=self.options.continues, say=_say, budget=self.budget
         )
@@ -143,10 +133,9 @@ class _CheckRun:
             if outcome is not None and not isinstance(outcome, SystemExit):
                 traceback.print_exception(outcome)
             raise CaptureError(
-                f"the program ended after {check.steps_seen} "
-                f"{'step' if check.steps_seen == 1 else 'steps'}, without a backward through "
-                f"compiled code in step {self.options.step}; choose an earlier --step, or find out "
-                "why it ended",
+                f"the program ended after {count_text(check.steps_seen, 'step')}, without a "
+                f"backward through compiled code in step {self.options.step}; choose an earlier "
+                "--step, or find out why it ended",
                 slug="compile-check-no-step",
             )
         if self.options.as_json:

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from sonde.core.number_text import json_value
-from sonde.summary.listing import SummaryListing, read_summary
+from sonde.summary.listing import SummaryListing
 
 
-def summary_json(directory: Path) -> dict[str, Any]:
-    """The listing as JSON: numbers that are not finite are text."""
-    plain = json_value(read_summary(directory).as_dict())
-    assert isinstance(plain, dict)
-    return plain
-
-
-def print_summary(directory: Path, console: Console) -> None:
+def print_summary(directory: Path, listing: SummaryListing, console: Console) -> None:
     """Print scalars with their last value, then the other entries and their sizes."""
-    listing = read_summary(directory)
     console.print(
         f"{directory}: a summary, {listing.status}, step {listing.step}",
         style="bold",

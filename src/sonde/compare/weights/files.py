@@ -16,7 +16,13 @@ from sonde.core.mindspore_ckpt import CheckpointError
 
 MAX_INDEX_BYTES = 64 << 20
 
-TorchReader = Callable[[Path], Checkpoint]
+Reader = Callable[[Path], Checkpoint]
+
+_READERS: dict[Format, Reader] = {
+    "mindspore": read_mindspore,
+    "safetensors": read_safetensors,
+    "numpy": read_npz,
+}
 
 SUFFIXES: dict[str, Format] = {
     ".ckpt": "mindspore",
@@ -28,7 +34,7 @@ SUFFIXES: dict[str, Format] = {
 }
 
 
-def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = None) -> Checkpoint:
+def open_checkpoint(path: Path, read_torch: Reader, *, step: int | None = None) -> Checkpoint:
     """The weights of a checkpoint file, or of the files or the dump in a directory.
 
     ``read_torch`` reads torch's own files, which needs torch. ``step`` is for dumps: the first
@@ -44,12 +50,7 @@ def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = N
     if not path.is_file():  # Reading a pipe or a device might never end.
         raise CheckpointError(f"{path} is not a file", slug="checkpoint-missing")
     try:
-        found = detect(path)
-        if found == "torch":
-            return read_torch(path)
-        if found == "safetensors":
-            return read_safetensors(path)
-        return read_npz(path) if found == "numpy" else read_mindspore(path)
+        return {**_READERS, "torch": read_torch}[detect(path)](path)
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read: {error.strerror or error}", slug="checkpoint-missing"
