@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from sonde.cli.show_format import steps_text
-from sonde.cli.show_summary import print_summary
 from sonde.cli.show_text import Listed, Page
 from sonde.core.errors import UsageError
 from sonde.core.graph import LEAF_TYPES
@@ -28,7 +28,7 @@ from sonde.dump.reading.directories import StepDir
 from sonde.dump.reading.side_files import OverflowEntry
 from sonde.dump.summary import StepSummary, summarize, summarize_step
 from sonde.dump.tensor_record import TensorRecord
-from sonde.summary.listing import is_summary, read_summary
+from sonde.summary.listing import SummaryListing, is_summary, read_summary
 from sonde.tune.store.listing import is_study
 
 _DEFAULT_LIMIT = 100
@@ -121,10 +121,49 @@ def _show_other(path: Path, limit: int | None, *, as_json: bool) -> bool:
         if as_json:
             print(json.dumps(json_value(listing.as_dict()), indent=2, allow_nan=False))
         else:
-            print_summary(path, listing, Console())
+            _print_summary(path, listing, Console(highlight=False))
     else:
         return False
     return True
+
+
+def _print_summary(directory: Path, listing: SummaryListing, console: Console) -> None:
+    """Print scalars with their last value, then the other entries and their sizes."""
+    console.print(
+        f"{directory}: a summary, {listing.status}, step {listing.step}",
+        style="bold",
+        soft_wrap=True,
+    )
+    if listing.scalars:
+        console.print(_scalar_table(listing))
+    for name, tags in (
+        ("histograms", listing.histograms),
+        ("images", listing.images),
+        ("texts", listing.texts),
+    ):
+        if tags:
+            console.print(f"{name}: {', '.join(tags)}", soft_wrap=True)
+    if listing.graph:
+        console.print(f"graph: {listing.graph}", soft_wrap=True)
+    console.print(
+        f"{len(listing.files)} event files, {listing.size / 1e6:.2f} MB; "
+        f"view them with tensorboard --logdir {directory}",
+        soft_wrap=True,
+    )
+
+
+def _scalar_table(listing: SummaryListing) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("scalar", "points", "last step", "last value", "min", "max"):
+        table.add_column(title, justify="left" if title == "scalar" else "right")
+    for name, tag in listing.scalars.items():
+        table.add_row(
+            name,
+            str(tag.count),
+            str(tag.last_step),
+            *(f"{value:.5g}" for value in (tag.last, tag.minimum, tag.maximum)),
+        )
+    return table
 
 
 def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | None:

@@ -32,7 +32,7 @@ Curve = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Values from ``low`` to ``high`` as pixels from ``start`` to ``stop``."""
+    """Maps values from ``low`` to ``high`` to pixels from ``start`` to ``stop``."""
 
     low: float
     high: float
@@ -40,9 +40,9 @@ class _Axis:
     stop: float
 
     def pixel(self, value: float) -> float:
-        span = self.high - self.low
-        share = (value - self.low) / span if span else 0.5
-        return self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start)
+        if self.low == self.high:
+            return (self.start + self.stop) / 2
+        return float(np.interp(value, (self.low, self.high), (self.start, self.stop)))
 
 
 class _Picture:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonde.compare.losses.compare import LossSeries
-from sonde.compare.losses.dump import read_dump_losses
 from sonde.compare.losses.events import EVENT_MARK, event_files, read_events
 from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log, unreadable
 from sonde.core.errors import UsageError
+from sonde.dump.reader import Dump
+from sonde.dump.tensor_record import TensorRecord
 
 _LEVELS = 3
 _REPORTS = "reports.jsonl"
+_SEED = "ones_like"
+"""The op of torch that computes the gradient of the loss; the loss is its input."""
+
+_SHOWN_PROBLEMS = 5
 
 
 def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = None) -> LossSeries:
@@ -69,7 +74,7 @@ def _from_directory(path: Path, tag: str | None) -> LossSeries:
         if (path / _REPORTS).is_file():
             return read_json(path / _REPORTS, tag)
         if any(each.name.startswith("rank_") for parent in level for each in parent.iterdir()):
-            return read_dump_losses(path)
+            return _from_dump(path)
         level = sorted(each for parent in level for each in parent.iterdir() if each.is_dir())[
             :1000
         ]
@@ -82,3 +87,61 @@ def _from_directory(path: Path, tag: str | None) -> LossSeries:
 def _begins_with_brace(path: Path) -> bool:
     with path.open("rb") as stream:
         return stream.read(64).lstrip()[:1] in (b"{", b"[")
+
+
+def _from_dump(path: Path) -> LossSeries:
+    """The loss of each dumped step: the last float of one element before the backward pass.
+
+    In a dump of statistics, the maximum of a single element is its value.
+    """
+    dump = Dump(path)
+    rank = dump.ranks[0]
+    steps: list[int] = []
+    values: list[float] = []
+    for step in dump.steps(rank=rank):
+        value = _loss(list(dump.tensors(step=step, io="output", rank=rank)))
+        if value is not None:
+            steps.append(step)
+            values.append(value)
+    problems = tuple(f"damaged: {each}" for each in dump.problems)
+    if not values and problems:
+        raise LossFileError(f"{path} has no loss that can be read; {problems[0]}", slug="loss-file")
+    if not values:
+        raise LossFileError(
+            f"{path} is a dump without a loss: no op of the forward pass has a scalar output; dump "
+            "the outputs of all ops",
+            slug="loss-empty",
+        )
+    return LossSeries(str(path), tuple(steps), tuple(values), problems[:_SHOWN_PROBLEMS])
+
+
+def _loss(records: list[TensorRecord]) -> float | None:
+    """The value whose gradient starts the backward pass, else the last scalar before that pass.
+
+    With loss scaling this is the scaled loss.
+    """
+    numbers: dict[tuple[str, int], TensorRecord] = {}
+    last: TensorRecord | None = None
+    for record in records:
+        node = record.node
+        if node is None or node.kind != "op":
+            continue
+        is_single = all(size == 1 for size in record.shape)
+        is_number = is_single and record.dtype.startswith(("float", "bfloat"))
+        if is_number and node.type == _SEED and node.inputs:
+            edge = node.inputs[0]
+            last = numbers.get((edge.producer or "", edge.slot), last)
+        elif node.phase == "backward" and last is not None:
+            break
+        elif is_number and node.phase == "forward":
+            numbers[node.name, record.key.slot] = record
+            if record.key.slot == 0:
+                last = record
+    return None if last is None else _value(last)
+
+
+def _value(record: TensorRecord) -> float | None:
+    if record.path is not None:
+        return float(record.numpy().reshape(-1)[0])
+    number = None if record.row is None else record.row.values.get("max")
+    return None if number is None or isinstance(number, str) else float(number)

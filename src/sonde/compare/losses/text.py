@@ -130,21 +130,19 @@ def curve(path: Path, points: Iterable[Point], *, renumber: bool = False) -> Los
             slug="loss-empty",
         )
     notes: tuple[str, ...] = ()
-    steps = [step for step, _ in found]
-    if any(step is None for step in steps):
-        numbered = list(enumerate(value for _, value in found))
-    else:
-        numbered = [(int(step or 0), value) for step, value in found]
-        rises = all(x < y for (x, _), (y, _) in pairwise(numbered))
-        if not rises and renumber:
-            numbered = list(enumerate(value for _, value in found))
+    numbered = list(enumerate(value for _, value in found))
+    given = [(step, value) for step, value in found if step is not None]
+    if len(given) == len(found):
+        rises = all(x < y for (x, _), (y, _) in pairwise(given))
+        if rises:
+            numbered = given
+        elif renumber:
             notes = (f"{path.name}: the steps start again, so they are numbered from 0",)
-        elif not rises:
-            numbered = sorted(dict(numbered).items())
+        else:
+            numbered = sorted(dict(given).items())
             notes = (f"{path.name}: some steps occur twice; the last point of each is used",)
-    return LossSeries(
-        str(path), tuple(step for step, _ in numbered), tuple(value for _, value in numbered), notes
-    )
+    steps, values = zip(*numbered, strict=True)
+    return LossSeries(str(path), steps, values, notes)
 
 
 def _whole(path: Path) -> str:

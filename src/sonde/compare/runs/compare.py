@@ -8,7 +8,7 @@ from math import isnan
 from typing import Literal
 
 from sonde.compare.options import CompareError, CompareOptions
-from sonde.compare.runs.fault import AssessedPair, FaultFinder, is_mixed
+from sonde.compare.runs.fault import FaultFinder, is_mixed
 from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.load import load_side
 from sonde.compare.runs.measure import MeasureTask, measure_all
@@ -55,16 +55,11 @@ def _common_ranks(a: Dump, b: Dump, options: CompareOptions) -> list[int]:
     common = [rank for rank in a.ranks if rank in b.ranks]
     if options.rank is not None:
         common = [rank for rank in common if rank == options.rank]
-    if not common and options.rank is None and len(a.ranks) == len(b.ranks) == 1:
-        raise CompareError(
-            f"{a.path} is of rank {a.ranks[0]}, {b.path} of rank {b.ranks[0]}; "
-            "give dumps of the same rank",
-            slug="compare-ranks",
-        )
     if not common:
+        missing = "none" if options.rank is None else f"rank {options.rank} is not"
         raise CompareError(
-            f"{a.path} has the ranks {list(a.ranks)} and {b.path} {list(b.ranks)}: "
-            f"{'none' if options.rank is None else f'rank {options.rank} is not'} in both",
+            f"{a.path} has the ranks {list(a.ranks)} and {b.path} {list(b.ranks)}: {missing} in "
+            "both; give dumps of the same rank",
             slug="compare-ranks",
         )
     return common
@@ -123,8 +118,8 @@ class _Work:
             if finder is None:
                 self.mixed = is_mixed(pairs) if self.mixed is None else self.mixed
                 finder = FaultFinder(self.options, self.mixed)
-            assessed = finder.assess(pairs, found)
-            self._add(assessed, found, step, rank)
+            finder.assess(pairs, found)
+            self._add(pairs, found, step, rank)
             self.losses.append(loss_of(found, step, rank, self.options, mixed=bool(self.mixed)))
 
     def _measure(self, pairs: Sequence[PendingPair], what: str) -> None:
@@ -143,28 +138,26 @@ class _Work:
         for pair in pairs:
             pair.measured = [results[_identity(task)] for task in pair.tasks]
 
-    def _add(
-        self, assessed: Sequence[AssessedPair], found: Alignment, step: int, rank: int
-    ) -> None:
+    def _add(self, pairs: Sequence[PendingPair], found: Alignment, step: int, rank: int) -> None:
         place = len(self.pairs)
         producers = {
             value: place + index
-            for index, each in enumerate(assessed)
-            for value in (*each.pair.makes, each.pair.value)
-            if value is not None and each.pair.state is None
+            for index, pair in enumerate(pairs)
+            for value in (*pair.makes, pair.value)
+            if value is not None and pair.state is None
         }
-        for index, each in enumerate(assessed):
-            known = (producers[value] for value in each.pair.reads if value in producers)
-            made = _op_pair(each, step, rank, place + index, tuple(dict.fromkeys(known)))
+        for index, pair in enumerate(pairs):
+            known = (producers[value] for value in pair.reads if value in producers)
+            made = _op_pair(pair, step, rank, place + index, tuple(dict.fromkeys(known)))
             self.pairs.append(made)
-            if not each.pair.is_leaf and not is_plumbing(each.pair.a.type):
-                for value, _ in each.pair.reads:
+            if not pair.is_leaf and not is_plumbing(pair.a.type):
+                for value, _ in pair.reads:
                     self.readers.setdefault((rank, step, value.op), made)
         self.op_counts = (
             max(self.op_counts[0], sum(not op.is_leaf for op in found.a.ops)),
             max(self.op_counts[1], sum(not op.is_leaf for op in found.b.ops)),
         )
-        self.unpaired += _unpaired(assessed, found, step, rank)
+        self.unpaired += _unpaired(pairs, found, step, rank)
 
     def finish(self, steps: list[int]) -> RunComparison:
         a = SideSummary(str(self.a.path), self.a.writer(), self.op_counts[0], self.a.steps())
@@ -231,12 +224,9 @@ def _identity(task: MeasureTask) -> tuple[object, ...]:
     )
 
 
-def _op_pair(
-    assessed: AssessedPair, step: int, rank: int, order: int, reads: tuple[int, ...]
-) -> OpPair:
-    pair = assessed.pair
-    notes = [*assessed.notes, *(pair.describe_arguments() if assessed.error else [])]
-    if pair.has_unknown_inputs and assessed.status == "diverged":
+def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[int, ...]) -> OpPair:
+    notes = [*pair.notes, *(pair.describe_arguments() if pair.error else [])]
+    if pair.has_unknown_inputs and pair.status == "diverged":
         notes.append("part of what it reads has no counterpart in the other run")
     name_a, name_b = pair.names
     return OpPair(
@@ -256,20 +246,19 @@ def _op_pair(
         source_a=pair.a.source,
         source_b=pair.b.source,
         tensors=tuple(measured.pair for measured in pair.measured),
-        status=assessed.status,
-        error=assessed.error,
-        input_error=assessed.input_error,
-        tolerance=assessed.tolerance,
-        allowed=assessed.allowed,
+        status=pair.status,
+        error=pair.error,
+        input_error=pair.input_error,
+        tolerance=pair.tolerance,
+        allowed=pair.allowed,
         notes=tuple(dict.fromkeys(notes)),
         reads=reads,
     )
 
 
 def _unpaired(
-    assessed: Sequence[AssessedPair], found: Alignment, step: int, rank: int
+    pairs: Sequence[PendingPair], found: Alignment, step: int, rank: int
 ) -> list[Unpaired]:
-    pairs = [each.pair for each in assessed]
     listed: dict[tuple[str, str], Unpaired] = {}
     sides: tuple[tuple[Literal["a", "b"], RunSide, set[int]], ...] = (
         ("a", found.a, {op.index for pair in pairs for op in (pair.a, *pair.members_a)}),

@@ -27,21 +27,7 @@ _ARGUMENT_UNITS = 2.0
 _INCOMPLETE_INPUT_UNITS = 16.0
 """Added where some inputs cannot be compared, in units of the op's own rounding."""
 _UNKNOWN_INPUT_UNITS = 4096.0
-"""The tolerance in roundoffs if no input can be compared: the op value a group of others."""
-
-
-@dataclass(slots=True)
-class AssessedPair:
-    """A pair with its status; the errors are relative, those of its worst tensor."""
-
-    pair: PendingPair
-    status: Status
-    error: float
-    input_error: float
-    tolerance: float
-    allowed: float
-    worst: Measured | None
-    notes: list[str] = field(default_factory=list)
+"""The tolerance in roundoffs if no input can be compared: the op ends a group of others."""
 
 
 @dataclass
@@ -58,26 +44,24 @@ class FaultFinder:
     states: dict[str, bool] = field(default_factory=dict)
     is_first_step: bool = True
 
-    def assess(self, pairs: Sequence[PendingPair], found: Alignment) -> list[AssessedPair]:
-        """The status of each pair, in order."""
+    def assess(self, pairs: Sequence[PendingPair], found: Alignment) -> None:
+        """Set the status and the errors of each pair."""
         step = _StepAssessment(self, found)
-        assessed = [step.assess(pair) for pair in pairs]
-        _clear_consistent(assessed)
-        step.mark_inherited(assessed)
-        self._remember(assessed, found)
+        for pair in pairs:
+            step.assess(pair)
+        _clear_consistent(pairs)
+        step.mark_inherited(pairs)
+        self._remember(pairs, found)
         self.is_first_step = False
-        return assessed
 
-    def _remember(self, assessed: Sequence[AssessedPair], found: Alignment) -> None:
+    def _remember(self, pairs: Sequence[PendingPair], found: Alignment) -> None:
         """Record which parameters are wrong at the end of the step."""
-        by_op = {each.pair.a.index: each for each in assessed if each.pair.state is None}
-        for name, state in found.a.states().items():
-            each = by_op.get(state.op.index)
+        by_op = {pair.a.index: pair for pair in pairs if pair.state is None}
+        last = {name: by_op.get(state.op.index) for name, state in found.a.states().items()}
+        last.update((pair.state, pair) for pair in pairs if pair.state is not None)
+        for name, each in last.items():
             if each is not None:
                 self.states[name] = each.status in ("diverged", "inherited")
-        for each in assessed:
-            if each.pair.state is not None:
-                self.states[each.pair.state] = each.status in ("diverged", "inherited")
 
 
 def is_mixed(pairs: Iterable[PendingPair]) -> bool:
@@ -113,35 +97,32 @@ class _StepAssessment:
         self._found = found
         self._signals: dict[ValuePair, Signal] = {}
 
-    def assess(self, pair: PendingPair) -> AssessedPair:
+    def assess(self, pair: PendingPair) -> None:
         inputs = [self._signals[value] for value in pair.reads if value in self._signals]
-        inputs += [
-            _signal(measured)
-            for measured, value in zip(pair.measured, pair.makes, strict=True)
-            if value is None and measured.pair.a.io == "input" and pair.state is None
-        ]
-        input_error = max((each.error for each in inputs), default=0.0)
-        assessed = AssessedPair(pair, "not dumped", 0.0, input_error, 0.0, 0.0, None)
-        excess = -1.0
+        outputs: list[Measured] = []
         for measured, value in zip(pair.measured, pair.makes, strict=True):
+            if value is None and measured.pair.a.io == "input" and pair.state is None:
+                inputs.append(_signal(measured))
+            else:
+                outputs.append(measured)
             if value is not None:
                 self._signals[value] = _signal(measured)
-            if measured.pair.a.io == "input" and value is None and pair.state is None:
-                continue
+        pair.input_error = max((each.error for each in inputs), default=0.0)
+        excess = -1.0
+        for measured in outputs:
             if measured.pair.problem is not None:
-                assessed.status, assessed.worst = "incomparable", measured
-                assessed.notes.append(measured.pair.problem)
+                pair.status = "incomparable"
+                pair.notes.append(measured.pair.problem)
                 continue
-            own, allowed = self._tolerance(pair, measured, inputs, input_error)
+            own, allowed = self._tolerance(pair, measured, inputs)
             ratio = _ratio(measured, allowed)
-            if (ratio > max(excess, 0.0) and assessed.status != "diverged") or excess < 0:
+            if (ratio > max(excess, 0.0) and pair.status != "diverged") or excess < 0:
                 excess = ratio
-                assessed.error, assessed.worst = measured.error, measured
-                assessed.tolerance = _relative(own, measured)
-                assessed.allowed = _relative(allowed, measured)
-                assessed.status = _status(measured, own, allowed)
+                pair.error = measured.error
+                pair.tolerance = _relative(own, measured)
+                pair.allowed = _relative(allowed, measured)
+                pair.status = _status(measured, own, allowed)
         self._pass_on(pair, inputs)
-        return assessed
 
     def _pass_on(self, pair: PendingPair, inputs: list[Signal]) -> None:
         """Give a pair whose tensors were not dumped the errors of its inputs."""
@@ -149,7 +130,7 @@ class _StepAssessment:
             self._signals.setdefault(pair.value, max(inputs, key=lambda each: each.error))
 
     def _tolerance(
-        self, pair: PendingPair, measured: Measured, inputs: list[Signal], input_error: float
+        self, pair: PendingPair, measured: Measured, inputs: list[Signal]
     ) -> tuple[float, float]:
         """The absolute error allowed to the op itself, and with the errors of its inputs."""
         options = self._finder.options
@@ -161,7 +142,7 @@ class _StepAssessment:
         if pair.is_leaf:
             return self._leaf_tolerance(pair, out, roundoff)
         if roundoff == 0.0:
-            return 0.0, inf if input_error else 0.0
+            return 0.0, inf if pair.input_error else 0.0
         how, kind = _rule(pair)
         conditioning = self._conditioning(pair) if "normalisation" in how else 1.0
         if len(pair.members_a) + len(pair.members_b) > 1:
@@ -173,7 +154,7 @@ class _StepAssessment:
             total = inf if is_guess else total + _INCOMPLETE_INPUT_UNITS * own
             if not inputs:
                 total = max(total, _UNKNOWN_INPUT_UNITS * roundoff * out.norm)
-        if input_error == 0.0 and pair.differing_arguments():
+        if pair.input_error == 0.0 and pair.differing_arguments():
             own = total = min(own, _ARGUMENT_UNITS * roundoff * out.norm)
         return own, total
 
@@ -214,26 +195,25 @@ class _StepAssessment:
                 return max(1.0, spread * whole.norm / sqrt(whole.count))
         return GAIN
 
-    def mark_inherited(self, assessed: Sequence[AssessedPair]) -> None:
+    def mark_inherited(self, pairs: Sequence[PendingPair]) -> None:
         """Mark the pairs that read a diverged value as inherited."""
         bad: set[ValuePair] = set()
-        for each in assessed:
-            pair = each.pair
-            inherits = any(value in bad for value in pair.reads) or self._inherits(pair)
-            if inherits and each.status in ("diverged", "rounding", "incomparable"):
-                each.status = "inherited"
-            if inherits and each.status == "within" and each.error > each.tolerance:
-                each.status = "inherited"
-            is_bad = each.status in ("diverged", "inherited", "incomparable")
-            if is_bad or (inherits and (not pair.measured or each.error > 0)):
+        for pair in pairs:
+            is_wrong_parameter = (
+                pair.is_leaf
+                and pair.a.node_kind == "parameter"
+                and self._finder.states.get(pair.a.name, False)
+            )
+            inherits = is_wrong_parameter or any(value in bad for value in pair.reads)
+            if inherits and pair.status in ("diverged", "rounding", "incomparable"):
+                pair.status = "inherited"
+            if inherits and pair.status == "within" and pair.error > pair.tolerance:
+                pair.status = "inherited"
+            is_bad = pair.status in ("diverged", "inherited", "incomparable")
+            if is_bad or (inherits and (not pair.measured or pair.error > 0)):
                 bad.update(value for value in pair.makes if value is not None)
                 if not pair.measured:
                     bad.add(pair.value)
-
-    def _inherits(self, pair: PendingPair) -> bool:
-        if not pair.is_leaf or pair.a.node_kind != "parameter":
-            return False
-        return self._finder.states.get(pair.a.name, False)
 
 
 def _inverse_deviation(op: SideOp, side: RunSide) -> float | None:
@@ -299,24 +279,24 @@ def _status(measured: Measured, own: float, allowed: float) -> Status:
     return "rounding" if _ratio(measured, allowed) <= 1.0 else "diverged"
 
 
-def _clear_consistent(assessed: Sequence[AssessedPair]) -> None:
+def _clear_consistent(pairs: Sequence[PendingPair]) -> None:
     """Accept ops that exceed their tolerance slightly if several others of their kind do, too.
 
     In that case the bound is too narrow for the kind of op.
     """
-    ratios: dict[str, list[float]] = defaultdict(list)
-    for each in assessed:
-        if each.worst is not None and each.input_error > 0 and not each.pair.is_leaf:
-            ratios[each.pair.a.kind].append(_excess(each))
-    for each in assessed:
-        if each.status != "diverged" or each.pair.is_leaf or each.input_error == 0:
-            continue
-        excess = _excess(each)
-        alike = sum(other >= excess / _SIMILAR_FACTOR for other in ratios[each.pair.a.kind]) - 1
-        if excess <= _LARGEST_CLEARED_EXCESS and alike >= _LEAST_SIMILAR:
-            each.status = "rounding"
-            each.notes.append(f"as large as in {alike} other ops of its kind")
+    excess: dict[str, list[float]] = defaultdict(list)
+    candidates = [pair for pair in pairs if not pair.is_leaf and pair.input_error > 0]
+    for pair in candidates:
+        if pair.status != "not dumped":
+            excess[pair.a.kind].append(_excess(pair))
+    for pair in candidates:
+        own = _excess(pair)
+        alike = sum(other >= own / _SIMILAR_FACTOR for other in excess[pair.a.kind]) - 1
+        is_slight = own <= _LARGEST_CLEARED_EXCESS and alike >= _LEAST_SIMILAR
+        if pair.status == "diverged" and is_slight:
+            pair.status = "rounding"
+            pair.notes.append(f"as large as in {alike} other ops of its kind")
 
 
-def _excess(assessed: AssessedPair) -> float:
-    return assessed.error / assessed.allowed if assessed.allowed else inf
+def _excess(pair: PendingPair) -> float:
+    return pair.error / pair.allowed if pair.allowed else inf

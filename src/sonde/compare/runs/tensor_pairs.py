@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.compare.runs.measure import Measured, MeasureTask
 from sonde.compare.runs.pairing.alignment import Alignment, slot_pairs
-from sonde.compare.runs.result import How
+from sonde.compare.runs.result import How, Status
 from sonde.compare.runs.run_side import SideOp, SideValue, State
 from sonde.dump.tensor_record import TensorRecord
 
@@ -20,13 +20,13 @@ _IGNORED_ARGUMENTS = frozenset(
 
 @dataclass(slots=True)
 class PendingPair:
-    """A pair of ops whose tensors are still to be measured and assessed.
+    """A pair of ops while its tensors are measured (`measure`) and assessed (`fault`).
 
     ``tasks`` are the tensors to compare and ``makes`` the values that they hold, None for an
     input. ``reads`` are the values that the pair reads and that are paired themselves. ``state``
     names the parameter whose value at the end of the step is compared. ``has_unknown_inputs``: it
     also reads a value without a counterpart. ``assessed_as``: the op whose rounding bounds the
-    error.
+    error. ``status``, the errors (relative, of the worst tensor) and ``notes`` are set by `fault`.
     """
 
     order: float
@@ -44,6 +44,12 @@ class PendingPair:
     has_unknown_inputs: bool = False
     assessed_as: SideOp | None = None
     measured: list[Measured] = field(default_factory=list)
+    status: Status = "not dumped"
+    error: float = 0.0
+    input_error: float = 0.0
+    tolerance: float = 0.0
+    allowed: float = 0.0
+    notes: list[str] = field(default_factory=list)
 
     @property
     def is_leaf(self) -> bool:
