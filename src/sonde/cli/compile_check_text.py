@@ -89,7 +89,7 @@ def _verdict_lines(verdict: CompileVerdict) -> Iterator[str]:
     elif not verdict.agrees:
         groups = [graph.together for graph in verdict.graphs if graph.together is not None]
         yield "compiled code deviates, but no op does by itself" + (
-            "" if groups else ": what is wrong appears only in code made of several ops"
+            "" if groups else ": the error appears only in code made of several ops"
         )
         for group in groups[:1]:
             yield from _group_lines(group)

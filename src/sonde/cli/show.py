@@ -178,7 +178,7 @@ def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | 
 
 
 def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> OpPattern:
-    """The pattern, or, where it matches no op, its text as a part of the full name."""
+    """The pattern; if it matches no op, a pattern for ops whose full name contains the text."""
     types = dump.op_types(step=steps, rank=rank)
     pattern = OpPattern.parse(text)
     if any(

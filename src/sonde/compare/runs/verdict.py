@@ -148,7 +148,7 @@ def _cause(pair: OpPair, tensor: TensorPair, found: RunComparison) -> tuple[str,
     if pair.status == "incomparable":
         return "shapes", "; ".join(pair.notes)
     if pair.how == "place":
-        names = f"{_short(pair.a)} in a stands where b has {_short(pair.b)}"
+        names = f"{_short(pair.a)} in a is in the place of {_short(pair.b)} in b"
         return "missing-op", f"{names}: an op is missing or added"
     if pair.notes:
         return "argument", "; ".join(pair.notes)
