@@ -69,7 +69,7 @@ def test_each_side_may_have_its_own_tag_and_pattern(
         (["a.csv", "a.csv", "--rtol", "nan"], "--rtol and --atol must not be NaN"),
         (["a.csv", "/dev/null"], "/dev/null is not a file"),
         (["a.csv", "cut.json"], "cut.json cannot be read"),
-        (["a.csv", "a.csv", "--regex", "("], "is no regular expression"),
+        (["a.csv", "a.csv", "--regex", "("], "is not a regular expression"),
         (["a.csv", "a.csv", "--png", "no/x.png"], "--png no/x.png cannot be written"),
         (["a.csv", "a.csv", "--tag", "x"], "has no column 'x'"),
         (["a.csv"], "missing argument 'B'"),

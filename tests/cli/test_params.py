@@ -68,7 +68,7 @@ def test_a_mindspore_net_is_paired_with_its_torch_twin_none_by_hand(
     assert not any(pair["equal"] for pair in document["pairs"] if "weight" in pair["a"])
     assert main(["params", INIT, str(tmp_path / "twin.pt")]) == 0
     out = capsys.readouterr().out
-    assert "left out: 2 num_batches_tracked, which MindSpore has not" in out
+    assert "left out: 2 num_batches_tracked, which MindSpore lacks" in out
     assert "14 paired" in out
 
 
@@ -132,8 +132,8 @@ def test_control_characters_in_names_do_not_reach_the_terminal(
     ("words", "said"),
     [
         (["nope.pt"], "nope.pt does not exist [checkpoint-missing]"),
-        ([__file__], "is no checkpoint known here"),
-        ([str(CHECKPOINTS)], "holds 4 checkpoints"),
+        ([__file__], "is not a known checkpoint"),
+        ([str(CHECKPOINTS)], "contains 4 checkpoints"),
         ([str(CHECKPOINTS.parent)], "holds no dump"),
         ([INIT, "--step", "1"], "--step is for dumps"),
         ([INIT, INIT, "--step", "1"], "are not dumps"),

@@ -87,7 +87,10 @@ def test_the_op_whose_inputs_agree_is_named_and_what_follows_inherits(tmp_path: 
     found = compare_repetition(dump(tmp_path / "a"), dump(tmp_path / "b", changed))
     first = found.first
     assert first is not None
-    assert (first.op, first.kind, first.slots) == ("Default/mul-op0", "algorithm", ("output.0",))
+    assert (first.rule, first.severity, first.status) == ("algorithm", "error", "established")
+    assert first.where is not None
+    assert (first.where.op, first.evidence["slots"]) == ("Default/mul-op0", ["output.0"])
+    assert "not deterministic" in first.advice
     assert first.source == LINE
     assert found.differing == 5
 
@@ -97,7 +100,7 @@ def test_weights_data_and_random_ops_are_told_apart(tmp_path: Path) -> None:
     for name, kind in (("w", "weights"), ("input0", "data"), ("Default/bernoulli-op0", "random")):
         found = compare_repetition(a, dump(tmp_path / kind, {name: "x"}))
         assert found.first is not None
-        assert (found.first.op, found.first.kind) == (name, kind)
+        assert (found.first.evidence["op"], found.first.rule) == (name, kind)
         assert found.first.source == LINE, "of a leaf, the line that first reads it"
 
 
@@ -107,7 +110,7 @@ def test_memory_nobody_wrote_is_equal_until_an_op_writes_it(tmp_path: Path) -> N
     assert compare_repetition(a, dump(tmp_path / "b", unwritten)).first is None
     found = compare_repetition(a, dump(tmp_path / "c", {**unwritten, "Default/fill_-op0": "z"}))
     assert found.first is not None
-    assert found.first.op == "Default/fill_-op0"
+    assert found.first.evidence["op"] == "Default/fill_-op0"
 
 
 def test_scratch_memory_counts_only_when_what_reads_it_differs(tmp_path: Path) -> None:
@@ -118,7 +121,7 @@ def test_scratch_memory_counts_only_when_what_reads_it_differs(tmp_path: Path) -
     changed["Default/add-op0"] = "y"
     found = compare_repetition(a, dump(tmp_path / "c", changed, dtype="UInt8"))
     assert found.first is not None
-    assert found.first.op == "Default/mul-op0"
+    assert found.first.evidence["op"] == "Default/mul-op0"
 
 
 def test_runs_of_other_ops_or_other_steps_differ_there(tmp_path: Path) -> None:
@@ -126,7 +129,10 @@ def test_runs_of_other_ops_or_other_steps_differ_there(tmp_path: Path) -> None:
     fewer = tuple(name for name in OPS if name != "Default/bernoulli-op0")
     found = compare_repetition(a, dump(tmp_path / "b", names=fewer, steps=(0, 1)))
     assert found.first is not None
-    assert (found.first.kind, found.first.op) == ("structure", "Default/bernoulli-op0")
+    assert (found.first.rule, found.first.evidence["op"]) == ("structure", "Default/bernoulli-op0")
+    more = compare_repetition(dump(tmp_path / "d", names=tuple(OPS)[:-1], steps=(0, 1)), a)
+    assert more.first is not None
+    assert (more.first.rule, more.first.evidence["op"]) == ("structure", list(OPS)[-1])
     found = compare_repetition(a, dump(tmp_path / "c"))
     assert found.first is not None
-    assert (found.first.kind, found.first.step) == ("steps", 1)
+    assert (found.first.rule, found.first.evidence["step"]) == ("steps", 1)

@@ -19,7 +19,7 @@ from tests.tune.test_results import example
 from sonde.compare.losses.compare import LossSeries, compare_losses
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.runs.compare import compare
-from sonde.compare.runs.report_page import page_text
+from sonde.compare.runs.report import page_text
 from sonde.dump.reader import Dump
 from sonde.profile.report.files import profile_page
 from sonde.report import page

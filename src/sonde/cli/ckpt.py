@@ -9,29 +9,17 @@ from typing import Any
 import click
 
 from sonde.cli import ckpt_text
-from sonde.cli.ckpt_files import console, load, read_torch, write_json
+from sonde.cli.ckpt_files import console, json_option, load, read_torch, write_json
+from sonde.compare.weights import convert as conversion
 from sonde.compare.weights.check import check_checkpoint
-from sonde.compare.weights.convert import (
-    DEFAULT_NAMES,
-    Format,
-    Names,
-    Target,
-    new_names,
-)
-from sonde.compare.weights.convert import (
-    convert as convert_checkpoint,
-)
+from sonde.compare.weights.convert import DEFAULT_NAMES, Format, Names, Target, new_names
 from sonde.compare.weights.diff import diff_checkpoints
 from sonde.compare.weights.flat import as_in, refuse_flat
 from sonde.compare.weights.formats.mindspore import read_mindspore, write_mindspore
 from sonde.compare.weights.formats.safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import UsageError
 
-_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _FILE = click.Path(path_type=Path)
-_JSON = click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
-)
 
 EPILOG = """\b
 Examples:
@@ -44,20 +32,19 @@ Files: .ckpt of MindSpore, .safetensors, .pt/.pth/.bin of PyTorch, .npz; or a du
 """
 
 
-@click.group(epilog=EPILOG, context_settings=_SETTINGS)
+@click.group(epilog=EPILOG)
 def ckpt() -> None:
     """Compare, check and convert checkpoints of MindSpore, PyTorch and others."""
 
 
 @ckpt.command(
-    context_settings=_SETTINGS,
     epilog="\b\nExamples:\n  sonde ckpt diff before.ckpt after.ckpt\n"
     "  sonde ckpt diff mindspore.ckpt torch.pt --json diff.json\n\n\b\n"
     "Exit codes: 0 equal bit for bit, 1 different, 2 error.",
 )
 @click.argument("a", type=_FILE)
 @click.argument("b", type=_FILE)
-@_JSON
+@json_option
 def diff(a: Path, b: Path, json_file: str | None) -> int:
     """Report which weights changed from A to B, by how much, and which did not change.
 
@@ -73,12 +60,11 @@ def diff(a: Path, b: Path, json_file: str | None) -> int:
 
 
 @ckpt.command(
-    context_settings=_SETTINGS,
     epilog="\b\nExamples:\n  sonde ckpt check model.safetensors\n\n\b\n"
     "Exit codes: 0 no findings, 1 errors or warnings found, 2 the check could not run.",
 )
 @click.argument("a", type=_FILE)
-@_JSON
+@json_option
 def check(a: Path, json_file: str | None) -> int:
     """Find NaN, Inf, all zeros, constants, dead rows and unusual initial statistics in A."""
     checkpoint = load(a)
@@ -91,7 +77,6 @@ def check(a: Path, json_file: str | None) -> int:
 
 
 @ckpt.command(
-    context_settings=_SETTINGS,
     epilog="\b\nExamples:\n  sonde ckpt convert model.pt model.ckpt --to mindspore\n"
     "  sonde ckpt convert model.ckpt model.safetensors --to safetensors --names torch",
 )
@@ -127,7 +112,7 @@ def check(a: Path, json_file: str | None) -> int:
     help="Keep num_batches_tracked, which MindSpore does not have.",
 )
 @click.option("--force", is_flag=True, help="Replace B if it exists.")
-@_JSON
+@json_option
 def convert(
     a: Path,
     b: Path,
@@ -154,7 +139,7 @@ def convert(
     elif chosen == "torch":
         refuse_flat(source)
     mapped = new_names(source, chosen, keep_counters=keep_counters, given=_read_map(map_file))
-    done = convert_checkpoint(source, b, _format(target), mapped, replace_existing=force)
+    done = conversion.convert(source, b, _format(target), mapped, replace_existing=force)
     if json_file is not None:
         write_json(json_file, ckpt_text.conversion_json(a, b, target, done))
     if json_file != "-":
@@ -167,13 +152,9 @@ def _format(target: Target) -> Format:
         return Format(write_safetensors, read_safetensors)
     if target == "mindspore":
         return Format(write_mindspore, read_mindspore)
-    return Format(_write_torch, read_torch)
+    from sonde.adapters.torch.checkpoints.files import write_torch
 
-
-def _write_torch(*arguments: Any) -> None:
-    from sonde.adapters.torch.checkpoints import files as checkpoints
-
-    checkpoints.write_torch(*arguments)
+    return Format(write_torch, read_torch)
 
 
 def _read_map(file: str | None) -> dict[str, Any]:

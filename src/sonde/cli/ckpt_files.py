@@ -1,4 +1,4 @@
-"""Shared by the commands on checkpoints: opens files, writes JSON, formats names and numbers."""
+"""Shared by the commands that compare: opens checkpoints, writes files, prints tables."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from sonde import kernels
+from sonde.cli.script import needing_torch
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.files import open_checkpoint
 from sonde.core.atomic_file import write_whole
-from sonde.core.errors import CaptureError, UsageError
-from sonde.core.number_text import json_value
+from sonde.core.errors import UsageError
+from sonde.core.number_text import json_value, number_text
 
 _FOLDED_WIDTH = 14
 WIDE = 110
 """A terminal with at least this many columns shows additional columns of numbers."""
+
+json_option = click.option(
+    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
+)
 
 
 def load(path: Path, *, step: int | None = None) -> Checkpoint:
@@ -33,15 +39,8 @@ def load(path: Path, *, step: int | None = None) -> Checkpoint:
 
 def read_torch(path: Path) -> Checkpoint:
     """Read a file of PyTorch; CaptureError if PyTorch is not installed."""
-    try:
+    with needing_torch(f"{path} is a PyTorch file, and PyTorch is not installed"):
         from sonde.adapters.torch.checkpoints import files as checkpoints
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise CaptureError(
-            f"{path} is a PyTorch file, and PyTorch is not installed; pip install torch",
-            slug="torch-missing",
-        ) from None
     return checkpoints.read_torch(path)
 
 
@@ -50,12 +49,17 @@ def write_json(target: str, document: dict[str, Any]) -> None:
     text = json.dumps(json_value(document), indent=1, allow_nan=False) + "\n"
     if target == "-":
         sys.stdout.write(text)
-        return
+    else:
+        write_file("--json", target, text)
+
+
+def write_file(option: str, target: str, data: str | bytes) -> None:
+    """Write the file given with an option; UsageError if that fails."""
     try:
-        write_whole(Path(target), text)
+        write_whole(Path(target), data)
     except OSError as error:
         raise UsageError(
-            f"--json {target} cannot be written: {error.strerror}", slug="usage"
+            f"{option} {target} cannot be written: {error.strerror}", slug="usage"
         ) from None
 
 
@@ -65,9 +69,7 @@ def safe(text: str) -> str:
 
 
 def number(value: float | int | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3g}" if isinstance(value, float) else f"{value:,}"
+    return f"{value:,}" if isinstance(value, int) else number_text(value, 3)
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -78,6 +80,11 @@ def console() -> Console:
     """A console for output; into a file or a pipe it is wide enough that names are not cut."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=max(found.width, 160))
+
+
+def print_line(out: Console, text: str | Text, style: str = "") -> None:
+    """Print one line, however long, without breaking it."""
+    out.print(text, style=style, soft_wrap=True)
 
 
 def table(*titles: str) -> Table:

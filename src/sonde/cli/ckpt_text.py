@@ -9,10 +9,11 @@ from typing import Any
 
 from rich.console import Console
 
-from sonde.cli.ckpt_files import WIDE, cell, number, safe, shape_text, table
+from sonde.cli.ckpt_files import WIDE, cell, number, print_line, safe, shape_text, table
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.convert import Conversion
 from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
+from sonde.compare.weights.pair import ParameterPairing
 from sonde.core.finding import Finding
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
@@ -26,22 +27,18 @@ def print_diff(out: Console, found: CheckpointDiff) -> None:
         out.print(_changes(changed, is_wide=out.width >= WIDE))
     same = [each for each in found.changes if each.is_same]
     if changed and same:
-        out.print(f"unchanged: {_listed([each.pair.a for each in same])}", soft_wrap=True)
+        print_line(out, f"unchanged: {_listed([each.pair.a for each in same])}")
     if found.stuck:
-        out.print(
+        print_line(
+            out,
             f"{len(found.stuck)} are trainable by name but did not change while others did: "
             "frozen, unused, or without a gradient?",
-            style="yellow",
-            soft_wrap=True,
+            "yellow",
         )
     _print_unpaired(out, found)
     broken = [each for each in found.changes if each.non_finite_b]
     if broken:
-        out.print(
-            f"NaN or Inf in b: {_listed([each.pair.b for each in broken])}",
-            style="bold red",
-            soft_wrap=True,
-        )
+        print_line(out, f"NaN or Inf in b: {_listed([each.pair.b for each in broken])}", "bold red")
     total = len(found.changes)
     text = "equal, bit for bit" if found.is_same else "not equal"
     text += f": {len(changed)} of {total} changed, {len(same)} unchanged"
@@ -82,12 +79,7 @@ def _by_change(change: WeightDifference) -> tuple[bool, float]:
 
 def _print_unpaired(out: Console, found: CheckpointDiff) -> None:
     pairing = found.pairing
-    for each in pairing.misshaped:
-        text = (
-            f"other shape: {each.a} {shape_text(each.shape_a)} against "
-            f"{each.b} {shape_text(each.shape_b)}"
-        )
-        out.print(cell(text, "bold red"), soft_wrap=True)
+    print_misshaped(out, pairing)
     for label, names in (
         ("only in a", pairing.only_a),
         ("only in b", pairing.only_b),
@@ -96,18 +88,35 @@ def _print_unpaired(out: Console, found: CheckpointDiff) -> None:
         ("counters, on one side only", pairing.counters),
     ):
         if names:
-            out.print(f"{label}: {_listed(names)}", soft_wrap=True)
+            print_line(out, f"{label}: {_listed(names)}")
     for flat in pairing.flat:
-        out.print(
-            f"{safe(flat.flat)} is the flat form of {_listed(flat.parts)}: not compared here",
-            soft_wrap=True,
+        print_line(
+            out, f"{safe(flat.flat)} is the flat form of {_listed(flat.parts)}: not compared here"
         )
+
+
+def print_misshaped(out: Console, pairing: ParameterPairing) -> None:
+    for each in pairing.misshaped:
+        text = (
+            f"other shape: {each.a} {shape_text(each.shape_a)} against "
+            f"{each.b} {shape_text(each.shape_b)}"
+        )
+        print_line(out, cell(text, "bold red"))
+
+
+def pairing_json(pairing: ParameterPairing) -> dict[str, Any]:
+    """The parameters without a counterpart."""
+    unpaired = ("only_a", "only_b", "counters", "state_a", "state_b")
+    return {
+        "misshaped": [asdict(each) for each in pairing.misshaped],
+        **{name: list(getattr(pairing, name)) for name in unpaired},
+    }
 
 
 def _unpaired_count(found: CheckpointDiff) -> int:
     pairing = found.pairing
     sides = (pairing.only_a, pairing.only_b, pairing.state_a, pairing.state_b, pairing.counters)
-    return sum(len(names) for names in sides)
+    return sum(map(len, sides))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -116,7 +125,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def diff_json(a: Checkpoint, b: Checkpoint, found: CheckpointDiff) -> dict[str, Any]:
-    pairing = found.pairing
     return {
         "a": str(a.path),
         "b": str(b.path),
@@ -140,12 +148,7 @@ def diff_json(a: Checkpoint, b: Checkpoint, found: CheckpointDiff) -> dict[str, 
             }
             for each in found.changes
         ],
-        "misshaped": [asdict(each) for each in pairing.misshaped],
-        "only_a": list(pairing.only_a),
-        "only_b": list(pairing.only_b),
-        "state_a": list(pairing.state_a),
-        "state_b": list(pairing.state_b),
-        "counters": list(pairing.counters),
+        **pairing_json(found.pairing),
     }
 
 
@@ -162,17 +165,17 @@ def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding
         out.print(shown)
     bare = sum(weight.load is None for weight in checkpoint.weights.values())
     if bare:
-        out.print(
+        print_line(
+            out,
             f"{bare} weights have only statistics: they were checked for NaN and Inf only",
-            style="yellow",
-            soft_wrap=True,
+            "yellow",
         )
     counts = {kind: sum(each.severity == kind for each in findings) for kind in _STYLES}
-    out.print(
+    print_line(
+        out,
         f"{safe(str(checkpoint.path))}: {len(checkpoint.weights)} weights, "
         f"{checkpoint.count:,} elements; {counts['error']} errors, {counts['warning']} warnings",
-        style="bold",
-        soft_wrap=True,
+        "bold",
     )
 
 
@@ -186,6 +189,7 @@ def check_json(checkpoint: Checkpoint, findings: Sequence[Finding]) -> dict[str,
             {
                 "rule": finding.rule,
                 "severity": finding.severity,
+                "status": finding.status,
                 "message": finding.message,
                 "advice": finding.advice,
                 **finding.evidence,
@@ -202,12 +206,12 @@ def print_conversion(out: Console, a: Path, b: Path, done: Conversion) -> None:
             shown.add_row(cell(old), cell(new))
         out.print(shown)
     if done.dropped:
-        out.print(f"omitted, without a counterpart: {_listed(done.dropped)}", soft_wrap=True)
-    out.print(
+        print_line(out, f"omitted, without a counterpart: {_listed(done.dropped)}")
+    print_line(
+        out,
         f"{safe(str(b))}: {done.count} weights of {safe(str(a))}, {len(done.renamed)} renamed; "
         "read back and verified bit for bit",
-        style="bold",
-        soft_wrap=True,
+        "bold",
     )
 
 

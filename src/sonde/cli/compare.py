@@ -20,7 +20,7 @@ from sonde.cli.compare_text import print_comparison
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare as compare_dumps
 from sonde.compare.runs.pairing.map_file import read_map, write_map
-from sonde.compare.runs.report_data import csv_text, incomparable_text, json_text
+from sonde.compare.runs.report import csv_text, incomparable_text, json_text, page_text
 from sonde.compare.runs.result import RunComparison
 from sonde.compare.runs.verdict import damaged
 from sonde.core.errors import DumpError, UsageError
@@ -75,10 +75,7 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
     return click.option(option, name, type=kind, metavar="FILE", help=text)
 
 
-@click.command(
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(epilog=EPILOG)
 @click.argument("sides", nargs=-1, metavar="[A] [B]", type=click.Path(path_type=Path))
 @click.option(
     "--run",
@@ -219,8 +216,6 @@ def _write(comparison: RunComparison, arguments: CompareArguments) -> None:
     if arguments.csv_file is not None:
         _save(arguments.csv_file, csv_text(comparison))
     if arguments.html_file is not None:
-        from sonde.compare.runs.report_page import page_text
-
         _save(arguments.html_file, page_text(comparison))
     if arguments.written_map is not None:
         write_map(arguments.written_map, comparison)

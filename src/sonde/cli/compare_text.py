@@ -6,12 +6,12 @@ from collections import Counter
 from math import isnan
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from sonde.cli.ckpt_files import table
 from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair
 from sonde.core.graph import Source
-from sonde.core.number_text import scientific
+from sonde.core.number_text import count_text, scientific
 
 _COLOURS = {"aligned": "green", "diverged": "red", "incomparable": "yellow"}
 _MOST = 8
@@ -40,11 +40,10 @@ def _print_line(console: Console, *parts: str | tuple[str, str]) -> None:
 
 
 def _headline(comparison: RunComparison) -> str:
-    steps = len(comparison.steps)
     pairs = sum(bool(pair.tensors) for pair in comparison.pairs)
     by = {"statistics": ", by statistics", "both": ", partly by statistics"}
     return (
-        f"{pairs} pairs in {steps} step{'' if steps == 1 else 's'}{by.get(comparison.by, '')}"
+        f"{pairs} pairs in {count_text(len(comparison.steps), 'step')}{by.get(comparison.by, '')}"
         f"\n  a {comparison.a.path}\n  b {comparison.b.path}"
     )
 
@@ -103,23 +102,21 @@ def describe_tensor(tensor: TensorPair) -> str:
 
 
 def _print_losses(comparison: RunComparison, console: Console) -> None:
-    known = [loss for loss in comparison.losses if loss.a is not None and loss.b is not None]
+    known = [
+        (loss, loss.a, loss.b)
+        for loss in comparison.losses
+        if loss.a is not None and loss.b is not None
+    ]
     if not known:
         return
     console.print("\nLosses")
-    table = Table(box=None, pad_edge=False)
-    for title in ("step", "a", "b", "relative difference", ""):
-        table.add_column(title, justify="right" if title else "left")
-    for loss in known[:_MOST]:
-        assert loss.a is not None
-        assert loss.b is not None
-        size = max(abs(loss.a), abs(loss.b))
-        difference = abs(loss.a - loss.b) / size if size else 0.0
+    shown = table(">step", ">a", ">b", ">relative difference", "")
+    for loss, a, b in known[:_MOST]:
+        size = max(abs(a), abs(b))
+        difference = abs(a - b) / size if size else 0.0
         verdict = Text("" if loss.agrees else "differ", "red")
-        table.add_row(
-            str(loss.step), f"{loss.a:.7g}", f"{loss.b:.7g}", scientific(difference), verdict
-        )
-    console.print(table)
+        shown.add_row(str(loss.step), f"{a:.7g}", f"{b:.7g}", scientific(difference), verdict)
+    console.print(shown)
     if len(known) > _MOST:
         console.print(f"  and {len(known) - _MOST} more steps")
 
@@ -151,12 +148,11 @@ def _print_unpaired(comparison: RunComparison, console: Console, limit: int) -> 
     once = {(each.side, each.name): each for each in reversed(comparison.unpaired)}
     if not once:
         return
-    dull = ("only hands values on", "reserves memory")
-    real = [each for each in once.values() if each.reason not in dull]
+    real = [each for each in once.values() if each.role != "trivial"]
     real.sort(key=lambda each: (each.side, each.step))
     rest = len(once) - len(real)
     sides = Counter(each.side for each in once.values())
-    of_them = f" ({rest} of them only hand values on or reserve memory)" if rest else ""
+    of_them = f" ({rest} of them only pass values on or reserve memory)" if rest else ""
     _print_line(console, f"\nUnpaired ops: {sides['a']} of a, {sides['b']} of b{of_them}")
     for each in real[:limit]:
         _print_line(console, f"  {each.side} {each.name}")

@@ -17,6 +17,7 @@ from sonde.cli.compile_check_text import as_document, as_lines
 from sonde.cli.run import RunCommand, program_arguments
 from sonde.cli.script import needing_torch, run_program
 from sonde.core.errors import CaptureError
+from sonde.core.number_text import count_text
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compile_check.check import CompileCheck
@@ -32,18 +33,6 @@ Examples:
 \b
 Exit codes: 0 compiled code agrees; 1 it deviates; 2 the check could not run.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
-    """The command line as parsed by click."""
-
-    step: int = 0
-    as_json: bool = False
-    continues: bool = False
-    memory: str = "2G"
-    module: str | None = None
-    program: tuple[str, ...] = ()
 
 
 @click.command("compile-check", cls=RunCommand, epilog=EPILOG)
@@ -83,19 +72,26 @@ def compile_check(**given: Any) -> Callable[[], BaseException | None]:
     whose error is larger than its dtype explains is reported. If the script does not call
     torch.compile, its model is compiled for the check.
     """
-    options = CheckOptions(**given)
-    return _CheckRun(options, parse_size(options.memory)).execute
+    run = _CheckRun(**given)
+    parse_size(run.memory)  # Report an invalid size before the program runs.
+    return run.execute
 
 
 @dataclass(slots=True)
 class _CheckRun:
-    options: CheckOptions
-    budget: int
+    """The options of the command line, and the check once the program is running."""
+
+    step: int
+    as_json: bool
+    continues: bool
+    memory: str
+    module: str | None
+    program: tuple[str, ...]
     check: CompileCheck | None = None
 
     def execute(self) -> BaseException | None:
         """Run the program to the end of the step; returns the exception that ends this process."""
-        outcome = run_program(self.options.module, self.options.program, self._attach)
+        outcome = run_program(self.module, self.program, self._attach)
         if self.check is None:
             return outcome
         return self._judged(self.check, outcome)
@@ -105,11 +101,11 @@ class _CheckRun:
         with needing_torch("PyTorch is not installed, so there is nothing to check"):
             from sonde.adapters.torch.compile_check.check import CompileCheck
         self.check = CompileCheck(
-            self.options.step, continues=self.options.continues, say=_say, budget=self.budget
+            self.step, continues=self.continues, say=_say, budget=parse_size(self.memory)
         )
         # Output of the program must not appear between the lines of the JSON.
         output: AbstractContextManager[object] = (
-            redirect_stdout(sys.stderr) if self.options.as_json else nullcontext()
+            redirect_stdout(sys.stderr) if self.as_json else nullcontext()
         )
         with self.check.attached(), output:
             yield
@@ -122,13 +118,12 @@ class _CheckRun:
             if outcome is not None and not isinstance(outcome, SystemExit):
                 traceback.print_exception(outcome)
             raise CaptureError(
-                f"the program ended after {check.steps_seen} "
-                f"{'step' if check.steps_seen == 1 else 'steps'}, without a backward through "
-                f"compiled code in step {self.options.step}; choose an earlier --step, or find out "
-                "why it ended",
+                f"the program ended after {count_text(check.steps_seen, 'step')}, without a "
+                f"backward through compiled code in step {self.step}; choose an earlier "
+                "--step, or find out why it ended",
                 slug="compile-check-no-step",
             )
-        if self.options.as_json:
+        if self.as_json:
             print(json.dumps(as_document(verdict), indent=2, allow_nan=False))
         else:
             print("\n".join(as_lines(verdict)))

@@ -17,6 +17,7 @@ from sonde.core.agreement import (
     relative,
 )
 from sonde.core.graph import Source
+from sonde.core.number_text import count_text
 
 _MOST_NAMED = 5
 _KIND_NAMES = {
@@ -55,15 +56,14 @@ def _graph_lines(graph: GraphVerdict) -> Iterator[str]:
     ops = f"{graph.judged_ops} of {graph.op_count} ops judged one by one"
     yield f"{graph.name} ({graph.backend}): {ops}"
     if graph.random_ops:
-        plural = "op" if graph.random_ops == 1 else "ops"
-        yield (
-            f"  {graph.random_ops} random {plural}, given the same numbers in all ways"
-            if (graph.is_random_matched)
-            else (
-                f"  {graph.random_ops} random {plural} drew different numbers in different ways: "
-                "results prove nothing, only ops were judged"
+        ops = f"  {count_text(graph.random_ops, 'random op')}"
+        if graph.is_random_matched:
+            yield f"{ops}, given the same numbers in all ways"
+        else:
+            yield (
+                f"{ops} drew different numbers in different ways: results prove nothing, only ops "
+                "were judged"
             )
-        )
     for each in graph.disagreeing[:_MOST_NAMED]:
         yield f"  {_comparison_text(each)}"
     if len(graph.disagreeing) > _MOST_NAMED:
@@ -89,7 +89,7 @@ def _verdict_lines(verdict: CompileVerdict) -> Iterator[str]:
     elif not verdict.agrees:
         groups = [graph.together for graph in verdict.graphs if graph.together is not None]
         yield "compiled code deviates, but no op does by itself" + (
-            "" if groups else ": what is wrong appears only in code made of several ops"
+            "" if groups else ": the error appears only in code made of several ops"
         )
         for group in groups[:1]:
             yield from _group_lines(group)
@@ -111,17 +111,19 @@ def _group_lines(group: WrongGroup) -> Iterator[str]:
     kept = "it is" if count == 1 else "they are"
     yield f"{which} wrong where {kept} {how}, and right where {kept} kept ({group.phase})"
     for source, members in itertools.groupby(group.members, lambda member: member.source):
-        ops = ", ".join(member.op for member in members)
-        place = "" if source is None else f" at {source.file}:{source.line}"
-        text = "" if source is None or not source.code else f": {source.code}"
-        yield f"  {ops}{place}{text}"
+        yield f"  {', '.join(member.op for member in members)}{_source_text(source)}"
+
+
+def _source_text(source: Source | None) -> str:
+    if source is None:
+        return ""
+    return f" at {source}: {source.code}" if source.code else f" at {source}"
 
 
 def _wrong_lines(wrong: WrongOp) -> Iterator[str]:
-    place = "" if wrong.source is None else f" at {wrong.source.file}:{wrong.source.line}"
-    text = "" if wrong.source is None or not wrong.source.code else f": {wrong.source.code}"
     module = f" in module {wrong.module}" if wrong.module else ""
-    yield f"the first wrong op is {wrong.op}, {wrong.phase}{module}{place}{text}"
+    place = _source_text(wrong.source)
+    yield f"the first wrong op is {wrong.op}, {wrong.phase}{module}{place}"
     shape = ", ".join(str(size) for size in wrong.shape)
     broken = (
         f"; {wrong.broken} elements are not finite in compiled code alone" if wrong.broken else ""
@@ -138,22 +140,12 @@ def _wrong_lines(wrong: WrongOp) -> Iterator[str]:
 
 def as_document(verdict: CompileVerdict) -> dict[str, Any]:
     """The verdict as JSON: numbers that are not finite are text, unknown ones null."""
+    names = ("kind", "count", "agreeing", "closer", "eager", "interpreted", "compiled")
     return {
         "step": verdict.step,
         "agrees": verdict.agrees,
         "complete": verdict.is_complete,
-        "totals": [
-            {
-                "kind": total.kind,
-                "count": total.count,
-                "agreeing": total.agreeing,
-                "closer": total.closer,
-                **_numbers(
-                    eager=total.eager, interpreted=total.interpreted, compiled=total.compiled
-                ),
-            }
-            for total in verdict.totals
-        ],
+        "totals": [_fields(total, *names) for total in verdict.totals],
         "graphs": [_graph_document(graph) for graph in verdict.graphs],
         "weights": [_comparison_document(each) for each in verdict.weights],
         "problems": list(verdict.problems),
@@ -162,12 +154,9 @@ def as_document(verdict: CompileVerdict) -> dict[str, Any]:
 
 def _graph_document(graph: GraphVerdict) -> dict[str, Any]:
     return {
-        "name": graph.name,
-        "backend": graph.backend,
-        "agrees": graph.agrees,
+        **_fields(graph, "name", "backend", "agrees", "random_ops"),
         "ops": graph.op_count,
         "ops_judged": graph.judged_ops,
-        "random_ops": graph.random_ops,
         "random_matched": graph.is_random_matched,
         "comparisons": [_comparison_document(each) for each in graph.comparisons],
         "wrong_op": None if graph.wrong is None else _wrong_document(graph.wrong),
@@ -177,57 +166,42 @@ def _graph_document(graph: GraphVerdict) -> dict[str, Any]:
 
 
 def _group_document(group: WrongGroup) -> dict[str, Any]:
-    return {
-        "phase": group.phase,
-        "ops": [
-            {"op": each.op, "module": each.module, **_place(each.source)} for each in group.members
-        ],
-    }
+    ops = [{**_fields(each, "op", "module"), **_place(each.source)} for each in group.members]
+    return {"phase": group.phase, "ops": ops}
 
 
 def _place(source: Source | None) -> dict[str, Any]:
     return {
-        "source": None if source is None else f"{source.file}:{source.line}",
+        "source": None if source is None else str(source),
         "line": None if source is None else source.code,
     }
 
 
 def _comparison_document(each: ResultComparison) -> dict[str, Any]:
+    numbers = ("norm", "eager", "interpreted", "compiled", "allowed")
     return {
-        "kind": each.kind,
-        "name": each.name,
-        "dtype": each.dtype,
-        "agrees": each.agrees,
+        **_fields(each, "kind", "name", "dtype", "agrees", *numbers),
         "not_finite": each.broken,
-        **_numbers(
-            norm=each.norm,
-            eager=each.eager,
-            interpreted=each.interpreted,
-            compiled=each.compiled,
-            allowed=each.allowed,
-        ),
     }
 
 
 def _wrong_document(wrong: WrongOp) -> dict[str, Any]:
+    numbers = ("compiled", "eager", "allowed")
     return {
-        "op": wrong.op,
-        "phase": wrong.phase,
-        "module": wrong.module,
+        **_fields(wrong, "op", "phase", "module", "dtype", "fault", *numbers),
         **_place(wrong.source),
-        "dtype": wrong.dtype,
         "shape": list(wrong.shape),
         "not_finite": wrong.broken,
-        "fault": wrong.fault,
-        **_numbers(compiled=wrong.compiled, eager=wrong.eager, allowed=wrong.allowed),
     }
 
 
-def _numbers(**values: float) -> dict[str, float | str | None]:
-    return {
-        name: None if isnan(value) else value if isfinite(value) else str(value)
-        for name, value in values.items()
-    }
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    """Attributes by name; NaN becomes None and other numbers that are not finite text."""
+    found: dict[str, Any] = {name: getattr(value, name) for name in names}
+    for name, each in found.items():
+        if isinstance(each, float) and not isfinite(each):
+            found[name] = None if isnan(each) else str(each)
+    return found
 
 
 def _number(value: float) -> str:

@@ -9,9 +9,17 @@ from typing import Any
 import click
 from rich.console import Console
 
-from sonde.cli.ckpt_files import console, number, safe, table, write_json
+from sonde.cli.ckpt_files import (
+    console,
+    json_option,
+    number,
+    print_line,
+    safe,
+    table,
+    write_file,
+    write_json,
+)
 from sonde.cli.loss_plot import plot
-from sonde.compare.losses.advice import headline, reasoning
 from sonde.compare.losses.compare import (
     DEFAULT_ATOL,
     DEFAULT_RTOL,
@@ -19,10 +27,10 @@ from sonde.compare.losses.compare import (
     LossComparison,
     compare_losses,
 )
+from sonde.compare.losses.findings import headline, reasoning
 from sonde.compare.losses.picture import to_png
 from sonde.compare.losses.report_page import comparison_json, loss_page
 from sonde.compare.losses.sources import read_losses
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
 
 _SHOWN_BEFORE, _SHOWN_AFTER = 2, 5
@@ -40,10 +48,7 @@ Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
 """
 
 
-@click.command(
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(epilog=EPILOG)
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
 @click.option(
@@ -82,9 +87,7 @@ Exit codes: 0 within tolerance, 1 out of tolerance, 2 error.
 )
 @click.option("--png", "png_file", metavar="FILE", help="Plot both curves and their error.")
 @click.option("--html", "html_file", metavar="FILE", help="Write an HTML report.")
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
-)
+@json_option
 def loss(
     a: Path,
     b: Path,
@@ -112,9 +115,9 @@ def loss(
     ]
     found = compare_losses(*curves, rtol=rtol, atol=atol, by=by)
     if png_file is not None:
-        _write(png_file, "--png", to_png(found, "loss of a and b"))
+        write_file("--png", png_file, to_png(found, "loss of a and b"))
     if html_file is not None:
-        _write(html_file, "--html", loss_page(found).encode())
+        write_file("--html", html_file, loss_page(found))
     if json_file is not None:
         write_json(json_file, comparison_json(found))
     if json_file != "-":
@@ -126,22 +129,13 @@ def _of(given: tuple[str, ...], side: int) -> str | None:
     return given[min(side, len(given) - 1)] if given else None
 
 
-def _write(file: str, option: str, data: bytes) -> None:
-    try:
-        write_whole(Path(file), data)
-    except OSError as error:
-        raise UsageError(
-            f"{option} {file} cannot be written: {error.strerror}", slug="usage"
-        ) from None
-
-
 def _print(out: Console, found: LossComparison) -> None:
     style = "bold red" if found.first_out is not None else "bold green"
-    out.print(headline(found), style=style, soft_wrap=True)
+    print_line(out, headline(found), style)
     for line in reasoning(found):
         out.print(line)
     for note in found.notes:
-        out.print(safe(note), style="dim", soft_wrap=True)
+        print_line(out, safe(note), "dim")
     out.print()
     if len(found.steps) > 1:
         out.print(plot(found, min(out.width, 100)))

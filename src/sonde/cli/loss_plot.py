@@ -41,14 +41,10 @@ def plot(found: LossComparison, width: int, height: int = 12) -> Text:
             style = _STYLE_BOTH if dots_a and dots_b else _STYLE_A if dots_a else _STYLE_B
             text.append(chr(_BRAILLE | dots_a | dots_b), style)
         text.append("\n")
-    ends = f"{found.steps[0]}".ljust(columns - len(str(found.steps[-1]))) + f"{found.steps[-1]}"
-    text.append(" " * margin + ends + "\n", "dim")
-    text.append(" " * margin)
-    text.append("a", _STYLE_A)
-    text.append(" and ")
-    text.append("b", _STYLE_B)
-    text.append(" by step; both in white", "dim")
-    return text
+    first, last = str(found.steps[0]), str(found.steps[-1])
+    text.append(" " * margin + first.ljust(columns - len(last)) + last + "\n", "dim")
+    legend = (("a", _STYLE_A), " and ", ("b", _STYLE_B), (" by step; both in white", "dim"))
+    return text.append_text(Text.assemble(" " * margin, *legend))
 
 
 def _canvas(
@@ -63,10 +59,6 @@ def _canvas(
     wide, tall = 2 * columns - 1, 4 * rows - 1
     low, high = limits
     span = float(x[-1] - x[0]) or 1.0
-
-    def put(across: int, down: int) -> None:
-        dots[down // 4, across // 2] |= _DOTS[down % 4][across % 2]
-
     for piece in polylines(x, y):
         places = [
             (round((px - x[0]) / span * wide), round((high - py) / (high - low) * tall))
@@ -75,8 +67,7 @@ def _canvas(
         for (x0, y0), (x1, y1) in pairwise(places):
             count = max(abs(x1 - x0), abs(y1 - y0), 1)
             for k in range(count + 1):
-                put(
-                    math.floor(x0 + (x1 - x0) * k / count + 0.5),
-                    math.floor(y0 + (y1 - y0) * k / count + 0.5),
-                )
+                across = math.floor(x0 + (x1 - x0) * k / count + 0.5)
+                down = math.floor(y0 + (y1 - y0) * k / count + 0.5)
+                dots[down // 4, across // 2] |= _DOTS[down % 4][across % 2]
     return dots

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from sonde.cli.ckpt_files import (
     WIDE,
     cell,
     console,
+    json_option,
     load,
     number,
+    print_line,
     safe,
     shape_text,
     table,
     write_json,
 )
+from sonde.cli.ckpt_text import pairing_json, print_misshaped
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.table import (
     PairRow,
@@ -45,17 +49,12 @@ Exit codes: 0 all are matched, 1 some are missing, extra or have another shape, 
 """
 
 
-@click.command(
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(epilog=EPILOG)
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path), required=False)
 @click.option("--step", type=int, metavar="N", help="The step of a dump. Default: the first.")
 @click.option("--state", is_flag=True, help="Also show the state of the optimizer.")
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
-)
+@json_option
 def params(a: Path, b: Path | None, step: int | None, state: bool, json_file: str | None) -> int:
     """Show all parameters of A (trainable or not, shape, count, statistics), or match A with B.
 
@@ -111,7 +110,7 @@ def _print_list(
             *([cell(_oddities(row), "bold red")] if odd else []),
         )
     out.print(shown)
-    out.print(_totals(checkpoint, rows), style="bold", soft_wrap=True)
+    print_line(out, _totals(checkpoint, rows), "bold")
     state = sum(row.role == "state" for row in rows.values())
     if state and not with_state:
         out.print(f"and {state} of the optimizer; --state shows them", style="dim")
@@ -119,23 +118,31 @@ def _print_list(
 
 def _oddities(row: ParameterRow) -> str:
     found = row.numbers
-    notes = [
-        f"{found[key]:,} {label}"
-        for key, label in (("nan count", "nan"), ("inf count", "inf"))
+    return " ".join(
+        f"{found[key]:,} {key.partition(' ')[0]}"
+        for key in ("nan count", "inf count")
         if found.get(key)
-    ]
-    return " ".join(notes)
+    )
 
 
-def _totals(checkpoint: Checkpoint, rows: dict[str, ParameterRow]) -> str:
+def _totals(checkpoint: Checkpoint, rows: Mapping[str, ParameterRow]) -> str:
+    totals = _totals_json(rows)
+    return (
+        f"{safe(str(checkpoint.path))}: {totals['count']} parameters with {totals['elements']:,} "
+        f"elements, {totals['trainable']} of them trainable with {totals['trainable_elements']:,}"
+    )
+
+
+def _totals_json(rows: Mapping[str, ParameterRow]) -> dict[str, int]:
+    """Parameters and elements, without the state of the optimizer."""
     own = [row for row in rows.values() if row.role != "state"]
     trained = [row for row in own if row.trainable]
-    elements = sum(row.weight.count for row in own)
-    trained_elements = sum(row.weight.count for row in trained)
-    return (
-        f"{safe(str(checkpoint.path))}: {len(own)} parameters with {elements:,} elements, "
-        f"{len(trained)} of them trainable with {trained_elements:,}"
-    )
+    return {
+        "count": len(own),
+        "trainable": len(trained),
+        "elements": sum(row.weight.count for row in own),
+        "trainable_elements": sum(row.weight.count for row in trained),
+    }
 
 
 def _print_comparison(
@@ -160,23 +167,23 @@ def _print_comparison(
         out.print(shown)
     for flat, distances in compared.flat:
         where = "a" if flat.flat_is_a else "b"
-        out.print(
+        print_line(
+            out,
             f"{safe(flat.flat)} (in {where}) is flat: {', '.join(map(safe, flat.parts))}"
             f"{_flat_text(distances)}",
-            soft_wrap=True,
         )
     _print_unpaired(out, compared)
     for side, checkpoint, rows in (("a", a, compared.a), ("b", b, compared.b)):
-        out.print(f"{side}: {_totals(checkpoint, dict(rows))}", soft_wrap=True)
+        print_line(out, f"{side}: {_totals(checkpoint, rows)}")
     pairing = compared.pairing
     same = sum(row.is_same is True and row.distances is not None for row in compared.rows)
     bare = _without_values(compared)
-    out.print(
+    print_line(
+        out,
         f"{len(compared.rows)} paired, {same} of them with equal values{bare}; "
         f"{len(pairing.only_a)} only in a, {len(pairing.only_b)} only in b, "
         f"{len(pairing.misshaped)} of another shape",
-        style="bold",
-        soft_wrap=True,
+        "bold",
     )
 
 
@@ -191,12 +198,12 @@ def _values_text(row: PairRow) -> str:
     if row.hidden is not None:
         return f"equal, {row.hidden}"
     if row.distances is None:
-        if row.is_same is None:
-            return "not compared"
-        return "same statistics" if row.is_same else "other statistics"
-    if row.distances.is_equal:
-        return "equal" if row.is_same else f"equal, {row.a.weight.dtype}/{row.b.weight.dtype}"
-    return "differ"
+        return {None: "not compared", True: "same statistics", False: "other statistics"}[
+            row.is_same
+        ]
+    if not row.distances.is_equal:
+        return "differ"
+    return "equal" if row.is_same else f"equal, {row.a.weight.dtype}/{row.b.weight.dtype}"
 
 
 def _flat_text(distances: Distances | None) -> str:
@@ -207,25 +214,17 @@ def _flat_text(distances: Distances | None) -> str:
 
 def _print_unpaired(out: Console, compared: ParameterComparison) -> None:
     pairing = compared.pairing
-    for each in pairing.misshaped:
-        out.print(
-            cell(
-                f"other shape: {each.a} {shape_text(each.shape_a)} "
-                f"against {each.b} {shape_text(each.shape_b)}",
-                "bold red",
-            ),
-            soft_wrap=True,
-        )
+    print_misshaped(out, pairing)
     for side, names, rows in (
         ("a", pairing.only_a, compared.a),
         ("b", pairing.only_b, compared.b),
     ):
         for name in names:
             text = f"only in {side}: {name} {shape_text(rows[name].weight.shape)}"
-            out.print(cell(text, "bold red"), soft_wrap=True)
+            print_line(out, cell(text, "bold red"))
     if pairing.counters:
         out.print(
-            f"left out: {len(pairing.counters)} num_batches_tracked, which MindSpore has not",
+            f"left out: {len(pairing.counters)} num_batches_tracked, which MindSpore lacks",
             style="dim",
         )
     for side, names in (("a", pairing.state_a), ("b", pairing.state_b)):
@@ -233,16 +232,12 @@ def _print_unpaired(out: Console, compared: ParameterComparison) -> None:
             out.print(f"left out: {len(names)} of the optimizer, only in {side}", style="dim")
 
 
-def _list_json(checkpoint: Checkpoint, rows: dict[str, ParameterRow]) -> dict[str, Any]:
-    own = [row for row in rows.values() if row.role != "state"]
+def _list_json(checkpoint: Checkpoint, rows: Mapping[str, ParameterRow]) -> dict[str, Any]:
     return {
         "path": str(checkpoint.path),
         "format": checkpoint.format,
         "parameters": [_row_json(row) for row in rows.values()],
-        "count": len(own),
-        "trainable": sum(row.trainable is True for row in own),
-        "elements": sum(row.weight.count for row in own),
-        "trainable_elements": sum(row.weight.count for row in own if row.trainable),
+        **_totals_json(rows),
     }
 
 
@@ -261,47 +256,30 @@ def _row_json(row: ParameterRow) -> dict[str, Any]:
 def _comparison_json(a: Checkpoint, b: Checkpoint, compared: ParameterComparison) -> dict[str, Any]:
     pairing = compared.pairing
     return {
-        "a": _list_json(a, dict(compared.a)),
-        "b": _list_json(b, dict(compared.b)),
+        "a": _list_json(a, compared.a),
+        "b": _list_json(b, compared.b),
         "complete": pairing.is_complete,
         "pairs": [_pair_json(row) for row in compared.rows],
         "flat": [
-            {
-                "flat": each.flat,
-                "parts": list(each.parts),
-                "flat_in": "a" if each.flat_is_a else "b",
-            }
+            {"flat": each.flat, "parts": each.parts, "flat_in": "a" if each.flat_is_a else "b"}
             for each in pairing.flat
         ],
-        "misshaped": [
-            {
-                "a": each.a,
-                "b": each.b,
-                "shape_a": list(each.shape_a),
-                "shape_b": list(each.shape_b),
-            }
-            for each in pairing.misshaped
-        ],
-        "only_a": list(pairing.only_a),
-        "only_b": list(pairing.only_b),
-        "counters": list(pairing.counters),
-        "state_a": list(pairing.state_a),
-        "state_b": list(pairing.state_b),
+        **pairing_json(pairing),
     }
 
 
 def _pair_json(row: PairRow) -> dict[str, Any]:
-    distances = row.distances
+    fit, distances = row.pair.fit, row.distances
     return {
         "a": row.pair.a,
         "b": row.pair.b,
         "how": row.pair.how,
-        "axes": None if row.pair.fit.axes is None else list(row.pair.fit.axes),
-        "reshaped": row.pair.fit.reshaped,
+        "axes": fit.axes,
+        "reshaped": fit.reshaped,
         "equal": None if distances is None else distances.is_equal,
         "same_statistics": row.is_same if distances is None else None,
-        "equal_when_transposed": None if row.hidden is None else list(row.hidden.axes or ()),
+        "equal_when_transposed": None if row.hidden is None else row.hidden.axes or (),
         "max_abs_error": None if distances is None else distances.max_abs_error,
         "relative_l2": None if distances is None else distances.relative_l2,
-        "notes": list(row.notes),
+        "notes": row.notes,
     }

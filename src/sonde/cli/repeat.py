@@ -9,18 +9,19 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sonde.cli.ckpt_files import write_json
+from sonde.cli.ckpt_files import json_option, write_json
 from sonde.cli.run import RunCommand, program_arguments, step_by_option
-from sonde.cli.run_deterministic import Determinism, determinism_options, requested
+from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.finding import Finding
 from sonde.core.selection import parse_steps
 from sonde.dump.reader import Dump
 
@@ -55,9 +56,7 @@ class _Run:
 @step_by_option
 @click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
 @determinism_options
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to FILE; - is standard output."
-)
+@json_option
 @program_arguments
 def repeat(
     steps: str | None,
@@ -80,11 +79,11 @@ def repeat(
     words = _words(module, program)
     determinism = requested(deterministic, seed, no_shuffle, no_dropout)
     parse_steps("all" if steps is None else steps)
-    with _workplace(directory) as place:
+    with _directory(directory) as place:
         runs, dumps = [], []
         for number in (1, 2):
             print(f"sonde: run {number} of 2", file=sys.stderr, flush=True)
-            options = [*_options(determinism), "--step-by", step_by]
+            options = [*(determinism.words() if determinism else ()), "--step-by", step_by]
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
             dumps.append(_dump(runs[-1]))
         found = compare_repetition(*dumps, is_seeded=determinism is not None)
@@ -107,7 +106,7 @@ def _words(module: str | None, program: tuple[str, ...]) -> list[str]:
 
 
 @contextmanager
-def _workplace(directory: str | None) -> Iterator[Path]:
+def _directory(directory: str | None) -> Iterator[Path]:
     """A directory for both runs: that of --keep, or a temporary one."""
     if directory is None:
         with tempfile.TemporaryDirectory(prefix="sonde-repeat-") as temporary:
@@ -116,16 +115,12 @@ def _workplace(directory: str | None) -> Iterator[Path]:
     place = Path(os.path.abspath(directory))
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for name in ("run_1", "run_2"):  # what an earlier repetition left
+        for name in ("run_1", "run_2"):  # from an earlier repetition
             if (place / name).exists():
                 shutil.rmtree(place / name)
     except OSError as error:
         raise UsageError(f"--keep {directory}: {error.strerror}", slug="usage") from None
     yield place
-
-
-def _options(determinism: Determinism | None) -> tuple[str, ...]:
-    return () if determinism is None else determinism.words()
 
 
 def _run(place: Path, steps: str, options: list[str], words: list[str]) -> _Run:
@@ -160,28 +155,18 @@ def _settings(path: Path, steps: str) -> dict[str, Any]:
 
 
 def _dump(run: _Run) -> Dump:
-    """The dump of a run; raises an error if there is none."""
-    try:
+    """The dump of a run; DumpError if the run has no finished step."""
+    with suppress(DumpError):
         dump = Dump(run.dump)
-    except DumpError:
-        raise _nothing(run) from None
-    if not dump.steps():
-        raise _nothing(run)
-    return dump
-
-
-def _nothing(run: _Run) -> DumpError:
-    """The error for a run without a finished step."""
-    if not run.code:
-        return DumpError(
-            "no step to compare: the program has no optimizer, or ends before the steps of --steps",
-            slug="repeat-nothing",
-        )
-    last = "\n".join(run.output.splitlines()[-_SHOWN_LINES:])
-    return DumpError(
-        f"the program ended with exit code {run.code} before a step was complete:\n{last}",
-        slug="repeat-nothing",
+        if dump.steps():
+            return dump
+    problem = (
+        "no step to compare: the program has no optimizer, or ends before the steps of --steps"
     )
+    if run.code:
+        last = "\n".join(run.output.splitlines()[-_SHOWN_LINES:])
+        problem = f"the program ended with exit code {run.code} before a step was complete:\n{last}"
+    raise DumpError(problem, slug="repeat-nothing")
 
 
 def _left(runs: list[_Run]) -> list[str]:
@@ -192,7 +177,6 @@ def _left(runs: list[_Run]) -> list[str]:
 
 def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str, Any]:
     first = found.first
-    source = None if first is None else first.source
     return {
         "program": words,
         "equal": first is None,
@@ -202,20 +186,21 @@ def _document(words: list[str], found: Repetition, runs: list[_Run]) -> dict[str
         "exit_codes": [run.code for run in runs],
         "same_output": runs[0].output == runs[1].output,
         "not_removed": _left(runs),
-        "first": None
-        if first is None
-        else {
-            "kind": first.kind,
-            "step": first.step,
-            "op": first.op,
-            "type": first.op_type,
-            "phase": first.phase,
-            "slots": list(first.slots),
-            "source": None
-            if source is None
-            else {"file": source.file, "line": source.line, "code": source.code},
-            "told": first.told,
-        },
+        "first": None if first is None else _first_json(first),
+    }
+
+
+def _first_json(first: Finding) -> dict[str, Any]:
+    source = first.source
+    place = ("step", "op", "type", "phase", "slots")
+    return {
+        "kind": first.rule,
+        "status": first.status,
+        **{name: first.evidence[name] for name in place},
+        "source": None
+        if source is None
+        else {"file": source.file, "line": source.line, "code": source.code},
+        "told": first.advice,
     }
 
 
@@ -229,9 +214,8 @@ def _print(found: Repetition, runs: list[_Run]) -> None:
             "bit for bit"
         )
         return
-    where = f" of {first.op}" if first.op else ""
-    print(f"the runs differ from step {first.step} on: {', '.join(first.slots) or 'here'}{where}")
+    print(first.message)
     if first.source is not None:
         print(f"    {first.source}  {first.source.code}")
-    print(first.told)
+    print(first.advice)
     print(f"{found.differing:,} of {found.tensors:,} tensors differ in {len(found.steps)} steps")

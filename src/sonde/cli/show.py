@@ -14,12 +14,12 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from sonde.cli.show_format import steps_text
-from sonde.cli.show_summary import print_summary, summary_json
 from sonde.cli.show_text import Listed, Page
 from sonde.core.errors import UsageError
-from sonde.core.graph import LEAF_TYPES, Source
+from sonde.core.graph import LEAF_TYPES
 from sonde.core.keys import Io
 from sonde.core.number_text import json_value
 from sonde.core.selection import OpPattern, StepSet, parse_steps
@@ -28,7 +28,7 @@ from sonde.dump.reading.directories import StepDir
 from sonde.dump.reading.side_files import OverflowEntry
 from sonde.dump.summary import StepSummary, summarize, summarize_step
 from sonde.dump.tensor_record import TensorRecord
-from sonde.summary.listing import is_summary
+from sonde.summary.listing import SummaryListing, is_summary, read_summary
 from sonde.tune.store.listing import is_study
 
 _DEFAULT_LIMIT = 100
@@ -45,11 +45,7 @@ Examples:
 """
 
 
-@click.command(
-    epilog=EPILOG,
-    short_help="Show the contents of a dump: graphs, steps, tensors and their statistics.",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(epilog=EPILOG)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--op",
@@ -85,20 +81,12 @@ def show(
     execution order, each op with its line in your code. DIR may also be a directory of a
     SummaryCollector or of sonde tune, or a checkpoint file (see sonde params).
     """
-    if directory.is_file():
-        _show_checkpoint(directory, as_json=as_json)
-        return
-    if is_study(directory):
-        _show_study(directory, limit, as_json=as_json)
-        return
-    if is_summary(directory):
-        _show_summary(directory, as_json=as_json)
+    if _show_other(directory, limit, as_json=as_json):
         return
     dump = Dump(directory)
     steps = _checked_steps(dump, step, rank)
-    lists_tensors = values or not (op is None and step is None and io is None)
     page = Page.on(sys.stdout)
-    if not lists_tensors:
+    if op is None and step is None and io is None and not values:
         _show_overview(dump, rank, page, as_json=as_json)
         return
     pattern = None if op is None else _pattern(dump, op, steps, rank)
@@ -114,27 +102,68 @@ def show(
         page.more(more, dump.problems)
 
 
-def _show_checkpoint(path: Path, *, as_json: bool) -> None:
-    from sonde.cli.ckpt_files import load
-    from sonde.cli.params import show_checkpoint
+def _show_other(path: Path, limit: int | None, *, as_json: bool) -> bool:
+    """Show a checkpoint, a search or a summary; False if the path is none of them."""
+    if path.is_file():
+        from sonde.cli.ckpt_files import load
+        from sonde.cli.params import show_checkpoint
 
-    show_checkpoint(load(path), "-" if as_json else None)
+        show_checkpoint(load(path), "-" if as_json else None)
+    elif is_study(path):
+        from sonde.cli.show_study import print_study, study_json  # Optuna is slow to import
 
-
-def _show_study(directory: Path, limit: int | None, *, as_json: bool) -> None:
-    from sonde.cli.show_study import print_study, study_json  # Optuna is slow to import
-
-    if as_json:
-        print(json.dumps(study_json(directory), indent=2, allow_nan=False))
+        if as_json:
+            print(json.dumps(study_json(path), indent=2, allow_nan=False))
+        else:
+            print_study(path, Console(), limit)
+    elif is_summary(path):
+        listing = read_summary(path)
+        if as_json:
+            print(json.dumps(json_value(listing.as_dict()), indent=2, allow_nan=False))
+        else:
+            _print_summary(path, listing, Console(highlight=False))
     else:
-        print_study(directory, Console(), limit)
+        return False
+    return True
 
 
-def _show_summary(directory: Path, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(summary_json(directory), indent=2, allow_nan=False))
-    else:
-        print_summary(directory, Console())
+def _print_summary(directory: Path, listing: SummaryListing, console: Console) -> None:
+    """Print scalars with their last value, then the other entries and their sizes."""
+    console.print(
+        f"{directory}: a summary, {listing.status}, step {listing.step}",
+        style="bold",
+        soft_wrap=True,
+    )
+    if listing.scalars:
+        console.print(_scalar_table(listing))
+    for name, tags in (
+        ("histograms", listing.histograms),
+        ("images", listing.images),
+        ("texts", listing.texts),
+    ):
+        if tags:
+            console.print(f"{name}: {', '.join(tags)}", soft_wrap=True)
+    if listing.graph:
+        console.print(f"graph: {listing.graph}", soft_wrap=True)
+    console.print(
+        f"{len(listing.files)} event files, {listing.size / 1e6:.2f} MB; "
+        f"view them with tensorboard --logdir {directory}",
+        soft_wrap=True,
+    )
+
+
+def _scalar_table(listing: SummaryListing) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("scalar", "points", "last step", "last value", "min", "max"):
+        table.add_column(title, justify="left" if title == "scalar" else "right")
+    for name, tag in listing.scalars.items():
+        table.add_row(
+            name,
+            str(tag.count),
+            str(tag.last_step),
+            *(f"{value:.5g}" for value in (tag.last, tag.minimum, tag.maximum)),
+        )
+    return table
 
 
 def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | None:
@@ -149,7 +178,7 @@ def _checked_steps(dump: Dump, text: str | None, rank: int | None) -> StepSet | 
 
 
 def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> OpPattern:
-    """The pattern, or, where it matches no op, its text as a part of the full name."""
+    """The pattern; if it matches no op, a pattern for ops whose full name contains the text."""
     types = dump.op_types(step=steps, rank=rank)
     pattern = OpPattern.parse(text)
     if any(
@@ -238,14 +267,10 @@ def _tensor_json(record: TensorRecord) -> dict[str, Any]:
         "shape": None if damaged else list(record.shape),
         "bytes": None if damaged else record.nbytes,
         "file": None if record.path is None else str(record.path),
-        "source": _source_json(record.source),
+        "source": None if record.source is None else asdict(record.source),
         "statistics": summary.values,
         "problem": summary.problem,
     }
-
-
-def _source_json(source: Source | None) -> dict[str, Any] | None:
-    return None if source is None else asdict(source)
 
 
 def _print_json(content: dict[str, Any], dump: Dump) -> None:

@@ -19,10 +19,10 @@ def _ignore(_message: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """``steps`` and ``rank`` None: all that both sides have. ``rtol`` or ``atol`` given: a pair is
-    out of tolerance when |a - b| > atol * sqrt(count) + rtol * |b| as norms, whatever its dtype,
-    and growth explains nothing. ``names`` pairs ops by full name. ``progress`` is called from the
-    calling thread with what is being done and how far it is.
+    """``steps``, ``rank``: None for all that both sides have. With ``rtol`` or ``atol`` a pair is
+    out of tolerance if |a - b| > atol * sqrt(count) + rtol * |b| as norms, whatever its dtype; the
+    growth of rounding errors is not considered. ``names`` pairs ops by full name. ``progress`` is
+    called in the calling thread with the current task and the finished and total number of parts.
     """
 
     steps: StepSet | None = None

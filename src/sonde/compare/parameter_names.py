@@ -1,4 +1,4 @@
-"""What the parts of networks call their parameters in MindSpore and in PyTorch.
+"""The names of parameters in MindSpore and in PyTorch.
 
 =============== ================= ====================
 part            MindSpore         PyTorch
@@ -18,6 +18,7 @@ Dense and Linear, and convolutions, have ``weight`` and ``bias`` in both, of the
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -39,7 +40,7 @@ _MAX_PARTS = 64
 _BUFFERS = frozenset({"running_mean", "running_var"})
 _TRAINED = frozenset({"weight", "bias"})
 _RECURRENT = re.compile(r"(w|weight|b|bias)_(ih|hh)(_l[0-9]+(?:_reverse)?)?")
-# Wrappers that give names a prefix and no meaning.
+# Prefixes that wrappers add to names.
 _WRAPPERS = frozenset({"module", "_orig_mod", "_backbone", "_network", "network", "backbone"})
 _STATE_PREFIXES = frozenset(
     {"moments", "moment1", "moment2", "accum", "stat", "adam_m", "adam_v", "mean_square"}
@@ -54,16 +55,16 @@ _STATE_ROOTS = ("optimizer.", "optimizer_state", "optimizer_states.", "lr_schedu
 
 
 def tokens(name: str) -> tuple[str, ...]:
-    """The parts of a name, wrappers left out, the last one spelled as PyTorch does."""
+    """The parts of a name without wrappers; the last part as in PyTorch."""
     parts = [part for part in re.split(r"[./]", name) if part] or [name]
-    if len(parts) > _MAX_PARTS:  # no network's name: not worth looking into
+    if len(parts) > _MAX_PARTS:  # Not the name of a parameter: bound the cost.
         parts = [".".join(parts[: 1 - _MAX_PARTS]), *parts[1 - _MAX_PARTS :]]
     kept = [part for part in parts[:-1] if part not in _WRAPPERS]
     return (*kept, canonical_leaf(parts[-1]))
 
 
 def canonical_leaf(leaf: str) -> str:
-    """The last part of a name as PyTorch spells it."""
+    """The last part of a name as in PyTorch."""
     found = _RECURRENT.fullmatch(leaf)
     if found:
         kind = "weight" if found[1] in ("w", "weight") else "bias"
@@ -72,16 +73,16 @@ def canonical_leaf(leaf: str) -> str:
 
 
 def is_recurrent_part(name: str) -> bool:
-    """Whether the parameter is one of those of an LSTM, GRU or RNN layer."""
+    """Whether the parameter belongs to an LSTM, GRU or RNN layer."""
     leaf = re.split(r"[./]", name)[-1]
     found = _RECURRENT.fullmatch(leaf)
     return found is not None and found[3] is not None
 
 
 def role_of(name: str, names: Collection[str]) -> Role:
-    """What a parameter is for; ``names`` are all names beside it.
+    """The role of a parameter; ``names`` are all names of the checkpoint.
 
-    ``state`` belongs to the optimizer: ``moments.fc.weight`` beside ``fc.weight``.
+    ``state`` belongs to the optimizer: ``moments.fc.weight`` if there is a ``fc.weight``.
     """
     prefix, _, rest = name.partition(".")
     if name in _STATE_NAMES or name.startswith(_STATE_ROOTS):
@@ -95,9 +96,9 @@ def role_of(name: str, names: Collection[str]) -> Role:
 
 
 def is_trainable(name: str, role: Role) -> bool | None:
-    """Whether a parameter of this name is trained, as far as its name tells; None if it does not.
+    """Whether a parameter is trained, judged by its name; None if the name does not show it.
 
-    A weight may still be frozen, which no checkpoint says.
+    A checkpoint does not record whether a weight is frozen.
     """
     if role != "weight":
         return False
@@ -108,41 +109,29 @@ def is_trainable(name: str, role: Role) -> bool | None:
 def renamed(
     shapes: Mapping[str, Sequence[int]], to: Family, *, keep_counters: bool = False
 ) -> dict[str, str | None]:
-    """The name each parameter has in the other framework; None for what has no counterpart there.
+    """The name of each parameter in the other framework; None if it has no counterpart there.
 
-    To MindSpore, a norm is told by its one-dimensional weight, a BatchNorm by its running mean, an
-    embedding by a matrix without bias in a module that is called so. Names that belong to neither
-    stay. A name that two would share stays, too.
+    For MindSpore, a norm is recognised by its one-dimensional weight, a BatchNorm by its running
+    mean, an embedding by a matrix without bias in a module of that name. Other names are kept, and
+    so are names that would be equal after renaming.
     """
-    modules = _modules(shapes)
+    modules: dict[str, dict[str, tuple[int, ...]]] = {}
+    for name, shape in shapes.items():
+        module, _, leaf = name.rpartition(".")
+        modules.setdefault(module, {})[leaf] = tuple(shape)
     found: dict[str, str | None] = {}
     for name, shape in shapes.items():
         module, _, leaf = name.rpartition(".")
         if to == "torch":
-            new = _to_torch(leaf)
+            new = leaf if leaf == "kernel" else canonical_leaf(leaf)
         elif leaf == COUNTER and not keep_counters:
             found[name] = None
             continue
         else:
             new = _to_mindspore(leaf, module, tuple(shape), modules[module])
         found[name] = f"{module}.{new}" if module else new
-    counts: dict[str, int] = {}
-    for new_name in found.values():
-        if new_name is not None:
-            counts[new_name] = counts.get(new_name, 0) + 1
+    counts = Counter(found.values())
     return {old: old if new is not None and counts[new] > 1 else new for old, new in found.items()}
-
-
-def _modules(shapes: Mapping[str, Sequence[int]]) -> dict[str, dict[str, tuple[int, ...]]]:
-    modules: dict[str, dict[str, tuple[int, ...]]] = {}
-    for name, shape in shapes.items():
-        module, _, leaf = name.rpartition(".")
-        modules.setdefault(module, {})[leaf] = tuple(shape)
-    return modules
-
-
-def _to_torch(leaf: str) -> str:
-    return canonical_leaf(leaf) if leaf != "kernel" else leaf
 
 
 def _to_mindspore(

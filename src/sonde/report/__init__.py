@@ -9,7 +9,7 @@ kind                    data                                    written by
 ======================  ======================================  ==========================
 ``profile``             `sonde.profile.document.Profile`        ``sonde profile``
 ``study``               `sonde.tune.store.listing`              ``sonde tune``
-``comparison``          `sonde.compare.runs.report_page`        ``sonde compare --html``
+``comparison``          `sonde.compare.runs.report`             ``sonde compare --html``
 ``losses``              `sonde.compare.losses.report_page`      ``sonde loss --html``
 ======================  ======================================  ==========================
 

@@ -16,9 +16,9 @@ from tests.compare.weights.weights import DUMPS
 from torch.utils.tensorboard import SummaryWriter
 
 import sonde
-from sonde.compare.losses.advice import headline, reasoning
 from sonde.compare.losses.compare import LossComparison, LossSeries, compare_losses
 from sonde.compare.losses.events import masked_crc32c
+from sonde.compare.losses.findings import divergence, headline, non_finite, reasoning
 from sonde.compare.losses.picture import HEIGHT, WIDTH, polylines, ticks, to_png
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.losses.sources import read_losses
@@ -58,6 +58,23 @@ def test_a_comparison_tells_forward_update_jump_and_drift_apart(
     else:
         assert found.first_out == first
     assert found.is_aligned == (first is None)
+
+
+def test_a_divergence_is_a_finding_with_its_evidence() -> None:
+    assert divergence(compared(DECAY, DECAY)) is None
+    first = divergence(compared(DECAY, [value * 1.01 for value in DECAY]))
+    assert first is not None
+    assert (first.rule, first.severity, first.status) == ("first-step", "error", "established")
+    assert first.evidence["step"] == 0
+    assert first.evidence["a"] == DECAY[0]
+    assert first.advice.startswith("The first step already differs")
+    bad = non_finite(compared([1.0, 2.0], [1.0, float("nan")]))
+    assert bad is not None
+    assert (bad.rule, bad.status, bad.evidence) == (
+        "non-finite",
+        "established",
+        {"a": None, "b": 1},
+    )
 
 
 def test_what_is_said_is_the_reasoning_of_the_document() -> None:
@@ -164,9 +181,9 @@ def test_lines_that_should_have_a_loss_and_have_none_are_told(tmp_path: Path) ->
     lines.write_text('{"loss": 1}\n{"loss": \n\n{"lr": 1}\n{"loss": 2}\n')
     first, second = read_losses(table), read_losses(lines)
     assert (first.steps, first.values) == ((0, 3), (1.0, 2.0))
-    assert first.notes == ("a.csv: line 3 (and 1 more) has a loss that is no number: left out",)
+    assert first.notes == ("a.csv: line 3 (and 1 more) has a loss that is not a number: left out",)
     assert second.values == (1.0, 2.0)
-    assert second.notes == ("a.jsonl: line 2 is no JSON: left out",)
+    assert second.notes == ("a.jsonl: line 2 is not JSON: left out",)
 
 
 def test_columns_keys_and_patterns_can_be_chosen(tmp_path: Path) -> None:
@@ -178,7 +195,7 @@ def test_columns_keys_and_patterns_can_be_chosen(tmp_path: Path) -> None:
     found = read_losses(log, pattern=r"it (?P<step>\d+): cost (\S+)")
     assert (found.steps, found.values) == ((7, 9), (0.5, 0.25))
     assert read_losses(log, pattern=r"cost (?P<loss>\S+)").steps == (0, 1)
-    for pattern, said in (("(", "no regular expression"), ("cost", "has no group")):
+    for pattern, said in (("(", "not a regular expression"), ("cost", "has no group")):
         with pytest.raises(UsageError, match=said):
             read_losses(log, pattern=pattern)
     with pytest.raises(LossFileError, match="has no column 'x'; there are it, objective, loss"):
@@ -204,11 +221,11 @@ def test_steps_that_begin_again_are_counted_through_and_repeated_ones_overwritte
     )
     found = read_losses(log)
     assert (found.steps, found.values) == ((0, 1, 2, 3), (1.1, 1.2, 2.1, 2.2))
-    assert "begin again" in found.notes[0]
+    assert "start again" in found.notes[0]
     csv = written(tmp_path / "b.csv", "step,loss\n0,1\n1,2\n1,3\n2,4\n")
     resumed = read_losses(csv)
     assert (resumed.steps, resumed.values) == ((0, 1, 2), (1.0, 3.0, 4.0))
-    assert "the last of each counts" in resumed.notes[0]
+    assert "the last point of each is used" in resumed.notes[0]
 
 
 def test_tensorboards_own_files_are_read_without_tensorboard(tmp_path: Path) -> None:
@@ -228,7 +245,7 @@ def test_tensorboards_own_files_are_read_without_tensorboard(tmp_path: Path) -> 
     file.write_bytes(data[:-5])  # a run that was killed while writing
     assert read_losses(file).values[:4] == expected[:4]
     file.write_bytes(data[:20] + bytes([data[20] ^ 1]) + data[21:])
-    with pytest.raises(LossFileError, match="byte 12: a record has another checksum"):
+    with pytest.raises(LossFileError, match="byte 12: a record has a wrong checksum"):
         read_losses(file)
     file.write_bytes(data)
     with pytest.raises(LossFileError, match="has no scalar 'nope'; there are"):
@@ -289,7 +306,7 @@ def test_a_directory_of_several_runs_or_of_none_is_refused(tmp_path: Path) -> No
     for name in ("a", "b"):
         with SummaryWriter(str(tmp_path / name)) as writer:
             writer.add_scalar("loss", 1, 0)
-    with pytest.raises(LossFileError, match="holds 2 runs: a, b"):
+    with pytest.raises(LossFileError, match="contains 2 runs: a, b"):
         read_losses(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(LossFileError, match="neither event files nor a dump"):

@@ -113,6 +113,7 @@ def test_ulp_is_counted_in_the_dtype_the_tensors_had(tmp_path: Path) -> None:
 def test_shapes_of_other_sizes_cannot_be_compared(tmp_path: Path) -> None:
     found = measured(tmp_path, np.zeros((2, 3)), np.zeros((2, 4)))
     assert found.pair.problem == "shapes [2, 3] and [2, 4] do not agree"
+    assert found.pair.problem_kind == "shapes"
     assert isnan(found.error)
 
 
@@ -121,7 +122,7 @@ def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
     bad = record(tmp_path, "bad", np.zeros(4))
     (tmp_path / "bad.npy").write_bytes((tmp_path / "bad.npy").read_bytes()[:-8])
     found = measure(MeasureTask(bad, good))
-    assert found.pair.is_damaged
+    assert found.pair.problem_kind == "damaged"
     assert "bad.npy: byte 152: the file ends early" in str(found.pair.problem)
 
 

@@ -77,6 +77,14 @@ def test_the_op_with_the_fault_is_the_first_divergence(
     assert (first.pair.step, first.pair.a, first.pair.b) == (0, a, b or a)
     assert cause in first.cause
     assert first.confidence == "high"
+    finding = first.finding
+    assert (finding.severity, finding.message) == ("error", first.cause)
+    assert finding.status in ("established", "supported")
+    assert finding.where is not None
+    assert finding.where.step == 0
+    assert (finding.source, finding.evidence["rank"]) == (first.pair.source_a, 0)
+    assert finding.evidence["error"] == first.tensor.error
+    assert finding.advice
     assert first.inheritors > 20 or fault == "rate"
     assert first.pair.source_a is not None
     assert first.pair.source_a.file.endswith(("planted.py", "nets.py"))

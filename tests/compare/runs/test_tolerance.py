@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sonde.compare.runs.kinds import behaviour_of, kind_of
-from sonde.compare.runs.pairing.sequence_alignment import align_sequences
 from sonde.compare.runs.tolerance import OWN, ROUNDOFF, Signal, allow
+from sonde.compare.sequence_alignment import align_sequences
 
 RNG = np.random.default_rng(0)
 Array = NDArray[np.float64]

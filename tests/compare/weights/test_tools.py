@@ -133,7 +133,7 @@ def test_an_existing_file_is_replaced_only_when_asked_for(tmp_path: Path) -> Non
     assert target.read_text() == "mine"
     convert(source, target, MINDSPORE, names, replace_existing=True)
     again = read_mindspore(target)
-    with pytest.raises(UsageError, match="is what is to be converted"):
+    with pytest.raises(UsageError, match="is the file to be converted"):
         convert(again, target, MINDSPORE, names, replace_existing=True)
     with pytest.raises(CheckpointError, match="is a directory"):
         convert(source, tmp_path, MINDSPORE, names, replace_existing=True)
@@ -145,7 +145,7 @@ def test_an_existing_file_is_replaced_only_when_asked_for(tmp_path: Path) -> Non
 def test_what_does_not_come_back_as_written_never_gets_its_name(tmp_path: Path) -> None:
     source = checkpoint({"w": np.ones(2, np.float32)})
     broken = Format(write_mindspore, lambda path: checkpoint({"w": np.zeros(2, np.float32)}))
-    with pytest.raises(CheckpointError, match="did not come back as it was written"):
+    with pytest.raises(CheckpointError, match="was not read back as it was written"):
         convert(source, tmp_path / "a.ckpt", broken, new_names(source, "keep"))
     assert list(tmp_path.iterdir()) == []
 

@@ -1,8 +1,8 @@
-"""Two loss curves: where they part, how they drift, and what that says about the cause.
+"""Compares two loss curves: the first step out of tolerance, the drift, and the verdict.
 
-The reasoning is that of MindSpore's guide to network debugging: a first step that differs is a
-matter of the forward pass, a second one of gradients and update; errors of about one thousandth
-are usual, and grow with the number of steps.
+The reasoning is that of MindSpore's guide to network debugging: a difference in the first step
+comes from the forward pass, one in the second step from gradients or update; errors of about one
+thousandth are usual, and grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sonde.core.errors import UsageError
 DEFAULT_RTOL = 1e-3
 DEFAULT_ATOL = 1e-8
 _JUMP = 20.0
-"""An error so many times larger than those of the steps before came suddenly."""
+"""An error this many times larger than those of the steps before is a jump, not a drift."""
 _BEFORE = 5
 
 Verdict = Literal["equal", "aligned", "first-step", "second-step", "jump", "drift"]
@@ -30,7 +30,7 @@ By = Literal["auto", "step", "order"]
 class LossSeries:
     """The losses of a run by step, in order; values may be NaN or infinite.
 
-    ``notes`` tell what was assumed while reading it.
+    ``notes`` are the assumptions made while reading it.
     """
 
     origin: str
@@ -60,8 +60,8 @@ class LossComparison:
     """Two curves, point by point: ``steps`` are those of a.
 
     ``errors`` are |a - b| / max(|a|, |b|): 0 for two equal numbers, two NaN and two equal
-    infinities; infinite where only one is finite, or they are infinities of other signs. ``out``
-    says where |a - b| > atol + rtol * max(|a|, |b|), or one side alone is not finite.
+    infinities; infinite if only one is finite, or for infinities of different signs. ``out`` is
+    true where |a - b| > atol + rtol * max(|a|, |b|), or only one side is finite.
     ``first_out`` is an index into the points; None when all are within tolerance.
     """
 
@@ -97,30 +97,32 @@ def compare_losses(
 ) -> LossComparison:
     """Compare two curves; a UsageError when they have no step in common.
 
-    ``by`` says what belongs together: equal step numbers, or the n-th points. "auto" takes the
-    numbers, but the order where two curves of one length merely count from other numbers.
+    ``by``: compare points with equal step numbers, or the n-th points. "auto" compares equal step
+    numbers, except for two curves of the same length with different step numbers.
     """
-    steps, values_a, values_b, how, notes = _joined(a, b, by)
-    errors = relative_errors(values_a, values_b)
-    out = _out_of_tolerance(values_a, values_b, rtol, atol)
+    points, how, notes = _joined(a, b, by)
+    steps, values_a, values_b = zip(*points, strict=True)
+    losses_a, losses_b = np.array(values_a, np.float64), np.array(values_b, np.float64)
+    errors = relative_errors(losses_a, losses_b)
+    out = _out_of_tolerance(losses_a, losses_b, rtol, atol)
     first = int(np.argmax(out)) if out.any() else None
     return LossComparison(
-        a,
-        b,
-        steps,
-        values_a,
-        values_b,
-        errors,
-        out,
-        rtol,
-        atol,
-        how,
-        _verdict(errors, first),
-        first,
-        _drift(steps, values_a, values_b, errors),
-        _first_bad(a),
-        _first_bad(b),
-        (*a.notes, *b.notes, *notes),
+        a=a,
+        b=b,
+        steps=steps,
+        values_a=losses_a,
+        values_b=losses_b,
+        errors=errors,
+        out=out,
+        rtol=rtol,
+        atol=atol,
+        by=how,
+        verdict=_verdict(errors, first),
+        first_out=first,
+        drift=_drift(steps, losses_a, losses_b, errors),
+        first_bad_a=_first_bad(a),
+        first_bad_b=_first_bad(b),
+        notes=(*a.notes, *b.notes, *notes),
     )
 
 
@@ -147,48 +149,33 @@ def _out_of_tolerance(
 
 def _joined(
     a: LossSeries, b: LossSeries, by: By
-) -> tuple[
-    tuple[int, ...],
-    NDArray[np.float64],
-    NDArray[np.float64],
-    Literal["step", "order"],
-    tuple[str, ...],
-]:
+) -> tuple[list[tuple[int, float, float]], Literal["step", "order"], list[str]]:
+    """The points to compare as (step, loss of a, loss of b), how they were paired, and notes."""
     for curve in (a, b):
         if not curve.values:
             raise UsageError(f"{curve.origin} has no losses", slug="loss-empty")
-    shifted = len(a.steps) == len(b.steps) and a.steps != b.steps
-    if by == "order" or (by == "auto" and shifted):
-        count = min(len(a.steps), len(b.steps))
-        notes: tuple[str, ...] = ()
+    lengths = f"a has {len(a.steps)} steps, b {len(b.steps)}"
+    notes: list[str] = []
+    has_other_numbers = len(a.steps) == len(b.steps) and a.steps != b.steps
+    if by == "order" or (by == "auto" and has_other_numbers):
+        points = list(zip(a.steps, a.values, b.values, strict=False))
         if by == "auto":
-            notes = (
-                f"the steps begin at {a.steps[0]} and {b.steps[0]}: compared in order, not by "
-                "number",
-            )
+            starts = f"the steps begin at {a.steps[0]} and {b.steps[0]}"
+            notes.append(f"{starts}: compared in order, not by number")
         if len(a.steps) != len(b.steps):
-            notes = (*notes, f"{_lengths(a, b)}: the first {count} are compared")
-        values = np.array(a.values[:count]), np.array(b.values[:count])
-        return a.steps[:count], *values, "order", notes
+            notes.append(f"{lengths}: the first {len(points)} are compared")
+        return points, "order", notes
     of_b = dict(zip(b.steps, b.values, strict=True))
-    common = [(s, v, of_b[s]) for s, v in zip(a.steps, a.values, strict=True) if s in of_b]
-    if not common:
+    points = [(s, v, of_b[s]) for s, v in zip(a.steps, a.values, strict=True) if s in of_b]
+    if not points:
         raise UsageError(
             f"no step is in both curves: {a.origin} has {a.steps[0]} to {a.steps[-1]}, {b.origin} "
             f"{b.steps[0]} to {b.steps[-1]}; --by order compares them in order",
             slug="loss-steps",
         )
-    notes = ()
-    if len(common) < max(len(a.steps), len(b.steps)):
-        notes = (f"{_lengths(a, b)}: the {len(common)} that both have are compared",)
-    steps = tuple(step for step, _, _ in common)
-    values_a = np.array([value for _, value, _ in common])
-    values_b = np.array([value for _, _, value in common])
-    return steps, values_a, values_b, "step", notes
-
-
-def _lengths(a: LossSeries, b: LossSeries) -> str:
-    return f"a has {len(a.steps)} steps, b {len(b.steps)}"
+    if len(points) < max(len(a.steps), len(b.steps)):
+        notes.append(f"{lengths}: the {len(points)} that both have are compared")
+    return points, "step", notes
 
 
 def _verdict(errors: NDArray[np.float64], first: int | None) -> Verdict:

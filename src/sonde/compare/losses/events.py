@@ -1,8 +1,8 @@
-"""Loss curves out of TensorBoard's event files, without TensorBoard.
+"""Reads loss curves from TensorBoard's event files, without TensorBoard.
 
-A file is a row of records: length (8 bytes), its checksum, the event, its checksum. A file that
-ends inside a record was still being written and counts up to there; a checksum that is wrong is
-an error with its place.
+A file is a sequence of records: length (8 bytes), its checksum, the event, its checksum. A file
+that ends inside a record was still being written: the record is ignored. A wrong checksum is an
+error with its position.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sonde.compare.losses.compare import LossSeries
-from sonde.compare.losses.text import LossFileError, curve
+from sonde.compare.losses.text import LossFileError, choose_name, curve
 from sonde.core.protobuf_wire import BYTES, FIXED32, VARINT, Message, WireError
 
 EVENT_MARK = "tfevents"
@@ -33,46 +33,25 @@ def event_files(directory: Path) -> list[Path]:
 
 
 def read_events(origin: Path, files: list[Path], tag: str | None) -> LossSeries:
-    """The scalars called ``tag``, or what looks like the loss, from all files together."""
+    """The scalar ``tag``, or the one that is most likely the loss, from all files together."""
     scalars: dict[str, list[tuple[int | None, float]]] = {}
     for path in files:
         for name, step, value in _scalars(path):
             if name not in scalars and len(scalars) >= _MAX_TAGS:
                 raise _error(path, 0, f"more than {_MAX_TAGS} tags")
             scalars.setdefault(name, []).append((step, value))
-    chosen = _choose(origin, list(scalars), tag)
+    chosen = choose_name(origin, "scalar", list(scalars), tag, _PREFERRED)
     return curve(origin, scalars[chosen])
 
 
-def _choose(origin: Path, names: list[str], tag: str | None) -> str:
-    if tag is not None:
-        wanted = [name for name in names if name.lower() == tag.lower()]
-    else:
-        lowered = {name.lower(): name for name in names}
-        wanted = [lowered[each.lower()] for each in _PREFERRED if each.lower() in lowered]
-        wanted = wanted or [
-            name for name in names if "loss" in name.lower() and "val" not in name.lower()
-        ]
-    if not wanted:
-        there = ", ".join(names[:20]) or "none"
-        raise LossFileError(
-            f"{origin} has no scalar {tag or 'loss'!r}; there are {there}; choose with --tag",
-            slug="loss-empty",
-        )
-    return wanted[0]
-
-
 def _scalars(path: Path) -> Iterator[tuple[str, int, float]]:
-    try:
-        with path.open("rb") as stream:
-            try:
-                data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-            except ValueError:
-                return  # an empty file cannot be mapped
-            with data:
-                yield from _records(path, data)
-    except OSError as error:
-        raise LossFileError(f"{path} cannot be read: {error.strerror}", slug="loss-file") from None
+    with path.open("rb") as stream:
+        try:
+            data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError:
+            return  # An empty file cannot be mapped.
+        with data:
+            yield from _records(path, data)
 
 
 def _records(path: Path, data: mmap.mmap) -> Iterator[tuple[str, int, float]]:
@@ -81,19 +60,19 @@ def _records(path: Path, data: mmap.mmap) -> Iterator[tuple[str, int, float]]:
         head = data[position : position + 12]
         length, checksum = struct.unpack("<QI", head)
         if masked_crc32c(head[:8]) != checksum:
-            raise _error(path, position, "the length of a record has another checksum")
+            raise _error(path, position, "the length of a record has a wrong checksum")
         if length + 16 > size - position:
-            return  # still being written when the run ended
+            return  # The run ended while it wrote this record.
         start = position + 12
-        if length <= _MAX_CHECKED:  # scalars are small; pictures and graphs are passed over
+        if length <= _MAX_CHECKED:  # Scalars are small; images and graphs are skipped.
             record = data[start : start + length]
             (stored,) = struct.unpack("<I", data[start + length : start + length + 4])
             if masked_crc32c(record) != stored:
-                raise _error(path, start, "a record has another checksum")
+                raise _error(path, start, "a record has a wrong checksum")
             try:
                 yield from _event(record)
             except (WireError, struct.error) as error:
-                raise _error(path, start, f"no event: {error}") from None
+                raise _error(path, start, f"not an event: {error}") from None
         position = start + length + 4
 
 
@@ -108,8 +87,7 @@ def _event(data: bytes) -> Iterator[tuple[str, int, float]]:
             for value in field.as_message().fields():
                 if value.number == 1 and value.wire == BYTES:
                     values += _value(value.as_message())
-    for name, number in values:
-        yield name, step, number
+    yield from ((name, step, number) for name, number in values)
 
 
 def _value(message: Message) -> list[tuple[str, float]]:

@@ -1,7 +1,8 @@
-"""A comparison of losses as a PNG, drawn with pillow.
+"""Draws a comparison of losses as a PNG, with pillow.
 
-Above the two curves, below their relative error on a logarithmic scale with the tolerance. Points
-that are not finite are left out; above a thousand points the extremes of each column are drawn.
+At the top the two curves, below them their relative error on a logarithmic scale with the
+tolerance. Points that are not finite are omitted; of more than a thousand points, the extremes of
+each column are drawn.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ _COLOR_A, _COLOR_B, _COLOR_ERROR, _COLOR_MARK = "#1f77b4", "#e8730c", "#555555",
 _GRID, _INK = "#e4e4e4", "#222222"
 _MAX_POINTS = 1000
 _LEAST_ERROR = 1e-9
-"""Smaller relative errors are drawn on the lower edge."""
+"""Smaller relative errors are drawn at the lower edge."""
 
 Curve = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """Values from ``low`` to ``high`` as pixels from ``start`` to ``stop``."""
+    """Maps values from ``low`` to ``high`` to pixels from ``start`` to ``stop``."""
 
     low: float
     high: float
@@ -39,13 +40,13 @@ class _Axis:
     stop: float
 
     def pixel(self, value: float) -> float:
-        span = self.high - self.low
-        share = (value - self.low) / span if span else 0.5
-        return self.start + min(max(share, 0.0), 1.0) * (self.stop - self.start)
+        if self.low == self.high:
+            return (self.start + self.stop) / 2
+        return float(np.interp(value, (self.low, self.high), (self.start, self.stop)))
 
 
 class _Picture:
-    """Lines and texts on an image, at places of two axes."""
+    """An image with lines, texts and curves."""
 
     def __init__(self, across: _Axis) -> None:
         try:
@@ -141,7 +142,7 @@ def _draw_errors(picture: _Picture, found: LossComparison, steps: Curve) -> None
 
 
 def polylines(x: Curve, y: Curve) -> list[list[tuple[float, float]]]:
-    """The finite points in pieces, thinned out to the extremes of each column."""
+    """The runs of finite points; of many points, the extremes of each column."""
     kept = thinned(x, y, _MAX_POINTS)
     pieces: list[list[tuple[float, float]]] = [[]]
     for place, value in zip(x[kept].tolist(), y[kept].tolist(), strict=True):

@@ -1,15 +1,16 @@
-"""A comparison of losses as plain data, for ``--json``, and as a page."""
+"""A comparison of losses as data for ``--json``, and as an HTML page."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sonde.compare.losses.advice import headline, reasoning
 from sonde.compare.losses.compare import LossComparison
+from sonde.compare.losses.findings import divergence, headline, reasoning
 from sonde.compare.losses.picture import thinned
+from sonde.core.number_text import json_value
 from sonde.report import page
 
 _TABLE_ROWS = 500
@@ -17,12 +18,13 @@ _CHART_POINTS = 20_000
 
 
 def summary_json(found: LossComparison) -> dict[str, Any]:
-    """Everything but the single steps."""
-    first = found.first_out
+    """Everything except the single steps."""
+    first = divergence(found)
     return {
         "a": found.a.origin,
         "b": found.b.origin,
         "verdict": found.verdict,
+        "status": None if first is None else first.status,
         "aligned": found.is_aligned,
         "rtol": found.rtol,
         "atol": found.atol,
@@ -30,22 +32,10 @@ def summary_json(found: LossComparison) -> dict[str, Any]:
         "headline": headline(found),
         "reasoning": list(reasoning(found)),
         "notes": list(found.notes),
-        "first_out_of_tolerance": None
-        if first is None
-        else {
-            "step": found.steps[first],
-            "a": float(found.values_a[first]),
-            "b": float(found.values_b[first]),
-            "relative_error": float(found.errors[first]),
-        },
+        "first_out_of_tolerance": None if first is None else first.evidence,
         "out_of_tolerance": int(found.out.sum()),
         "max_relative_error": float(found.errors.max()),
-        "drift": {
-            "early": found.drift.early,
-            "late": found.drift.late,
-            "per_100_steps": found.drift.per_100_steps,
-            "bias": found.drift.bias,
-        },
+        "drift": asdict(found.drift),
         "first_not_finite": {"a": found.first_bad_a, "b": found.first_bad_b},
     }
 
@@ -56,40 +46,23 @@ def comparison_json(found: LossComparison) -> dict[str, Any]:
 
 
 def loss_page(found: LossComparison) -> str:
-    """One self-contained page: the result, what it means, the curves and the numbers."""
-    title, rows = _table(found)
-    steps = np.array(found.steps, np.float64)
-    # The points that matter to any of the three curves, where there are too many for all.
-    kept = sorted(
-        {
-            index
-            for values in (found.values_a, found.values_b, found.errors)
-            for index in thinned(steps, values, _CHART_POINTS)
-        }
-    )
-    data = {
-        **summary_json(found),
-        "steps": [found.steps[k] for k in kept],
-        "values_a": _texts(found.values_a[kept]),
-        "values_b": _texts(found.values_b[kept]),
-        "errors": _texts(found.errors[kept]),
-        "table_title": title,
-        "table": rows,
-    }
-    return page("losses", "Two loss curves", data)
-
-
-def _table(found: LossComparison) -> tuple[str, list[dict[str, Any]]]:
-    """The steps with the largest errors where there are too many for all."""
+    """One self-contained page: the result, its explanation, the curves and the numbers."""
     title, places = "All steps", list(range(len(found.steps)))
     if len(places) > _TABLE_ROWS:
         worst = found.errors.argsort()[::-1][:_TABLE_ROWS]
         title, places = f"The {_TABLE_ROWS} steps with the largest errors", sorted(worst.tolist())
-    points = [_point(found, k) for k in places]
-    return title, [
-        {**point, **{name: _text(point[name]) for name in ("a", "b", "relative_error")}}
-        for point in points
-    ]
+    curves = {"values_a": found.values_a, "values_b": found.values_b, "errors": found.errors}
+    steps = np.array(found.steps, np.float64)
+    # If there are too many points: those that matter to any of the three curves.
+    kept = sorted({k for values in curves.values() for k in thinned(steps, values, _CHART_POINTS)})
+    data = {
+        **summary_json(found),
+        "steps": [found.steps[k] for k in kept],
+        **{name: json_value(values[kept].tolist()) for name, values in curves.items()},
+        "table_title": title,
+        "table": json_value([_point(found, k) for k in places]),
+    }
+    return page("losses", "Two loss curves", data)
 
 
 def _point(found: LossComparison, k: int) -> dict[str, Any]:
@@ -100,14 +73,3 @@ def _point(found: LossComparison, k: int) -> dict[str, Any]:
         "relative_error": float(found.errors[k]),
         "out": bool(found.out[k]),
     }
-
-
-def _texts(values: NDArray[np.float64]) -> list[float | str]:
-    return [_text(value) for value in values.tolist()]
-
-
-def _text(value: float) -> float | str:
-    """The number, or the text "NaN", "Infinity" or "-Infinity": JSON has none of them."""
-    if np.isfinite(value):
-        return value
-    return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"

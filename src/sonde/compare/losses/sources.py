@@ -1,37 +1,42 @@
-"""From a path to a loss curve, whatever is there."""
+"""Finds the format of a loss file or directory and reads it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from sonde.compare.losses.compare import LossSeries
-from sonde.compare.losses.dump import read_dump_losses
 from sonde.compare.losses.events import EVENT_MARK, event_files, read_events
-from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log
+from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log, unreadable
 from sonde.core.errors import UsageError
+from sonde.dump.reader import Dump
+from sonde.dump.tensor_record import TensorRecord
 
-_LOOKED_AT = 3
+_LEVELS = 3
 _REPORTS = "reports.jsonl"
+_SEED = "ones_like"
+"""The op of torch that computes the gradient of the loss; the loss is its input."""
+
+_SHOWN_PROBLEMS = 5
 
 
 def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = None) -> LossSeries:
     """The losses of a run: a directory of summaries or event files, a dump, a CSV or JSON file,
     JSON lines, an event file, or a log.
 
-    ``tag`` names the scalar, column or key; ``pattern`` makes any file a log.
+    ``tag`` names the scalar, column or key; with ``pattern`` any file is read as a log.
     """
-    if path.is_dir():
-        if pattern is not None:
-            raise UsageError(f"--regex is for logs, and {path} is a directory", slug="usage")
-        try:
-            return _from_directory(path, tag)
-        except OSError as error:
-            raise LossFileError(
-                f"{path} cannot be read: {error.strerror}", slug="loss-file"
-            ) from None
-    if not path.is_file():
+    if path.is_dir() and pattern is not None:
+        raise UsageError(f"--regex is for logs, and {path} is a directory", slug="usage")
+    if not path.is_dir() and not path.is_file():
         problem = "is not a file" if path.exists() else "does not exist"
         raise LossFileError(f"{path} {problem}", slug="loss-file")
+    try:
+        return _from_directory(path, tag) if path.is_dir() else _from_file(path, tag, pattern)
+    except OSError as error:
+        raise unreadable(Path(error.filename or path), str(error.strerror)) from None
+
+
+def _from_file(path: Path, tag: str | None, pattern: str | None) -> LossSeries:
     if pattern is not None:
         return read_log(path, pattern)
     if EVENT_MARK in path.name:
@@ -46,7 +51,7 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
             return read_json(path, tag)
         except LossFileError:
             if tag is not None:
-                raise  # else it may be a log that begins with a bracket
+                raise  # Without a tag: it may be a log that begins with a bracket.
     if tag is not None:
         raise UsageError(
             f"--tag is for summaries, CSV and JSON; {path} is read as a log: use --regex",
@@ -57,24 +62,24 @@ def read_losses(path: Path, *, tag: str | None = None, pattern: str | None = Non
 
 def _from_directory(path: Path, tag: str | None) -> LossSeries:
     level = [path]
-    for _ in range(_LOOKED_AT):
+    for _ in range(_LEVELS):
         found = [directory for directory in level if event_files(directory)]
         if len(found) == 1:
             return read_events(path, event_files(found[0]), tag)
         if found:
             names = ", ".join(str(each.relative_to(path)) for each in sorted(found)[:5])
             raise LossFileError(
-                f"{path} holds {len(found)} runs: {names}; give one of them", slug="loss-file"
+                f"{path} contains {len(found)} runs: {names}; give one of them", slug="loss-file"
             )
         if (path / _REPORTS).is_file():
             return read_json(path / _REPORTS, tag)
         if any(each.name.startswith("rank_") for parent in level for each in parent.iterdir()):
-            return read_dump_losses(path)
+            return _from_dump(path)
         level = sorted(each for parent in level for each in parent.iterdir() if each.is_dir())[
             :1000
         ]
     raise LossFileError(
-        f"{path} has no losses: neither event files nor a dump in it; give a file or its directory",
+        f"{path} contains neither event files nor a dump; give a file with losses or its directory",
         slug="loss-file",
     )
 
@@ -82,3 +87,61 @@ def _from_directory(path: Path, tag: str | None) -> LossSeries:
 def _begins_with_brace(path: Path) -> bool:
     with path.open("rb") as stream:
         return stream.read(64).lstrip()[:1] in (b"{", b"[")
+
+
+def _from_dump(path: Path) -> LossSeries:
+    """The loss of each dumped step: the last float of one element before the backward pass.
+
+    In a dump of statistics, the maximum of a single element is its value.
+    """
+    dump = Dump(path)
+    rank = dump.ranks[0]
+    steps: list[int] = []
+    values: list[float] = []
+    for step in dump.steps(rank=rank):
+        value = _loss(list(dump.tensors(step=step, io="output", rank=rank)))
+        if value is not None:
+            steps.append(step)
+            values.append(value)
+    problems = tuple(f"damaged: {each}" for each in dump.problems)
+    if not values and problems:
+        raise LossFileError(f"{path} has no loss that can be read; {problems[0]}", slug="loss-file")
+    if not values:
+        raise LossFileError(
+            f"{path} is a dump without a loss: no op of the forward pass has a scalar output; dump "
+            "the outputs of all ops",
+            slug="loss-empty",
+        )
+    return LossSeries(str(path), tuple(steps), tuple(values), problems[:_SHOWN_PROBLEMS])
+
+
+def _loss(records: list[TensorRecord]) -> float | None:
+    """The value whose gradient starts the backward pass, else the last scalar before that pass.
+
+    With loss scaling this is the scaled loss.
+    """
+    numbers: dict[tuple[str, int], TensorRecord] = {}
+    last: TensorRecord | None = None
+    for record in records:
+        node = record.node
+        if node is None or node.kind != "op":
+            continue
+        is_single = all(size == 1 for size in record.shape)
+        is_number = is_single and record.dtype.startswith(("float", "bfloat"))
+        if is_number and node.type == _SEED and node.inputs:
+            edge = node.inputs[0]
+            last = numbers.get((edge.producer or "", edge.slot), last)
+        elif node.phase == "backward" and last is not None:
+            break
+        elif is_number and node.phase == "forward":
+            numbers[node.name, record.key.slot] = record
+            if record.key.slot == 0:
+                last = record
+    return None if last is None else _value(last)
+
+
+def _value(record: TensorRecord) -> float | None:
+    if record.path is not None:
+        return float(record.numpy().reshape(-1)[0])
+    number = None if record.row is None else record.row.values.get("max")
+    return None if number is None or isinstance(number, str) else float(number)

@@ -1,7 +1,7 @@
-"""Loss curves out of text: CSV, JSON, JSON lines, and logs searched with a regular expression.
+"""Reads loss curves from text: CSV, JSON, JSON lines, and logs with a regular expression.
 
-Files are read line by line; what is no loss is passed over. Points that stand in the file with
-the same step are taken for a run that was resumed: the last one counts.
+Lines without a loss are skipped. Several points with the same step come from a resumed run: the
+last one is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 30
 MAX_POINTS = 20_000_000
 _MAX_LINE = 1 << 16
 _NUMBER = r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[-+]?(?:inf(?:inity)?|nan)\b"
-# Spaces are counted, so that a line of nothing else costs no more than any other.
+# The number of spaces is bounded, so that a line of spaces costs no more than any other.
 _LOSS = re.compile(
     r"(?i)(?<![a-z0-9])loss(?:\s{1,8}is|\s{1,8}value)?\s{0,8}[:=]?\s{0,8}(?:tensor\()?"
     rf"({_NUMBER})"
@@ -43,7 +43,7 @@ _LISTS = ("log_history", "history", "records", "losses", "loss")
 
 
 class LossFileError(SondeError):
-    """A file that cannot be read, or holds no losses."""
+    """A file that cannot be read, or has no losses."""
 
 
 def read_csv(path: Path, tag: str | None) -> LossSeries:
@@ -56,7 +56,7 @@ def read_csv(path: Path, tag: str | None) -> LossSeries:
         head = [cell.strip() for cell in next(rows, [])]
         if all(_number(cell) is not None for cell in head if cell):
             return _headless(path, [head, *rows], tag)
-        loss = _column(path, head, tag)
+        loss = head.index(choose_name(path, "column", head, tag, _LOSS_NAMES))
         step = next((head.index(name) for name in _like(head, _STEP_NAMES)), None)
         epoch = next((head.index(name) for name in _like(head, ("epoch",))), None)
         points: list[Point] = []
@@ -65,12 +65,12 @@ def read_csv(path: Path, tag: str | None) -> LossSeries:
             value = _number(_cell(row, loss))
             if value is not None:
                 points.append((_whole_number(_cell(row, step)), value))
-            elif _cell(row, loss):  # an empty one is usual: other rows hold other metrics
+            elif _cell(row, loss):  # Empty cells are usual: the row has other metrics.
                 odd.append(rows.line_num)
     except csv.Error as error:
-        raise _unreadable(path, f"line {rows.line_num}: {error}") from None
+        raise unreadable(path, f"line {rows.line_num}: {error}") from None
     found = curve(path, points, renumber=epoch is not None and epoch != step)
-    return _noted(found, odd, "has a loss that is no number")
+    return _noted(found, odd, "has a loss that is not a number")
 
 
 def read_json(path: Path, tag: str | None) -> LossSeries:
@@ -82,8 +82,8 @@ def read_json(path: Path, tag: str | None) -> LossSeries:
         odd: list[int] = []
         points = list(_json_lines(text, tag, odd))
         if not points and text.strip():
-            raise _unreadable(path, str(error)) from None
-        return _noted(curve(path, points), odd, "is no JSON")
+            raise unreadable(path, str(error)) from None
+        return _noted(curve(path, points), odd, "is not JSON")
     return curve(path, points)
 
 
@@ -94,15 +94,12 @@ def read_log(path: Path, pattern: str | None) -> LossSeries:
     """
     expression = None if pattern is None else compile_pattern(pattern)
     found: list[Point] = []
-    try:
-        with path.open("rb") as stream:
-            for raw in _lines(stream):
-                line = raw.decode("utf-8", "replace")
-                point = _default_point(line) if expression is None else _point(line, expression)
-                if point is not None:
-                    found.append(point)
-    except OSError as error:
-        raise _unreadable(path, str(error.strerror)) from None
+    with path.open("rb") as stream:
+        for raw in _lines(stream):
+            line = raw.decode("utf-8", "replace")
+            point = _default_point(line) if expression is None else _point(line, expression)
+            if point is not None:
+                found.append(point)
     return curve(path, found, renumber=True)
 
 
@@ -112,7 +109,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         expression = re.compile(pattern)
     except re.error as error:
         raise UsageError(
-            f"--regex {pattern!r} is no regular expression: {error}", slug="usage"
+            f"--regex {pattern!r} is not a regular expression: {error}", slug="usage"
         ) from None
     if not expression.groups:
         raise UsageError(
@@ -122,9 +119,9 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def curve(path: Path, points: Iterable[Point], *, renumber: bool = False) -> LossSeries:
-    """Points as a curve: counted where they have no step; see the module for repeated steps.
+    """The points as a curve, numbered if they have no steps.
 
-    ``renumber``: steps that begin again are those of epochs, and are counted through.
+    ``renumber``: step numbers that start again are those of epochs and are made continuous.
     """
     found = list(points)
     if not found:
@@ -133,37 +130,32 @@ def curve(path: Path, points: Iterable[Point], *, renumber: bool = False) -> Los
             slug="loss-empty",
         )
     notes: tuple[str, ...] = ()
-    steps = [step for step, _ in found]
-    if any(step is None for step in steps):
-        numbered = list(enumerate(value for _, value in found))
-    else:
-        numbered = [(int(step or 0), value) for step, value in found]
-        rises = all(x < y for (x, _), (y, _) in pairwise(numbered))
-        if not rises and renumber:
-            numbered = list(enumerate(value for _, value in found))
-            notes = (f"{path.name}: the steps begin again, so they are counted through from 0",)
-        elif not rises:
-            numbered = sorted(dict(numbered).items())
-            notes = (f"{path.name}: some steps stand twice; the last of each counts",)
-    return LossSeries(
-        str(path), tuple(step for step, _ in numbered), tuple(value for _, value in numbered), notes
-    )
+    numbered = list(enumerate(value for _, value in found))
+    given = [(step, value) for step, value in found if step is not None]
+    if len(given) == len(found):
+        rises = all(x < y for (x, _), (y, _) in pairwise(given))
+        if rises:
+            numbered = given
+        elif renumber:
+            notes = (f"{path.name}: the steps start again, so they are numbered from 0",)
+        else:
+            numbered = sorted(dict(given).items())
+            notes = (f"{path.name}: some steps occur twice; the last point of each is used",)
+    steps, values = zip(*numbered, strict=True)
+    return LossSeries(str(path), steps, values, notes)
 
 
 def _whole(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            # A buffered read allocates all it is asked for, whatever the file has.
-            data = stream.read(min(os.fstat(stream.fileno()).st_size, MAX_BYTES) + 1)
-    except OSError as error:
-        raise _unreadable(path, str(error.strerror)) from None
+    with path.open("rb") as stream:
+        # A buffered read allocates the size it is given, even for a small file.
+        data = stream.read(min(os.fstat(stream.fileno()).st_size, MAX_BYTES) + 1)
     if len(data) > MAX_BYTES:
-        raise _unreadable(path, f"it has more than {MAX_BYTES} bytes")
+        raise unreadable(path, f"it has more than {MAX_BYTES} bytes")
     return data.decode("utf-8-sig", "replace")
 
 
 def _lines(stream: Any) -> Iterator[bytes]:
-    """Lines, also those that a progress bar ends with a carriage return; long ones are cut."""
+    """The lines, also those that end with a carriage return (progress bars); long ones are cut."""
     count = 0
     while line := stream.readline(_MAX_LINE):
         for part in line.split(b"\r"):
@@ -173,7 +165,7 @@ def _lines(stream: Any) -> Iterator[bytes]:
             yield part
 
 
-def _unreadable(path: Path, reason: str) -> LossFileError:
+def unreadable(path: Path, reason: str) -> LossFileError:
     return LossFileError(f"{path} cannot be read: {reason}", slug="loss-file")
 
 
@@ -194,21 +186,24 @@ def _headless(path: Path, rows: list[list[str]], tag: str | None) -> LossSeries:
     return curve(path, points)
 
 
-def _column(path: Path, head: list[str], tag: str | None) -> int:
-    wanted = _like(head, (tag,) if tag is not None else _LOSS_NAMES)
+def choose_name(
+    path: Path, what: str, names: list[str], tag: str | None, preferred: Sequence[str]
+) -> str:
+    """The column or scalar ``tag``, or else the one that is most likely the loss."""
+    wanted = _like(names, preferred if tag is None else (tag,))
     if not wanted and tag is None:
-        wanted = [name for name in head if "loss" in name.lower() and "val" not in name.lower()]
+        wanted = [name for name in names if "loss" in name.lower() and "val" not in name.lower()]
     if not wanted:
-        what = "loss" if tag is None else tag
+        there = ", ".join(names)[:300] or "none"
         raise LossFileError(
-            f"{path} has no column {what!r}; there are {', '.join(head)[:300]}; choose with --tag",
+            f"{path} has no {what} {tag or 'loss'!r}; there are {there}; choose with --tag",
             slug="loss-empty",
         )
-    return head.index(wanted[0])
+    return wanted[0]
 
 
 def _like(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """Those names that are wanted, in any case, in the order of ``wanted``."""
+    """The wanted names that exist, in upper or lower case, in the order of ``wanted``."""
     lowered = {name.lower(): name for name in names}
     return [lowered[each.lower()] for each in wanted if each.lower() in lowered]
 
@@ -218,7 +213,7 @@ def _cell(row: list[str], index: int | None) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A number, or a text that is one; None for anything else, texts of booleans among them."""
+    """The number, or the number in a text; None for anything else, including booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -234,7 +229,7 @@ def _whole_number(value: Any) -> int | None:
 
 
 def _json_lines(text: str, tag: str | None, odd: list[int]) -> Iterator[Point]:
-    """The points of all lines; the numbers of those that are no JSON are added to ``odd``."""
+    """The points of all lines; the numbers of lines that are not JSON are added to ``odd``."""
     for number, line in enumerate(text.splitlines(), 1):
         try:
             yield from _points(json.loads(line), tag)
@@ -244,7 +239,7 @@ def _json_lines(text: str, tag: str | None, odd: list[int]) -> Iterator[Point]:
 
 
 def _noted(found: LossSeries, odd: list[int], what: str) -> LossSeries:
-    """The curve with a note about the lines that were passed over although they should count."""
+    """The curve with a note about the lines that could not be read."""
     if not odd:
         return found
     more = f" (and {len(odd) - 1:,} more)" if len(odd) > 1 else ""
@@ -308,13 +303,10 @@ def _point(line: str, expression: re.Pattern[str]) -> Point | None:
     if match is None:
         return None
     groups = match.groupdict()
-    text = next((groups[name] for name in ("loss", "value") if groups.get(name)), None)
-    if text is None:
-        others = [
-            index
-            for index in range(1, expression.groups + 1)
-            if index != expression.groupindex.get("step")
-        ]
-        text = match[others[0]] if others else None
+    text = groups.get("loss") or groups.get("value")
+    if not text:
+        step = expression.groupindex.get("step")
+        others = (index for index in range(1, expression.groups + 1) if index != step)
+        text = next((match[index] for index in others), None)
     value = _number((text or "").rstrip(",;)"))
     return None if value is None else (_whole_number(groups.get("step")), value)

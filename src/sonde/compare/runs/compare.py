@@ -1,28 +1,35 @@
-"""``compare``: two dumps in, a Comparison out."""
+"""Compares two dumps step by step: pairs, measures and assesses their ops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isnan
+from typing import Literal
 
 from sonde.compare.options import CompareError, CompareOptions
-from sonde.compare.runs.evidence import describe_attributes
-from sonde.compare.runs.fault import AssessedPair, FaultFinder, is_mixed
+from sonde.compare.runs.fault import FaultFinder, is_mixed
 from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.load import load_side
 from sonde.compare.runs.measure import MeasureTask, measure_all
 from sonde.compare.runs.overview import loss_of, parts_of
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.pairing.pair import align
-from sonde.compare.runs.result import LossPair, OpPair, RunComparison, SideSummary, Unpaired
+from sonde.compare.runs.result import (
+    LossPair,
+    OpPair,
+    RunComparison,
+    SideSummary,
+    Unpaired,
+    UnpairedRole,
+)
 from sonde.compare.runs.run_side import RunSide, SideOp
-from sonde.compare.runs.tensor_pairs import PairDraft, draft_pairs
+from sonde.compare.runs.tensor_pairs import PendingPair, pending_pairs
 from sonde.compare.runs.verdict import reach_verdict
 from sonde.dump.reader import Dump
 
-_STRANGERS = 0.8
-"""The share of ops without a counterpart from which on the runs may be of different networks."""
+_OTHER_NETWORK = 0.8
+"""From this share of ops without a counterpart on, the runs may be of different networks."""
 
 
 def compare(a: Dump, b: Dump, options: CompareOptions | None = None) -> RunComparison:
@@ -48,16 +55,11 @@ def _common_ranks(a: Dump, b: Dump, options: CompareOptions) -> list[int]:
     common = [rank for rank in a.ranks if rank in b.ranks]
     if options.rank is not None:
         common = [rank for rank in common if rank == options.rank]
-    if not common and options.rank is None and len(a.ranks) == len(b.ranks) == 1:
-        raise CompareError(
-            f"{a.path} is of rank {a.ranks[0]}, {b.path} of rank {b.ranks[0]}; "
-            "give dumps of the same rank",
-            slug="compare-ranks",
-        )
     if not common:
+        missing = "none" if options.rank is None else f"rank {options.rank} is not"
         raise CompareError(
-            f"{a.path} has the ranks {list(a.ranks)} and {b.path} {list(b.ranks)}: "
-            f"{'none' if options.rank is None else f'rank {options.rank} is not'} in both",
+            f"{a.path} has the ranks {list(a.ranks)} and {b.path} {list(b.ranks)}: {missing} in "
+            "both; give dumps of the same rank",
             slug="compare-ranks",
         )
     return common
@@ -86,7 +88,7 @@ def _listed(steps: Sequence[int]) -> str:
 
 @dataclass
 class _Work:
-    """The comparison as it grows, step by step."""
+    """The results of the steps compared so far."""
 
     a: Dump
     b: Dump
@@ -110,67 +112,52 @@ class _Work:
                 for op, other, _ in found.pairs()
                 if op.node_kind == "parameter"
             )
-            drafts = draft_pairs(found)
+            pairs = pending_pairs(found)
             what = f"step {step} ({number + 1} of {len(steps)})"
-            self._measure(drafts, what if len(steps) > 1 else f"step {step}")
+            self._measure(pairs, what if len(steps) > 1 else f"step {step}")
             if finder is None:
-                self.mixed = is_mixed(drafts) if self.mixed is None else self.mixed
+                self.mixed = is_mixed(pairs) if self.mixed is None else self.mixed
                 finder = FaultFinder(self.options, self.mixed)
-            assessed = finder.assess(drafts, found)
-            self._add(assessed, found, step, rank)
+            finder.assess(pairs, found)
+            self._add(pairs, found, step, rank)
             self.losses.append(loss_of(found, step, rank, self.options, mixed=bool(self.mixed)))
 
-    def _measure(self, drafts: Sequence[PairDraft], what: str) -> None:
-        """Fill in what every draft asks for; a pair of files is read once."""
-        tasks: dict[tuple[object, ...], MeasureTask] = {}
-        for draft in drafts:
-            for task in draft.tasks:
-                tasks.setdefault(_identity(task), task)
-        total = len(tasks)
+    def _measure(self, pairs: Sequence[PendingPair], what: str) -> None:
+        """Run the tasks of all pairs; two files that several pairs compare are read once."""
+        tasks = {_identity(task): task for pair in pairs for task in pair.tasks}
         finished = 0
 
         def done(nbytes: int) -> None:
             nonlocal finished
             finished += 1
             self.nbytes += nbytes
-            self.options.progress(what, finished, total)
+            self.options.progress(what, finished, len(tasks))
 
         found = measure_all(list(tasks.values()), threads=self.options.threads, done=done)
         results = dict(zip(tasks, found, strict=True))
-        for draft in drafts:
-            draft.measured = [results[_identity(task)] for task in draft.tasks]
+        for pair in pairs:
+            pair.measured = [results[_identity(task)] for task in pair.tasks]
 
-    def _add(
-        self, assessed: Sequence[AssessedPair], found: Alignment, step: int, rank: int
-    ) -> None:
+    def _add(self, pairs: Sequence[PendingPair], found: Alignment, step: int, rank: int) -> None:
         place = len(self.pairs)
-        makers = {
-            ends: place + index
-            for index, each in enumerate(assessed)
-            for ends in (*each.draft.makes, (each.draft.a.value, each.draft.b.value))
-            if ends is not None and each.draft.state is None
+        producers = {
+            value: place + index
+            for index, pair in enumerate(pairs)
+            for value in (*pair.makes, pair.value)
+            if value is not None and pair.state is None
         }
-        made = [
-            _op_pair(
-                each,
-                step,
-                rank,
-                place + index,
-                tuple(dict.fromkeys(makers[ends] for ends in each.draft.reads if ends in makers)),
-            )
-            for index, each in enumerate(assessed)
-        ]
-        self.pairs += made
-        for pair, each in zip(made, assessed, strict=True):
-            if each.draft.is_leaf or is_plumbing(each.draft.a.type):
-                continue
-            for value, _ in each.draft.reads:
-                self.readers.setdefault((rank, step, value.op), pair)
+        for index, pair in enumerate(pairs):
+            known = (producers[value] for value in pair.reads if value in producers)
+            made = _op_pair(pair, step, rank, place + index, tuple(dict.fromkeys(known)))
+            self.pairs.append(made)
+            if not pair.is_leaf and not is_plumbing(pair.a.type):
+                for value, _ in pair.reads:
+                    self.readers.setdefault((rank, step, value.op), made)
         self.op_counts = (
             max(self.op_counts[0], sum(not op.is_leaf for op in found.a.ops)),
             max(self.op_counts[1], sum(not op.is_leaf for op in found.b.ops)),
         )
-        self.unpaired += _unpaired(assessed, found, step, rank)
+        self.unpaired += _unpaired(pairs, found, step, rank)
 
     def finish(self, steps: list[int]) -> RunComparison:
         a = SideSummary(str(self.a.path), self.a.writer(), self.op_counts[0], self.a.steps())
@@ -184,24 +171,21 @@ class _Work:
                 slug="compare-nothing",
             )
         kinds = {tensor.by for tensor in compared if not isnan(tensor.error)}
-        draft = RunComparison(
-            "aligned",
-            a,
-            b,
-            tuple(steps),
-            None,
-            tuple(self.pairs),
-            tuple(self.unpaired),
-            tuple(self.losses),
-            parts_of(self.pairs),
-            (),
-            (),
-            _notes(self, kinds),
-            "both" if len(kinds) > 1 else kinds.pop(),
-            bool(self.mixed),
-            self.nbytes,
+        found = RunComparison(
+            verdict="aligned",
+            a=a,
+            b=b,
+            steps=tuple(steps),
+            pairs=tuple(self.pairs),
+            unpaired=tuple(self.unpaired),
+            losses=tuple(self.losses),
+            parts=parts_of(self.pairs),
+            notes=_notes(self, kinds),
+            by="both" if len(kinds) > 1 else kinds.pop(),
+            mixed=bool(self.mixed),
+            compared_bytes=self.nbytes,
         )
-        return reach_verdict(draft, self.readers)
+        return reach_verdict(found, self.readers)
 
 
 def _notes(work: _Work, kinds: Iterable[str]) -> tuple[str, ...]:
@@ -212,8 +196,8 @@ def _notes(work: _Work, kinds: Iterable[str]) -> tuple[str, ...]:
             "small or rearranged differences do not show"
         )
     paired = sum(not pair.is_leaf and not is_plumbing(pair.type_a) for pair in work.pairs)
-    alone = sum("no op like it" in each.reason for each in work.unpaired)
-    if alone > _STRANGERS * (paired + alone):
+    alone = sum(each.role == "op" for each in work.unpaired)
+    if alone > _OTHER_NETWORK * (paired + alone):
         notes.append(
             f"{alone} ops have no counterpart, {paired} pairs were found: are these runs of the "
             "same network?"
@@ -240,76 +224,62 @@ def _identity(task: MeasureTask) -> tuple[object, ...]:
     )
 
 
-def _op_pair(
-    assessed: AssessedPair, step: int, rank: int, order: int, reads: tuple[int, ...]
-) -> OpPair:
-    draft = assessed.draft
-    notes = [*assessed.notes, *(describe_attributes(draft) if assessed.error else [])]
-    if draft.is_blind and assessed.status == "diverged":
+def _op_pair(pair: PendingPair, step: int, rank: int, order: int, reads: tuple[int, ...]) -> OpPair:
+    notes = [*pair.notes, *(pair.describe_arguments() if pair.error else [])]
+    if pair.has_unknown_inputs and pair.status == "diverged":
         notes.append("part of what it reads has no counterpart in the other run")
+    name_a, name_b = pair.names
     return OpPair(
-        step,
-        rank,
-        order,
-        draft.name_a,
-        draft.name_b,
-        draft.a.type,
-        draft.b.type,
-        "state" if draft.state is not None and not draft.lone else draft.a.kind,
-        draft.a.phase,
-        draft.a.scope,
-        draft.how,
-        tuple(op.name for op in draft.members_a),
-        tuple(op.name for op in draft.members_b),
-        draft.a.source,
-        draft.b.source,
-        tuple(measured.pair for measured in draft.measured),
-        assessed.status,
-        assessed.error,
-        assessed.input_error,
-        assessed.tolerance,
-        assessed.allowed,
-        tuple(dict.fromkeys(notes)),
-        reads,
+        step=step,
+        rank=rank,
+        order=order,
+        a=name_a,
+        b=name_b,
+        type_a=pair.a.type,
+        type_b=pair.b.type,
+        kind="state" if name_a == pair.state else pair.a.kind,
+        phase=pair.a.phase,
+        scope=pair.a.scope,
+        how=pair.how,
+        members_a=tuple(op.name for op in pair.members_a),
+        members_b=tuple(op.name for op in pair.members_b),
+        source_a=pair.a.source,
+        source_b=pair.b.source,
+        tensors=tuple(measured.pair for measured in pair.measured),
+        status=pair.status,
+        error=pair.error,
+        input_error=pair.input_error,
+        tolerance=pair.tolerance,
+        allowed=pair.allowed,
+        notes=tuple(dict.fromkeys(notes)),
+        reads=reads,
     )
 
 
 def _unpaired(
-    assessed: Sequence[AssessedPair], found: Alignment, step: int, rank: int
+    pairs: Sequence[PendingPair], found: Alignment, step: int, rank: int
 ) -> list[Unpaired]:
-    used_a = {op.index for each in assessed for op in (each.draft.a, *each.draft.members_a)}
-    used_b = {op.index for each in assessed for op in (each.draft.b, *each.draft.members_b)}
-    sides: tuple[tuple[str, RunSide, set[int]], ...] = (
-        ("a", found.a, used_a),
-        ("b", found.b, used_b),
-    )
     listed: dict[tuple[str, str], Unpaired] = {}
+    sides: tuple[tuple[Literal["a", "b"], RunSide, set[int]], ...] = (
+        ("a", found.a, {op.index for pair in pairs for op in (pair.a, *pair.members_a)}),
+        ("b", found.b, {op.index for pair in pairs for op in (pair.b, *pair.members_b)}),
+    )
     for label, side, used in sides:
         names = {side.ops[index].name for index in used}
         for op in side.ops:
-            if op.index in used or op.name in names or op.node_kind == "constant":
-                continue
-            listed.setdefault(
-                (label, op.name),
-                Unpaired(
-                    step,
-                    rank,
-                    "a" if label == "a" else "b",
-                    op.name,
-                    op.type,
-                    op.phase,
-                    op.source,
-                    _why_unpaired(op),
-                ),
-            )
+            if op.name not in names and op.node_kind != "constant":
+                one = Unpaired(
+                    step, rank, label, op.name, op.type, op.phase, op.source, *_why_unpaired(op)
+                )
+                listed.setdefault((label, op.name), one)
     return list(listed.values())
 
 
-def _why_unpaired(op: SideOp) -> str:
+def _why_unpaired(op: SideOp) -> tuple[str, UnpairedRole]:
     if is_plumbing(op.type):
-        return "only hands values on"
+        return "only passes values on", "trivial"
     if op.kind == "empty":
-        return "reserves memory"
+        return "reserves memory", "trivial"
     if op.is_leaf:
-        return f"no {op.node_kind} like it on the other side"
-    return "no op like it on the other side"
+        return f"no {op.node_kind} like it on the other side", "leaf"
+    return "no op like it on the other side", "op"

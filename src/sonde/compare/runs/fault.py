@@ -7,47 +7,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isnan, sqrt
 
+import numpy as np
+
 from sonde.compare.options import CompareOptions
-from sonde.compare.runs.evidence import differing_attributes, inverse_deviation
 from sonde.compare.runs.kinds import is_heavy, is_plumbing
 from sonde.compare.runs.measure import Measured
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.result import Status
-from sonde.compare.runs.run_side import behaviour
-from sonde.compare.runs.tensor_pairs import Ends, PairDraft
+from sonde.compare.runs.run_side import RunSide, SideOp, behaviour
+from sonde.compare.runs.tensor_pairs import PendingPair, ValuePair
 from sonde.compare.runs.tolerance import GAIN, ROUNDOFF, Signal, allow
 from sonde.core.dtypes import BY_NAME
+from sonde.core.errors import DumpError
 
 _LEAST_SIMILAR = 3
 _SIMILAR_FACTOR = 3.0
 _LARGEST_CLEARED_EXCESS = 20.0
-_ATTRIBUTE_UNITS = 2.0
+_ARGUMENT_UNITS = 2.0
 _INCOMPLETE_INPUT_UNITS = 16.0
 """Added where some inputs cannot be compared, in units of the op's own rounding."""
 _UNKNOWN_INPUT_UNITS = 4096.0
 """The tolerance in roundoffs if no input can be compared: the op ends a group of others."""
 
 
-@dataclass(slots=True)
-class AssessedPair:
-    """A pair with its status; the errors are relative, those of its worst tensor."""
-
-    draft: PairDraft
-    status: Status
-    error: float
-    input_error: float
-    tolerance: float
-    allowed: float
-    worst: Measured | None
-    notes: list[str] = field(default_factory=list)
-
-
 @dataclass
 class FaultFinder:
-    """Assesses the steps of one rank in order; remembers the parameters that earlier steps spoiled.
+    """Assesses the steps of one rank in order.
 
-    ``mixed`` says that one side computes in lower precision by intent: most matrix products and
-    convolutions do. A layer that alone does so is an error.
+    ``mixed``: one side computes in lower precision by intent, as most of its matrix products and
+    convolutions show. A single layer in lower precision is an error instead. ``states`` says for
+    each parameter whether its value was wrong at the end of the previous step.
     """
 
     options: CompareOptions
@@ -55,40 +44,38 @@ class FaultFinder:
     states: dict[str, bool] = field(default_factory=dict)
     is_first_step: bool = True
 
-    def assess(self, drafts: Sequence[PairDraft], found: Alignment) -> list[AssessedPair]:
-        """The status of each pair, in order."""
+    def assess(self, pairs: Sequence[PendingPair], found: Alignment) -> None:
+        """Set the status and the errors of each pair."""
         step = _StepAssessment(self, found)
-        assessed = [step.assess(draft) for draft in drafts]
-        _clear_consistent(assessed)
-        step.mark_inherited(assessed)
-        self._remember(assessed, found)
+        for pair in pairs:
+            step.assess(pair)
+        _clear_consistent(pairs)
+        step.mark_inherited(pairs)
+        self._remember(pairs, found)
         self.is_first_step = False
-        return assessed
 
-    def _remember(self, assessed: Sequence[AssessedPair], found: Alignment) -> None:
-        """Note which parameters are wrong at the end of the step."""
-        by_op = {each.draft.a.index: each for each in assessed if each.draft.state is None}
-        for name, state in found.a.states().items():
-            each = by_op.get(state.op.index)
+    def _remember(self, pairs: Sequence[PendingPair], found: Alignment) -> None:
+        """Record which parameters are wrong at the end of the step."""
+        by_op = {pair.a.index: pair for pair in pairs if pair.state is None}
+        last = {name: by_op.get(state.op.index) for name, state in found.a.states().items()}
+        last.update((pair.state, pair) for pair in pairs if pair.state is not None)
+        for name, each in last.items():
             if each is not None:
                 self.states[name] = each.status in ("diverged", "inherited")
-        for each in assessed:
-            if each.draft.state is not None:
-                self.states[each.draft.state] = each.status in ("diverged", "inherited")
 
 
-def is_mixed(drafts: Iterable[PairDraft]) -> bool:
-    """Whether one side computes in lower precision on purpose.
+def is_mixed(pairs: Iterable[PendingPair]) -> bool:
+    """Whether one side computes in lower precision by intent.
 
-    It does if most matrix products and convolutions have other dtypes than on the other side, or,
-    without any, most of all tensors.
+    It does if the dtypes of most matrix products and convolutions differ between the sides; if
+    there are none, of most tensors.
     """
     counts = {True: [0, 0], False: [0, 0]}
-    for draft in drafts:
-        for measured in draft.measured:
+    for pair in pairs:
+        for measured in pair.measured:
             a, b = measured.pair.a.dtype, measured.pair.b.dtype
             if a in ROUNDOFF and b in ROUNDOFF:
-                tally = counts[is_heavy(draft.a.type) and not draft.is_leaf]
+                tally = counts[is_heavy(pair.a.type) and not pair.is_leaf]
                 tally[0] += a != b
                 tally[1] += 1
     other, total = counts[True] if counts[True][1] else counts[False]
@@ -108,107 +95,99 @@ class _StepAssessment:
     def __init__(self, finder: FaultFinder, found: Alignment) -> None:
         self._finder = finder
         self._found = found
-        self._signals: dict[Ends, Signal] = {}
+        self._signals: dict[ValuePair, Signal] = {}
 
-    def assess(self, draft: PairDraft) -> AssessedPair:
-        inputs = [self._signals[ends] for ends in draft.reads if ends in self._signals]
-        inputs += [
-            _signal(measured)
-            for measured, ends in zip(draft.measured, draft.makes, strict=True)
-            if ends is None and measured.pair.a.io == "input" and draft.state is None
-        ]
-        input_error = max((each.error for each in inputs), default=0.0)
-        assessed = AssessedPair(draft, "not dumped", 0.0, input_error, 0.0, 0.0, None)
+    def assess(self, pair: PendingPair) -> None:
+        inputs = [self._signals[value] for value in pair.reads if value in self._signals]
+        outputs: list[Measured] = []
+        for measured, value in zip(pair.measured, pair.makes, strict=True):
+            if value is None and measured.pair.a.io == "input" and pair.state is None:
+                inputs.append(_signal(measured))
+            else:
+                outputs.append(measured)
+            if value is not None:
+                self._signals[value] = _signal(measured)
+        pair.input_error = max((each.error for each in inputs), default=0.0)
         excess = -1.0
-        for measured, ends in zip(draft.measured, draft.makes, strict=True):
-            if ends is not None:
-                self._signals[ends] = _signal(measured)
-            if measured.pair.a.io == "input" and ends is None and draft.state is None:
-                continue
+        for measured in outputs:
             if measured.pair.problem is not None:
-                assessed.status, assessed.worst = "incomparable", measured
-                assessed.notes.append(measured.pair.problem)
+                pair.status = "incomparable"
+                pair.notes.append(measured.pair.problem)
                 continue
-            own, allowed = self._tolerance(draft, measured, inputs, input_error)
+            own, allowed = self._tolerance(pair, measured, inputs)
             ratio = _ratio(measured, allowed)
-            if (ratio > max(excess, 0.0) and assessed.status != "diverged") or excess < 0:
+            if (ratio > max(excess, 0.0) and pair.status != "diverged") or excess < 0:
                 excess = ratio
-                assessed.error, assessed.worst = measured.error, measured
-                assessed.tolerance, assessed.allowed = (
-                    _relative(own, measured),
-                    _relative(allowed, measured),
-                )
-                assessed.status = _status(measured, own, allowed)
-        self._pass_on(draft, inputs)
-        return assessed
+                pair.error = measured.error
+                pair.tolerance = _relative(own, measured)
+                pair.allowed = _relative(allowed, measured)
+                pair.status = _status(measured, own, allowed)
+        self._pass_on(pair, inputs)
 
-    def _pass_on(self, draft: PairDraft, inputs: list[Signal]) -> None:
+    def _pass_on(self, pair: PendingPair, inputs: list[Signal]) -> None:
         """Give a pair whose tensors were not dumped the errors of its inputs."""
-        if draft.measured or draft.is_leaf or not inputs:
-            return
-        worst = max(inputs, key=lambda each: each.error)
-        value, twin = draft.a.value, draft.b.value
-        self._signals.setdefault((value, twin), worst)
+        if not pair.measured and not pair.is_leaf and inputs:
+            self._signals.setdefault(pair.value, max(inputs, key=lambda each: each.error))
 
     def _tolerance(
-        self, draft: PairDraft, measured: Measured, inputs: list[Signal], input_error: float
+        self, pair: PendingPair, measured: Measured, inputs: list[Signal]
     ) -> tuple[float, float]:
         """The absolute error allowed to the op itself, and with the errors of its inputs."""
         options = self._finder.options
         out = _signal(measured)
         if options.is_strict:
-            limit = (options.rtol or 0.0) * out.norm + (options.atol or 0.0) * sqrt(out.count)
-            return limit, limit if not _exceeds(inputs, options) else inf
-        roundoff = self._roundoff(measured, draft)
-        if draft.is_leaf:
-            return self._leaf_tolerance(draft, out, roundoff)
+            has_bad_input = any(each.l2_error > _limit(options, each) for each in inputs)
+            return _limit(options, out), inf if has_bad_input else _limit(options, out)
+        roundoff = self._roundoff(measured, pair)
+        if pair.is_leaf:
+            return self._leaf_tolerance(pair, out, roundoff)
         if roundoff == 0.0:
-            return 0.0, inf if input_error else 0.0
-        how, kind = _rule(draft)
-        conditioning = self._conditioning(draft) if "normalisation" in how else 1.0
-        if len(draft.members_a) + len(draft.members_b) > 1:
+            return 0.0, inf if pair.input_error else 0.0
+        how, kind = _rule(pair)
+        conditioning = self._conditioning(pair) if "normalisation" in how else 1.0
+        if len(pair.members_a) + len(pair.members_b) > 1:
             conditioning *= GAIN
         allowed = allow(how, kind, out, inputs, roundoff, conditioning)
         own, total = allowed.own, allowed.total
-        if draft.is_blind:
-            is_guess = draft.how == "order" or is_plumbing(draft.a.type)
+        if pair.has_unknown_inputs:
+            is_guess = pair.how == "order" or is_plumbing(pair.a.type)
             total = inf if is_guess else total + _INCOMPLETE_INPUT_UNITS * own
             if not inputs:
                 total = max(total, _UNKNOWN_INPUT_UNITS * roundoff * out.norm)
-        if input_error == 0.0 and differing_attributes(draft):
-            own = total = min(own, _ATTRIBUTE_UNITS * roundoff * out.norm)
+        if pair.input_error == 0.0 and pair.differing_arguments():
+            own = total = min(own, _ARGUMENT_UNITS * roundoff * out.norm)
         return own, total
 
     def _leaf_tolerance(
-        self, draft: PairDraft, out: Signal, roundoff: float
+        self, pair: PendingPair, out: Signal, roundoff: float
     ) -> tuple[float, float]:
-        """Values at the start of a run are equal but for their dtype; later ones may differ as the
-        previous step left them."""
+        """At the start of a run only the dtype may differ. In later steps a parameter may differ
+        by as much as the previous step allowed."""
         own = roundoff * out.norm * (1.0 if self._finder.mixed else 0.0)
-        if draft.a.node_kind != "input" and not self._finder.is_first_step:
+        if pair.a.node_kind != "input" and not self._finder.is_first_step:
             return own, inf
         return own, own
 
-    def _roundoff(self, measured: Measured, draft: PairDraft) -> float:
-        """The roundoff of the coarser dtype; of the finer where only this pair mixes dtypes."""
-        pair = measured.pair
-        units = [ROUNDOFF.get(pair.a.dtype, 0.0), ROUNDOFF.get(pair.b.dtype, 0.0)]
+    def _roundoff(self, measured: Measured, pair: PendingPair) -> float:
+        """The roundoff of the coarser dtype; of the finer if only this pair mixes dtypes."""
+        dtypes = measured.pair.a.dtype, measured.pair.b.dtype
+        units = [ROUNDOFF.get(dtype, 0.0) for dtype in dtypes]
         if 0.0 in units:
-            floats = [BY_NAME.get(each.dtype) for each in (pair.a, pair.b)]
-            if not any(dtype is not None and dtype.is_float for dtype in floats):
+            known = [BY_NAME.get(dtype) for dtype in dtypes]
+            if not any(dtype is not None and dtype.is_float for dtype in known):
                 return 0.0
-        if self._finder.mixed or (is_plumbing(draft.a.type) and not draft.is_leaf):
-            return max(units)  # The op that reads a cast decided on it.
+        if self._finder.mixed or (is_plumbing(pair.a.type) and not pair.is_leaf):
+            return max(units)  # The op that reads the result of a cast is assessed instead.
         return min(units) or max(units)
 
-    def _conditioning(self, draft: PairDraft) -> float:
+    def _conditioning(self, pair: PendingPair) -> float:
         """The ratio of a normalisation's input to its deviation from the mean."""
-        for op, side in ((draft.a, self._found.a), (draft.b, self._found.b)):
-            spread = inverse_deviation(op, side)
+        for op, side in ((pair.a, self._found.a), (pair.b, self._found.b)):
+            spread = _inverse_deviation(op, side)
             if spread is None:
                 continue
             whole = max(
-                (self._signals[ends] for ends in draft.reads if ends in self._signals),
+                (self._signals[value] for value in pair.reads if value in self._signals),
                 key=lambda each: each.count,
                 default=None,
             )
@@ -216,46 +195,62 @@ class _StepAssessment:
                 return max(1.0, spread * whole.norm / sqrt(whole.count))
         return GAIN
 
-    def mark_inherited(self, assessed: Sequence[AssessedPair]) -> None:
+    def mark_inherited(self, pairs: Sequence[PendingPair]) -> None:
         """Mark the pairs that read a diverged value as inherited."""
-        bad: set[Ends] = set()
-        for each in assessed:
-            draft = each.draft
-            inherits = any(ends in bad for ends in draft.reads) or self._inherits(draft)
-            if inherits and each.status in ("diverged", "rounding", "incomparable"):
-                each.status = "inherited"
-            if inherits and each.status == "within" and each.error > each.tolerance:
-                each.status = "inherited"
-            is_bad = each.status in ("diverged", "inherited", "incomparable")
-            if is_bad or (inherits and (not draft.measured or each.error > 0)):
-                bad.update(ends for ends in draft.makes if ends is not None)
-                if not draft.measured:
-                    bad.add((draft.a.value, draft.b.value))
+        bad: set[ValuePair] = set()
+        for pair in pairs:
+            is_wrong_parameter = (
+                pair.is_leaf
+                and pair.a.node_kind == "parameter"
+                and self._finder.states.get(pair.a.name, False)
+            )
+            inherits = is_wrong_parameter or any(value in bad for value in pair.reads)
+            if inherits and pair.status in ("diverged", "rounding", "incomparable"):
+                pair.status = "inherited"
+            if inherits and pair.status == "within" and pair.error > pair.tolerance:
+                pair.status = "inherited"
+            is_bad = pair.status in ("diverged", "inherited", "incomparable")
+            if is_bad or (inherits and (not pair.measured or pair.error > 0)):
+                bad.update(value for value in pair.makes if value is not None)
+                if not pair.measured:
+                    bad.add(pair.value)
 
-    def _inherits(self, draft: PairDraft) -> bool:
-        if not draft.is_leaf or draft.a.node_kind != "parameter":
-            return False
-        return self._finder.states.get(draft.a.name, False)
+
+def _inverse_deviation(op: SideOp, side: RunSide) -> float | None:
+    """The mean of 1/std that a normalisation saved; for a backward op, that it read."""
+    if op.type.startswith("native_") and op.type.endswith("_backward"):
+        slot = 6 if "batch" in op.type else 3 if "layer" in op.type else -1
+        record = side.records.get((op.name, "input", slot))
+    elif op.type in ("native_batch_norm", "native_layer_norm", "native_group_norm"):
+        record = side.records.get((op.name, "output", 2))
+    else:
+        return None
+    if record is None or record.path is None:
+        return None
+    try:
+        values = np.asarray(record.numpy(), np.float64)
+    except DumpError:
+        return None
+    finite = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(np.square(finite)))) if finite.size else None
 
 
-def _rule(draft: PairDraft) -> tuple[str, str]:
+def _rule(pair: PendingPair) -> tuple[str, str]:
     """The behaviour and the kind that bound the error of a pair."""
-    if draft.assessed_as is not None:
-        return behaviour(draft.assessed_as), draft.assessed_as.kind
-    if draft.state is not None:
-        # Statistics a normalisation keeps are means of what it reads.
-        is_update = draft.a.phase == "optimizer"
-        return ("update", draft.a.kind) if is_update else ("reduction", "mean")
-    if draft.a.kind != draft.b.kind and (is_heavy(draft.a.type) or is_heavy(draft.b.type)):
+    if pair.assessed_as is not None:
+        return behaviour(pair.assessed_as), pair.assessed_as.kind
+    if pair.state is not None:
+        # The running statistics of a normalisation are means of its input.
+        is_update = pair.a.phase == "optimizer"
+        return ("update", pair.a.kind) if is_update else ("reduction", "mean")
+    if pair.a.kind != pair.b.kind and (is_heavy(pair.a.type) or is_heavy(pair.b.type)):
         return "product", "matmul"
-    return behaviour(draft.a), draft.a.kind
+    return behaviour(pair.a), pair.a.kind
 
 
-def _exceeds(inputs: Sequence[Signal], options: CompareOptions) -> bool:
-    return any(
-        each.l2_error > (options.rtol or 0.0) * each.norm + (options.atol or 0.0) * sqrt(each.count)
-        for each in inputs
-    )
+def _limit(options: CompareOptions, signal: Signal) -> float:
+    """The absolute error that the given tolerances allow."""
+    return (options.rtol or 0.0) * signal.norm + (options.atol or 0.0) * sqrt(signal.count)
 
 
 def _ratio(measured: Measured, allowed: float) -> float:
@@ -263,14 +258,11 @@ def _ratio(measured: Measured, allowed: float) -> float:
         return 0.0
     if measured.error == inf and isnan(measured.l2_error):
         return inf
-    error = (
-        inf
-        if measured.pair.distances and measured.pair.distances.non_finite_disagreed
-        else measured.l2_error
-    )
-    if allowed == 0.0:
-        return inf
-    return error / allowed if allowed != inf else 0.0
+    if allowed in (0.0, inf):
+        return inf if allowed == 0.0 else 0.0
+    distances = measured.pair.distances
+    disagrees = distances is not None and distances.non_finite_disagreed
+    return (inf if disagrees else measured.l2_error) / allowed
 
 
 def _relative(absolute: float, measured: Measured) -> float:
@@ -287,24 +279,24 @@ def _status(measured: Measured, own: float, allowed: float) -> Status:
     return "rounding" if _ratio(measured, allowed) <= 1.0 else "diverged"
 
 
-def _clear_consistent(assessed: Sequence[AssessedPair]) -> None:
-    """Clear ops that exceed their tolerance slightly, as several others of their kind do.
+def _clear_consistent(pairs: Sequence[PendingPair]) -> None:
+    """Accept ops that exceed their tolerance slightly if several others of their kind do, too.
 
-    The bound is too narrow for that kind; the ops do not differ.
+    In that case the bound is too narrow for the kind of op.
     """
-    ratios: dict[str, list[float]] = defaultdict(list)
-    for each in assessed:
-        if each.worst is not None and each.input_error > 0 and not each.draft.is_leaf:
-            ratios[each.draft.a.kind].append(_excess(each))
-    for each in assessed:
-        if each.status != "diverged" or each.draft.is_leaf or each.input_error == 0:
-            continue
-        excess = _excess(each)
-        alike = sum(other >= excess / _SIMILAR_FACTOR for other in ratios[each.draft.a.kind]) - 1
-        if excess <= _LARGEST_CLEARED_EXCESS and alike >= _LEAST_SIMILAR:
-            each.status = "rounding"
-            each.notes.append(f"as large as in {alike} other ops of its kind")
+    excess: dict[str, list[float]] = defaultdict(list)
+    candidates = [pair for pair in pairs if not pair.is_leaf and pair.input_error > 0]
+    for pair in candidates:
+        if pair.status != "not dumped":
+            excess[pair.a.kind].append(_excess(pair))
+    for pair in candidates:
+        own = _excess(pair)
+        alike = sum(other >= own / _SIMILAR_FACTOR for other in excess[pair.a.kind]) - 1
+        is_slight = own <= _LARGEST_CLEARED_EXCESS and alike >= _LEAST_SIMILAR
+        if pair.status == "diverged" and is_slight:
+            pair.status = "rounding"
+            pair.notes.append(f"as large as in {alike} other ops of its kind")
 
 
-def _excess(assessed: AssessedPair) -> float:
-    return assessed.error / assessed.allowed if assessed.allowed else inf
+def _excess(pair: PendingPair) -> float:
+    return pair.error / pair.allowed if pair.allowed else inf

@@ -1,7 +1,7 @@
-"""What an operator does, whatever its framework calls it.
+"""The kind and the behaviour of an op type, whatever its name in a framework.
 
-A *kind* is the name two ops share when one may stand for the other; a *behaviour* says how an op
-passes on the error of its inputs, which `compare.runs.tolerance` needs.
+Ops of the same *kind* may correspond to each other; the *behaviour* is how an op propagates the
+errors of its inputs, which `compare.runs.tolerance` needs.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ _PLUMBING: Final = frozenset({"identity", "movement"})
 
 @lru_cache(maxsize=4096)
 def kind_of(op_type: str) -> str:
-    """The kind of an op type; an unknown type is its own kind, less underscores and case."""
+    """The kind of an op type; an unknown type is its own kind, without underscores and case."""
     found = _find(op_type)
     if found is not None:
         return found[0]
@@ -162,12 +162,12 @@ def behaviour_of(op_type: str) -> Behaviour:
 
 
 def is_plumbing(op_type: str) -> bool:
-    """Whether the op only hands values on: names, shapes and types change, numbers do not."""
+    """Whether the op only passes values on: names, shapes and types change, numbers do not."""
     return behaviour_of(op_type) in _PLUMBING
 
 
 def is_heavy(op_type: str) -> bool:
-    """Whether the op is a matrix product or a convolution: what mixed precision is about."""
+    """Whether the op is a matrix product or a convolution, which mixed precision is for."""
     return behaviour_of(op_type) == "product"
 
 

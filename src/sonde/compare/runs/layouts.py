@@ -1,4 +1,4 @@
-"""Laying one tensor out as the other: NHWC against NCHW, transposed weights, flattened shapes."""
+"""Brings one tensor to the layout of another: NHWC and NCHW, transposed or flattened tensors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _NAMES = {(0, 3, 1, 2): "NHWC to NCHW", (0, 2, 3, 1): "NCHW to NHWC", (1, 0): "t
 def lay_out(
     a: NDArray[Any], b: NDArray[Any], *, is_weight: bool
 ) -> tuple[NDArray[Any], str | None] | None:
-    """``a`` with the axes of ``b``, a view where numpy can, and what was done; None if the two
-    cannot hold the same elements.
+    """``a`` with the axes of ``b``, a view if possible, and the transformation; None if the
+    numbers of elements differ.
 
-    Equal shapes stay as they are, but a weight that plainly differs is tried turned, and kept so
-    if that makes it equal: square matrices and cubes do not show how they lie.
+    Equal shapes are kept, but if a weight differs clearly, other orders of its axes are tried: the
+    shape of a square matrix does not show whether it is transposed.
     """
     if a.shape == b.shape:
         if is_weight and 2 <= a.ndim <= 5 and a.size > 1:
@@ -49,7 +49,7 @@ def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _turns(a: tuple[int, ...], b: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The permutations of axes that give shape ``b``, the well-known ones first."""
+    """The permutations of axes that give shape ``b``, common ones first."""
     every = [*(turn for turn in _NAMES if len(turn) == len(a)), *permutations(range(len(a)))]
     fitting = (turn for turn in dict.fromkeys(every) if tuple(a[axis] for axis in turn) == b)
     return islice(fitting, _TRIED)
@@ -83,7 +83,7 @@ def _turned_weight(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], str 
 
 
 def _error(a: NDArray[Any], b: NDArray[Any]) -> float:
-    """The relative distance on a sample of elements with the same index."""
+    """The relative distance of a sample of elements with the same index."""
     step = max(1, prod(a.shape) // _SAMPLE)
     places = np.unravel_index(np.arange(0, a.size, step), a.shape)
     found = kernels.compare_arrays(a[places], b[places])

@@ -1,4 +1,4 @@
-"""Reading one step of a dump as one side of a comparison."""
+"""Reads one step of a dump as one side of a comparison."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from sonde.compare.runs.kinds import kind_of
 from sonde.compare.runs.run_side import Output, RunSide, SideOp, SideValue
 from sonde.core.errors import DumpError
-from sonde.core.graph import GRADIENTS, Graph, Kind, OpNode, Phase, TensorSpec
+from sonde.core.graph import GRADIENTS, Kind, OpNode, Phase, TensorSpec
 from sonde.core.keys import Io
 from sonde.dump.reader import Dump
 from sonde.dump.tensor_record import TensorRecord
@@ -18,11 +18,8 @@ _NOT_DATA = frozenset({"none", "string"})
 
 def load_side(dump: Dump, step: int, rank: int) -> RunSide:
     """Read one step of one rank: its graphs and the names of its tensors, no values."""
-    directories = dump.step_dirs(step=step, rank=rank)
-    graphs: list[Graph] = []
-    for directory in directories:
-        if directory.graph_id is not None and directory.graph_id in dump.graph_ids(rank):
-            graphs.extend(g for g in dump.graphs(rank) if g.id == directory.graph_id)
+    ids = [directory.graph_id for directory in dump.step_dirs(step=step, rank=rank)]
+    graphs = [graph for each in ids for graph in dump.graphs(rank) if graph.id == each]
     records: dict[tuple[str, Io, int], TensorRecord] = {}
     orders: dict[str, int] = {}
     for record in dump.tensors(step=step, rank=rank):
@@ -40,7 +37,7 @@ def load_side(dump: Dump, step: int, rank: int) -> RunSide:
 
 
 def _unknown_node(name: str, records: dict[tuple[str, Io, int], TensorRecord]) -> OpNode:
-    """A node for an op no graph knows: what its tensors tell."""
+    """A node for an op that is in no graph, made from its tensors."""
     own = [record for (op, _, _), record in records.items() if op == name]
     kind: Kind = "parameter" if own[0].op_type == "Parameter" else "op"
     scope = name.rpartition("/")[0]
@@ -49,7 +46,7 @@ def _unknown_node(name: str, records: dict[tuple[str, Io, int], TensorRecord]) -
 
 
 def _in_run_order(nodes: list[OpNode], orders: dict[str, int]) -> list[OpNode]:
-    """Sort by when the ops ran; one that left no trace follows the last of its inputs."""
+    """Sort by execution order; an op without tensors follows the last of its inputs."""
     place: dict[str, tuple[int, int]] = {}
     for number, node in enumerate(nodes):
         order = orders.get(node.name)
@@ -103,7 +100,7 @@ def _outputs(
     records: dict[tuple[str, Io, int], TensorRecord],
     writer: str | None,
 ) -> tuple[Output, ...]:
-    """What an op makes; graphs by MindSpore do not know the shapes of tuples, its files do."""
+    """The outputs of an op. Graphs by MindSpore lack the shapes of tuples; its files have them."""
     found = dict(enumerate(node.outputs))
     for slot in slots:
         is_tuple = writer == "mindspore" and len(node.outputs) != 1
@@ -112,7 +109,7 @@ def _outputs(
             try:
                 found[slot] = TensorSpec(record.dtype, record.shape)
             except DumpError:
-                continue  # The values are damaged; that is said when they are compared.
+                continue  # Damaged values are reported when they are compared.
     if node.kind != "op" and not found:
         found[0] = TensorSpec("none", (-1,))
     return tuple(Output(slot, spec) for slot, spec in sorted(found.items()))
@@ -129,18 +126,11 @@ def _parts(
     for output in outputs:
         if output not in gradients:
             yield "sum", (0,), (output,)
-        elif len(gradients) > 1:
-            is_first = output is gradients[0]
-            yield (
-                ("conv_grad_input", (0, 2), (output,))
-                if is_first
-                else (
-                    "conv_grad_filter",
-                    (0, 1),
-                    (output,),
-                )
-            )
-        elif output.spec.shape == node.inputs[2].spec.shape:
+            continue
+        is_filter = output.spec.shape == node.inputs[2].spec.shape
+        if len(gradients) > 1:
+            is_filter = output is not gradients[0]
+        if is_filter:
             yield "conv_grad_filter", (0, 1), (output,)
         else:
             yield "conv_grad_input", (0, 2), (output,)

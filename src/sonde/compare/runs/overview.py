@@ -1,4 +1,4 @@
-"""The rough view: losses, subnets and layers, and how rounding grows."""
+"""Summaries of a comparison: losses, subnets and layers, and the growth of rounding errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
 
 LOSS_RTOL: Final = 1e-3
-"""Two losses of one step agree within this: one in a thousand, as migration guides have it."""
+"""The relative tolerance of two losses of one step, as in migration guides."""
 LOSS_RTOL_LOW_PRECISION: Final = 2e-2
 
 _RANKING: Final[tuple[Status, ...]] = (
@@ -37,7 +37,7 @@ _MODULE = re.compile(r"^(?:Gradients/)?Default/(?:network-[^/]+/?)?")
 def loss_of(
     found: Alignment, step: int, rank: int, options: CompareOptions, *, mixed: bool
 ) -> LossPair:
-    """The losses of a step; not there if no op of the forward pass ends in one number."""
+    """The losses of a step; None if no op of the forward pass computes a scalar."""
     op_a, op_b = _loss_op(found.a), _loss_op(found.b)
     a, b = _number(found.a, op_a), _number(found.b, op_b)
     agrees: bool | None = None
@@ -52,7 +52,7 @@ def loss_of(
 
 
 def _loss_op(side: RunSide) -> SideOp | None:
-    """The op whose one number the backward pass begins with, or else the last loss, or number."""
+    """The op whose scalar starts the backward pass, or else the last loss op or scalar."""
     for op in side.ops:
         if op.type == "ones_like" and op.size == 1 and op.inputs:
             root = side.producer(side.root(op.inputs[0]))
@@ -112,7 +112,7 @@ def parts_of(pairs: Iterable[OpPair]) -> tuple[Part, ...]:
 
 
 def module_path(scope: str) -> str:
-    """A scope as people write it: ``blocks.1.fc`` for Default/network-GPT/blocks-ModuleList/..."""
+    """A scope as a module path: ``blocks.1.fc`` for Default/network-GPT/blocks-ModuleList/..."""
     inner = _MODULE.sub("", scope)
     inner = re.sub(r"^_backbone-[^/]+/?", "", inner)
     return ".".join(part.partition("-")[0] for part in inner.split("/") if part)
@@ -129,7 +129,7 @@ def _levels(scope: str) -> Iterator[tuple[Literal["subnet", "layer"], str]]:
 
 
 def growth_of(pairs: Sequence[OpPair]) -> tuple[Growth, ...]:
-    """The trend of the errors of the forward pass, where nothing is at fault yet."""
+    """The trend of the errors of the forward pass, before the first fault."""
     found = []
     for step in dict.fromkeys(pair.step for pair in pairs):
         errors = [

@@ -1,10 +1,11 @@
-"""What a comparison finds: values only, nothing of files or terminals."""
+"""The result of a comparison of two runs, as plain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sonde.core.finding import Finding
 from sonde.core.graph import Phase, Source
 from sonde.core.keys import Io
 from sonde.kernels.distances import Distances
@@ -12,18 +13,20 @@ from sonde.kernels.distances import Distances
 Verdict = Literal["aligned", "diverged", "incomparable"]
 How = Literal["name", "map", "value", "flow", "use", "order", "update", "place"]
 """Why two ops are paired: by name, by the map, by equal values, by where their inputs come from,
-by what reads them, by their order; ``update``: both make the last value of one parameter;
-``place``: one stands where the other, which has no counterpart, is missing."""
+by the ops that read them, by their order; ``update``: both compute the last value of a parameter;
+``place``: one of them has no counterpart, and the other is in its place."""
 Status = Literal[
     "equal", "within", "rounding", "inherited", "diverged", "incomparable", "not dumped"
 ]
 """``within``: less than the op's own rounding; ``rounding``: explained by the inputs' rounding;
-``inherited``: explained by a divergence before; ``diverged``: explained by nothing before it."""
+``inherited``: explained by an earlier divergence; ``diverged``: explained by nothing."""
+UnpairedRole = Literal["op", "leaf", "trivial"]
+"""``trivial``: the op computes nothing, it only passes values on or reserves memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedTensor:
-    """One tensor of one side; ``parameter`` names it where it is a parameter's value."""
+    """One tensor of one side; ``parameter`` is the name of the parameter whose value it is."""
 
     op: str
     io: Io
@@ -40,11 +43,11 @@ class ComparedTensor:
 class TensorPair:
     """Two tensors that should be equal, and how they differ.
 
-    ``error`` is the relative L2 distance, |a - b| / |b|: inf where NaN or Inf disagree or only b
-    is zero; NaN where the tensors could not be compared, then ``problem`` says why. By statistics
+    ``error`` is the relative L2 distance, |a - b| / |b|: inf if NaN or Inf disagree or only b is
+    zero; NaN if the tensors could not be compared for the reason ``problem``. By statistics
     (``by``) it is the largest relative difference of norm, extremes and mean; there are no
-    distances. ``layout`` says how a was turned to lie as b does. ``is_damaged``: a file cannot be
-    read.
+    distances. ``layout`` is the transformation of a to the layout of b. ``problem_kind``: the
+    shapes differ, a file is damaged, or something else prevents a comparison.
     """
 
     a: ComparedTensor
@@ -54,16 +57,16 @@ class TensorPair:
     by: Literal["values", "statistics"]
     layout: str | None = None
     problem: str | None = None
-    is_damaged: bool = False
+    problem_kind: Literal["shapes", "damaged", "other"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OpPair:
-    """Two ops, or small groups of ops, that compute the same; the names are of the last op.
+    """Two ops, or small groups of ops, that compute the same; ``a`` and ``b`` name the last ops.
 
-    ``allowed`` is the error the op may have, given the errors of its inputs (``input_error`` is
-    the largest); ``tolerance`` the one it may have on its own. ``reads`` are the orders of the
-    pairs its inputs come from.
+    ``allowed`` is the error that the op may have, given the errors of its inputs (``input_error``
+    is the largest); ``tolerance`` the error that it may add on its own. ``reads`` are the orders
+    of the pairs that its inputs come from.
     """
 
     step: int
@@ -92,7 +95,7 @@ class OpPair:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this is something the step begins with, not an op."""
+        """Whether this is a parameter, an input or a constant, not an op."""
         return self.kind in ("parameter", "input", "constant")
 
 
@@ -108,22 +111,34 @@ class Unpaired:
     phase: Phase
     source: Source | None
     reason: str
+    role: UnpairedRole
 
 
 @dataclass(frozen=True, slots=True)
 class DivergenceStart:
-    """The first op whose output differs though what it read agrees."""
+    """The first pair whose output differs although its inputs agree.
+
+    ``tensor`` is the tensor with the largest error, ``inheritors`` the number of later pairs that
+    inherit the difference.
+    """
 
     pair: OpPair
     tensor: TensorPair
-    cause: str
+    finding: Finding
     inheritors: int
-    confidence: Literal["high", "low"] = "high"
+
+    @property
+    def cause(self) -> str:
+        return self.finding.message
+
+    @property
+    def confidence(self) -> Literal["high", "low"]:
+        return "low" if self.finding.status == "hypothesis" else "high"
 
 
 @dataclass(frozen=True, slots=True)
 class LossPair:
-    """The losses of one step and whether they agree; None where a side has none."""
+    """The losses of one step and whether they agree; None if a side has no loss."""
 
     step: int
     rank: int
@@ -136,7 +151,7 @@ class LossPair:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A subnet or a layer: its worst pair."""
+    """A subnet or a layer, with the error and status of its worst pair."""
 
     step: int
     name: str
@@ -167,20 +182,20 @@ class SideSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Everything found; ``reasons`` are the sentences that lead from rough to fine. ``mixed``: one
-    side computes in lower precision throughout."""
+    """The whole result. ``reasons`` are sentences, from losses and subnets down to the op.
+    ``mixed``: one side computes in lower precision throughout."""
 
     verdict: Verdict
     a: SideSummary
     b: SideSummary
     steps: tuple[int, ...]
-    first_divergence: DivergenceStart | None
     pairs: tuple[OpPair, ...]
     unpaired: tuple[Unpaired, ...]
     losses: tuple[LossPair, ...]
     parts: tuple[Part, ...]
-    growth: tuple[Growth, ...]
-    reasons: tuple[str, ...]
+    first_divergence: DivergenceStart | None = None
+    growth: tuple[Growth, ...] = ()
+    reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     by: Literal["values", "statistics", "both"] = "values"
     mixed: bool = False

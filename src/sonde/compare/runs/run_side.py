@@ -1,9 +1,9 @@
-"""One side of a comparison: the ops of one step of one rank, wired, in execution order."""
+"""One side of a comparison: the ops of one step of one rank, connected, in execution order."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple
@@ -15,7 +15,7 @@ from sonde.dump.tensor_record import TensorRecord
 
 
 class SideValue(NamedTuple):
-    """One output of an op, or a leaf's value (slot 0), before anything changes it."""
+    """One output of an op, or the initial value of a leaf (slot 0)."""
 
     op: str
     slot: int
@@ -29,11 +29,11 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class SideOp:
-    """An op as the comparison sees it.
+    """An op of one side.
 
-    ``index`` is its place in ``RunSide.ops``. Most are ops of the graph; a convolution's backward
-    is one for each of its gradients: other frameworks compute those with separate ops.
-    ``input_slots`` are the places of ``inputs`` among all inputs of the op.
+    ``index`` is its position in ``RunSide.ops``. The backward op of a convolution is divided into
+    one op for each gradient, because other frameworks compute them with separate ops.
+    ``input_slots`` are the positions of ``inputs`` among all inputs of the op.
     """
 
     index: int
@@ -54,8 +54,12 @@ class SideOp:
         return self.node_kind != "op"
 
     @property
+    def inputs_by_slot(self) -> Iterator[tuple[int, SideValue]]:
+        return zip(self.input_slots, self.inputs, strict=True)
+
+    @property
     def value(self) -> SideValue:
-        """Its main output."""
+        """The main output."""
         return SideValue(self.name, self.outputs[0].slot if self.outputs else 0)
 
     @property
@@ -69,7 +73,7 @@ class SideOp:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a parameter is when the step ends, and the op that made it so."""
+    """The value of a parameter at the end of the step, and the op that wrote it."""
 
     parameter: str
     op: SideOp
@@ -101,7 +105,7 @@ class RunSide:
         return self._by_value.get(value)
 
     def root(self, value: SideValue) -> SideValue:
-        """Where the numbers come from: back through ops that only hand them on."""
+        """The value that this value was copied from, through ops that only pass values on."""
         found = self._roots.get(value)
         if found is not None:
             return found
@@ -119,7 +123,7 @@ class RunSide:
         return seen[-1]
 
     def roots(self, op: SideOp) -> list[SideValue]:
-        """The roots of an op's inputs, in order; constants of the graph are left out."""
+        """The roots of an op's inputs, in order, without constants of the graph."""
         return [
             root
             for value in op.inputs
@@ -128,63 +132,56 @@ class RunSide:
         ]
 
     def readers(self, root: SideValue) -> list[SideOp]:
-        """The ops that read a root, directly or through ops that hand it on."""
+        """The ops that read a root, directly or through ops that pass it on."""
         return self._readers.get(root, [])
 
     def leaves(self, kind: Kind) -> list[SideOp]:
         return [op for op in self.ops if op.node_kind == kind]
 
-    def record(self, name: str, io: Io, slot: int) -> TensorRecord | None:
-        return self.records.get((name, io, slot))
-
     def output_record(self, value: SideValue) -> TensorRecord | None:
-        """A value's tensor: as its op's output, or else as the input of a reader."""
+        """The tensor of a value: as output of its op, or else as input of an op that reads it."""
         found = self.records.get((value.op, "output", value.slot))
         if found is not None:
             return found
-        for op in self.ops_reading(value):
-            for slot, each in zip(op.input_slots, op.inputs, strict=True):
-                if each == value:
-                    found = self.records.get((op.name, "input", slot))
-                    if found is not None:
-                        return found
-        return None
+        readers = self.readers(self.root(value))
+        return next(self._input_records(readers, lambda each: each == value), None)
 
-    def ops_reading(self, value: SideValue) -> Iterator[SideOp]:
-        for op in self.readers(self.root(value)):
-            if value in op.inputs:
-                yield op
+    def _input_records(
+        self, ops: Iterable[SideOp], is_wanted: Callable[[SideValue], bool]
+    ) -> Iterator[TensorRecord]:
+        for op in ops:
+            for slot, value in op.inputs_by_slot:
+                record = self.records.get((op.name, "input", slot))
+                if record is not None and is_wanted(value):
+                    yield record
 
     def initial_record(self, leaf: SideOp) -> TensorRecord | None:
-        """A leaf's tensor before the step changes it.
+        """The tensor of a leaf before the step changes it.
 
-        MindSpore dumps parameters when the step is over, but what an op read when it ran; an op
-        that changes its input shows the changed value.
+        MindSpore dumps parameters at the end of the step, but inputs of an op when it runs; the
+        input of an op that changes it has the changed value.
         """
         if self.writer != "mindspore" or leaf.node_kind != "parameter":
             return self.output_record(leaf.value)
         changing = self.changing(leaf.value)
-        for op in self.readers(leaf.value):
-            if op.index in changing or op.phase == "optimizer":
-                continue
-            for slot, value in zip(op.input_slots, op.inputs, strict=True):
-                if self.root(value) == leaf.value:
-                    found = self.records.get((op.name, "input", slot))
-                    if found is not None:
-                        return found
-        return None
+        readers = (
+            op
+            for op in self.readers(leaf.value)
+            if op.index not in changing and op.phase != "optimizer"
+        )
+        return next(self._input_records(readers, lambda each: self.root(each) == leaf.value), None)
 
     def changing(self, leaf: SideValue) -> set[int]:
-        """The ops that write into a parameter."""
+        """The ops that write to a parameter."""
         return {
             op.index
             for op in self.readers(leaf)
-            for slot, value in zip(op.input_slots, op.inputs, strict=True)
+            for slot, value in op.inputs_by_slot
             if self.root(value) == leaf and _writes_to(op, slot, self.writer) is not None
         }
 
     def states(self) -> dict[str, State]:
-        """The parameters the step changes, and what they are afterwards."""
+        """The parameters that the step changes, with their values afterwards."""
         if self.writer == "mindspore":
             return dict(self._foreign_states())
         owner: dict[SideValue, str] = {
@@ -192,7 +189,7 @@ class RunSide:
         }
         found: dict[str, State] = {}
         for op in self.ops:
-            for slot, value in zip(op.input_slots, op.inputs, strict=True):
+            for slot, value in op.inputs_by_slot:
                 parameter = owner.get(self.root(value)) or owner.get(value)
                 written = _writes_to(op, slot, self.writer)
                 if parameter is None or written is None:
@@ -212,7 +209,7 @@ class RunSide:
 
 
 def _writes_to(op: SideOp, slot: int, writer: str | None) -> int | None:
-    """The output that is input ``slot`` after the op changed it; None if it does not."""
+    """The output that holds input ``slot`` after the op changed it; None if it does not."""
     if writer == "mindspore":
         if op.kind == "batch_norm" and slot in (3, 4):
             return slot
@@ -225,7 +222,7 @@ def _writes_to(op: SideOp, slot: int, writer: str | None) -> int | None:
 
 
 def behaviour(op: SideOp) -> str:
-    """How the op passes on errors; the optimizer's own arithmetic apart."""
+    """How the op propagates errors; ``update`` for the arithmetic of the optimizer."""
     found = behaviour_of(op.type)
     if op.kind in ("sum", "conv_grad_filter", "conv_grad_input"):
         return "reduction" if op.kind == "sum" else "product"

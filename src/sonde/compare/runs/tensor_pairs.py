@@ -1,4 +1,4 @@
-"""From paired ops to pairs of tensors: what to read, and what each pair was computed from."""
+"""Chooses the tensors to compare for each pair of ops, and records which values the pair reads."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from dataclasses import dataclass, field
 
 from sonde.compare.runs.measure import Measured, MeasureTask
 from sonde.compare.runs.pairing.alignment import Alignment, slot_pairs
-from sonde.compare.runs.result import How
+from sonde.compare.runs.result import How, Status
 from sonde.compare.runs.run_side import SideOp, SideValue, State
+from sonde.dump.tensor_record import TensorRecord
 
-Ends = tuple[SideValue, SideValue]
+ValuePair = tuple[SideValue, SideValue]
+
+_IGNORED_ARGUMENTS = frozenset(
+    {"dtype", "device", "layout", "memory_format", "pin_memory", "forward"}
+)
 
 
 @dataclass(slots=True)
-class PairDraft:
-    """A pair of ops on its way to an OpPair.
+class PendingPair:
+    """A pair of ops while its tensors are measured (`measure`) and assessed (`fault`).
 
-    ``reads`` are the inputs of the pair, of both sides where they are paired; ``makes`` the values
-    its tensors are. ``state`` names the parameter whose last value this is. ``is_blind``: it also
-    reads something without a counterpart. ``assessed_as``: the op whose rounding bounds the error.
+    ``tasks`` are the tensors to compare and ``makes`` the values that they hold, None for an
+    input. ``reads`` are the values that the pair reads and that are paired themselves. ``state``
+    names the parameter whose value at the end of the step is compared. ``has_unknown_inputs``: it
+    also reads a value without a counterpart. ``assessed_as``: the op whose rounding bounds the
+    error. ``status``, the errors (relative, of the worst tensor) and ``notes`` are set by `fault`.
     """
 
     order: float
@@ -29,137 +36,172 @@ class PairDraft:
     members_a: tuple[SideOp, ...] = ()
     members_b: tuple[SideOp, ...] = ()
     tasks: list[MeasureTask] = field(default_factory=list)
-    makes: list[Ends | None] = field(default_factory=list)
-    reads: list[Ends] = field(default_factory=list)
+    makes: list[ValuePair | None] = field(default_factory=list)
+    reads: list[ValuePair] = field(default_factory=list)
     state: str | None = None
     state_b: str | None = None
-    lone: bool = False
-    is_blind: bool = False
+    has_unpaired_ops: bool = False
+    has_unknown_inputs: bool = False
     assessed_as: SideOp | None = None
     measured: list[Measured] = field(default_factory=list)
+    status: Status = "not dumped"
+    error: float = 0.0
+    input_error: float = 0.0
+    tolerance: float = 0.0
+    allowed: float = 0.0
+    notes: list[str] = field(default_factory=list)
 
     @property
     def is_leaf(self) -> bool:
         return self.a.is_leaf and self.state is None
 
     @property
-    def name_a(self) -> str:
-        return self.state if self.state is not None and not self.lone else self.a.name
+    def value(self) -> ValuePair:
+        return self.a.value, self.b.value
 
     @property
-    def name_b(self) -> str:
-        return self.state_b if self.state_b is not None and not self.lone else self.b.name
+    def names(self) -> tuple[str, str]:
+        """The parameter, if its last value is compared and the ops are pairs of their own."""
+        if self.state is None or self.state_b is None or self.has_unpaired_ops:
+            return self.a.name, self.b.name
+        return self.state, self.state_b
 
-
-def draft_pairs(found: Alignment) -> list[PairDraft]:
-    """Everything to compare in one step, in the execution order of a."""
-    drafts = [_draft(found, op, other, how) for op, other, how in found.pairs()]
-    drafts += _drafted_places(found)
-    drafts += _drafted_states(found)
-    drafts.sort(key=lambda draft: draft.order)
-    return drafts
-
-
-def _draft(found: Alignment, op: SideOp, other: SideOp, how: How) -> PairDraft:
-    draft = PairDraft(
-        float(op.index),
-        op,
-        other,
-        how,
-        found.members_a.get(op.index, ()),
-        found.members_b.get(op.index, ()),
-    )
-    if op.kind in ("empty",) or other.kind in ("empty",):
-        return draft
-    draft.reads = _reads(found, draft)
-    known = {value for value, _ in draft.reads}
-    draft.is_blind = any(root not in known for root in found.a.roots(op)) and not draft.members_a
-    if op.is_leaf:
-        _add_leaf(found, draft)
-    else:
-        _add_outputs(found, draft)
-        _add_inputs(found, draft)
-    return draft
-
-
-def _add_leaf(found: Alignment, draft: PairDraft) -> None:
-    a, b = found.a.initial_record(draft.a), found.b.initial_record(draft.b)
-    if a is not None and b is not None:
-        is_parameter = draft.a.node_kind == "parameter"
-        left, right = (draft.a.name, draft.b.name) if is_parameter else (None, None)
-        draft.tasks.append(MeasureTask(a, b, left, right, is_weight=is_parameter))
-        draft.makes.append((draft.a.value, draft.b.value))
-
-
-def _add_outputs(found: Alignment, draft: PairDraft) -> None:
-    for slot, other_slot in slot_pairs(draft.a, draft.b):
-        value, twin = SideValue(draft.a.name, slot), SideValue(draft.b.name, other_slot)
-        a, b = found.a.output_record(value), found.b.output_record(twin)
+    def add(
+        self,
+        a: TensorRecord | None,
+        b: TensorRecord | None,
+        makes: ValuePair | None,
+        parameters: tuple[str | None, str | None] = (None, None),
+        *,
+        is_weight: bool = False,
+    ) -> None:
+        """Compare two tensors, if both were dumped."""
         if a is not None and b is not None:
-            is_turned = draft.a.phase == "backward" and draft.a.kind in ("matmul", "transpose")
-            draft.tasks.append(
-                MeasureTask(a, b, is_weight=is_turned and draft.a.type != draft.b.type)
-            )
-            draft.makes.append((value, twin))
+            self.tasks.append(MeasureTask(a, b, *parameters, is_weight=is_weight))
+            self.makes.append(makes)
+
+    def differing_arguments(self) -> list[str]:
+        """Arguments that differ between ops of one type, other than dtypes, devices, layouts and
+        the names of other ops."""
+        if self.a.type != self.b.type:
+            return []
+        left, right = dict(self.a.attributes), dict(self.b.attributes)
+        return [
+            name
+            for name in {**left, **right}
+            if left.get(name) != right.get(name)
+            and name not in _IGNORED_ARGUMENTS
+            and name == name.lower()  # MindSpore's internal attributes have capitals.
+            and not name.endswith("_names")
+        ]
+
+    def describe_arguments(self) -> list[str]:
+        left, right = dict(self.a.attributes), dict(self.b.attributes)
+        return [
+            f"{name} is {left.get(name, 'not given')} in a and {right.get(name, 'not given')} in b"
+            for name in self.differing_arguments()
+        ]
 
 
-def _add_inputs(found: Alignment, draft: PairDraft) -> None:
-    """Compare inputs themselves where the dump does not say what made them."""
-    a, b = draft.a, draft.b
-    if a.type != b.type or (a.inputs and b.inputs):
-        return
-    slots = [slot for slot in range(32) if (a.name, "input", slot) in found.a.records]
-    for slot in slots:
-        left, right = found.a.record(a.name, "input", slot), found.b.record(b.name, "input", slot)
-        if left is not None and right is not None:
-            draft.tasks.append(MeasureTask(left, right))
-            draft.makes.append(None)
+def pending_pairs(found: Alignment) -> list[PendingPair]:
+    """Everything to compare in one step, in the execution order of a."""
+    pairs = [_op_pair(found, op, other, how) for op, other, how in found.pairs()]
+    pairs += _replaced_ops(found)
+    pairs += _final_states(found)
+    pairs.sort(key=lambda pair: pair.order)
+    return pairs
 
 
-def _reads(found: Alignment, draft: PairDraft) -> list[Ends]:
-    """What the group reads from outside, by roots; a twin that is not known is the value's own."""
-    inside = {draft.a.index, *(op.index for op in draft.members_a)}
+def _op_pair(found: Alignment, op: SideOp, other: SideOp, how: How) -> PendingPair:
+    members = found.members_a.get(op.index, ()), found.members_b.get(op.index, ())
+    pair = PendingPair(float(op.index), op, other, how, *members)
+    if "empty" in (op.kind, other.kind):
+        return pair
+    pair.reads = _reads(found, pair)
+    known = {value for value, _ in pair.reads}
+    is_known = all(root in known for root in found.a.roots(op))
+    pair.has_unknown_inputs = not is_known and not pair.members_a
+    if op.is_leaf:
+        is_parameter = op.node_kind == "parameter"
+        pair.add(
+            found.a.initial_record(op),
+            found.b.initial_record(other),
+            pair.value,
+            (op.name, other.name) if is_parameter else (None, None),
+            is_weight=is_parameter,
+        )
+    else:
+        _add_outputs(found, pair)
+        _add_inputs(found, pair)
+    return pair
+
+
+def _add_outputs(found: Alignment, pair: PendingPair) -> None:
+    a, b = pair.a, pair.b
+    may_be_transposed = a.phase == "backward" and a.kind in ("matmul", "transpose")
+    for slot, other_slot in slot_pairs(a, b):
+        value, twin = SideValue(a.name, slot), SideValue(b.name, other_slot)
+        pair.add(
+            found.a.output_record(value),
+            found.b.output_record(twin),
+            (value, twin),
+            is_weight=may_be_transposed and a.type != b.type,
+        )
+
+
+def _add_inputs(found: Alignment, pair: PendingPair) -> None:
+    """Compare the inputs themselves if the dump does not say which ops produced them."""
+    a, b = pair.a, pair.b
+    if a.type == b.type and not (a.inputs and b.inputs):
+        for slot in range(32):
+            left = found.a.records.get((a.name, "input", slot))
+            pair.add(left, found.b.records.get((b.name, "input", slot)), None)
+
+
+def _reads(found: Alignment, pair: PendingPair) -> list[ValuePair]:
+    """The paired values that the pair and its members read from other pairs, as roots."""
+    inside = {pair.a.index, *(op.index for op in pair.members_a)}
     reads: dict[SideValue, SideValue] = {}
-    for op in (draft.a, *draft.members_a):
+    for op in (pair.a, *pair.members_a):
         for root in found.a.roots(op):
             producer = found.a.producer(root)
-            if producer is None or (producer.index in inside and producer is not draft.a):
+            if producer is None or (producer.index in inside and producer is not pair.a):
                 continue
             twin = found.values.get(root)
-            if twin is not None and root.op != draft.a.name:
+            if twin is not None and root.op != pair.a.name:
                 reads[root] = twin
     for value, twin in found.places:
-        if value in found.a.roots(draft.a) and twin in found.b.roots(draft.b):
+        if value in found.a.roots(pair.a) and twin in found.b.roots(pair.b):
             reads[value] = twin
     return list(reads.items())
 
 
-def _drafted_places(found: Alignment) -> Iterator[PairDraft]:
-    """An op without a counterpart against what stands in its place."""
+def _replaced_ops(found: Alignment) -> Iterator[PendingPair]:
+    """Pair each op without a counterpart with the op in its place."""
     for value, twin in found.places:
         op, other = found.a.producer(value), found.b.producer(twin)
-        a, b = found.a.output_record(value), found.b.output_record(twin)
-        if op is None or other is None or a is None or b is None:
+        if op is None or other is None:
             continue
-        order = op.index if found.is_open(op) else _place_in_a(found, other)
-        draft = PairDraft(order, op, other, "place")
-        draft.assessed_as = op if found.is_open(op) else other
-        if found.is_open(op):
-            draft.reads = _reads(found, draft)
+        is_in_a = found.is_open(op)
+        order = op.index if is_in_a else _place_in_a(found, other)
+        pair = PendingPair(order, op, other, "place")
+        pair.add(found.a.output_record(value), found.b.output_record(twin), (value, twin))
+        if not pair.tasks:
+            continue
+        alone, side = (op, found.a) if is_in_a else (other, found.b)
+        pair.assessed_as = alone
+        if is_in_a:
+            reads = _reads(found, pair)
         else:
-            roots = found.b.roots(other)
-            back = ((found.values_back.get(root), root) for root in roots)
-            draft.reads = [(value, root) for value, root in back if value is not None]
-        draft.reads = [ends for ends in draft.reads if ends != (value, twin)]
-        lone, side = (op, found.a) if found.is_open(op) else (other, found.b)
-        draft.is_blind = len(draft.reads) < len(set(side.roots(lone)))
-        draft.tasks.append(MeasureTask(a, b))
-        draft.makes.append((value, twin))
-        yield draft
+            back = ((found.values_back.get(root), root) for root in found.b.roots(other))
+            reads = [(root_a, root_b) for root_a, root_b in back if root_a is not None]
+        pair.reads = [each for each in reads if each != (value, twin)]
+        pair.has_unknown_inputs = len(pair.reads) < len(set(side.roots(alone)))
+        yield pair
 
 
 def _place_in_a(found: Alignment, other: SideOp) -> float:
-    """Where an op of b without a counterpart would stand in a: just after what it reads."""
+    """The order in a for an op that only b has: directly after the values that it reads."""
     before = [
         found.backward[producer.index]
         for root in found.b.roots(other)
@@ -168,40 +210,39 @@ def _place_in_a(found: Alignment, other: SideOp) -> float:
     return max(before, default=-1) + 0.25
 
 
-def _drafted_states(found: Alignment) -> Iterator[PairDraft]:
-    """The last values of parameters that the pairs of ops do not show."""
+def _final_states(found: Alignment) -> Iterator[PendingPair]:
+    """The last values of parameters that no pair of ops compares."""
     states_a, states_b = found.a.states(), found.b.states()
     for leaf, twin, _ in list(found.pairs()):
         if leaf.node_kind != "parameter":
             continue
         a, b = states_a.get(leaf.name), states_b.get(twin.name)
-        if a is None or b is None or _is_shown(found, a, b):
+        if a is None or b is None or _is_compared(found, a, b):
             continue
-        draft = PairDraft(a.op.index + 0.5, a.op, b.op, "update")
-        draft.state, draft.state_b = leaf.name, twin.name
-        draft.lone = found.is_open(a.op) and found.is_open_b(b.op)
-        draft.reads = _state_reads(found, draft)
-        draft.tasks.append(MeasureTask(a.record, b.record, leaf.name, twin.name, is_weight=True))
-        draft.makes.append(None)
-        yield draft
+        pair = PendingPair(a.op.index + 0.5, a.op, b.op, "update")
+        pair.state, pair.state_b = leaf.name, twin.name
+        pair.has_unpaired_ops = found.is_open(a.op) and found.is_open_b(b.op)
+        pair.reads = _state_reads(found, pair)
+        pair.add(a.record, b.record, None, (leaf.name, twin.name), is_weight=True)
+        yield pair
 
 
-def _is_shown(found: Alignment, a: State, b: State) -> bool:
+def _is_compared(found: Alignment, a: State, b: State) -> bool:
     """Whether a pair of ops compares these tensors already."""
     if found.forward.get(a.op.index) != b.op.index:
         return False
-    slots = (a.record.key.slot, b.record.key.slot)
+    key_a, key_b = a.record.key, b.record.key
     return (
-        a.record.key.io == "output" == b.record.key.io
-        and slots in slot_pairs(a.op, b.op)
-        and (a.record.key.op == a.op.name and b.record.key.op == b.op.name)
+        key_a.io == "output" == key_b.io
+        and (key_a.slot, key_b.slot) in slot_pairs(a.op, b.op)
+        and (key_a.op, key_b.op) == (a.op.name, b.op.name)
     )
 
 
-def _state_reads(found: Alignment, draft: PairDraft) -> list[Ends]:
-    """What the update reads; an update in several ops reads what they all read."""
+def _state_reads(found: Alignment, pair: PendingPair) -> list[ValuePair]:
+    """The values that an update reads; if it consists of several ops, the values that all read."""
     reads: dict[SideValue, SideValue] = {}
-    stack, seen = [draft.a], {draft.a.index}
+    stack, seen = [pair.a], {pair.a.index}
     while stack:
         op = stack.pop()
         for root in found.a.roots(op):

@@ -1,13 +1,16 @@
-"""From judged pairs to a verdict, from rough to fine: losses, subnets, layers, ops."""
+"""Derives the verdict and the first divergence from the assessed pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isnan
+from typing import Final
 
 from sonde.compare.runs.overview import growth_of, module_path
 from sonde.compare.runs.result import DivergenceStart, LossPair, OpPair, RunComparison, TensorPair
+from sonde.core.finding import EvidenceStatus, Finding
+from sonde.core.keys import TensorKey
 
 Readers = Mapping[tuple[int, int, str], OpPair]
 
@@ -15,10 +18,9 @@ Readers = Mapping[tuple[int, int, str], OpPair]
 def reach_verdict(found: RunComparison, readers: Readers) -> RunComparison:
     """The comparison with verdict, first divergence and reasons.
 
-    Diverged means that an op is at fault; incomparable, that none is found but files are damaged.
-    Where no op is at fault, but a loss is out of tolerance, the op
-    whose error comes nearest to what is allowed is named with low confidence; not where one side
-    computes in lower precision, which explains as much.
+    Diverged: an op is at fault. Incomparable: no op is at fault, but files are damaged. If no op is
+    at fault but a loss is out of tolerance, the op whose error is closest to its tolerance is named
+    as a hypothesis, unless one side computes in lower precision, which explains the difference.
     """
     divergence = _first(found, readers)
     is_bad = divergence is not None
@@ -38,9 +40,12 @@ def reach_verdict(found: RunComparison, readers: Readers) -> RunComparison:
 
 
 def damaged(found: RunComparison) -> list[str]:
-    """What is wrong with the files that could not be read."""
+    """The problems of the files that could not be read."""
     return [
-        str(tensor.problem) for pair in found.pairs for tensor in pair.tensors if tensor.is_damaged
+        str(tensor.problem)
+        for pair in found.pairs
+        for tensor in pair.tensors
+        if tensor.problem_kind == "damaged"
     ]
 
 
@@ -52,10 +57,10 @@ def _about_damage(damage: Sequence[str]) -> list[str]:
 
 
 def _first(found: RunComparison, readers: Readers) -> DivergenceStart | None:
-    """The first op at fault. What a run begins with counts where it is first read."""
+    """The first pair at fault. A parameter or input is reported at the first op that reads it."""
     candidates: list[tuple[int, int, OpPair, OpPair]] = []
     for pair in found.pairs:
-        if pair.status == "diverged" or _is_misshapen(pair):
+        if pair.status == "diverged" or _has_other_shape(pair):
             shown = pair
             if pair.is_leaf:
                 shown = readers.get((pair.rank, pair.step, pair.a), pair)
@@ -64,55 +69,103 @@ def _first(found: RunComparison, readers: Readers) -> DivergenceStart | None:
         return None
     _, _, pair, shown = min(candidates, key=lambda each: each[:2])
     tensor = _worst(pair)
+    rule, cause = _cause(pair, tensor, found)
     inheritors = sum(each.status == "inherited" for each in found.pairs)
-    return DivergenceStart(shown, tensor, _cause(pair, shown, found), inheritors)
+    # Established: equal inputs, and an output that its own rounding does not explain.
+    is_certain = tensor.by == "values" and pair.input_error == 0
+    status: EvidenceStatus = "established" if is_certain else "supported"
+    return DivergenceStart(shown, tensor, _finding(rule, cause, status, shown, tensor), inheritors)
 
 
-def _is_misshapen(pair: OpPair) -> bool:
-    return pair.status == "incomparable" and any("shapes" in note for note in pair.notes)
+def _finding(
+    rule: str, message: str, status: EvidenceStatus, pair: OpPair, tensor: TensorPair
+) -> Finding:
+    place = tensor.a
+    return Finding(
+        rule,
+        "error",
+        message,
+        status=status,
+        where=TensorKey(pair.step, pair.order, place.op, place.io, place.slot),
+        source=pair.source_a,
+        evidence={
+            "rank": pair.rank,
+            "a": str(tensor.a),
+            "b": str(tensor.b),
+            "source_b": pair.source_b,
+            "error": tensor.error,
+            "input_error": pair.input_error,
+            "tolerance": pair.tolerance,
+            "allowed": pair.allowed,
+            "distances": tensor.distances,
+        },
+        advice=_ADVICE[rule],
+    )
+
+
+_ADVICE: Final = {
+    "parameter": "start both runs from the same weights; sonde params A B compares them",
+    "input": "feed both runs the same data in the same order",
+    "shapes": "compare the shapes in both scripts at this line",
+    "missing-op": "add or remove the op in one of the scripts",
+    "argument": "give the op the same arguments in both scripts",
+    "dtype": "check casts and autocast around this op",
+    "update": "compare optimizer, learning rate, momentum, decay and clipping",
+    "non-finite": "sonde run --overflow names the op that produced the first NaN or Inf",
+    "random": "seed both runs alike; sonde run --deterministic does so",
+    "op-type": "use the same op in both scripts",
+    "output": "compare the lines of both scripts, and the kernels that execute the op",
+    "closest": "compare more steps, or dump values instead of statistics",
+}
+"""The rules of a first divergence, each with its advice."""
+
+
+def _has_other_shape(pair: OpPair) -> bool:
+    return pair.status == "incomparable" and any(
+        tensor.problem_kind == "shapes" for tensor in pair.tensors
+    )
 
 
 def _worst(pair: OpPair) -> TensorPair:
-    """The tensor that decided: what cannot be compared, or else the largest error."""
+    """The tensor that could not be compared, or else that with the largest error."""
     return max(
         pair.tensors, key=lambda each: (isnan(each.error), each.error == pair.error, each.error)
     )
 
 
-def _cause(pair: OpPair, shown: OpPair, found: RunComparison) -> str:
-    tensor = _worst(pair)
+def _cause(pair: OpPair, tensor: TensorPair, found: RunComparison) -> tuple[str, str]:
+    """The rule that explains the divergence, and a sentence."""
     if pair.kind == "parameter":
         others = sum(
             each.status == "diverged" and each.kind == "parameter" and each.step == pair.step
             for each in found.pairs
         )
         more = f"; so do {others - 1} other parameters" if others > 1 else ""
-        return f"the parameter {pair.b} differs before the step begins{more}"
+        return "parameter", f"the parameter {pair.b} differs before the step begins{more}"
     if pair.kind == "input":
-        return f"the input {pair.b} of the step differs: not the same data, or not the same order"
+        text = f"the input {pair.b} of the step differs: not the same data, or not the same order"
+        return "input", text
     if pair.status == "incomparable":
-        return "; ".join(pair.notes)
+        return "shapes", "; ".join(pair.notes)
     if pair.how == "place":
-        return (
-            f"{_short(pair.a)} in a stands where b has {_short(pair.b)}: an op is missing or added"
-        )
+        names = f"{_short(pair.a)} in a is in the place of {_short(pair.b)} in b"
+        return "missing-op", f"{names}: an op is missing or added"
     if pair.notes:
-        return "; ".join(pair.notes)
+        return "argument", "; ".join(pair.notes)
     if tensor.a.dtype != tensor.b.dtype:
-        return (
-            f"computed in {tensor.a.dtype} in a and in {tensor.b.dtype} in b, unlike the ops "
-            "around it"
-        )
+        dtypes = f"computed in {tensor.a.dtype} in a and in {tensor.b.dtype} in b"
+        return "dtype", f"{dtypes}, unlike the ops around it"
     if pair.kind == "state":
-        return f"{tensor.b.parameter} is updated differently, from inputs that agree"
+        return "update", f"{tensor.b.parameter} is updated differently, from inputs that agree"
     if tensor.distances is not None and tensor.distances.non_finite_disagreed:
         count = tensor.distances.non_finite_disagreed
-        return f"NaN or Inf in one run only, {count} of {tensor.distances.count} elements"
+        text = f"NaN or Inf in one run only, {count} of {tensor.distances.count} elements"
+        return "non-finite", text
     if pair.kind == "random":
-        return "random numbers differ: seeds, or the order of draws"
+        return "random", "random numbers differ: seeds, or the order of draws"
     if pair.type_a != pair.type_b and found.a.writer == found.b.writer:
-        return f"{pair.type_a} in a, {pair.type_b} in b"
-    return "its inputs agree, its output does not"
+        return "op-type", f"{pair.type_a} in a, {pair.type_b} in b"
+    return "output", "its inputs agree, its output does not"
 
 
 def _short(name: str) -> str:
@@ -120,13 +173,14 @@ def _short(name: str) -> str:
 
 
 def _suspect(found: RunComparison) -> DivergenceStart | None:
-    """Without a clear fault: the pair nearest to one."""
+    """The pair whose error is closest to its tolerance."""
     rated = [pair for pair in found.pairs if pair.tensors and pair.allowed > 0 and not pair.is_leaf]
     if not rated:
         return None
     pair = max(rated, key=lambda each: each.error / each.allowed)
-    cause = "no op stands out; this one is nearest to it, given the errors of its inputs"
-    return DivergenceStart(pair, _worst(pair), cause, 0, "low")
+    cause = "no op stands out; this one is closest to its tolerance, given the errors of its inputs"
+    tensor = _worst(pair)
+    return DivergenceStart(pair, tensor, _finding("closest", cause, "hypothesis", pair, tensor), 0)
 
 
 def _reasons(found: RunComparison, divergence: DivergenceStart | None) -> list[str]:

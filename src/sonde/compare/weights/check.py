@@ -1,20 +1,20 @@
-"""What is wrong, or looks wrong, with the weights of one checkpoint.
+"""Checks the weights of one checkpoint.
 
-The rules, and what each takes as its policy:
+The rules and their policies:
 
 - ``nan``, ``inf`` (error): any such element, in weights, buffers and optimizer state alike.
 - ``variance`` (error): a running variance below zero.
-- ``all-zero`` (warning): a weight matrix of zeros; biases and running means may well be zero, and
-  a norm's weight is only noted (``info``), because some networks begin with that.
+- ``all-zero`` (warning): a weight matrix of zeros. Biases and running means may be zero; the weight
+  of a norm is only noted (``info``), because some networks initialize it with zeros.
 - ``constant`` (warning): a weight matrix of one value: all its neurons compute the same.
 - ``dead-rows`` (warning): rows of a weight matrix, one per output, that are all zeros. A single
-  one in an embedding is its padding (``info``).
+  such row in an embedding is its padding (``info``).
 - ``initial-spread`` (warning): the standard deviation of a matrix is over 4 times, or under a
-  fiftieth, of He's sqrt(2 / fan-in); ``initial-mean``: its mean is beyond its standard deviation.
+  fiftieth, of He's sqrt(2 / fan-in); ``initial-mean``: its mean exceeds its standard deviation.
   Not for embeddings, nor below 64 elements.
-- ``unknown`` (warning): a dump has statistics alone, without the counts of NaN and Inf; the other
-  rules need values and are left out for it.
-- ``large`` (warning): an element beyond 10,000, or beyond half of what its type can hold.
+- ``unknown`` (warning): a dump of statistics without counts of NaN and Inf. For a dump of
+  statistics only ``nan`` and ``inf`` are checked.
+- ``large`` (warning): an element beyond 10,000, or beyond half of the largest value of its type.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TYPE_MAX = {
 
 
 def check_checkpoint(checkpoint: Checkpoint) -> tuple[Finding, ...]:
-    """All findings, in the order of the weights; the weight's name is in the evidence."""
+    """All findings, in the order of the weights; the name of the weight is in the evidence."""
     names = checkpoint.weights.keys()
     found: list[Finding] = []
     for name, weight in checkpoint.weights.items():
@@ -72,7 +72,7 @@ _STATUS: Final[Mapping[str, EvidenceStatus]] = {
     "variance": "established",
     "unknown": "hypothesis",
 }
-"""Rules that break an invariant, or lack the numbers; all others judge a statistic."""
+"""Rules about a broken invariant or about missing numbers; all others judge a statistic."""
 
 
 def _finding(
@@ -89,55 +89,39 @@ def _finding(
 
 
 def _check_finite(weight: Weight, found: Statistics) -> Iterator[Finding]:
+    yield from _count_findings(weight, "nan", "NaN", found.nan_count)
     infinite = found.positive_inf_count + found.negative_inf_count
-    if found.nan_count:
-        yield _finding(
-            weight,
-            "nan",
-            "error",
-            f"has {found.nan_count:,} NaN of {found.count:,} elements",
-            "find the op that made the first one: sonde run --overflow train.py",
-            count=found.nan_count,
-        )
-    if infinite:
-        yield _finding(
-            weight,
-            "inf",
-            "error",
-            f"has {infinite:,} infinities of {found.count:,} elements",
-            "find the op that made the first one: sonde run --overflow train.py",
-            count=infinite,
-        )
+    yield from _count_findings(weight, "inf", "infinities", infinite)
 
 
 def _check_summary(weight: Weight) -> Iterator[Finding]:
-    """A weight of which a dump has statistics alone: what its counts tell."""
+    """Check the counts of a weight of which a dump has only statistics."""
     for rule, keys in (
         ("nan", ("nan count",)),
         ("inf", ("positive inf count", "negative inf count")),
     ):
         counts = [(weight.summary or {}).get(key) for key in keys]
         known = [count for count in counts if isinstance(count, int)]
-        if not known:
+        if known:
+            yield from _count_findings(weight, rule, rule, sum(known))
+        else:
             message = f"has no count of {rule} in its statistics"
             advice = "dump tensors, or statistics with the counts of NaN and Inf"
             yield _finding(weight, "unknown", "warning", message, advice)
-        elif sum(known):
-            message = f"has {sum(known):,} {rule} of {weight.count:,} elements"
-            advice = "find the op that made the first one: sonde run --overflow train.py"
-            yield _finding(weight, rule, "error", message, advice, count=sum(known))
 
 
 def _check_complex(weight: Weight) -> Iterator[Finding]:
-    if not weight.dtype.startswith("complex"):
-        return
-    values = weight.bits()
-    count = int(values.size - np.isfinite(values).sum())
+    if weight.dtype.startswith("complex"):
+        values = weight.bits()
+        count = int(values.size - np.isfinite(values).sum())
+        yield from _count_findings(weight, "nan", "non-finite", count)
+
+
+def _count_findings(weight: Weight, rule: str, noun: str, count: int) -> Iterator[Finding]:
     if count:
-        message = f"has {count:,} elements of {values.size:,} that are not finite"
-        yield _finding(
-            weight, "nan", "error", message, "look at the op that made them", count=count
-        )
+        message = f"has {count:,} {noun} of {weight.count:,} elements"
+        advice = "find the op that made the first one: sonde run --overflow train.py"
+        yield _finding(weight, rule, "error", message, advice, count=count)
 
 
 def _check_large(weight: Weight, found: Statistics) -> Iterator[Finding]:
@@ -146,26 +130,16 @@ def _check_large(weight: Weight, found: Statistics) -> Iterator[Finding]:
     largest = float(found.abs_max)
     limit = min(_LARGE, 0.5 * _TYPE_MAX.get(weight.dtype, math.inf))
     if largest > limit:
-        yield _finding(
-            weight,
-            "large",
-            "warning",
-            f"has an element of {largest:.3g}; over {limit:g} is rare in {weight.dtype}",
-            "lower the learning rate or clip gradients, if this grew",
-            largest=largest,
-        )
+        message = f"has an element of {largest:.3g}; over {limit:g} is rare in {weight.dtype}"
+        advice = "lower the learning rate or clip gradients, if this grew"
+        yield _finding(weight, "large", "warning", message, advice, largest=largest)
 
 
 def _check_buffer(weight: Weight, found: Statistics) -> Iterator[Finding]:
     if tokens(weight.name)[-1] == "running_var" and found.min < 0:
-        yield _finding(
-            weight,
-            "variance",
-            "error",
-            f"is a variance and goes down to {found.min:.3g}",
-            "a variance is never below zero: the file mixes up names, or is damaged",
-            lowest=float(found.min),
-        )
+        message = f"is a variance and goes down to {found.min:.3g}"
+        advice = "a variance is never below zero: names are mixed up, or the file is damaged"
+        yield _finding(weight, "variance", "error", message, advice, lowest=float(found.min))
 
 
 def _check_weight(weight: Weight, found: Statistics) -> Iterator[Finding]:
@@ -175,13 +149,13 @@ def _check_weight(weight: Weight, found: Statistics) -> Iterator[Finding]:
             advice = "was it initialized, and does a gradient reach it?"
             yield _finding(weight, "all-zero", "warning", "is all zeros", advice)
         elif tokens(weight.name)[-1] == "weight":
-            advice = "on purpose in some networks: a residual branch that begins with nothing"
+            advice = "intended in some networks: a residual branch that is zero at first"
             yield _finding(weight, "all-zero", "info", "is all zeros", advice)
         return
     if not is_matrix:
         return
     if found.min == found.max:
-        advice = "its neurons all compute the same and will learn the same: draw it at random"
+        advice = "its neurons all compute the same and will learn the same: initialize it at random"
         message = f"has one value everywhere, {float(found.min):.3g}"
         yield _finding(weight, "constant", "warning", message, advice)
         return
@@ -197,22 +171,16 @@ def _check_rows(weight: Weight) -> Iterator[Finding]:
         return
     where = np.flatnonzero(~alive)[:5].tolist()
     shown = ", ".join(map(str, where)) + (", ..." if dead > 5 else "")
-    padding = dead == 1 and _is_table(weight)
-    yield _finding(
-        weight,
-        "dead-rows",
-        "info" if padding else "warning",
-        f"has {dead:,} of {alive.size:,} rows that are all zeros: {shown}",
-        "an embedding's padding is such a row"
-        if padding
-        else "these outputs are always the bias: were they pruned, or never drawn?",
-        rows=where,
-        count=dead,
-    )
+    message = f"has {dead:,} of {alive.size:,} rows that are all zeros: {shown}"
+    severity: Severity = "warning"
+    advice = "these outputs are always the bias: were the rows pruned, or never initialized?"
+    if dead == 1 and _is_table(weight):
+        severity, advice = "info", "the padding of an embedding is such a row"
+    yield _finding(weight, "dead-rows", severity, message, advice, rows=where, count=dead)
 
 
 def _alive_rows(weight: Weight) -> NDArray[np.bool_]:
-    """Whether each row along the first axis has an element that is not zero; in pieces."""
+    """Whether each row along the first axis has an element that is not zero."""
     bits = weight.bits().reshape(weight.shape[0], -1)
     step = max(1, _CHUNK_ELEMENTS // max(bits.shape[1], 1))
     parts = [
@@ -229,24 +197,16 @@ def _check_spread(weight: Weight, found: Statistics) -> Iterator[Finding]:
     usual = math.sqrt(2 / fan_in)
     evidence = {"std": found.std, "avg": found.avg, "usual": usual}
     if not _NARROW * usual <= found.std <= _WIDE * usual:
-        yield _finding(
-            weight,
-            "initial-spread",
-            "warning",
+        message = (
             f"has a standard deviation of {found.std:.3g}; for {fan_in} inputs about {usual:.3g} "
-            "is usual",
-            "check how it is initialized",
-            **evidence,
+            "is usual"
         )
+        advice = "check how it is initialized"
+        yield _finding(weight, "initial-spread", "warning", message, advice, **evidence)
     if abs(found.avg) > found.std:
-        yield _finding(
-            weight,
-            "initial-mean",
-            "warning",
-            f"has the mean {found.avg:.3g}, beyond its standard deviation {found.std:.3g}",
-            "weights are usually drawn round zero: check how it is initialized",
-            **evidence,
-        )
+        message = f"has the mean {found.avg:.3g}, beyond its standard deviation {found.std:.3g}"
+        advice = "weights are usually initialized around zero: check how it is initialized"
+        yield _finding(weight, "initial-mean", "warning", message, advice, **evidence)
 
 
 def _is_table(weight: Weight) -> bool:

@@ -1,6 +1,6 @@
-"""Weights by name, whatever file they are in; nothing is read before it is asked for.
+"""The weights of a checkpoint by name, whatever its format; values are read on demand.
 
-No framework is needed: element types numpy lacks (bfloat16, float8) are kept as their bits.
+No framework is needed: values of types that numpy lacks (bfloat16, float8) are kept as bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sonde.kernels import Distances
 
 MAX_DIMENSIONS = 32
-"""What every numpy takes."""
+"""The most dimensions that every version of numpy supports."""
 
 Format = Literal["mindspore", "safetensors", "torch", "numpy", "dump"]
 
@@ -32,10 +32,9 @@ Format = Literal["mindspore", "safetensors", "torch", "numpy", "dump"]
 class Weight:
     """One named tensor of a checkpoint or a dump.
 
-    ``load`` gives its elements, read-only, as ``storage`` says: the element type of the array, or
-    of its bits where numpy lacks the type. ``storage`` is ``dtype`` unless the file holds wider
-    values. ``trainable`` is None where nobody knows. A weight of which only ``summary`` is known
-    has no ``load``.
+    ``load`` returns the elements, read-only, as an array of type ``storage``, or of its bits if
+    numpy lacks the type. ``storage`` is ``dtype`` unless the file contains wider values.
+    ``trainable`` is None if unknown. A weight with statistics only (``summary``) has no ``load``.
     """
 
     name: str
@@ -59,7 +58,7 @@ class Weight:
         return self.count * BY_NAME[self.dtype].itemsize
 
     def bits(self) -> NDArray[Any]:
-        """The elements as they are stored, contiguous; an error where only statistics are known."""
+        """The elements as stored, contiguous; an error if only statistics are known."""
         if self.load is None:
             raise CheckpointError(
                 f"{self.name}: only its statistics are known; dump with saved_data 'tensor' or "
@@ -70,13 +69,13 @@ class Weight:
         return array.view(np.uint8) if array.dtype == np.bool_ else array
 
     def numbers(self) -> NDArray[Any]:
-        """The elements as numbers numpy has, widened without rounding."""
+        """The elements in a type that numpy has, widened without rounding."""
         from sonde.kernels.low_precision import numbers
 
         return numbers(self.bits(), self.storage)
 
     def statistics(self) -> Statistics | None:
-        """All summary numbers; None for complex elements and where there are no values."""
+        """The statistics; None for complex elements and without values."""
         from sonde import kernels
 
         if self.load is None or self.storage not in kernels.DTYPES:
@@ -86,12 +85,16 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The weights of one file or dump, in its order, and the texts that stand beside them."""
+    """The weights and the texts of one file or dump, in its order."""
 
     path: Path
     format: Format
     weights: Mapping[str, Weight]
     texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: weight.shape for name, weight in self.weights.items()}
 
     @property
     def count(self) -> int:
@@ -100,7 +103,7 @@ class Checkpoint:
 
 
 def same_bits(a: Weight, b: Weight) -> bool:
-    """Whether two weights have one type, one shape and the same bits: NaN equals the same NaN."""
+    """Whether two weights have the same type, shape and bits (NaN equals the same NaN)."""
     if (a.storage, a.shape) != (b.storage, b.shape):
         return False
     return bool(np.array_equal(_bytes(a.bits()), _bytes(b.bits())))
@@ -109,7 +112,7 @@ def same_bits(a: Weight, b: Weight) -> bool:
 def distances(a: NDArray[Any], storage_a: str, b: NDArray[Any], storage_b: str) -> Distances:
     """How the elements of ``a`` differ from the reference ``b``; complex ones as pairs of reals.
 
-    SondeError when one of two is complex, or a type has no order.
+    SondeError if only one is complex, or a type has no order.
     """
     from sonde import kernels
 
@@ -122,7 +125,7 @@ def distances(a: NDArray[Any], storage_a: str, b: NDArray[Any], storage_b: str) 
 
 
 def is_shape(sizes: Any) -> bool:
-    """Whether these are the sizes of a tensor numpy can have, empty ones included."""
+    """Whether numpy can have an array of these sizes, including empty ones."""
     return (
         isinstance(sizes, list | tuple)
         and len(sizes) <= MAX_DIMENSIONS
@@ -132,7 +135,7 @@ def is_shape(sizes: Any) -> bool:
 
 
 def damaged(path: Path, kind: str, reason: str) -> CheckpointError:
-    """The error for a file that is cut off or is not what it says; ``reason`` has the place."""
+    """The error for a file that is truncated or not of its format; ``reason`` has the place."""
     return CheckpointError(
         f"{path} is damaged or not a {kind}: {reason}", slug="checkpoint-damaged"
     )

@@ -1,4 +1,4 @@
-"""One checkpoint written in another format, bit by bit, under the names of the other framework."""
+"""Writes a checkpoint in another format, bit by bit, with the names of the other framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from sonde.compare.parameter_names import Family, renamed
+from sonde.compare.parameter_names import renamed
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, same_bits
 from sonde.core.atomic_file import replace_file_durably
 from sonde.core.errors import UsageError
@@ -28,7 +28,7 @@ DEFAULT_NAMES: dict[Target, Names] = {
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was written: old to new name of each weight, and what has no place there."""
+    """The old and new name of each weight that was written, and the names that were omitted."""
 
     names: Mapping[str, str]
     dropped: tuple[str, ...]
@@ -41,7 +41,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a format is written, and read back to prove what was written."""
+    """The functions that write a format and read it back for verification."""
 
     write: Write
     read: Read
@@ -54,16 +54,14 @@ def new_names(
     keep_counters: bool = False,
     given: Mapping[str, str] | None = None,
 ) -> dict[str, str | None]:
-    """The name each weight gets; None for what the other framework has not.
+    """The new name of each weight; None if the other framework does not have it.
 
-    ``given`` decides where it has an entry; a name of it that is not in the checkpoint, or two
-    weights that would share a name, is a UsageError.
+    ``given`` takes precedence. UsageError if it has a name that is not in the checkpoint, or if two
+    weights would have the same name.
     """
     found: dict[str, str | None] = {name: name for name in source.weights}
     if names != "keep":
-        family: Family = names
-        shapes = {name: weight.shape for name, weight in source.weights.items()}
-        found = renamed(shapes, family, keep_counters=keep_counters)
+        found = renamed(source.shapes, names, keep_counters=keep_counters)
     for old, new in (given or {}).items():
         if old not in found:
             raise UsageError(f"--map: {source.path} has no weight {old!r}", slug="usage")
@@ -73,7 +71,7 @@ def new_names(
         if new_name is not None and taken.setdefault(new_name, old) != old:
             raise UsageError(
                 f"{taken[new_name]!r} and {old!r} would both be called {new_name!r}; "
-                "say other names with --map",
+                "choose other names with --map",
                 slug="usage",
             )
     return found
@@ -87,9 +85,9 @@ def convert(
     *,
     replace_existing: bool = False,
 ) -> Conversion:
-    """Write ``source`` to ``target``; the file appears whole and proven, or not at all.
+    """Write ``source`` to ``target``; the file appears complete and verified, or not at all.
 
-    What was written is read back and compared bit by bit before it gets its name.
+    It is written under a temporary name, read back and compared bit by bit before it is renamed.
     """
     _refuse(source.path, target, replace_existing)
     kept = [
@@ -101,7 +99,7 @@ def convert(
     def write(partial: Path) -> None:
         with partial.open("wb") as stream:
             format.write(stream, kept, source.texts)
-        _prove(kept, source, format.read(partial), target)
+        _verify(kept, source, format.read(partial), target)
         _refuse(source.path, target, replace_existing)
 
     try:
@@ -123,19 +121,21 @@ def _refuse(source: Path, target: Path, replace_existing: bool) -> None:
     if not target.exists():
         return
     if source.exists() and os.path.samefile(source, target):
-        raise UsageError(f"{target} is what is to be converted; name another file", slug="usage")
+        raise UsageError(f"{target} is the file to be converted; name another file", slug="usage")
     if not replace_existing:
         raise UsageError(f"{target} exists; --force replaces it", slug="usage")
 
 
-def _prove(kept: list[Weight], source: Checkpoint, written: Checkpoint, target: Path) -> None:
+def _verify(kept: list[Weight], source: Checkpoint, written: Checkpoint, target: Path) -> None:
     for weight in kept:
         twin = written.weights.get(weight.name)
         if twin is None or not same_bits(weight, twin):
             raise CheckpointError(
-                f"{target}: {weight.name!r} did not come back as it was written; the disk or the "
+                f"{target}: {weight.name!r} was not read back as it was written; the disk or the "
                 "format failed",
                 slug="checkpoint-damaged",
             )
     if len(written.weights) != len(kept) or dict(written.texts) != dict(source.texts):
-        raise CheckpointError(f"{target}: it came back with other names", slug="checkpoint-damaged")
+        raise CheckpointError(
+            f"{target}: it was read back with other names", slug="checkpoint-damaged"
+        )

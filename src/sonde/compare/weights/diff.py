@@ -1,4 +1,4 @@
-"""Which weights changed between two checkpoints, how much, and which did not at all."""
+"""Compares two checkpoints: which weights changed, and how much."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sonde.kernels import Distances
 
 @dataclass(frozen=True, slots=True)
 class WeightDifference:
-    """What became of one weight from a to b.
+    """The change of one weight from a to b.
 
-    ``is_same``: bit for bit, where order and type allow that comparison, else value for value.
-    ``relative`` is |b - a| / |a| as norms over finite elements: 0 for no change, inf from all
-    zeros, NaN where nothing is finite on both sides or there are no values to compare.
+    ``is_same``: bit for bit if order and type allow that comparison, else value for value.
+    ``relative`` is |b - a| / |a| as norms over finite elements: 0 for no change, inf if a is all
+    zeros, NaN if no element is finite on both sides or there are no values.
     """
 
     pair: ParameterPair
@@ -36,17 +36,17 @@ class WeightDifference:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDiff:
-    """Two checkpoints compared; the changes are in the order of a."""
+    """The changes, in the order of a."""
 
     changes: tuple[WeightDifference, ...]
     pairing: ParameterPairing
 
     @property
     def is_same(self) -> bool:
-        """Nothing changed, and neither has what the other lacks."""
+        """No weight changed, and both sides have the same weights."""
         pairing = self.pairing
-        lonely = pairing.counters or pairing.state_a or pairing.state_b or pairing.flat
-        return pairing.is_complete and not lonely and all(each.is_same for each in self.changes)
+        unpaired = pairing.counters or pairing.state_a or pairing.state_b or pairing.flat
+        return pairing.is_complete and not unpaired and all(each.is_same for each in self.changes)
 
     @property
     def stuck(self) -> tuple[WeightDifference, ...]:
@@ -59,16 +59,12 @@ class CheckpointDiff:
 def diff_checkpoints(a: Checkpoint, b: Checkpoint) -> CheckpointDiff:
     """Compare two checkpoints weight by weight; memory for one pair at a time.
 
-    A CheckpointError where a dump has only statistics of a weight.
+    A CheckpointError if a dump has only statistics of a weight.
     """
-    for side in (a, b):
-        for weight in side.weights.values():
-            if weight.load is None:
-                weight.bits()
-    pairing = pair_parameters(
-        {name: weight.shape for name, weight in a.weights.items()},
-        {name: weight.shape for name, weight in b.weights.items()},
-    )
+    for weight in (*a.weights.values(), *b.weights.values()):
+        if weight.load is None:
+            weight.bits()  # raises
+    pairing = pair_parameters(a.shapes, b.shapes)
     names = a.weights.keys()
     changes = tuple(
         _change(pair, a.weights[pair.a], b.weights[pair.b], role_of(pair.a, names))

@@ -1,4 +1,4 @@
-"""From a path to its weights: which format a file has is told by its first bytes and its name."""
+"""Opens a checkpoint file or directory; the first bytes and the name decide on the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from sonde.core.mindspore_ckpt import CheckpointError
 
 MAX_INDEX_BYTES = 64 << 20
 
-TorchReader = Callable[[Path], Checkpoint]
+Reader = Callable[[Path], Checkpoint]
+
+_READERS: dict[Format, Reader] = {
+    "mindspore": read_mindspore,
+    "safetensors": read_safetensors,
+    "numpy": read_npz,
+}
 
 SUFFIXES: dict[str, Format] = {
     ".ckpt": "mindspore",
@@ -28,11 +34,11 @@ SUFFIXES: dict[str, Format] = {
 }
 
 
-def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = None) -> Checkpoint:
+def open_checkpoint(path: Path, read_torch: Reader, *, step: int | None = None) -> Checkpoint:
     """The weights of a checkpoint file, or of the files or the dump in a directory.
 
     ``read_torch`` reads torch's own files, which needs torch. ``step`` is for dumps: the first
-    by default. A CheckpointError or DumpError names the file and the place of what is wrong.
+    by default. A CheckpointError or DumpError names the file and the position of the error.
     """
     if path.is_dir():
         inside = files_inside(path)
@@ -41,15 +47,10 @@ def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = N
         return read_dump(path, step=step)
     if not path.exists():
         raise CheckpointError(f"{path} does not exist", slug="checkpoint-missing")
-    if not path.is_file():  # reading a pipe or a device might never end
+    if not path.is_file():  # Reading a pipe or a device might never end.
         raise CheckpointError(f"{path} is not a file", slug="checkpoint-missing")
     try:
-        found = detect(path)
-        if found == "torch":
-            return read_torch(path)
-        if found == "safetensors":
-            return read_safetensors(path)
-        return read_npz(path) if found == "numpy" else read_mindspore(path)
+        return {**_READERS, "torch": read_torch}[detect(path)](path)
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read: {error.strerror or error}", slug="checkpoint-missing"
@@ -57,9 +58,9 @@ def open_checkpoint(path: Path, read_torch: TorchReader, *, step: int | None = N
 
 
 def files_inside(directory: Path) -> list[Path]:
-    """The checkpoint in a model's directory: its only file, or the shards its index lists.
+    """The checkpoint in a model's directory: its only file, or the shards that its index lists.
 
-    Empty for a directory without one, such as a dump. Only files of the directory itself count.
+    Empty for a directory without a checkpoint, such as a dump. Subdirectories are not searched.
     """
     if any(directory.glob("rank_*")):
         return []
@@ -86,7 +87,7 @@ def files_inside(directory: Path) -> list[Path]:
         if found:
             names = sorted(path.name for path in found)
             raise CheckpointError(
-                f"{directory} holds {len(found)} checkpoints: {', '.join(names[:5])}; give one",
+                f"{directory} contains {len(found)} checkpoints: {', '.join(names[:5])}; give one",
                 slug="checkpoint-path",
             )
     return []
@@ -98,7 +99,7 @@ def _joined(directory: Path, parts: list[Checkpoint]) -> Checkpoint:
     for part in parts:
         for name in part.weights.keys() & weights.keys():
             raise CheckpointError(
-                f"{part.path}: {name!r} stands in another shard, too", slug="checkpoint-damaged"
+                f"{part.path}: {name!r} is in another shard, too", slug="checkpoint-damaged"
             )
         weights |= part.weights
         texts |= part.texts
@@ -106,7 +107,7 @@ def _joined(directory: Path, parts: list[Checkpoint]) -> Checkpoint:
 
 
 def detect(path: Path) -> Format:
-    """The format of a file. Lightning, too, writes ``.ckpt``, but torch's."""
+    """The format of a file; ``.ckpt`` may be MindSpore's, or torch's as written by Lightning."""
     with path.open("rb") as stream:
         start = stream.read(9)
     if start.startswith(b"PK\x03\x04"):
@@ -118,8 +119,8 @@ def detect(path: Path) -> Format:
         return "safetensors"
     if by_name is None:
         raise CheckpointError(
-            f"{path} is no checkpoint known here: neither its name ({', '.join(SUFFIXES)}) nor its "
-            "first bytes tell a format",
+            f"{path} is not a known checkpoint: neither its name ({', '.join(SUFFIXES)}) nor its "
+            "first bytes show a format",
             slug="checkpoint-format",
         )
     return by_name

@@ -1,4 +1,4 @@
-"""How a parameter of one framework lies in memory, seen from another."""
+"""Brings a parameter of one framework to the shape that it has in another."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Orders of axes that frameworks really use, as the axes of b that give the order of a: a matrix
-# transposed; NHWC and HWIO against NCHW, both ways; a one-dimensional convolution.
+# Orders of axes that frameworks use, as the axes of b that give the order of a: a transposed
+# matrix; NHWC and HWIO against NCHW, in both directions; a one-dimensional convolution.
 _LAYOUTS: dict[int, tuple[tuple[int, ...], ...]] = {
     2: ((1, 0),),
     3: ((0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1)),
@@ -23,7 +23,7 @@ _LAYOUTS: dict[int, tuple[tuple[int, ...], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How b is brought to the shape of a: its axes in another order, or sizes of 1 left out."""
+    """How b is brought to the shape of a: by another order of axes, or without sizes of 1."""
 
     axes: tuple[int, ...] | None = None
     reshaped: bool = False
@@ -45,7 +45,7 @@ class Fit:
 
 
 def fit(a: Sequence[int], b: Sequence[int]) -> Fit | None:
-    """How shape ``b`` becomes shape ``a``; None if it does not. The plainest way is taken."""
+    """How shape ``b`` becomes shape ``a``, in the simplest way; None if the shapes do not fit."""
     a, b = tuple(a), tuple(b)
     if a == b:
         return Fit()
@@ -62,7 +62,7 @@ def fit(a: Sequence[int], b: Sequence[int]) -> Fit | None:
 
 
 def other_orders(shape: Sequence[int]) -> list[Fit]:
-    """The ways a tensor of equal sizes could be transposed without showing it in its shape."""
+    """The transpositions that do not change the shape, which has equal sizes."""
     rank = len(shape)
     if rank < 2 or rank > 4:
         return []

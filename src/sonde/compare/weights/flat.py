@@ -1,14 +1,15 @@
-"""Recurrent layers of MindSpore before 1.6, whose weights are one flat parameter.
+"""Splits and joins the flat weights of recurrent layers of MindSpore before 1.6.
 
-The order in it is cuDNN's, as MindSpore wrote it on GPU: the matrices layer by layer and direction
-by direction (input, then hidden), then the biases in the same order; gates as in PyTorch. Nothing
-in the file says how large the parts are, so another checkpoint of the same net has to.
+The order is cuDNN's, as MindSpore wrote it on GPU: the matrices layer by layer and direction by
+direction (input, then hidden), then the biases in the same order; gates as in PyTorch. The file
+does not contain the sizes of the parts; another checkpoint of the same network supplies them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -22,7 +23,7 @@ from sonde.core.mindspore_ckpt import CheckpointError
 
 
 def flat_weights(source: Checkpoint) -> list[str]:
-    """What looks like a flat recurrent weight: ``weight`` with the shape (count, 1, 1)."""
+    """The names of weights that look flat: ``weight`` with the shape (count, 1, 1)."""
     return [
         name
         for name, weight in source.weights.items()
@@ -34,7 +35,7 @@ def flat_weights(source: Checkpoint) -> list[str]:
 
 
 def refuse_flat(source: Checkpoint) -> None:
-    """UsageError if there is a flat weight, which would mean nothing in another framework."""
+    """UsageError if there is a flat weight, which other frameworks cannot use."""
     found = flat_weights(source)
     if found:
         raise UsageError(
@@ -47,11 +48,8 @@ def refuse_flat(source: Checkpoint) -> None:
 
 def as_in(source: Checkpoint, like: Checkpoint) -> Checkpoint:
     """``source`` with its recurrent layers in parts, or flat, as ``like`` has them, under the
-    names of ``like``; UsageError if a flat weight of it finds no parts there."""
-    found = pair_parameters(
-        {name: weight.shape for name, weight in source.weights.items()},
-        {name: weight.shape for name, weight in like.weights.items()},
-    )
+    names of ``like``; UsageError if ``like`` has no parts for a flat weight."""
+    found = pair_parameters(source.shapes, like.shapes)
     weights = dict(source.weights)
     for flat in found.flat:
         made = _split(flat, weights, like) if flat.flat_is_a else _join(flat, weights, like)
@@ -72,17 +70,14 @@ def _split(flat: FlatParameter, weights: dict[str, Weight], like: Checkpoint) ->
     start = 0
     for name in flat.parts:
         shape = like.weights[name].shape
-        load = _part(whole, start, shape)
+        load = partial(_part, whole, start, shape)
         made.append(replace(whole, name=name, shape=shape, load=load, summary=None))
         start += prod(shape)
     return made
 
 
-def _part(whole: Weight, start: int, shape: tuple[int, ...]) -> Callable[[], NDArray[Any]]:
-    def load() -> NDArray[Any]:
-        return whole.bits().reshape(-1)[start : start + prod(shape)].reshape(shape)
-
-    return load
+def _part(whole: Weight, start: int, shape: tuple[int, ...]) -> NDArray[Any]:
+    return whole.bits().reshape(-1)[start : start + prod(shape)].reshape(shape)
 
 
 def _join(flat: FlatParameter, weights: dict[str, Weight], like: Checkpoint) -> list[Weight]:
@@ -104,7 +99,7 @@ def _join(flat: FlatParameter, weights: dict[str, Weight], like: Checkpoint) -> 
 def _replaced(
     weights: dict[str, Weight], old: Sequence[str], new: Sequence[Weight]
 ) -> dict[str, Weight]:
-    """``new`` in the place of the first of ``old``."""
+    """The weights with ``new`` at the position of the first of ``old``."""
     found: dict[str, Weight] = {}
     for name, weight in weights.items():
         if name == old[0]:

@@ -1,4 +1,4 @@
-"""Pairing parameters whose names say nothing, by shape and order."""
+"""Pairs parameters by shape and order, when their names do not correspond."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from sonde.compare.parameter_names import tokens
-from sonde.compare.weights.fit import Fit, fit
+from sonde.compare.sequence_alignment import align_sequences
+from sonde.compare.weights.fit import fit
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -14,41 +15,22 @@ _MAX_CELLS = 1_000_000
 _LEAVES = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
 
 
-def align(a: Shapes, b: Shapes) -> list[tuple[str, str, Fit]]:
+def pair_by_order(a: Shapes, b: Shapes) -> list[tuple[str, str]]:
     """The best pairs that keep the order of both sides; only of shapes that fit.
 
     Equal shapes count more than transposed ones, equal last parts of names more than others, and
-    words in common a little. Networks too large for that are paired by equal shapes alone.
+    common words a little. Networks too large for that are paired by equal shapes alone.
     """
     names_a, names_b = _ordered(a), _ordered(b)
     if len(names_a) * len(names_b) > _MAX_CELLS:
         return _by_equal_shapes(a, names_a, b, names_b)
-    scores: list[list[tuple[float, Fit | None]]] = [
-        [_score(x, a[x], y, b[y]) for y in names_b] for x in names_a
-    ]
-    best = [[0.0] * (len(names_b) + 1) for _ in range(len(names_a) + 1)]
-    for i in reversed(range(len(names_a))):
-        row, below = best[i], best[i + 1]
-        for j in reversed(range(len(names_b))):
-            score, found = scores[i][j]
-            together = below[j + 1] + score if found is not None else 0.0
-            row[j] = max(together, below[j], row[j + 1])
-    pairs: list[tuple[str, str, Fit]] = []
-    i = j = 0
-    while i < len(names_a) and j < len(names_b):
-        score, found = scores[i][j]
-        if found is not None and best[i][j] == best[i + 1][j + 1] + score:
-            pairs.append((names_a[i], names_b[j], found))
-            i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
-            i += 1
-        else:
-            j += 1
-    return pairs
+    # From the end, so that of several alignments with the same score the first pairs are chosen.
+    pairs = align_sequences(names_a[::-1], names_b[::-1], lambda x, y: _score(x, a[x], y, b[y]))
+    return pairs[::-1]
 
 
 def _ordered(shapes: Shapes) -> list[str]:
-    """Module by module as they come; inside one, weight before bias before running numbers."""
+    """The names by module; inside a module, weight before bias before running statistics."""
     modules: dict[tuple[str, ...], list[str]] = {}
     for name in shapes:
         modules.setdefault(tokens(name)[:-1], []).append(name)
@@ -60,19 +42,16 @@ def _ordered(shapes: Shapes) -> list[str]:
     return [name for names in modules.values() for name in sorted(names, key=place)]
 
 
-def _score(
-    a: str, shape_a: Sequence[int], b: str, shape_b: Sequence[int]
-) -> tuple[float, Fit | None]:
+def _score(a: str, shape_a: Sequence[int], b: str, shape_b: Sequence[int]) -> float:
+    """How well two parameters correspond; 0 if they cannot be a pair."""
     found = fit(shape_a, shape_b)
-    if found is None:
-        return 0.0, None
     leaf_a, leaf_b = tokens(a)[-1], tokens(b)[-1]
-    if leaf_a != leaf_b and leaf_a in _LEAVES and leaf_b in _LEAVES:
-        return 0.0, None
+    if found is None or (leaf_a != leaf_b and leaf_a in _LEAVES and leaf_b in _LEAVES):
+        return 0.0
     score = 4.0 if found.is_plain else 3.0 if found.reshaped else 2.0
     score += 2.0 if leaf_a == leaf_b else 0.0
     words_a, words_b = _words(a), _words(b)
-    return score + len(words_a & words_b) / max(len(words_a | words_b), 1), found
+    return score + len(words_a & words_b) / max(len(words_a | words_b), 1)
 
 
 def _words(name: str) -> frozenset[str]:
@@ -83,14 +62,14 @@ def _words(name: str) -> frozenset[str]:
 
 def _by_equal_shapes(
     a: Shapes, names_a: list[str], b: Shapes, names_b: list[str]
-) -> list[tuple[str, str, Fit]]:
-    """The n-th of each shape and last part with the n-th of the other side."""
+) -> list[tuple[str, str]]:
+    """Pair the n-th parameters of each shape and last part of the name."""
     waiting: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for name in reversed(names_b):
         waiting.setdefault((tokens(name)[-1], tuple(b[name])), []).append(name)
-    pairs: list[tuple[str, str, Fit]] = []
+    pairs: list[tuple[str, str]] = []
     for name in names_a:
         same = waiting.get((tokens(name)[-1], tuple(a[name])))
         if same:
-            pairs.append((name, same.pop(), Fit()))
+            pairs.append((name, same.pop()))
     return pairs

@@ -1,18 +1,26 @@
-"""Pairing the parameters of two networks, also across frameworks."""
+"""Pairs the parameters of two networks, also across frameworks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from math import prod
 from typing import Literal
 
-from sonde.compare.parameter_names import canonical_leaf, is_recurrent_part, role_of, tokens
+from sonde.compare.parameter_names import (
+    Role,
+    canonical_leaf,
+    is_recurrent_part,
+    role_of,
+    tokens,
+)
 from sonde.compare.weights.fit import Fit, fit
-from sonde.compare.weights.order import align
+from sonde.compare.weights.order import pair_by_order
 
 Shape = Sequence[int]
 Shapes = Mapping[str, Shape]
+NameKey = Callable[[str], object]
 How = Literal["name", "other name", "order"]
 
 
@@ -20,8 +28,8 @@ How = Literal["name", "other name", "order"]
 class ParameterPair:
     """Two names of one parameter; ``fit`` brings b to the shape of a.
 
-    ``how``: the same name; the name the other framework has for it, or the same but for a prefix;
-    or, where names say nothing, shape and order.
+    ``how``: by the same name; by the corresponding name of the other framework, or the same name
+    except for a prefix; or by shape and order.
     """
 
     a: str
@@ -32,9 +40,9 @@ class ParameterPair:
 
 @dataclass(frozen=True, slots=True)
 class FlatParameter:
-    """One flat parameter of a recurrent layer (MindSpore before 1.6) and its parts elsewhere.
+    """A flat parameter of a recurrent layer (MindSpore before 1.6) and the parts it consists of.
 
-    The parts are in the order they have in it: matrices layer by layer, then biases.
+    The parts have the order of the flat parameter: matrices layer by layer, then biases.
     """
 
     flat: str
@@ -44,7 +52,7 @@ class FlatParameter:
 
 @dataclass(frozen=True, slots=True)
 class Misshaped:
-    """Two names of one parameter whose shapes cannot be brought together."""
+    """Two names of one parameter whose shapes do not fit."""
 
     a: str
     b: str
@@ -54,10 +62,10 @@ class Misshaped:
 
 @dataclass(frozen=True, slots=True)
 class ParameterPairing:
-    """Which parameters belong together, in the order of a, and which have no partner.
+    """The pairs of parameters, in the order of a, and the parameters without a counterpart.
 
-    Left out of ``only_a`` and ``only_b``: ``counters`` (``num_batches_tracked``, which MindSpore
-    has not) and the optimizer's ``state_a`` and ``state_b``.
+    ``only_a`` and ``only_b`` do not contain ``counters`` (``num_batches_tracked``, which MindSpore
+    does not have) and the optimizer's ``state_a`` and ``state_b``.
     """
 
     pairs: tuple[ParameterPair, ...]
@@ -71,27 +79,30 @@ class ParameterPairing:
 
     @property
     def is_complete(self) -> bool:
-        """Every parameter has a partner of its shape."""
+        """Every parameter has a counterpart of its shape."""
         return not (self.misshaped or self.only_a or self.only_b)
 
 
 def pair_parameters(a: Shapes, b: Shapes) -> ParameterPairing:
     """Pair the parameters ``a`` and ``b``, names with shapes in the order of their networks.
 
-    By equal names first, then by the names the two frameworks have for the same thing
-    (``naming``), then by equal ends of names, and what is left by shape and order.
+    By equal names first, then by corresponding names of the two frameworks (`parameter_names`),
+    then by equal ends of names, and the rest by shape and order.
     """
     work = _Work(dict(a), dict(b))
     counters = work.drop_counters()
-    work.pair_equal(lambda name: name, "name")
-    state_a, state_b = work.drop_state()
-    work.pair_equal(tokens, "other name")
-    prefixes = _common_prefix(map(tokens, a)), _common_prefix(map(tokens, b))
-    work.pair_stripped(*prefixes)
+    work.pair_equal(lambda name: name, lambda name: name, "name")
+    state_a, state_b = work.drop("state")
+    work.pair_equal(tokens, tokens, "other name")
+    prefix_a, prefix_b = _common_prefix(a), _common_prefix(b)
+    work.pair_equal(
+        lambda name: tokens(name)[prefix_a:], lambda name: tokens(name)[prefix_b:], "other name"
+    )
     work.pair_ends()
-    work.pair_flat()
-    for name_a, name_b, found in align(work.a, work.b):
-        work.take(name_a, name_b, "order", found)
+    work.pair_flat(work.a, work.b, flat_is_a=True)
+    work.pair_flat(work.b, work.a, flat_is_a=False)
+    for name_a, name_b in pair_by_order(work.a, work.b):
+        work.take(name_a, name_b, "order")
     place = {name: position for position, name in enumerate(a)}
     return ParameterPairing(
         tuple(sorted(work.pairs, key=lambda pair: place[pair.a])),
@@ -106,63 +117,49 @@ def pair_parameters(a: Shapes, b: Shapes) -> ParameterPairing:
 
 
 class _Work:
-    """The parameters that have no partner yet, and what has been found."""
+    """The parameters that are not paired yet, and the results so far."""
 
     def __init__(self, a: dict[str, Shape], b: dict[str, Shape]) -> None:
         self.a, self.b = a, b
-        self._names_a, self._names_b = frozenset(a), frozenset(b)
+        self._roles = [{name: role_of(name, side) for name in side} for side in (a, b)]
         self.pairs: list[ParameterPair] = []
         self.flat: list[FlatParameter] = []
         self.misshaped: list[Misshaped] = []
 
-    def take(self, a: str, b: str, how: How, found: Fit | None = None) -> None:
+    def take(self, a: str, b: str, how: How) -> None:
         shape_a, shape_b = tuple(self.a.pop(a)), tuple(self.b.pop(b))
-        found = found or fit(shape_a, shape_b)
+        found = fit(shape_a, shape_b)
         if found is None:
             self.misshaped.append(Misshaped(a, b, shape_a, shape_b))
         else:
             self.pairs.append(ParameterPair(a, b, how, found))
 
+    def drop(self, role: Role) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Remove the remaining parameters of a role; returns their names on both sides."""
+        dropped = []
+        for side, roles in zip((self.a, self.b), self._roles, strict=True):
+            names = tuple(name for name in side if roles[name] == role)
+            for name in names:
+                del side[name]
+            dropped.append(names)
+        return dropped[0], dropped[1]
+
     def drop_counters(self) -> tuple[str, ...]:
-        """Counters that only one side has."""
-        counters_a = [name for name in self.a if role_of(name, self._names_a) == "counter"]
-        counters_b = [name for name in self.b if role_of(name, self._names_b) == "counter"]
-        if counters_a and counters_b:
+        """Remove the counters if only one side has any."""
+        if all("counter" in roles.values() for roles in self._roles):
             return ()
-        for name in counters_a:
-            del self.a[name]
-        for name in counters_b:
-            del self.b[name]
+        counters_a, counters_b = self.drop("counter")
         return (*counters_a, *counters_b)
 
-    def drop_state(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What is left of the optimizers'."""
-        state_a = tuple(name for name in self.a if role_of(name, self._names_a) == "state")
-        state_b = tuple(name for name in self.b if role_of(name, self._names_b) == "state")
-        for name in state_a:
-            del self.a[name]
-        for name in state_b:
-            del self.b[name]
-        return state_a, state_b
-
-    def pair_equal(self, key: Callable[[str], object], how: How) -> None:
-        """Pair names with the same key, where only one on each side has it."""
-        others = _unique(self.b, key)
-        for value, name in _unique(self.a, key).items():
+    def pair_equal(self, key_a: NameKey, key_b: NameKey, how: How) -> None:
+        """Pair names with the same key, if only one name on each side has it."""
+        others = _unique(self.b, key_b)
+        for value, name in _unique(self.a, key_a).items():
             if value in others:
                 self.take(name, others[value], how)
 
-    def pair_stripped(self, prefix_a: int, prefix_b: int) -> None:
-        """Pair names that are the same without what all names of their side begin with."""
-        if not (prefix_a or prefix_b):
-            return
-        others = _unique(self.b, lambda name: tokens(name)[prefix_b:])
-        for value, name in _unique(self.a, lambda name: tokens(name)[prefix_a:]).items():
-            if value in others:
-                self.take(name, others[value], "other name")
-
     def pair_ends(self) -> None:
-        """Pair names one of which is the end of the other, where that is so of only two."""
+        """Pair two names if one is the end of the other and no third name matches."""
         ends_a, ends_b = _ends(self.a), _ends(self.b)
         for name in list(self.a):
             whole = tokens(name)
@@ -180,14 +177,10 @@ class _Work:
                 if rivals <= {name} and fit(self.a[name], self.b[other]) is not None:
                     self.take(name, other, "other name")
 
-    def pair_flat(self) -> None:
-        """Pair a flat parameter of a recurrent layer with the parts of one of the other side."""
-        self._pair_flat(self.a, self.b, flat_is_a=True)
-        self._pair_flat(self.b, self.a, flat_is_a=False)
-
-    def _pair_flat(
+    def pair_flat(
         self, flats: dict[str, Shape], others: dict[str, Shape], *, flat_is_a: bool
     ) -> None:
+        """Pair flat parameters of one side with the parts of recurrent layers of the other."""
         groups: dict[str, list[str]] = {}
         for name in others:
             if is_recurrent_part(name):
@@ -206,7 +199,7 @@ class _Work:
 
 
 def flat_order(parts: Iterable[str]) -> tuple[str, ...]:
-    """The parts of a recurrent layer as they follow each other in a flat one."""
+    """The parts of a recurrent layer in the order of the flat parameter."""
 
     def place(name: str) -> tuple[bool, int, bool, bool]:
         kind, _, rest = canonical_leaf(name.rpartition(".")[2]).partition("_")
@@ -217,7 +210,7 @@ def flat_order(parts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(parts, key=place))
 
 
-def _unique(names: Iterable[str], key: Callable[[str], object]) -> dict[object, str]:
+def _unique(names: Iterable[str], key: NameKey) -> dict[object, str]:
     found: dict[object, str | None] = {}
     for name in names:
         value = key(name)
@@ -226,7 +219,7 @@ def _unique(names: Iterable[str], key: Callable[[str], object]) -> dict[object, 
 
 
 def _ends(names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
-    """Every end of every name, of two parts or more, with the names that have it."""
+    """Every end (of two parts or more) of every name, with the names that have it."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name in names:
         whole = tokens(name)
@@ -235,19 +228,11 @@ def _ends(names: Iterable[str]) -> dict[tuple[str, ...], list[str]]:
     return found
 
 
-def _common_prefix(names: Iterable[tuple[str, ...]]) -> int:
-    """How many parts all names begin with; the last part of a name is never one."""
-    found: tuple[str, ...] | None = None
-    for name in names:
-        if len(name) < 2:
-            continue  # global_step and its like
-        parts = name[:-1]
-        if found is None:
-            found = parts
-        same = 0
-        for ours, theirs in zip(found, parts, strict=False):
-            if ours != theirs:
-                break
-            same += 1
-        found = found[:same]
-    return len(found or ())
+def _common_prefix(names: Iterable[str]) -> int:
+    """The number of parts that all names begin with, without their last parts.
+
+    Names of one part, such as global_step, do not count.
+    """
+    modules = [parts[:-1] for parts in map(tokens, names) if len(parts) > 1]
+    columns = zip(*modules, strict=False)
+    return sum(1 for _ in takewhile(lambda parts: len(set(parts)) == 1, columns))

@@ -1,4 +1,4 @@
-"""The parameters of one network, or of two side by side, with their initial statistics."""
+"""The parameters of one network, or of two networks paired, with their statistics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sonde.compare.parameter_names import Role, is_trainable, role_of
-from sonde.compare.weights.checkpoint import Checkpoint, Weight, distances, same_bits
+from sonde.compare.weights.checkpoint import Checkpoint, Weight, distances
 from sonde.compare.weights.fit import Fit, other_orders
 from sonde.compare.weights.pair import (
     FlatParameter,
@@ -24,12 +24,12 @@ Numbers = Mapping[str, float | int]
 
 _SPREAD_RATIO = 1.5
 _SPREAD_COUNT = 64
-"""From so many elements on, a standard deviation tells something about how they were drawn."""
+"""The least number of elements for which standard deviations are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
-    """One parameter. ``trainable`` is None where neither file nor name tells.
+    """One parameter. ``trainable`` is None if neither file nor name shows it.
 
     ``numbers`` (count, min, max, avg, std, l2norm, nan count, inf count, zero count) are those of
     ``core.statistics``; fewer from a dump of statistics, none for complex elements.
@@ -43,12 +43,12 @@ class ParameterRow:
 
 @dataclass(frozen=True, slots=True)
 class PairRow:
-    """Two parameters that belong together.
+    """Two corresponding parameters.
 
-    ``distances`` are None where a side has no values, or one is complex; then ``is_same`` says
-    whether the statistics both have are equal (None where there are none). ``hidden`` is a
-    transposition that the shapes do not show, under which the values are equal. ``notes`` tell
-    where the two were drawn from other distributions.
+    ``distances`` is None if a side has no values or only one is complex; then ``is_same`` is
+    whether the common statistics are equal (None if there are none). ``hidden`` is a transposition
+    that the shapes do not show and that makes the values equal. ``notes`` say if the values have
+    different distributions.
     """
 
     pair: ParameterPair
@@ -85,17 +85,14 @@ def list_parameters(checkpoint: Checkpoint) -> dict[str, ParameterRow]:
 def compare_parameters(a: Checkpoint, b: Checkpoint) -> ParameterComparison:
     """Pair the parameters of two checkpoints or dumps and compare each pair's values."""
     rows_a, rows_b = list_parameters(a), list_parameters(b)
-    pairing = pair_parameters(
-        {name: weight.shape for name, weight in a.weights.items()},
-        {name: weight.shape for name, weight in b.weights.items()},
-    )
+    pairing = pair_parameters(a.shapes, b.shapes)
     rows = tuple(_row(pair, rows_a[pair.a], rows_b[pair.b]) for pair in pairing.pairs)
     flat = tuple((each, _flat_distances(each, a, b)) for each in pairing.flat)
     return ParameterComparison(rows_a, rows_b, pairing, rows, flat)
 
 
 def numbers_of(weight: Weight) -> Numbers:
-    """The statistics of a weight by name; from the dump where there are no values."""
+    """The statistics of a weight by name; those of the dump if there are no values."""
     found = weight.statistics()
     if found is None:
         return {
@@ -119,7 +116,7 @@ def numbers_of(weight: Weight) -> Numbers:
 def weight_distances(a: Weight, b: Weight, found: Fit) -> Distances | None:
     """How ``b`` differs from the reference ``a``; ``found`` brings b to the shape of a.
 
-    None where a side has no values or they have no order.
+    None if a side has no values or they have no order.
     """
     if a.load is None or b.load is None:
         return None
@@ -133,13 +130,11 @@ def weight_distances(a: Weight, b: Weight, found: Fit) -> Distances | None:
 
 def _row(pair: ParameterPair, a: ParameterRow, b: ParameterRow) -> PairRow:
     measured = weight_distances(a.weight, b.weight, pair.fit)
-    is_same = hidden = None
+    hidden = None
     if measured is None:
         is_same = _same_numbers(a.numbers, b.numbers)
     else:
-        is_same = measured.is_equal if a.weight.dtype == b.weight.dtype else False
-        if pair.fit.is_plain and is_same:
-            is_same = same_bits(a.weight, b.weight) or measured.is_equal
+        is_same = measured.is_equal and a.weight.dtype == b.weight.dtype
         if not measured.is_equal and pair.fit.is_plain:
             hidden = _hidden(a.weight, b.weight)
     notes = () if is_same or hidden is not None else _spread(a.numbers, b.numbers)
@@ -147,7 +142,7 @@ def _row(pair: ParameterPair, a: ParameterRow, b: ParameterRow) -> PairRow:
 
 
 def _same_numbers(a: Numbers, b: Numbers) -> bool | None:
-    """Whether the statistics that both have are equal, as float32 knows them; NaN equals NaN."""
+    """Whether the common statistics are equal in float32; NaN equals NaN."""
     common = (a.keys() & b.keys()) - {"count"}
     if not common:
         return None
@@ -164,7 +159,7 @@ def _hidden(a: Weight, b: Weight) -> Fit | None:
 
 
 def _spread(a: Numbers, b: Numbers) -> tuple[str, ...]:
-    """How two draws differ more than two draws from one distribution would."""
+    """A note if the standard deviations differ more than by chance."""
     std_a, std_b = float(a.get("std", math.nan)), float(b.get("std", math.nan))
     if min(a.get("count", 0), b.get("count", 0)) < _SPREAD_COUNT:
         return ()

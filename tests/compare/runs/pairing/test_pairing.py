@@ -106,7 +106,7 @@ def test_renamed_and_reordered_modules_are_paired_and_equal(
     assert twins["Default/network-Plain/k-Linear/addmm-op0"] == "Default/network-Rewritten/add-op0"
     assert {pair.status for pair in here.pairs} <= {"equal", "not dumped", "within"}
     left = {each.reason for each in here.unpaired}
-    assert left == {"only hands values on"}
+    assert left == {"only passes values on"}
 
 
 def test_a_linear_layer_in_two_ops_is_one_pair(found: dict[str, RunComparison]) -> None:

@@ -1,20 +1,21 @@
-"""What is paired of two graphs so far, and what follows from it."""
+"""The pairs of two graphs found so far, and what follows from them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.result import How
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 
-# Where two frameworks list the same outputs in other places; else equal numbers pair in order.
+# Ops whose outputs have another order in the other framework.
 _SLOTS = {
     ("BatchNorm", "native_batch_norm"): ((0, 0), (3, 1)),
     ("LayerNorm", "native_layer_norm"): ((0, 0),),
 }
-# The last output is memory between forward and backward: its values mean nothing.
+# The last output is scratch memory for the backward op: its values mean nothing.
 _WITH_WORKSPACE = frozenset({"mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"})
 
 
@@ -64,8 +65,10 @@ def slot_pairs(a: SideOp, b: SideOp) -> list[tuple[int, int]]:
     return [(a.value.slot, b.value.slot)] if a.outputs and b.outputs else []
 
 
-def loose_ends(found: Alignment, op: SideOp, other: SideOp) -> list[tuple[SideValue, SideValue]]:
-    """Inputs of two paired ops that must correspond because all others do."""
+def remaining_inputs(
+    found: Alignment, op: SideOp, other: SideOp
+) -> list[tuple[SideValue, SideValue]]:
+    """Inputs of two paired ops that must correspond, because all other inputs are paired."""
     roots, other_roots = found.a.roots(op), found.b.roots(other)
     left = [root for root in roots if found.values.get(root) not in other_roots]
     right = [root for root in other_roots if found.values_back.get(root) not in roots]
@@ -79,8 +82,55 @@ def loose_ends(found: Alignment, op: SideOp, other: SideOp) -> list[tuple[SideVa
     return pairs
 
 
+def find_places(found: Alignment) -> Iterator[tuple[SideValue, SideValue]]:
+    """Values that paired ops read at the same input position, if one has no counterpart."""
+    seen: set[tuple[SideValue, SideValue]] = set()
+    for op, other, how in list(found.pairs()):
+        if op.type != other.type or how == "order" or is_plumbing(op.type):
+            continue  # Ops of different types need not read corresponding values.
+        for value, twin in remaining_inputs(found, op, other):
+            producer, source = found.a.producer(value), found.b.producer(twin)
+            if producer is None or source is None or (value, twin) in seen:
+                continue
+            if producer.is_leaf or source.is_leaf:
+                continue
+            if found.is_open(producer) or found.is_open_b(source):
+                seen.add((value, twin))
+                yield value, twin
+
+
+def collect_members(found: Alignment) -> None:
+    """Assign the unpaired ops to the pairs whose inputs they compute, each op to one pair."""
+    taken_a: set[int] = set()
+    taken_b: set[int] = set()
+    for op, other, _ in found.pairs():
+        if op.is_leaf or is_plumbing(op.type):
+            continue
+        found.members_a[op.index] = _upstream(found.a, op, found.forward, taken_a)
+        found.members_b[op.index] = _upstream(found.b, other, found.backward, taken_b)
+
+
+def _upstream(
+    side: RunSide, op: SideOp, paired: Mapping[int, int], taken: set[int]
+) -> tuple[SideOp, ...]:
+    members: list[SideOp] = []
+    stack = [op]
+    while stack:
+        current = stack.pop()
+        for root in side.roots(current):
+            producer = side.producer(root)
+            if producer is None or producer.is_leaf or producer.index in paired:
+                continue
+            if producer.index in taken or producer.phase != op.phase:
+                continue
+            taken.add(producer.index)
+            members.append(producer)
+            stack.append(producer)
+    return tuple(sorted(members, key=lambda each: each.index))
+
+
 def _size(side: RunSide, value: SideValue) -> int:
-    """Elements of a value; -1 and -2 where that, or the value, is not known."""
+    """The number of elements; -1 if it is unknown, -2 if the value is unknown."""
     op = side.producer(value)
     if op is None:
         return -2

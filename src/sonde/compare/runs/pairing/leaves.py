@@ -1,4 +1,4 @@
-"""Pairing what both runs begin with: parameters, buffers, optimizer state, inputs."""
+"""Pairs the leaves of two steps: parameters, buffers, optimizer state, inputs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ class StepLeaf(NamedTuple):
 
 
 def pair_leaves(a: RunSide, b: RunSide, known: Mapping[str, str]) -> Iterator[LeafPair]:
-    """Parameters and inputs of both sides that are the same; ``known`` are parameters paired
-    before.
+    """Pair the parameters and inputs of both sides; ``known`` are parameters paired before.
 
-    In this order: as known; the same name; the same name but for the framework's words; state of
-    paired parameters; equal values, or statistics, no other leaf has; the same shape in the same
-    order, where both sides have as many.
+    In this order: as known; the same name; the corresponding name of the other framework; state of
+    paired parameters; equal values or statistics that no other leaf has; the same shape in the
+    same order, if both sides have the same number of leaves of that shape.
     """
     paired = dict(known)
     for kind in ("parameter", "input"):
@@ -47,13 +46,13 @@ def pair_leaves(a: RunSide, b: RunSide, known: Mapping[str, str]) -> Iterator[Le
 def _pair_kind(
     kind: Kind, left: dict[str, StepLeaf], right: dict[str, StepLeaf], paired: Mapping[str, str]
 ) -> Iterator[LeafPair]:
-    """The pairs of one kind; ``paired`` grows as its caller takes them."""
+    """The pairs of one kind; the caller adds each to ``paired``."""
     if kind == "parameter":
         for name_a, name_b in list(paired.items()):
             if name_a in left and name_b in right:
                 yield left.pop(name_a).op, right.pop(name_b).op, "name"
-        yield from _by("name", left, right, _own_name)
-        yield from _by("name", left, right, _plain_name)
+        yield from _by("name", left, right, lambda leaf: leaf.op.name)
+        yield from _by("name", left, right, _torch_name)
         yield from _by_parameter(left, right, paired)
     yield from _by("value", left, right, _contents)
     yield from _by("value", left, right, _numbers)
@@ -79,9 +78,9 @@ def _by_parameter(
                 break
 
 
-def plain_name(name: str) -> str:
-    """A parameter's name in torch's words, without what wrappers add."""
-    head, *rest = tokens(name)
+def _torch_name(leaf: StepLeaf) -> str:
+    """The name of a parameter in torch, without the prefixes of wrappers."""
+    head, *rest = tokens(leaf.op.name)
     return ".".join((_STATE.get(head, head), *rest))
 
 
@@ -91,14 +90,16 @@ def _by(
     right: dict[str, StepLeaf],
     key: Callable[[StepLeaf], Hashable | None],
 ) -> Iterator[LeafPair]:
-    """Pairs with the same key, if one leaf on each side has it and their sizes agree."""
+    """Pairs with the same key, if exactly one leaf on each side has it and their sizes agree."""
     if not left or not right:
         return
     groups_a, groups_b = _groups(left.values(), key), _groups(right.values(), key)
     for each, leaves in groups_a.items():
         others = groups_b.get(each, [])
-        if len(leaves) == len(others) == 1 and may_be_equal(leaves[0].op, others[0].op):
-            yield left.pop(leaves[0].op.name).op, right.pop(others[0].op.name).op, how
+        if len(leaves) == len(others) == 1:
+            a, b = leaves[0].op, others[0].op
+            if a.size == b.size or a.size < 0 or b.size < 0:
+                yield left.pop(a.name).op, right.pop(b.name).op, how
 
 
 def _groups(
@@ -113,7 +114,7 @@ def _groups(
 
 
 def _by_order(left: dict[str, StepLeaf], right: dict[str, StepLeaf]) -> Iterator[LeafPair]:
-    """Same shape, same order; only where both sides have as many of the shape."""
+    """Same shape, same order; only if both sides have the same number of leaves of the shape."""
     groups_a, groups_b = _groups(left.values(), _outline), _groups(right.values(), _outline)
     for outline, leaves in groups_a.items():
         others = groups_b.get(outline, [])
@@ -122,28 +123,15 @@ def _by_order(left: dict[str, StepLeaf], right: dict[str, StepLeaf]) -> Iterator
                 yield left.pop(leaf.op.name).op, right.pop(other.op.name).op, "order"
 
 
-def _own_name(leaf: StepLeaf) -> str:
-    return leaf.op.name
-
-
-def _plain_name(leaf: StepLeaf) -> str:
-    return plain_name(leaf.op.name)
-
-
 def _outline(leaf: StepLeaf) -> tuple[int, ...]:
-    """What a transposition keeps of the shape, and whether the values are whole numbers."""
+    """The sizes, which a transposition keeps, and whether the values are floats."""
     spec = leaf.op.outputs[0].spec
     dtype = BY_NAME.get(spec.dtype)
     return (*sorted(spec.shape), int(dtype is not None and dtype.is_float))
 
 
-def may_be_equal(a: SideOp, b: SideOp) -> bool:
-    """Whether two leaves have the same number of elements, as far as that is known."""
-    return a.size == b.size or a.size < 0 or b.size < 0
-
-
 def _numbers(leaf: StepLeaf) -> Hashable | None:
-    """Size, extremes and norm, for dumps of statistics; None for what many leaves may be."""
+    """Size, extremes and norm, for dumps of statistics; None for constants."""
     record = leaf.side.initial_record(leaf.op)
     if record is None:
         return None
@@ -161,8 +149,8 @@ def _numbers(leaf: StepLeaf) -> Hashable | None:
 
 
 def _contents(leaf: StepLeaf) -> Hashable | None:
-    """A digest of the sorted values, so that transposed weights are found too; None for what many
-    leaves may be (constants) or what is not dumped."""
+    """A digest of the sorted values, which transposed weights share; None for constants, and if
+    the values were not dumped."""
     record = leaf.side.initial_record(leaf.op)
     if record is None or record.path is None:
         return None

@@ -1,4 +1,4 @@
-"""The map of pairs: a YAML file a person can read, change and give back.
+"""Reads and writes the map of pairs, a YAML file that users can edit.
 
 pairs:
   - a: Default/network-Net/conv1-Conv2d/convolution-op0
@@ -8,8 +8,9 @@ pairs:
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ _KEYS = frozenset({"a", "b", "how"})
 
 
 def read_map(path: Path, a: Dump, b: Dump) -> dict[str, str]:
-    """Full names of a to full names of b; ConfigError has every mistake, each with its line."""
+    """Full names of a with full names of b; ConfigError has every error with its line."""
     entries = list(_entries(path))
     problems = [each for each in entries if isinstance(each, SondeError)]
     pairs: dict[str, str] = {}
@@ -45,7 +46,7 @@ def read_map(path: Path, a: Dump, b: Dump) -> dict[str, str]:
 
 
 def _entries(path: Path) -> Iterator[tuple[int, str, str] | SondeError]:
-    """The pairs of the file and the mistakes in it, each with its line."""
+    """The pairs and the errors in the file, each with its line."""
     fields = dict(_mapping(_load(path)))
     for name, (line, _) in fields.items():
         if name != "pairs":
@@ -79,16 +80,16 @@ def _entry(path: Path, node: Any) -> Iterator[tuple[int, str, str] | SondeError]
 
 
 def _mapping(node: Any) -> Iterator[tuple[str, tuple[int, Any]]]:
-    """Keys with their lines and values; nothing for what is no mapping."""
+    """Keys with their lines and values; nothing if the node is not a mapping."""
     if node is not None and node.id == "mapping":
         for key, value in node.value:
-            # Not the text of a list or a mapping: its aliases may make it endless.
+            # A list or a mapping is not converted to text: aliases may make it endless.
             name = str(key.value) if key.id == "scalar" else f"a {key.id} in place of a name"
             yield name, (key.start_mark.line + 1, value)
 
 
 def _load(path: Path) -> Any:
-    """The tree of the document: nothing in it is ever made into an object."""
+    """The nodes of the document; no objects are constructed from it."""
     try:
         import yaml  # type: ignore[import-untyped]
     except ModuleNotFoundError:
@@ -102,16 +103,16 @@ def _load(path: Path) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = 1 if mark is None else mark.line + 1
-        what = getattr(error, "problem", None) or "it has characters YAML does not take"
+        what = getattr(error, "problem", None) or "it has characters that YAML does not allow"
         raise _problem(path, line, f"is not YAML: {what}") from None
     except RecursionError:
         raise _problem(path, 1, "is nested too deeply") from None
-    except (ValueError, OverflowError, IndexError) as error:  # PyYAML lets some of these through.
+    except (ValueError, OverflowError, IndexError) as error:  # PyYAML does not catch these.
         raise _problem(path, 1, f"is not YAML: {error}") from None
 
 
 def _read(path: Path) -> str:
-    if not path.is_file() and path.exists():  # A pipe in place of a file would never answer.
+    if not path.is_file() and path.exists():  # Reading a pipe might never end.
         raise OSError("it is not a file")
     if path.stat().st_size > _MOST_BYTES:
         raise OSError(f"it has more than {_MOST_BYTES >> 20} MB")
@@ -134,11 +135,11 @@ def _unknown(path: Path, line: int, side: str, name: str, names: set[str]) -> li
 
 
 def write_map(path: Path, comparison: RunComparison) -> None:
-    """The pairs a comparison used, so that they can be changed and given back."""
+    """Write the pairs that a comparison used."""
     lines = [
         f"# The pairs of {comparison.a.path} (a) and {comparison.b.path} (b).",
-        "# Change, add or remove pairs and give the file back with --map; what it does not name",
-        "# is paired as without it.",
+        "# Change, add or remove pairs and use the file with --map; ops that it does not name",
+        "# are paired as without it.",
         "pairs:",
     ]
     for name_a, (name_b, how) in _used(comparison).items():
@@ -152,10 +153,10 @@ def write_map(path: Path, comparison: RunComparison) -> None:
 
 
 def _used(comparison: RunComparison) -> Mapping[str, tuple[str, str]]:
-    """One twin for each name: that of the first step that has the op.
+    """One counterpart for each name: that of the first step that has the op.
 
-    Inputs have other names in other steps, and an op that is paired in parts has several twins:
-    both are found again without a map.
+    Omitted are inputs, which have other names in other steps, and ops that are paired in parts:
+    both are paired without a map.
     """
     own = [pair for pair in comparison.pairs if pair.how not in ("place", "update")]
     seen_a = Counter((pair.step, pair.rank, pair.a) for pair in own)
@@ -171,7 +172,6 @@ def _used(comparison: RunComparison) -> Mapping[str, tuple[str, str]]:
 
 
 def _text(name: str) -> str:
-    """A name as YAML takes it: quoted unless it is plain."""
-    plain: Iterable[str] = name.replace("/", "").replace("-", "").replace("_", "").replace(".", "")
-    is_plain = name[:1].isalpha() and all(each.isalnum() and each.isascii() for each in plain)
+    """A name in YAML: quoted unless it is plain."""
+    is_plain = re.fullmatch(r"[A-Za-z][A-Za-z0-9/_.-]*", name)
     return name if is_plain else json.dumps(name, ensure_ascii=True)

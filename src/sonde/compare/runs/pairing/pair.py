@@ -1,10 +1,11 @@
-"""Pairing the ops of two graphs.
+"""Pairs the ops of two graphs.
 
-Equal structures pair by name. Else ops pair in execution order by what they read: two ops of one
-kind whose inputs are paired are a pair, whatever they are called and wherever they stand; names,
-scopes and shapes decide between several. What is left pairs by what reads it: the producers of
-the inputs of paired ops make the same value, even if one is the last of several small ops and the
-other a fused one. The ops in between become members of the pair.
+Graphs of equal structure are paired by name. Otherwise ops are paired in execution order by their
+inputs: two ops of one kind whose inputs are paired are a pair, whatever their names and positions;
+names, scopes and shapes decide between several candidates. The remaining ops are paired by use: if
+paired ops read two values at the same input position, the producers of these values are a pair,
+even if one is the last of several small ops and the other a fused op. The ops in between become
+members of the pair.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from sonde.compare.runs.kinds import is_plumbing
-from sonde.compare.runs.pairing.alignment import Alignment, loose_ends
+from sonde.compare.runs.pairing.alignment import (
+    Alignment,
+    collect_members,
+    find_places,
+    remaining_inputs,
+)
 from sonde.compare.runs.pairing.leaves import pair_leaves
-from sonde.compare.runs.pairing.sequence_alignment import align_sequences
-from sonde.compare.runs.pairing.unpaired import collect_members, find_places
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
+from sonde.compare.sequence_alignment import align_sequences
 
 _ROUNDS = 8
 _ENOUGH = 3.0
@@ -26,7 +31,8 @@ _ENOUGH = 3.0
 def align(
     a: RunSide, b: RunSide, wanted: Mapping[str, str], known_leaves: Mapping[str, str]
 ) -> Alignment:
-    """Pair two steps; ``wanted`` are names that must be pairs, whatever else speaks for."""
+    """Pair two steps. ``wanted`` (the user's map) overrides all rules; ``known_leaves`` are the
+    parameters that earlier steps paired."""
     found = Alignment(a, b)
     _add_wanted(found, wanted)
     for leaf, twin, how in pair_leaves(a, b, {**known_leaves, **wanted}):
@@ -58,7 +64,7 @@ def _add_wanted(found: Alignment, wanted: Mapping[str, str]) -> None:
     for name_a, name_b in wanted.items():
         for op in by_name_a.get(name_a, []):
             others = [each for each in by_name_b.get(name_b, []) if found.is_open_b(each)]
-            if op.node_kind == "input":  # Steps name their inputs anew.
+            if op.node_kind == "input":  # Inputs have other names in each step.
                 others = [each for each in others if each.size == op.size]
             others.sort(key=lambda each: (each.kind != op.kind, each.size != op.size))
             if others:
@@ -66,7 +72,7 @@ def _add_wanted(found: Alignment, wanted: Mapping[str, str]) -> None:
 
 
 def _pair_by_file_name(found: Alignment) -> None:
-    """Without a graph there are only the names of files, which lack slashes."""
+    """Pair by file name if there is no graph; file names have no slashes."""
     others = {_file_name(op.name): op for op in found.b.ops if not op.is_leaf}
     for op in found.a.ops:
         other = others.get(_file_name(op.name))
@@ -88,8 +94,8 @@ def _named(side: RunSide) -> dict[str, list[SideOp]]:
 
 
 def _pair_by_flow(found: Alignment, *, is_strict: bool) -> None:
-    """One pass in execution order: each open op takes the best open op of its kind; if strict,
-    only one that nothing speaks against."""
+    """Pair each open op, in execution order, with the open op of its kind that has the best score;
+    if strict, only with one whose inputs are not paired with something else."""
     named = _named(found.b)
     for op in found.a.ops:
         if op.is_leaf or not found.is_open(op):
@@ -105,8 +111,8 @@ def _pair_by_flow(found: Alignment, *, is_strict: bool) -> None:
 
 
 def _add_grown(found: Alignment, op: SideOp, other: SideOp) -> None:
-    """Add a pair; where one op reads something the other's only reader adds, that reader is meant:
-    a convolution with bias is the same as a convolution and the addition after it."""
+    """Add a pair. If one op also reads a value that the only reader of the other op adds, pair it
+    with that reader: a convolution with bias corresponds to a convolution and an addition."""
     same = op.name == other.name and op.type == other.type
     if not same:
         roots, other_roots = found.a.roots(op), found.b.roots(other)
@@ -126,7 +132,7 @@ def _add_grown(found: Alignment, op: SideOp, other: SideOp) -> None:
 
 
 def _reader_that_adds(side: RunSide, op: SideOp, missing: list[SideValue]) -> SideOp | None:
-    """The op that reads this one's output and all that is missing, if there is just one."""
+    """The op that reads this op's output and all missing values, if there is exactly one."""
     if not missing:
         return None
     readers = [
@@ -142,7 +148,7 @@ def _reader_that_adds(side: RunSide, op: SideOp, missing: list[SideValue]) -> Si
 def _candidates(
     found: Alignment, op: SideOp, roots: list[SideValue], named: Mapping[str, list[SideOp]]
 ) -> list[SideOp]:
-    """Open ops of the same kind and phase that have the name or read what the op reads."""
+    """Open ops of the same kind and phase that have the same name or a common input."""
     near: dict[int, SideOp] = {other.index: other for other in named.get(op.name, [])}
     for root in roots:
         twin = found.values.get(root)
@@ -166,15 +172,15 @@ def _may_pair(op: SideOp, other: SideOp) -> bool:
 def _score(
     found: Alignment, op: SideOp, roots: list[SideValue], other: SideOp, *, is_strict: bool
 ) -> float:
-    """How much speaks for a pair: inputs that are paired count most, inputs that are paired with
-    something else count against it. An input that comes through an op without a counterpart counts
-    half: the other side may have fused that op."""
+    """The score of a candidate: paired inputs count most; inputs that are paired with something
+    else count against it. An input that comes through an op without a counterpart counts half: the
+    other side may have fused that op."""
     other_roots = found.b.roots(other)
     matched, against = _evidence(roots, other_roots, found.values)
     _, against_b = _evidence(other_roots, roots, found.values_back)
     named = op.name == other.name and op.type == other.type
     if roots and not matched and is_plumbing(op.type):
-        return 0.0  # It is what it hands on.
+        return 0.0  # Such an op is paired by its input only.
     if not against and not against_b:
         if named:
             return 100.0 + matched
@@ -204,7 +210,7 @@ def _score(
 def _evidence(
     roots: list[SideValue], other_roots: Sequence[SideValue], pairs: Mapping[SideValue, SideValue]
 ) -> tuple[int, int]:
-    """How many roots have their twins among the others, and how many have them elsewhere."""
+    """How many roots have their counterparts among ``other_roots``, and how many elsewhere."""
     twins = [twin for root in roots if (twin := pairs.get(root)) is not None]
     matched = sum(twin in other_roots for twin in twins)
     return matched, len(twins) - matched
@@ -213,7 +219,7 @@ def _evidence(
 def _deep_roots(
     side: RunSide, roots: list[SideValue], paired: Mapping[int, int]
 ) -> list[SideValue]:
-    """The roots of those ops among the producers that have no counterpart."""
+    """The roots of the producers that have no counterpart."""
     deep: list[SideValue] = []
     for root in roots:
         producer = side.producer(root)
@@ -227,12 +233,12 @@ def _shape(op: SideOp) -> tuple[int, ...]:
 
 
 def _pair_by_use(found: Alignment, *, is_strict: bool) -> None:
-    """The producers of corresponding inputs of paired ops make the same value; if strict, only
-    ops of one kind are paired so."""
+    """Pair the producers of corresponding inputs of paired ops; if strict, only those of one
+    kind."""
     for op, other, how in reversed(list(found.pairs())):
         if how == "order" or op.kind != other.kind:
-            continue  # A guess is not built upon; the last op of a group reads what the group made.
-        for value, twin in loose_ends(found, op, other):
+            continue  # Pairs by order are guesses; ops of different kinds may end groups of ops.
+        for value, twin in remaining_inputs(found, op, other):
             producer, source = found.a.producer(value), found.b.producer(twin)
             if producer is None or source is None:
                 continue
@@ -245,7 +251,7 @@ def _pair_by_use(found: Alignment, *, is_strict: bool) -> None:
 
 
 def _pair_by_order(found: Alignment) -> None:
-    """What neither inputs nor readers tell apart: the same kinds and sizes in the same order."""
+    """Pair the remaining ops of the same kinds and sizes in the same order."""
     for phase in ("forward", "backward", "optimizer"):
         left = [
             op for op in found.a.ops if op.phase == phase and not op.is_leaf and found.is_open(op)
@@ -258,7 +264,7 @@ def _pair_by_order(found: Alignment) -> None:
 
 
 def _order_score(found: Alignment, op: SideOp, other: SideOp) -> float:
-    """Positive where two open ops may be a pair though nothing but their looks says so."""
+    """A positive score if two open ops may be a pair, judged by kind, size, scope and shape."""
     if not _may_pair(op, other) or is_plumbing(op.type):
         return 0.0
     roots, other_roots = found.a.roots(op), found.b.roots(other)

@@ -1,4 +1,4 @@
-"""The parameters in a dump, by Sonde or by MindSpore, as the weights of a checkpoint.
+"""Reads the parameters in a dump, by Sonde or by MindSpore, as weights.
 
 Sonde dumps a parameter as it is when the step first uses it, MindSpore as it is at the step's end.
 """
@@ -22,9 +22,9 @@ _PARAMETER = LEAF_TYPES["parameter"]
 
 
 def read_dump(path: Path, *, step: int | None = None, rank: int | None = None) -> Checkpoint:
-    """The parameters in a step of a dump, the first step if None, in the order of the graph.
+    """The parameters in a step of a dump, in the order of the graph; by default the first step.
 
-    A DumpError when there is no such step, no parameter was dumped, or the graph is damaged.
+    DumpError if there is no such step, no parameter was dumped, or the graph is damaged.
     """
     dump = Dump(path)
     steps = dump.steps(rank=rank)
@@ -38,7 +38,7 @@ def read_dump(path: Path, *, step: int | None = None, rank: int | None = None) -
     rank = dump.ranks[0] if rank is None else rank
     graphs = dump.graphs(rank)
     broken = next((each for each in dump.problems if each.path.suffix == ".pb"), None)
-    if broken is not None:  # without it parameters have other names, and none is known to be one
+    if broken is not None:  # Parameters are recognised by the graph.
         raise DumpError(str(broken), slug="dump-file")
     weights: dict[str, Weight] = {}
     for record in dump.tensors(step=wanted, rank=rank):
@@ -46,7 +46,7 @@ def read_dump(path: Path, *, step: int | None = None, rank: int | None = None) -
             weights[record.key.op] = _weight(record, graphs)
     if not weights:
         raise DumpError(
-            f"{path}: step {wanted} has no parameters; dump all ops, not chosen ones, to have them",
+            f"{path}: step {wanted} has no parameters; dump all ops to have them",
             slug="no-parameters",
         )
     order = {node.name: place for graph in graphs for place, node in enumerate(graph)}
@@ -73,12 +73,12 @@ def _weight(record: TensorRecord, graphs: tuple[Graph, ...]) -> Weight:
 
 
 def _narrowed(values: NDArray[Any]) -> NDArray[Any]:
-    """The bits of bfloat16 values that were given as float32, of which they are the upper half."""
+    """The bits of bfloat16 values that are stored as float32: its upper half."""
     return (np.ascontiguousarray(values).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
 
 
 def _is_trained(node: OpNode | None, graphs: tuple[Graph, ...]) -> bool | None:
-    """Whether the net uses it and the optimizer reads it; None without a graph."""
+    """Whether both the forward pass and the optimizer read it; None without a graph."""
     if node is None:
         return None
     for graph in graphs:

@@ -1,4 +1,4 @@
-"""MindSpore's ``.ckpt`` files as weights; the file is mapped, the codec is ``core``'s."""
+"""Reads and writes MindSpore's ``.ckpt`` files as weights; `core.mindspore_ckpt` decodes them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _KIND = "MindSpore checkpoint"
 
 
 def read_mindspore(path: Path) -> Checkpoint:
-    """The weights and texts of ``path``; a CheckpointError names the place of what is wrong."""
+    """The weights and texts of ``path``; a CheckpointError names the position of the error."""
     with path.open("rb") as stream:
         try:
             memory = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        except ValueError:  # an empty file cannot be mapped
+        except ValueError:  # An empty file cannot be mapped.
             raise damaged(path, _KIND, "it is empty") from None
     stored = scan(memory, name=str(path))
     texts = {tag: str(entry.value(str(path))) for tag, entry in stored.items() if entry.is_text}
@@ -44,7 +44,7 @@ def write_mindspore(
 ) -> None:
     """Write weights bit by bit, in their order, then texts.
 
-    An element type the format has no name for is a CheckpointError.
+    CheckpointError for an element type that the format does not have.
     """
     for weight in weights:
         encode({weight.name: _value(weight)}, stream)
@@ -56,14 +56,13 @@ def _weight(path: Path, entry: StoredValue) -> Weight:
         dtype = dtype_named(entry.label).name
     except SondeError:
         raise CheckpointError(
-            f"{path}: {entry.tag!r} has the element type {entry.label[:40]!r}, which is not known "
-            "here",
+            f"{path}: {entry.tag!r} has the element type {entry.label[:40]!r}, which is unknown",
             slug="checkpoint-dtype",
         ) from None
     size = sum(len(part) for part in entry.parts)
     if not is_shape(entry.shape) or prod(entry.shape) * BY_NAME[dtype].itemsize != size:
         raise damaged(
-            path, _KIND, f"{entry.tag!r} has {size} bytes, not those of {dtype}{list(entry.shape)}"
+            path, _KIND, f"{entry.tag!r} has {size} bytes, other than {dtype}{list(entry.shape)}"
         )
 
     def load() -> NDArray[Any]:

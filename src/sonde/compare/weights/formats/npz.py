@@ -1,10 +1,11 @@
-"""``.npz`` files as weights: nothing is unpickled, nothing unpacked before its size is judged."""
+"""Reads ``.npz`` files as weights: nothing is unpickled, and sizes are checked before reading."""
 
 from __future__ import annotations
 
 import io
 import zipfile
 import zlib
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,13 @@ from sonde.core.dtypes import BY_NAME
 _KIND = ".npz file"
 _MAX_HEADER = 64 << 10
 _MAX_MEMBERS = 1_000_000
-# A deflated member may be a thousand times its size on disk; real weights never are.
+# A compressed member may be a thousand times its size on disk; real weights never are.
 _FREE_BYTES = 256 << 20
 _MAX_RATIO = 100
 
 
 def read_npz(path: Path) -> Checkpoint:
-    """The arrays of ``path``; a CheckpointError names the member of what is wrong."""
+    """The arrays of ``path``; a CheckpointError names the damaged member."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -35,7 +36,7 @@ def read_npz(path: Path) -> Checkpoint:
             for member in members:
                 weight = _weight(path, archive, member)
                 if weight.name in weights:
-                    raise damaged(path, _KIND, f"{weight.name!r} stands twice")
+                    raise damaged(path, _KIND, f"{weight.name!r} occurs twice")
                 weights[weight.name] = weight
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise damaged(path, _KIND, str(error) or type(error).__name__) from None
@@ -48,7 +49,7 @@ def _weight(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> We
     if not member.filename.endswith(".npy"):
         raise damaged(path, _KIND, f"{member.filename!r} is not an .npy file")
     with archive.open(member) as stream:
-        shape, fortran, dtype, offset = _header(path, member, stream.read(_MAX_HEADER + 16))
+        shape, dtype, offset = _header(path, member, stream.read(_MAX_HEADER + 16))
     if dtype.newbyteorder("=").name not in BY_NAME:
         raise damaged(path, _KIND, f"{member.filename!r} has {dtype}, not plain numbers")
     needed = offset + prod(shape) * dtype.itemsize
@@ -59,18 +60,16 @@ def _weight(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> We
             f"{member.filename!r} has {member.file_size} bytes; {dtype}{list(shape)} needs "
             f"{needed}",
         )
-    _refuse_bomb(path, member)
-
-    def load() -> NDArray[Any]:
-        return _load(path, member, offset, shape, fortran, dtype)
-
+    if member.file_size > max(_FREE_BYTES, _MAX_RATIO * member.compress_size):
+        sizes = f"{member.compress_size} to {member.file_size} bytes"
+        raise damaged(path, _KIND, f"{member.filename!r} claims to decompress from {sizes}")
     name = member.filename.removesuffix(".npy")
-    return Weight(name, dtype.newbyteorder("=").name, shape, load)
+    return Weight(name, dtype.newbyteorder("=").name, shape, partial(_load, path, member))
 
 
 def _header(
     path: Path, member: zipfile.ZipInfo, data: bytes
-) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+) -> tuple[tuple[int, ...], np.dtype[Any], int]:
     stream = io.BytesIO(data)
     try:
         version = npy.read_magic(stream)
@@ -79,42 +78,20 @@ def _header(
         elif version[0] == 2:
             found = npy.read_array_header_2_0(stream, _MAX_HEADER)
         else:
-            raise ValueError(f".npy version {version[0]} is not known")
+            raise ValueError(f".npy version {version[0]} is unknown")
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, KeyError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise damaged(path, _KIND, f"{member.filename!r}: {reason}") from None
-    shape, fortran, dtype = found
+    shape, _, dtype = found
     if not is_shape(shape):
         raise damaged(path, _KIND, f"{member.filename!r}: the shape in the header is invalid")
-    return shape, fortran, dtype, stream.tell()
+    return shape, dtype, stream.tell()
 
 
-def _refuse_bomb(path: Path, member: zipfile.ZipInfo) -> None:
-    if member.file_size > max(_FREE_BYTES, _MAX_RATIO * member.compress_size):
-        raise damaged(
-            path,
-            _KIND,
-            f"{member.filename!r} says it unpacks from {member.compress_size} to "
-            f"{member.file_size} bytes",
-        )
-
-
-def _load(
-    path: Path,
-    member: zipfile.ZipInfo,
-    offset: int,
-    shape: tuple[int, ...],
-    fortran: bool,
-    dtype: np.dtype[Any],
-) -> NDArray[Any]:
-    nbytes = prod(shape) * dtype.itemsize
+def _load(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
-            stream.read(offset)
-            data = stream.read(nbytes)
-    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, EOFError) as error:
+            array = npy.read_array(stream, allow_pickle=False, max_header_size=_MAX_HEADER)
+    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError) as error:
         raise damaged(path, _KIND, f"{member.filename!r}: {error}") from None
-    if len(data) != nbytes:
-        raise damaged(path, _KIND, f"{member.filename!r} ends after {len(data)} of {nbytes} bytes")
-    array = np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
-    return array.astype(dtype.newbyteorder("="), copy=False)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)

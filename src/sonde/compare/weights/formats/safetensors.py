@@ -1,14 +1,16 @@
-"""The safetensors format, both ways, with numpy alone.
+"""Reads and writes safetensors files with numpy alone.
 
-Eight bytes of length (little-endian), a JSON object ``name: {dtype, shape, data_offsets}``, then
-the elements. Reading maps the file; every number of the header is checked against the size of the
-file first: the tensors must follow each other without a gap and end where the file ends.
+The format: eight bytes of length (little-endian), a JSON object ``name: {dtype, shape,
+data_offsets}``, then the elements. The file is mapped; all numbers of the header are checked
+against the size of the file first: the tensors must follow each other without a gap and end where
+the file ends.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -50,7 +52,7 @@ _LABELS = {name: label for label, name in NAMES.items()}
 
 
 def read_safetensors(path: Path) -> Checkpoint:
-    """The weights of ``path``; a CheckpointError names the place of what is wrong."""
+    """The weights of ``path``; a CheckpointError names the position of the error."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -62,9 +64,10 @@ def read_safetensors(path: Path) -> Checkpoint:
     memory = _mapped(path, size)
     spans = {name: _span(path, name, entry, size - start) for name, entry in content.items()}
     _refuse_gaps(path, spans.values(), size - start)
-    weights = {}
-    for name, (dtype, shape, begin, end) in spans.items():
-        weights[name] = _weight(name, dtype, shape, memory, start + begin, start + end)
+    weights = {
+        name: Weight(name, dtype, shape, partial(_load, memory[start:], dtype, shape, begin, end))
+        for name, (dtype, shape, begin, end) in spans.items()
+    }
     return Checkpoint(path, "safetensors", weights, texts)
 
 
@@ -102,26 +105,26 @@ def _parse(path: Path, data: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            raise ValueError("a name stands twice")
+            raise ValueError("a name occurs twice")
         return found
 
     try:
         content = json.loads(data, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        raise damaged(path, _KIND, f"byte 8: the header is no JSON: {error}") from None
+        raise damaged(path, _KIND, f"byte 8: the header is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise damaged(path, _KIND, "byte 8: the header is no JSON object")
+        raise damaged(path, _KIND, "byte 8: the header is not a JSON object")
     return content
 
 
 def _texts(path: Path, texts: Any) -> dict[str, str]:
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise damaged(path, _KIND, f"byte 8: {_METADATA} is not made of texts")
+        raise damaged(path, _KIND, f"byte 8: {_METADATA} has values that are not texts")
     return {name: text for name, text in texts.items() if name != "format"}
 
 
 def _span(path: Path, name: str, entry: Any, size: int) -> tuple[str, tuple[int, ...], int, int]:
-    """Type, shape, begin and end of one tensor, checked against each other and the file."""
+    """Type, shape, begin and end of one tensor, checked for consistency and against the file."""
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     label, shape, offsets = (fields.get(key, 0) for key in ("dtype", "shape", "data_offsets"))
     if not (is_shape(shape) and is_shape(offsets) and len(offsets) == 2):
@@ -129,7 +132,7 @@ def _span(path: Path, name: str, entry: Any, size: int) -> tuple[str, tuple[int,
     dtype = NAMES.get(label) if isinstance(label, str) else None
     if dtype is None:
         raise CheckpointError(
-            f"{path}: {name!r} has the element type {str(label)[:40]!r}, which is not known here",
+            f"{path}: {name!r} has the element type {str(label)[:40]!r}, which is unknown",
             slug="checkpoint-dtype",
         )
     begin, end = offsets
@@ -164,14 +167,10 @@ def _mapped(path: Path, size: int) -> NDArray[np.uint8]:
         raise damaged(path, _KIND, f"it cannot be mapped: {error}") from None
 
 
-def _weight(
-    name: str, dtype: str, shape: tuple[int, ...], memory: NDArray[np.uint8], begin: int, end: int
-) -> Weight:
+def _load(
+    data: NDArray[np.uint8], dtype: str, shape: tuple[int, ...], begin: int, end: int
+) -> NDArray[Any]:
     code = np.dtype(storage_of(dtype)).newbyteorder("<")
-
-    def load() -> NDArray[Any]:
-        array = memory[begin:end].view(code).reshape(shape)
-        # Other writers do not align; the kernels read whole elements.
-        return array if array.flags.aligned else array.copy()
-
-    return Weight(name, dtype, shape, load)
+    array = data[begin:end].view(code).reshape(shape)
+    # Other writers do not align; the kernels read whole elements.
+    return array if array.flags.aligned else array.copy()

@@ -1,4 +1,4 @@
-"""The best pairs of two sequences that cross nowhere."""
+"""Aligns two sequences: the best pairs that keep the order of both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 _T = TypeVar("_T")
 _LIMIT = 4_000_000
-"""Cells of the table; longer sequences are cut in pieces of the same length."""
+"""Cells of the table of scores; longer sequences are aligned in pieces of the same length."""
 
 
 def align_sequences(
