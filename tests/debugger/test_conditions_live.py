@@ -127,6 +127,11 @@ def test_overflow_of_weights_and_gradients() -> None:
         assert {value.name: value.actual for value in hit.values} == {"nan_count": expected}
 
 
+def test_weights_and_gradients_are_no_ops_that_produce_nan() -> None:
+    _, hits = run(watchpoint(1, "operator_overflow", "fc1.weight", "fc1.weight.grad"))
+    assert hits == []
+
+
 def test_changes_of_weights() -> None:
     truth, hits = run(
         watchpoint(1, "weight_change_too_large", abs_mean_update_ratio_gt=0.05),

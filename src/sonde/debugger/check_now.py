@@ -198,7 +198,8 @@ class Checking:
         is_parameter = node.held is not None and node.name == node.held.name
         step = here.step if is_parameter else here.made
         finite = self._inputs_finite(node, here)
-        evidence = self._evidence(tensor, needs, finite, step)
+        # A leaf is no op, so that it does not produce NaN or Inf.
+        evidence = self._evidence(tensor, needs, False if node.is_leaf else finite, step)
         call = here.call if here.call is not None and here.call.node.name == node.name else None
         for watch in watches:
             if watch.is_about_non_finite and self._watching.has_judged(

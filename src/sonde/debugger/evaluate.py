@@ -122,14 +122,19 @@ class HeldJudge:
         memory = self._trainee.memory(view)
         if isinstance(memory, str):
             count = self._trainee.non_finite(view)
-            evidence = Evidence(missing=memory, non_finite=count, step=step)
+            evidence = Evidence(missing=memory, inputs_finite=False, non_finite=count, step=step)
             yield from _found(watches, plan.name, view, evidence)
             return
         statistics = _summary(memory)
         waiting = _unsure(watches, statistics)
         if waiting:
             evidence = measure(
-                memory, plan.needs, former=self._former_of(plan), statistics=statistics, step=step
+                memory,
+                plan.needs,
+                former=self._former_of(plan),
+                statistics=statistics,
+                inputs_finite=False,  # No op, so that it does not produce NaN or Inf.
+                step=step,
             )
             yield from _found(waiting, plan.name, view, evidence)
         if statistics is not None and plan.keeps_statistics:
