@@ -139,7 +139,9 @@ class Watching:
         self.hits.end_step()
 
     def initial(self, names: Container[str], step: int) -> HitRef | None:
-        return self._take(self._initial.weights(step, only=names), step)
+        """Evaluate the weights that the run begins with; there is no change to evaluate yet."""
+        initial = self._initial.weights(step, only=names)
+        return self._take([*initial, *self._held.weights(step, only=names, left_alone=names)], step)
 
     def weights(self, step: int) -> HitRef | None:
         left_alone = self._trainee.left_alone() if self._held.asks_for_changes else ()
