@@ -140,6 +140,11 @@ def overflowing(training: Training, path: Path) -> Overflow:
     options = {"debug_mode": "overflow", "overflow_number": 0}
     with contextlib.redirect_stderr(error), attach(config(path, **options), starts_at_once=False):
         training()
+    return Overflow(overflow_entries(path), error.getvalue())
+
+
+def overflow_entries(path: Path) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """The part and the origin of every op with non-finite outputs, by step and name."""
     entries = {}
     for file in path.rglob("overflow.json"):
         step = int(file.parent.name)
@@ -147,7 +152,7 @@ def overflowing(training: Training, path: Path) -> Overflow:
             if any(_bad(each) for each in entry["outputs"]):
                 origin = entry["op"] if entry["role"] == "producer" else entry["from"]
                 entries[(step, entry["op"])] = (entry["role"], origin)
-    return Overflow(entries, error.getvalue())
+    return entries
 
 
 def _bad(tensor: dict[str, int]) -> bool:
