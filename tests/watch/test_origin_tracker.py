@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,3 +86,17 @@ def test_memory_that_no_op_filled_with_nan_is_not_read() -> None:
     found = tracker.look(call("sqrt", ["empty"], [View(0, 3, is_filled=False)], 3))
     assert found is not None
     assert found.is_producer
+
+
+def test_a_node_that_only_orders_ops_of_the_optimizer_reads_no_values() -> None:
+    faults = []
+    for kind in ("UpdateState", "SGD"):
+        tracker = OriginTracker()
+        tracker.begin_step()
+        made = tracker.look(call("log", ["x"], [View(0, 0)], 3))
+        reader = call("reader", ["log"], [View(0, 3)], 0)
+        reader.node = replace(reader.node, type=kind, phase="optimizer")
+        tracker.look(reader)
+        assert made is not None
+        faults.append(made.origin.is_fault)
+    assert faults == [False, True]

@@ -16,6 +16,7 @@ from sonde.watch.observation import Observation, ObservedTensor
 from sonde.watch.op_types import (
     FILLING,
     LOSS_READERS,
+    ORDERING,
     SCALER_CHECK,
     infinite_argument,
     is_in_place,
@@ -308,7 +309,7 @@ class OriginTracker:
     ) -> Iterable[Origin]:
         """The origins whose values reach the loss or an update here, or become NaN."""
         node = call.node
-        if node.kind != "op":
+        if node.kind != "op" or node.type == ORDERING:
             return ()
         if node.phase == "optimizer":
             return (origin, *given.values())
