@@ -48,5 +48,7 @@ FAULTS: dict[str, Fault] = {
     "52_two_nan_batches": Fault(1, "Default/randn-op0", 15),
     "53_nan_added_in_place_to_a_mask": Fault(0, "Default/log-op0", 10),
     "55_metric_beside_a_root": Fault(0, f"Gradients/{NET}Root/pow-op0", 9),
+    "56_hidden_state": Fault(1, "Default/log-op0", 16),
+    "57_hidden_state_all_nan": Fault(1, "Default/log-op0", 16),
 }
 """All others are free of faults."""

@@ -5,37 +5,38 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.watch import ways
-from tests.watch.expected import FAULTS, Fault
-from tests.watch.ways import SCENARIOS, Verdict
+from tests.watch.agreement import assert_overflow, assert_right, assert_same
+from tests.watch.expected import FAULTS
+from tests.watch.ways import SCENARIOS
 
-from sonde.server.dumps import recheck
-
-pytestmark = pytest.mark.filterwarnings("ignore")
-GRADIENTS = "gradient_exploding"
-SAID = re.compile(
-    r"first non-finite values .*? step (?P<step>\d+)( by| with|, by .* memory of) "
-    r"(?P<op>[^ ,]+).*? at [^ ]+:(?P<line>\d+): "
-)
+# Scenario 35 takes the variance of one row on purpose, which is NaN; torch warns of it.
+pytestmark = pytest.mark.filterwarnings(r"ignore:var\(\). degrees of freedom is <= 0:UserWarning")
 NAMES = sorted(path.stem for path in SCENARIOS.glob("*.py"))
-
-
-@pytest.fixture(autouse=True)
-def _checks_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recheck, "_ALONE_SECONDS", float("inf"))
-    monkeypatch.setattr(recheck, "_WORTH_SECONDS", float("inf"))
 
 
 def test_every_fault_belongs_to_a_scenario() -> None:
     assert FAULTS.keys() < {*NAMES}
 
 
-@pytest.mark.parametrize("name", NAMES)
+DISAGREE = {
+    "57_hidden_state_all_nan": (
+        "a dump does not recognise a variable of the step before whose elements are all NaN, and "
+        "names the variable instead of log: docs/origins.md, RankOrigins.memory_of_leaf"
+    )
+}
+CASES = [
+    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=DISAGREE[name]))
+    if name in DISAGREE
+    else name
+    for name in NAMES
+]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_every_way_gives_the_same_findings(name: str, tmp_path: Path) -> None:
     training = ways.script(name)
     live, checks, steps = ways.live(training)
@@ -43,39 +44,3 @@ def test_every_way_gives_the_same_findings(name: str, tmp_path: Path) -> None:
     assert [check.hits for check in checks] == [0] * len(checks)
     assert_same(live, ways.dumped(training, tmp_path / "dump", steps))
     assert_overflow(ways.overflowing(training, tmp_path / "overflow"), live, FAULTS.get(name))
-
-
-def assert_right(live: Verdict, fault: Fault | None) -> None:
-    """The faults, and nothing else, are the origins of hits."""
-    found = live.hits["tensor_overflow"]
-    if fault is None:
-        assert live.hits == {condition: frozenset() for condition in ways.CONDITIONS}
-        return
-    assert min(hit.step for hit in found) >= fault.step
-    origins = {hit.origin for hit in found}
-    assert fault.op in origins
-    others = {each for each in origins if each != fault.op}
-    assert {each.rpartition("/")[2] for each in others if each} == {*fault.others}
-    producers = {hit.op for hit in found if hit.part == "producer"}
-    assert producers <= origins
-
-
-def assert_same(live: Verdict, dumped: Verdict) -> None:
-    for condition in ("tensor_overflow", "operator_overflow", "weight_overflow"):
-        assert live.hits[condition] == dumped.hits[condition], condition
-    # A gradient has a name of its own in the debugger; in a dump it is the output of its op.
-    counts = [Counter(hit.step for hit in each.hits[GRADIENTS]) for each in (live, dumped)]
-    assert counts[0] == counts[1]
-
-
-def assert_overflow(overflow: ways.Overflow, live: Verdict, fault: Fault | None) -> None:
-    for hit in live.hits["tensor_overflow"]:
-        role, origin = overflow.entries[hit.step, hit.op]
-        assert (role, origin) == (hit.part, hit.origin)
-    said = SAID.search(overflow.said)
-    if fault is None:
-        assert said is None
-    else:
-        assert said is not None
-        found = (int(said["step"]), said["op"], int(said["line"]))
-        assert found == (fault.step, fault.op, fault.line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,3 +65,38 @@ def test_an_op_whose_inputs_were_all_seen_and_finite_is_a_second_culprit() -> No
     assert found is not None
     assert found.is_producer
     assert found.origin.op == "sqrt"
+
+
+def test_an_in_place_op_on_memory_filled_in_parts_passes_on_what_an_op_wrote_there() -> None:
+    """The all_reduce of DDP: ``mul`` writes gradients into a bucket, part by part. Its input is a
+    copy from before the op, with memory of its own."""
+    tracker = OriginTracker()
+    tracker.begin_step()
+    tracker.look(call("log", ["x"], [View(0, 0)], 3))
+    tracker.look(call("mul", ["log"], [View(0, 3)], 3))
+    found = tracker.look(call("allreduce_", ["mul"], [View(0, 3, is_filled=False)], 3))
+    assert found is not None
+    assert not found.is_producer
+    assert found.origin.op == "log"
+
+
+def test_memory_that_no_op_filled_with_nan_is_not_read() -> None:
+    tracker = OriginTracker()
+    tracker.begin_step()
+    found = tracker.look(call("sqrt", ["empty"], [View(0, 3, is_filled=False)], 3))
+    assert found is not None
+    assert found.is_producer
+
+
+def test_a_node_that_only_orders_ops_of_the_optimizer_reads_no_values() -> None:
+    faults = []
+    for kind in ("UpdateState", "SGD"):
+        tracker = OriginTracker()
+        tracker.begin_step()
+        made = tracker.look(call("log", ["x"], [View(0, 0)], 3))
+        reader = call("reader", ["log"], [View(0, 3)], 0)
+        reader.node = replace(reader.node, type=kind, phase="optimizer")
+        tracker.look(reader)
+        assert made is not None
+        faults.append(made.origin.is_fault)
+    assert faults == [False, True]

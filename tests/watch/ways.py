@@ -13,13 +13,13 @@ import msgspec
 import torch
 from tests.adapters.torch.dumping import config
 from tests.debugger.driving import driven
-from tests.debugger.hub import Hub, RankConnection, watchpoint
+from tests.debugger.hub import WAIT, Hub, RankConnection, watchpoint
 
 from sonde.adapters.torch.attach import attach
 from sonde.server.dumps.check import check_dump
 from sonde.wire.api import WatchpointDraft
 from sonde.wire.questions import AskCheck, Checked
-from sonde.wire.rank import StepDone
+from sonde.wire.rank import Status, StepDone
 from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -48,13 +48,18 @@ class Verdict:
 
 
 def script(name: str) -> Training:
-    """A scenario as something to call; what it prints is dropped."""
     (path,) = SCENARIOS.glob(f"{name}*.py")
+    return program(path)
+
+
+def program(path: Path, **names: object) -> Training:
+    """A scenario as something to call, with ``names`` as global variables; what it prints is
+    dropped."""
     code = compile(path.read_text(), str(path), "exec")
 
     def run() -> None:
         with quiet():
-            exec(code, {"__name__": "__main__", "__file__": str(path)})
+            exec(code, {"__name__": "__main__", "__file__": str(path), **names})
 
     return run
 
@@ -92,8 +97,7 @@ def live(training: Training) -> tuple[Verdict, list[Checked], set[int]]:
         rank.paused()
         while True:
             rank.control("step")
-            with rank.changed:
-                rank.changed.wait_for(lambda: rank.is_over or bool(_pauses(rank)), 60)
+            next_pause(rank)
             if rank.is_over:
                 return
             checks.append(rank.answer("", AskCheck(), Checked))
@@ -103,14 +107,15 @@ def live(training: Training) -> tuple[Verdict, list[Checked], set[int]]:
     return verdict(rank.hits, steps), checks, steps
 
 
-def _pauses(rank: RankConnection) -> list[object]:
-    from sonde.wire.rank import Status
+def next_pause(rank: RankConnection) -> None:
+    """Wait until the training is paused again or over."""
 
-    return [
-        each
-        for each in rank.seen[rank._mark :]
-        if isinstance(each, Status) and each.state == "paused"
-    ]
+    def is_paused() -> bool:
+        since = rank.seen[rank._mark :]
+        return any(isinstance(each, Status) and each.state == "paused" for each in since)
+
+    with rank.changed:
+        assert rank.changed.wait_for(lambda: rank.is_over or is_paused(), WAIT)
 
 
 def dumped(training: Training, path: Path, steps: set[int]) -> Verdict:
@@ -135,6 +140,11 @@ def overflowing(training: Training, path: Path) -> Overflow:
     options = {"debug_mode": "overflow", "overflow_number": 0}
     with contextlib.redirect_stderr(error), attach(config(path, **options), starts_at_once=False):
         training()
+    return Overflow(overflow_entries(path), error.getvalue())
+
+
+def overflow_entries(path: Path) -> dict[tuple[int, str], tuple[str, str | None]]:
+    """The part and the origin of every op with non-finite outputs, by step and name."""
     entries = {}
     for file in path.rglob("overflow.json"):
         step = int(file.parent.name)
@@ -142,7 +152,7 @@ def overflowing(training: Training, path: Path) -> Overflow:
             if any(_bad(each) for each in entry["outputs"]):
                 origin = entry["op"] if entry["role"] == "producer" else entry["from"]
                 entries[(step, entry["op"])] = (entry["role"], origin)
-    return Overflow(entries, error.getvalue())
+    return entries
 
 
 def _bad(tensor: dict[str, int]) -> bool:

@@ -190,7 +190,12 @@ class PauseCheck:
         hits = self._detection.hits
         step = here.step if node.is_parameter else here.made
         is_weight = node.held is not None and node.held.is_weight
-        for found in evaluate(planned, tensor, step, lambda: self._inputs_finite(node, here)):
+
+        def inputs_finite() -> bool | None:
+            # A leaf is not an op and does not produce NaN or Inf.
+            return False if node.watched.is_leaf else self._inputs_finite(node, here)
+
+        for found in evaluate(planned, tensor, step, inputs_finite):
             if found.watch.is_about_non_finite and hits.is_decided(found):
                 continue
             statistics = found.evidence.statistics

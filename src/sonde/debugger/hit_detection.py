@@ -129,8 +129,10 @@ class HitDetection:
         self.hits.collector.end_step()
 
     def initial(self, names: Container[str], step: int) -> HitRef | None:
-        """Evaluate the initial values of these parameters."""
-        return self.hits.add(self._initial.parameters(step, only=names), step)
+        """Evaluate the initial values of these parameters, which have not changed yet."""
+        initial = self._initial.parameters(step, only=names)
+        others = self._parameters.parameters(step, only=names, not_updated=names)
+        return self.hits.add([*initial, *others], step)
 
     def parameters(self, step: int) -> HitRef | None:
         """Evaluate the parameters after an update."""

@@ -89,9 +89,13 @@ class LiveTensor(MeasuredTensor):
         self,
         watches: NodeWatches,
         step: int,
-        inputs_finite: Callable[[], bool | None] = lambda: None,
+        inputs_finite: Callable[[], bool | None] = lambda: False,
     ) -> Iterator[Evaluation]:
-        """Evaluate ``watches``, and keep the statistics if the next step is compared with them."""
+        """Evaluate ``watches``, and keep the statistics if the next step is compared with them.
+
+        ``inputs_finite`` is about the inputs of an op; a parameter or gradient is not an op and
+        does not produce NaN or Inf.
+        """
         yield from evaluate(watches, self, step, inputs_finite)
         needs = watches.needs
         statistics = None

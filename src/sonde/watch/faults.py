@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from sonde.core.graph import GRADIENTS
 from sonde.watch.observation import Observation, ObservedTensor
-from sonde.watch.op_types import LOSS_READERS, SCALER_CHECK
+from sonde.watch.op_types import LOSS_READERS, ORDERING, SCALER_CHECK
 
 Place = tuple[str, int]
 """An op and the slot of one of its outputs."""
@@ -35,7 +35,7 @@ def find_fault(
     """What makes the NaN and Inf of ``call`` a fault: an update uses them, they are the loss, or
     the forward pass turns infinities into NaN."""
     node = call.node
-    if node.kind != "op":
+    if node.kind != "op" or node.type == ORDERING:
         return None
     if node.phase == "optimizer":
         return "update"

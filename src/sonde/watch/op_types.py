@@ -37,6 +37,8 @@ VIEWS: Final = frozenset(
 """Ops whose outputs share the memory of their first input."""
 LOSS_READERS: Final = frozenset(("ones_like", "OnesLike"))
 """Ops that begin a backward pass: they create the gradient of the loss with respect to itself."""
+ORDERING: Final = "UpdateState"
+"""MindSpore's node that makes ops run in order. It has their outputs as inputs and reads none."""
 SCALER_CHECK: Final = "_amp_foreach_non_finite_check_and_unscale_"
 """The op by which a loss scaler finds NaN and Inf before the optimizer steps."""
 

@@ -116,7 +116,7 @@ class OriginTracker:
         bad_inputs = [view for view in call.inputs if self._is_bad(view)]
         if not bad_outputs and not bad_inputs:
             return None
-        bad_inputs += [view for view in call.inputs if self._is_bad_underneath(view)]
+        bad_inputs += [view for view in call.inputs if self._is_bad_underneath(call, view)]
         self._step = call.step
         given = {view.slot: self._origin_of(call, view) for view in bad_inputs}
         origin, is_producer = self._find_origin(call, bad_inputs, given, bad_outputs)
@@ -165,11 +165,16 @@ class OriginTracker:
             self._counts[token] = count
         return count > 0
 
-    def _is_bad_underneath(self, view: ObservedTensor) -> bool:
-        """Whether memory that is filled in part has non-finite values that an op wrote."""
-        if view.is_filled or self.origin_in(view.memory) is None:
+    def _is_bad_underneath(self, call: Observation, view: ObservedTensor) -> bool:
+        """Whether memory that is filled in part has non-finite values that an op wrote.
+
+        The input of an in-place op is a copy, with memory of its own: the edge identifies it.
+        """
+        if view.is_filled:
             return False
-        return view.non_finite() > 0
+        edge = call.node.inputs[view.slot] if view.slot < len(call.node.inputs) else None
+        is_known = edge is not None and (edge.producer, edge.slot) in self._by_op
+        return (is_known or self.origin_in(view.memory) is not None) and view.non_finite() > 0
 
     # ------------------------------------------------------------------ origins
 

@@ -9,6 +9,7 @@ from sonde.core.graph import OpNode, Source, TensorSpec
 from sonde.dump.graph_files.columns import EdgeRow, GraphColumns
 from sonde.watch.categories import ACTIVATION, GRADIENT, TENSOR, WEIGHT, is_activation
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
+from sonde.watch.op_types import ORDERING
 from sonde.wire.convert import source_line, tensor_type
 from sonde.wire.shapes import Category, InputEdge, Node, SourceLine, TensorType
 
@@ -128,8 +129,8 @@ def _gradients(graph: GraphColumns, readers: dict[str, set[str]]) -> set[str]:
 
     memory = GraphMemory(find)
     found: set[str] = set()
-    for phase, rows in zip(graph.phases, graph.inputs, strict=True):
-        for producer, slot, _ in rows if phase == "optimizer" else ():
+    for phase, type_, rows in zip(graph.phases, graph.types, graph.inputs, strict=True):
+        for producer, slot, _ in rows if phase == "optimizer" and type_ != ORDERING else ():
             if producer is None or producer not in numbers:
                 continue
             root, _ = memory.root(producer, slot)

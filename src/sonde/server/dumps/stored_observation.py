@@ -111,13 +111,16 @@ class RankOrigins:
         self._of_leaves.update(step.leaves)
         self._alive = [*step.fingerprints.values(), *self._of_leaves.values()]
 
-    def memory_of_leaf(self, node: Node, found: BadOutput) -> _Memory:
-        """The memory of an earlier step, if an op wrote to it there, or the values are equal; the
-        memory of data only if the values are equal."""
+    def memory_of_leaf(self, node: Node, found: BadOutput, listing: StepTensors) -> _Memory:
+        """The memory of an earlier step, if an op wrote to it there, or the values are equal. Data
+        that are NaN in every element may be new: their values identify no tensor."""
         if node.kind == "input" and not node.name.endswith(".grad"):
             is_same = self._inputs.get(node.name) == found.fingerprint
             self._inputs[node.name] = found.fingerprint
-            return (self._of_leaves.get(node.name) if is_same else None) or _Memory()
+            known = self._of_leaves.get(node.name) if is_same else None
+            if known is None and not _is_uniform(listing, found):
+                known = self._by_fingerprint.get(found.fingerprint)
+            return known or _Memory()
         by_name, by_values = (
             self._of_leaves.get(node.name),
             self._by_fingerprint.get(found.fingerprint),
@@ -207,7 +210,9 @@ class _Step:
         memory = self._made.get(root)
         if memory is None:
             is_leaf = node.kind != "op"
-            memory = self._origins.memory_of_leaf(node, found) if is_leaf else _Memory()
+            memory = _Memory()
+            if is_leaf:
+                memory = self._origins.memory_of_leaf(node, found, self._listing)
             self._made[root] = memory
         self.fingerprints[found.fingerprint] = memory
         if self._graph.node(root[0]).kind != "op":
@@ -265,6 +270,16 @@ class _Step:
                     inputs.append(StoredTensorView("input", len(edges), True, found.has_nan))
                     edges.append(Edge(producer, slot, spec))
         return self._op(leaf, replace(core_node(leaf), inputs=tuple(edges)), inputs)
+
+
+def _is_uniform(listing: StepTensors, found: BadOutput) -> bool:
+    """Whether all elements have the same value, or the dump does not have the values."""
+    stored = listing.find(found.op, "output", found.slot)
+    tensor = None if stored is None else DumpTensor(listing, stored)
+    if tensor is None or not tensor.has_values:
+        return True
+    array = tensor.values().array.ravel()
+    return array.tobytes() == array[:1].tobytes() * array.size
 
 
 def _is_complete(listing: StepTensors, graph: GraphIndex) -> bool:
