@@ -31,6 +31,9 @@ def slugs_in(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.keyword) and node.arg == "slug":
             if isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "slug":
+            values = node.value.values if isinstance(node.value, ast.BoolOp) else [node.value]
+            yield from (str(each.value) for each in values if isinstance(each, ast.Constant))
         elif isinstance(node, ast.arguments):
             defaults = dict(zip(node.kwonlyargs, node.kw_defaults, strict=True))
             for argument, default in defaults.items():

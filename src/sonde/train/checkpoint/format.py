@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from sonde.compare.weights.checkpoint import Weight
+from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import (
     BFloat16Array,
@@ -100,19 +103,34 @@ def _safetensors() -> Any:
 
 
 def _write_safetensors(path: Path, entries: Entries) -> None:
-    library = _safetensors()
-    tensors: dict[str, torch.Tensor] = {}
-    seen: set[int] = set()
-    for name, value in entries.items():
-        if isinstance(value, str):
-            continue
-        tensor = value.resolve_conj().resolve_neg().contiguous()
-        storage = tensor.untyped_storage().data_ptr()
-        # The format has no shared memory: tied weights are written once per name.
-        tensors[name] = tensor.clone() if storage in seen else tensor
-        seen.add(storage)
+    """Write the tensors one after the other.
+
+    The library's ``save_file`` writes to a temporary file of its own beside ``path``, which stays
+    there when the process is killed.
+    """
+    weights = [
+        _weight(name, value) for name, value in entries.items() if not isinstance(value, str)
+    ]
     texts = {name: value for name, value in entries.items() if isinstance(value, str)}
-    library.torch.save_file(tensors, path, metadata={"format": "pt", **texts})
+    with path.open("wb") as stream:
+        write_safetensors(stream, weights, texts)
+
+
+def _weight(name: str, tensor: torch.Tensor) -> Weight:
+    def load() -> NDArray[Any]:
+        plain = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        try:
+            return np.asarray(plain.numpy())
+        except TypeError:  # a type that numpy lacks, of one or two bytes
+            bits = torch.uint8 if plain.element_size() == 1 else torch.int16
+            return np.asarray(plain.view(bits).numpy())
+
+    if tensor.layout != torch.strided:
+        raise CheckpointError(
+            f"{name}: a safetensors file cannot hold {tensor.layout} tensors; save as .pt instead",
+            slug="checkpoint-dtype",
+        )
+    return Weight(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), load)
 
 
 def _read_safetensors(path: Path) -> Entries:

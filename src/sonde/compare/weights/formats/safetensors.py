@@ -82,7 +82,8 @@ def write_safetensors(
         label = _LABELS.get(weight.storage)
         if label is None:
             raise CheckpointError(
-                f"{weight.name}: a safetensors file cannot hold {weight.storage}; use --to torch",
+                f"{weight.name}: a safetensors file cannot hold {weight.storage}; write a "
+                ".pt file instead",
                 slug="checkpoint-dtype",
             )
         stop = offset + weight.count * BY_NAME[weight.storage].itemsize
