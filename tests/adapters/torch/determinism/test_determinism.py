@@ -24,9 +24,9 @@ from torch.utils.data import (
 )
 
 import sonde
+from sonde.adapters.torch.determinism import Determinism
 from sonde.adapters.torch.determinism.random_sources import is_clock
 from sonde.adapters.torch.determinism.randomness import Randomness
-from sonde.adapters.torch.determinism import Determinism
 from sonde.adapters.torch.determinism.switch import deterministic
 from sonde.core.errors import UsageError
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from sonde.adapters.torch import version_probe
+from sonde.core import version_probe
 
 version_probe.require(
     "observing compiled code",
