@@ -26,38 +26,13 @@ _RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 def stop_shuffling(found: Randomness, undo: ExitStack) -> None:
     """Make samplers yield indices in order; shuffling by the program itself is only reported."""
 
-    def in_order(name: str, indices: Callable[[Any], Iterator[int]], _: Any) -> Callable[..., Any]:
-        def iterate(sampler: Any) -> Iterator[int]:
-            found.note_removed_here(f"shuffling by {name}")
-            return indices(sampler)
-
-        return iterate
-
-    def unshuffled(original: Callable[..., Any]) -> Callable[..., Any]:
-        def iterate(sampler: Any) -> Any:
-            if sampler.shuffle:
-                found.note_removed_here("shuffling by DistributedSampler")
-                sampler.shuffle = False
-            return original(sampler)
-
-        return iterate
-
-    def noted(what: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **named: Any) -> Any:
-            where = place_of_caller()
-            if where is not None:
-                found.note_left(
-                    f"{what} at {where}: repeats with the seed, but the order is not the data's"
-                )
-            return original(*args, **named)
-
-        return call
-
+    in_order = partial(_in_order, found)
+    noted = partial(_noted, found)
     subset = partial(in_order, "SubsetRandomSampler", lambda sampler: iter(sampler.indices))
     for owner, name, make in (
         (data.RandomSampler, "__iter__", partial(in_order, "RandomSampler", _all_in_order)),
         (data.SubsetRandomSampler, "__iter__", subset),
-        (data.DistributedSampler, "__iter__", unshuffled),
+        (data.DistributedSampler, "__iter__", partial(_unshuffled, found)),
         (data.WeightedRandomSampler, "__iter__", partial(noted, "WeightedRandomSampler draws")),
         (random, "shuffle", partial(noted, "random.shuffle")),
         (np.random, "shuffle", partial(noted, "numpy.random.shuffle")),
@@ -65,6 +40,38 @@ def stop_shuffling(found: Randomness, undo: ExitStack) -> None:
         (torch, "randperm", partial(noted, "torch.randperm")),
     ):
         wrap(owner, name, make, undo)
+
+
+def _in_order(
+    found: Randomness, name: str, indices: Callable[[Any], Iterator[int]], _: Any
+) -> Callable[..., Any]:
+    def iterate(sampler: Any) -> Iterator[int]:
+        found.note_removed_here(f"shuffling by {name}")
+        return indices(sampler)
+
+    return iterate
+
+
+def _unshuffled(found: Randomness, original: Callable[..., Any]) -> Callable[..., Any]:
+    def iterate(sampler: Any) -> Any:
+        if sampler.shuffle:
+            found.note_removed_here("shuffling by DistributedSampler")
+            sampler.shuffle = False
+        return original(sampler)
+
+    return iterate
+
+
+def _noted(found: Randomness, what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **named: Any) -> Any:
+        where = place_of_caller()
+        if where is not None:
+            found.note_left(
+                f"{what} at {where}: repeats with the seed, but the order is not the data's"
+            )
+        return original(*args, **named)
+
+    return call
 
 
 def stop_dropout(found: Randomness, undo: ExitStack) -> None:
