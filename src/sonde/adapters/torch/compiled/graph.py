@@ -70,8 +70,8 @@ class AotOp:
 class AotGraph:
     """One compiled graph. ``results`` are what it returns, None for anything but an op's tensor.
 
-    ``family`` is shared by the graphs of one compilation: sequence number -> op of the forward
-    graph that has it last. ``is_optimizer``: all of it was traced from an optimizer's step.
+    ``family`` is shared by the graphs of one compilation. ``is_optimizer``: all of its ops were
+    traced from an optimizer's step.
     """
 
     ops: tuple[AotOp, ...]
@@ -83,7 +83,10 @@ class AotGraph:
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """The forward and the backward graph of one compilation."""
+    """The forward and the backward graph of one compilation.
+
+    ``by_sequence``: the number of the last op of the forward graph with that sequence number.
+    """
 
     forward: AotGraph | None = None
     by_sequence: dict[int, int] = field(default_factory=dict)

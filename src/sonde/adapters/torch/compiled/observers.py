@@ -1,8 +1,8 @@
 """The op that observes tensors inside compiled code, and its insertion into graphs.
 
-``sonde_compiled::observe`` passes on the tensors it is given. For a compiler it is an op like any
-other: it has side effects, so that it is neither removed nor moved before the
-ops it observes, and it takes tensors in any layout, so that none is copied for it.
+``sonde_compiled::observe`` passes the tensors it is given to Sonde. It is declared to have side
+effects, so that a compiler neither removes it nor moves it before the ops it observes, and to take
+tensors in any layout, so that none is copied for it.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _look_at_removed(
     target: Callable[..., Any],
     code: int,
 ) -> dict[int, Look]:
-    """Insert observers for ops that were removed because they do nothing: of their input."""
+    """Observe the input in place of ops that the compiler removed because they do nothing."""
     numbers = _numbered(graph, described)
     nodes = {number: node for node, number in numbers.items()}
     inputs = graph_inputs(graph)

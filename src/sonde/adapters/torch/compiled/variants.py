@@ -87,7 +87,7 @@ class CompiledCode:
         to ``unobservable``.
         """
         if wanted and not self._is_unobservable:
-            # Set while it is tried: a graph that cannot be observed is not tried again.
+            # Cleared on success: a graph that cannot be observed is not tried again.
             self._is_unobservable = True
             with unobservable:
                 variant = self.make_observed(wanted)

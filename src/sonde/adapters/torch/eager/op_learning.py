@@ -174,7 +174,7 @@ class Learner:
         assert parent is not None
         record.node = replace(record.node, outputs=specs)
         record.order = parent.order + 1 + len(record.leaves)
-        # It was asked for before its outputs were known, which a selection may name: ask again.
+        # The consumers were asked before the outputs were known, which a selection may name.
         record.wants_generation = -1
         self._append(parent, record)
 

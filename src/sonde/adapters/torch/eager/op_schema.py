@@ -64,7 +64,7 @@ _BOOKKEEPING = ("profiler", "prim", "sonde")
 
 
 def is_bookkeeping(func: Any) -> bool:
-    """Whether ``func`` computes nothing: profiler marks, a tensor's device, our own prints."""
+    """Whether ``func`` computes nothing: profiler marks, a tensor's device, Sonde's prints."""
     return getattr(func, "namespace", "") in _BOOKKEEPING
 
 

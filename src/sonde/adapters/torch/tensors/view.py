@@ -128,14 +128,9 @@ class TorchView:
 
     def _plain(self) -> torch.Tensor:
         """The stored elements on the CPU, in the order of this view."""
+        is_quantized = name_of(self.tensor.dtype) in _QUANTIZED
         tensor = self.tensor.detach()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.int_repr()
-        if tensor.is_conj():
-            tensor = tensor.resolve_conj()
-        if tensor.is_neg():
-            tensor = tensor.resolve_neg()
-        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+        return _readable(tensor.int_repr() if is_quantized else tensor)
 
     def _host(self) -> tuple[torch.Tensor, str]:
         """The plain tensor on the CPU, widened, and the numpy type of its elements."""
@@ -172,18 +167,14 @@ class TorchView:
         return TorchHold(copy, stored, shape, layout, is_copy=True)
 
     def statistics(self) -> Statistics:
-        tensor = self._statistical()
+        tensor = _readable(self._dequantized())
         return kernels.summarize(
             tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
         )
 
-    def _statistical(self) -> torch.Tensor:
+    def _dequantized(self) -> torch.Tensor:
         tensor = self.tensor.detach()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.dequantize()
-        if tensor.is_neg():
-            tensor = tensor.resolve_neg()
-        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+        return tensor.dequantize() if name_of(tensor.dtype) in _QUANTIZED else tensor
 
     def on_host(self) -> tuple[torch.Tensor, int] | None:
         """The tensor to be summarised and its kernel code; None where there are no statistics."""
@@ -198,7 +189,7 @@ class TorchView:
             return None
         if self.problem is not None or tensor.is_complex():
             return None
-        tensor = self._statistical()
+        tensor = _readable(self._dequantized())
         code = kernel_code(tensor.dtype)
         return (tensor, code) if code >= 0 else None
 
@@ -220,9 +211,7 @@ class TorchView:
     ) -> DeviceRow | None:
         if self.problem is not None or self.tensor.is_complex():
             return None
-        tensor = self.tensor.detach()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.dequantize()
+        tensor = self._dequantized()
         code = kernel_code(tensor.dtype)
         if code < 0:
             return None
@@ -269,6 +258,15 @@ class TorchView:
         )
 
 
+def _readable(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` on the CPU, with a pending conjugation or negation carried out."""
+    if tensor.is_conj():
+        tensor = tensor.resolve_conj()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    return tensor if tensor.device.type == "cpu" else tensor.cpu()
+
+
 def _address(tensor: torch.Tensor) -> int:
     """The address of the first element; 0 if there is none. A wrapper of other tensors (DTensor)
     may return an offset from a null pointer, which is not an address."""
@@ -301,14 +299,16 @@ def _sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(
-        private.storage_id(one.untyped_storage()) == private.storage_id(other.untyped_storage())
-    )
+    return private.storage_id(one.untyped_storage()) == private.storage_id(other.untyped_storage())
 
 
 @dataclass(slots=True, eq=False)
 class TorchCall:
-    """See ``core.sink.OpCall``: one run of ``record``, or of a step input, which has no record."""
+    """See ``core.sink.OpCall``: one run of an op, or a step input that is first read.
+
+    The attributes of an op that runs eagerly are read from ``record`` and the call's arguments if a
+    sink asks for them. An op in compiled code has ``traced_attributes`` instead.
+    """
 
     node: OpNode
     step: int
@@ -319,9 +319,10 @@ class TorchCall:
     record: OpRecord | None = None
     args: Sequence[Any] = ()
     kwargs: dict[str, Any] | None = None
+    traced_attributes: tuple[tuple[str, str], ...] = ()
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
         if self.record is None:
-            return ()
+            return self.traced_attributes
         return attributes_of(self.record.info, self.args, self.kwargs)
