@@ -20,10 +20,8 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.guard import FailureGuard
-from sonde.adapters.torch.tensors.view import TorchHold
+from sonde.adapters.torch.tensors.hold import Lender, TorchHold
 from sonde.core.patching import call_before
-
-Lender = Callable[[torch.Tensor, TorchHold], None]
 
 
 class Loans:

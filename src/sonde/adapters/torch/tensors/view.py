@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_schema import attributes_of
 from sonde.adapters.torch.eager.step_inputs import dtype_name, shape_of
 from sonde.adapters.torch.tensors.device_statistics import DeviceRow, device_row
+from sonde.adapters.torch.tensors.hold import Lender, TorchHold, make_hold, same_memory
 from sonde.adapters.torch.tensors.unusual_layouts import stored_values
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
-_CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
 name_of = cache(dtype_name)
@@ -49,28 +49,6 @@ def kernel_codes() -> dict[torch.dtype, int]:
     return {dtype: code for dtype, code in codes.items() if code >= 0}
 
 
-class TorchHold:
-    """Bytes kept for later. Holds the storage, not the tensor, so that autograd can still adopt a
-    held gradient without a copy, as it does without Sonde."""
-
-    def __init__(
-        self, tensor: torch.Tensor, stored: str, shape: tuple[int, ...], layout: str, is_copy: bool
-    ) -> None:
-        self._storage = tensor.untyped_storage()
-        self.address = tensor.data_ptr()
-        self.nbytes = tensor.numel() * tensor.element_size()
-        self.stored = stored
-        self.shape = shape
-        self.layout = layout
-        self.strides = None if tensor.is_contiguous() else tensor.stride()
-        self.is_copy = is_copy
-        self.job = -1
-        self.on_change: Callable[[int], None] | None = None
-
-    def is_shared(self) -> bool:
-        return not self.is_copy and private.storage_owners(self._storage) > 1
-
-
 @dataclass(slots=True, eq=False)
 class TorchView:
     """See ``core.sink.TensorView``. ``lend`` registers memory that is lent instead of copied;
@@ -80,7 +58,7 @@ class TorchView:
     io: Io = "output"
     slot: int = 0
     token: TensorRef | None = None
-    lend: Callable[[torch.Tensor, TorchHold], None] | None = None
+    lend: Lender | None = None
     is_filled: bool = True
 
     @property
@@ -142,7 +120,7 @@ class TorchView:
 
     def numpy(self) -> NDArray[Any]:
         tensor, _ = self._host()
-        if _same_memory(tensor, self.tensor):
+        if same_memory(tensor, self.tensor):
             # A copy: numpy() would make the program's own storage non-resizable.
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         array: NDArray[Any] = private.to_numpy(tensor.contiguous())
@@ -150,21 +128,9 @@ class TorchView:
 
     def hold(self, *, memory_order: bool = False, sample: int = 0) -> TorchHold:
         tensor, stored = self._host()
-        if 0 < sample < tensor.numel():
-            tensor = _sampled(tensor, sample)
-        layout = "DefaultFormat"
-        if memory_order and not tensor.is_contiguous() and _is_channels_last(tensor):
-            tensor = tensor.movedim(1, -1)
-            layout = "NHWC" if tensor.dim() == 4 else "NDHWC"
-        shape = tuple(tensor.shape)
-        if not _same_memory(tensor, self.tensor):
-            return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
-        if self.lend is not None:
-            hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
-            self.lend(self.tensor, hold)
-            return hold
-        copy = tensor.clone(memory_format=torch.contiguous_format)
-        return TorchHold(copy, stored, shape, layout, is_copy=True)
+        return make_hold(
+            tensor, stored, self.tensor, self.lend, memory_order=memory_order, sample=sample
+        )
 
     def statistics(self) -> Statistics:
         tensor = _readable(self._dequantized())
@@ -276,30 +242,6 @@ def _address(tensor: torch.Tensor) -> int:
         return tensor.data_ptr()
     except (NotImplementedError, RuntimeError):
         return 0
-
-
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return any(
-        tensor.dim() == dims and tensor.is_contiguous(memory_format=order)
-        for dims, order in zip((4, 5), _CHANNELS_LAST, strict=True)
-    )
-
-
-def _sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """``count`` elements, evenly spaced over the flattened tensor, the first and last included."""
-    if count == 1:
-        positions = torch.zeros(1, dtype=torch.int64, device="cpu")
-    else:
-        positions = (
-            torch.arange(count, device="cpu")
-            .mul_(tensor.numel() - 1)
-            .div_(count - 1, rounding_mode="floor")
-        )
-    return tensor.take(positions)
-
-
-def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return private.storage_id(one.untyped_storage()) == private.storage_id(other.untyped_storage())
 
 
 @dataclass(slots=True, eq=False)
