@@ -26,6 +26,7 @@ from sonde.adapters.torch.compile_check.tape import (
     widened,
 )
 from sonde.adapters.torch.compile_check.ways import TracedAotGraph, module_of, source_of
+from sonde.adapters.torch.compiled.graph import tensor_of
 from sonde.adapters.torch.private import OpOverload
 from sonde.core.agreement import Member, WrongGroup
 
@@ -42,7 +43,7 @@ def wrong_together(
     """
     for kept in graphs:
         module, inputs = with_random_inputs(kept)
-        ops = [node for node in ops_of(module) if isinstance(node.meta.get("val"), torch.Tensor)]
+        ops = [node for node in ops_of(module) if tensor_of(node) is not None]
         if sum(map(size_of, ops)) <= budget:
             probe = _Probe(module, inputs, compile_graph, coarsest_epsilon([kept]))
             found = _fewest(ops, probe.is_wrong)
@@ -139,11 +140,7 @@ class _Probe:
         self._epsilon = epsilon
         self._inputs = detached(inputs)
         leaves = next(iter(reversed(module.graph.nodes))).args[0]
-        self._results = [
-            leaf
-            for leaf in leaves
-            if isinstance(leaf, fx.Node) and isinstance(leaf.meta.get("val"), torch.Tensor)
-        ]
+        self._results = [leaf for leaf in leaves if tensor_of(leaf) is not None]
         generator = torch.Generator().manual_seed(_SEED)
         moved = [
             jittered(value, generator).to(value.dtype) if is_floating(value) else value

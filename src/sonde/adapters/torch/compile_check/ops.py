@@ -29,6 +29,7 @@ from sonde.adapters.torch.compile_check.ways import (
     module_of,
     source_of,
 )
+from sonde.adapters.torch.compiled.graph import tensor_of
 from sonde.adapters.torch.eager.op_schema import op_info, tensors_in
 from sonde.adapters.torch.private import OpOverload
 from sonde.adapters.torch.tensors.view import name_of
@@ -90,13 +91,10 @@ def ops_of(module: fx.GraphModule) -> list[fx.Node]:
 
 def _results(node: fx.Node) -> list[fx.Node]:
     """The nodes of the tensors that ``node`` returns: itself, or the items of it that are used."""
-    if isinstance(node.meta.get("val"), torch.Tensor):
+    if tensor_of(node) is not None:
         return [node]
-    return [
-        user
-        for user in node.users
-        if user.target is operator.getitem and isinstance(user.meta.get("val"), torch.Tensor)
-    ]
+    items = (user for user in node.users if user.target is operator.getitem)
+    return [item for item in items if tensor_of(item) is not None]
 
 
 def _groups(module: fx.GraphModule, budget: int) -> Iterator[list[fx.Node]]:
@@ -115,8 +113,8 @@ def _groups(module: fx.GraphModule, budget: int) -> Iterator[list[fx.Node]]:
 
 
 def size_of(node: fx.Node) -> int:
-    value = node.meta.get("val")
-    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+    value = tensor_of(node)
+    return 0 if value is None else value.numel() * value.element_size()
 
 
 def _values(
@@ -129,7 +127,7 @@ def _values(
     wanted: dict[fx.Node, None] = {}
     for node in group:
         for each in (*node.all_input_nodes, *_results(node)):
-            if each.op != "placeholder" and isinstance(each.meta.get("val"), torch.Tensor):
+            if each.op != "placeholder" and tensor_of(each) is not None:
                 wanted[each] = None
     whole = with_outputs(module, wanted)
     given = detached(inputs)
@@ -265,7 +263,7 @@ def coarsest_epsilon(graphs: Sequence[TracedAotGraph]) -> float:
     found = [torch.finfo(torch.float32).eps]
     for each in graphs:
         for node in each.graph.graph.nodes:
-            value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
+            value = tensor_of(node)
+            if value is not None and value.is_floating_point():
                 found.append(epsilon_of(value.dtype))
     return max(found)

@@ -133,9 +133,7 @@ def graph_inputs(graph: fx.Graph) -> list[fx.Node]:
     return [
         node
         for node in graph.nodes
-        if node.op == "placeholder"
-        and isinstance(node.meta.get("val"), torch.Tensor)
-        and not _is_of_effects(node)
+        if node.op == "placeholder" and tensor_of(node) is not None and not _is_of_effects(node)
     ]
 
 
@@ -165,6 +163,12 @@ def output_slot(item: fx.Node) -> int:
     return slots.index(index) if index in slots else 0
 
 
+def tensor_of(node: Any) -> torch.Tensor | None:
+    """The fake tensor of a node that makes one tensor; None for all other nodes and values."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def tensor_values(node: fx.Node) -> list[tuple[int, torch.Tensor]]:
     """The tensors (fakes) among the outputs of ``node``, with their slots."""
     value = node.meta.get("val")
@@ -174,11 +178,8 @@ def tensor_values(node: fx.Node) -> list[tuple[int, torch.Tensor]]:
 
 def tensor_arguments(node: fx.Node) -> list[fx.Node]:
     """The nodes of tensors among the arguments, flattened, in the order of an eager op's inputs."""
-    return [
-        each
-        for each in _flat((*node.args, *node.kwargs.values()))
-        if isinstance(each, fx.Node) and isinstance(each.meta.get("val"), torch.Tensor)
-    ]
+    arguments = _flat((*node.args, *node.kwargs.values()))
+    return [each for each in arguments if tensor_of(each) is not None]
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -235,12 +236,11 @@ def hint(size: Any) -> int:
 
 def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:
     """The arguments without tensors, by their schema name, as text."""
-    found: list[tuple[str, str]] = []
-    for name, value in named_arguments(info, node.args, node.kwargs):
-        nodes = [each for each in _flat(value) if isinstance(each, fx.Node)]
-        if not any(isinstance(each.meta.get("val"), torch.Tensor) for each in nodes):
-            found.append((name, attribute_text(value)))
-    return tuple(found)
+    return tuple(
+        (name, attribute_text(value))
+        for name, value in named_arguments(info, node.args, node.kwargs)
+        if all(tensor_of(each) is None for each in _flat(value))
+    )
 
 
 def modules_of(node: fx.Node, modules: Modules) -> tuple[weakref.ref[nn.Module], ...]:

@@ -25,6 +25,7 @@ from sonde.adapters.torch.compiled.graph import (
     graph_inputs,
     output_slot,
     tensor_arguments,
+    tensor_of,
 )
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _look_at_removed(
         if first is None or op.info.type not in _IDLE or op.specs != op.outputs:
             continue
         source = inputs[first.slot] if first.op is None else nodes.get(first.op)
-        if source is None or not isinstance(source.meta.get("val"), torch.Tensor):
+        if source is None or tensor_of(source) is None:
             continue
         later = next(
             (node for node, other in numbers.items() if other > number),
@@ -196,6 +197,6 @@ def _outputs(node: fx.Node, *, is_copy: bool) -> list[tuple[int, fx.Node]]:
     if is_copy:
         value = node.args[1]
         return [(0, value)] if isinstance(value, fx.Node) else []
-    if isinstance(node.meta.get("val"), torch.Tensor):
+    if tensor_of(node) is not None:
         return [(0, node)]
     return sorted(((output_slot(item), item) for item in _items(node)), key=lambda each: each[0])
