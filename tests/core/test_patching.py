@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from sonde.core.patching import Patch, replace, wrap
+from sonde.core.patching import Patch, call_before, replace, wrap
 
 
 class Parent:
@@ -98,3 +98,19 @@ def test_pickle_finds_a_wrapped_function_by_its_name() -> None:
         wrap(module, "module_function", louder, undo)
         assert pickle.loads(pickle.dumps(module_function))() == "plain!"
     assert module_function() == "plain"
+
+
+def test_an_action_is_called_before_with_the_same_arguments() -> None:
+    class Owner:
+        def method(self, *args: int, **kwargs: int) -> str:
+            calls.append("method")
+            return f"{args} {kwargs}"
+
+    calls: list[object] = []
+    owner = Owner()
+    with ExitStack() as undo:
+        call_before(Owner, "method", lambda *args, **kwargs: calls.append((args, kwargs)), undo)
+        assert owner.method(1, two=2) == "(1,) {'two': 2}"
+    assert calls == [((owner, 1), {"two": 2}), "method"]
+    owner.method()
+    assert len(calls) == 3

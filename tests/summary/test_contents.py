@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -196,7 +197,7 @@ def test_a_distribution_counts_each_value_in_its_bin(values: list[float], dtype:
     ],
 )
 def test_every_finite_value_is_in_a_bin(tmp_path: Path, values: list[float]):
-    with EventFiles(tmp_path) as files:
+    with closing(EventFiles(tmp_path)) as files:
         Recorder(tmp_path, files, SummaryIndex()).histogram(
             "x", torch.tensor(values, dtype=torch.float64), 1
         )
@@ -221,7 +222,7 @@ def test_every_finite_value_is_in_a_bin(tmp_path: Path, values: list[float]):
 )
 def test_every_kind_of_tensor_has_a_histogram(tmp_path: Path, tensor: torch.Tensor):
     index = SummaryIndex()
-    with EventFiles(tmp_path) as files:
+    with closing(EventFiles(tmp_path)) as files:
         Recorder(tmp_path, files, index).histogram("x", tensor, 1)
     assert list(index.histograms) == ["x"][: tensor.numel()]
 

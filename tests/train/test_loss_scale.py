@@ -22,11 +22,10 @@ from sonde.train.loss_scale import (
     FixedLossScaleManager,
     FixedLossScaleUpdateCell,
     LossScaleError,
-    LossScaling,
     StaticLossScaler,
     all_finite,
 )
-from sonde.train.one_step import TrainOneStepWithLossScaleCell, WithLossCell
+from sonde.train.one_step import LossScaling, TrainOneStepWithLossScaleCell, WithLossCell
 
 
 class LowPrecision(nn.Module):

@@ -83,7 +83,7 @@ def repeat(
         runs, dumps = [], []
         for number in (1, 2):
             print(f"sonde: run {number} of 2", file=sys.stderr, flush=True)
-            options = [*(determinism.words() if determinism else ()), "--step-by", step_by]
+            options = [*(determinism.options() if determinism else ()), "--step-by", step_by]
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
             dumps.append(_dump(runs[-1]))
         found = compare_repetition(*dumps, is_seeded=determinism is not None)

@@ -13,15 +13,11 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from sonde.adapters.torch.determinism import Determinism
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
-from sonde.cli.run_deterministic import (
-    Determinism,
-    determinism_options,
-    requested,
-    without_randomness,
-)
+from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
 from sonde.cli.script import needing_torch, run_program
 from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.debugger import Terminated

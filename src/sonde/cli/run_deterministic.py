@@ -6,36 +6,19 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from sonde.adapters.torch.determinism import MAX_SEED, Determinism
 from sonde.cli.script import needing_torch
 from sonde.core.errors import UsageError
 
 T = TypeVar("T", bound=Callable[..., Any])
 Start = Callable[[], AbstractContextManager[object]]
 
-_MAX_SEED = 2**32 - 1
 _HASH_SEED = "PYTHONHASHSEED"
 _OUR_PROGRAMS = ("sonde", "__main__.py")
-
-
-@dataclass(frozen=True, slots=True)
-class Determinism:
-    """Which randomness to remove; see ``adapters.torch.determinism``."""
-
-    seed: int = 0
-    no_shuffle: bool = False
-    no_dropout: bool = False
-
-    def words(self) -> tuple[str, ...]:
-        """The command-line options for these settings."""
-        words = ["--deterministic", "--seed", str(self.seed)]
-        words += ["--no-shuffle"] if self.no_shuffle else []
-        words += ["--no-dropout"] if self.no_dropout else []
-        return tuple(words)
 
 
 def determinism_options(command: T) -> T:
@@ -50,7 +33,7 @@ def determinism_options(command: T) -> T:
             ),
             click.option(
                 "--seed",
-                type=click.IntRange(0, _MAX_SEED),
+                type=click.IntRange(0, MAX_SEED),
                 metavar="N",
                 help="With --deterministic: the seed. Default: 0.",
             ),
@@ -84,14 +67,12 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
     if determinism is None:
         return start
     _restart_with_fixed_hashes()
-    wanted = determinism
 
     @contextmanager
     def both() -> Iterator[object]:
         with needing_torch("--deterministic needs PyTorch, which is not installed"):
-            from sonde.adapters.torch.determinism.switch import Wanted, deterministic
-        request = Wanted(wanted.seed, wanted.no_shuffle, wanted.no_dropout)
-        with deterministic(request, _print), start() as inner:
+            from sonde.adapters.torch.determinism.switch import deterministic
+        with deterministic(determinism, _print), start() as inner:
             yield inner
 
     return both

@@ -65,3 +65,16 @@ def wrap(
     """
     original = getattr(owner, name)
     return replace(owner, name, functools.wraps(original)(make(original)), undo)
+
+
+def call_before(owner: Any, name: str, action: Callable[..., object], undo: ExitStack) -> Patch:
+    """Before each call of ``owner.name``, call ``action`` with its arguments, until ``undo``."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            action(*args, **kwargs)
+            return original(*args, **kwargs)
+
+        return call
+
+    return wrap(owner, name, make, undo)

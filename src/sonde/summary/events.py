@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from sonde.summary.tensorboard_format import Event, records
@@ -67,17 +66,6 @@ class EventFiles:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-
-    def __enter__(self) -> EventFiles:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _put(self, data: bytes) -> None:
         size = len(data) + RECORD_FRAME

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sonde.summary.private import map_tensors
 from sonde.summary.tensorboard_format import (
     AttrValue,
     GraphDef,
@@ -60,9 +61,7 @@ def _calls(element: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
 
 def _operators(network: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
     device = next((one.device for one in network.parameters()), torch.device("cpu"))
-    placed = torch.utils._pytree.tree_map_only(
-        Tensor, lambda one: one.detach().to(device), (arguments, keywords)
-    )
+    placed = map_tensors(Tensor, lambda one: one.detach().to(device), (arguments, keywords))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(_structure(network), placed[0], placed[1], strict=False)

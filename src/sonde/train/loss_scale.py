@@ -1,9 +1,7 @@
 """Loss scale: multiplies the loss, so that small float16 gradients do not become 0.
 
-A *manager* decides the scale of the next step. ``LossScaling`` runs a step with
-``torch.amp.GradScaler``: scale, backward, unscale the gradients, check them for NaN and Inf, update
-the weights if there are none, and report to the manager. *Scalers* are for hand-written loops.
-*Update cells* are managers with MindSpore's second interface.
+A *manager* decides the scale of the next step; ``one_step.LossScaling`` runs the step. *Scalers*
+are for hand-written loops. *Update cells* are managers with MindSpore's second interface.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from sonde.core.errors import SondeError
 from sonde.train.nested import map_nested
@@ -252,66 +249,6 @@ def all_finite(inputs: Tensor | Iterable[Tensor | None]) -> Tensor:
     return torch.stack([torch.isfinite(one).all().to(device) for one in listed]).all()
 
 
-class LossScaling:
-    """One optimizer's scaled steps, on ``torch.amp.GradScaler``.
-
-    ``step(loss)`` runs backward and update and returns whether the step overflowed; ``scale`` is
-    the scale it used. The gradients are unscaled afterwards. The weights must not be float16: keep
-    them in float32 and compute in float16 under ``torch.autocast``.
-    """
-
-    def __init__(self, optimizer: Optimizer, manager: LossScaleManager) -> None:
-        self.optimizer = optimizer
-        self.manager = manager
-        self.scale = manager.get_loss_scale()
-        self._scaler: torch.amp.GradScaler | None = None
-
-    def step(self, loss: Tensor) -> bool:
-        """Backward with the scaled loss (its sum, if not one number), then the update."""
-        self._check_weights()
-        scaler = self._scaler_for(loss)
-        scaler.scale(loss).sum().backward()  # type: ignore[no-untyped-call]
-        if all(parameter.grad is None for parameter in _parameters(self.optimizer)):
-            raise LossScaleError(
-                "no parameter of the optimizer got a gradient: the loss does not depend on them",
-                slug="loss-scale-no-gradient",
-            )
-        scaler.unscale_(self.optimizer)
-        if self.manager.get_drop_overflow_update():
-            scaler.step(self.optimizer)
-        else:
-            self.optimizer.step()
-        # GradScaler reports an overflow only by lowering its scale.
-        before = scaler.get_scale()
-        scaler.update()
-        overflow = scaler.get_scale() < before
-        if overflow:
-            scaler.update(self.scale)
-        self.manager.update_loss_scale(overflow)
-        return overflow
-
-    def _scaler_for(self, loss: Tensor) -> torch.amp.GradScaler:
-        """The scaler, with the manager's scale for this step."""
-        wanted = float(self.manager.get_loss_scale())
-        if self._scaler is None:
-            # Its own growth is disabled: the manager decides.
-            self._scaler = torch.amp.GradScaler(
-                loss.device.type, init_scale=wanted, growth_interval=2**31 - 1
-            )
-        elif wanted != self.scale:
-            self._scaler.update(wanted)
-        self.scale = wanted
-        return self._scaler
-
-    def _check_weights(self) -> None:
-        if any(parameter.dtype == torch.float16 for parameter in _parameters(self.optimizer)):
-            raise LossScaleError(
-                "the weights are float16, whose gradients torch does not unscale: keep them in "
-                "float32 and compute under torch.autocast(..., dtype=torch.float16)",
-                slug="loss-scale-float16-weights",
-            )
-
-
 def _dynamic(owner: str, scale: float, factor: float, window: int) -> _DynamicScale:
     check_positive_float(factor, "scale_factor", owner)
     if factor <= 1:
@@ -325,7 +262,3 @@ def _checked_scale(scale: float, name: str, owner: str) -> float:
     if not SMALLEST_SCALE <= value <= LARGEST_SCALE:
         raise wrong_value(name, owner, "must be at least 1 and fit float32", scale)
     return value
-
-
-def _parameters(optimizer: Optimizer) -> list[Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -1,4 +1,4 @@
-"""A network with its loss, and a whole scaled training step, each as one module."""
+"""A training step with a scaled loss, as an object and as a module; a network with its loss."""
 
 from __future__ import annotations
 
@@ -9,8 +9,71 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from sonde.train.loss_scale import FixedLossScaleUpdateCell, LossScaleManager, LossScaling
+from sonde.train.loss_scale import FixedLossScaleUpdateCell, LossScaleError, LossScaleManager
 from sonde.train.validator import wrong_type, wrong_value
+
+
+class LossScaling:
+    """One optimizer's scaled steps, on ``torch.amp.GradScaler``.
+
+    A step scales the loss, runs backward, unscales the gradients, checks them for NaN and Inf,
+    updates the weights if there are none, and reports to the manager.
+
+    ``step(loss)`` runs backward and update and returns whether the step overflowed; ``scale`` is
+    the scale it used. The gradients are unscaled afterwards. The weights must not be float16: keep
+    them in float32 and compute in float16 under ``torch.autocast``.
+    """
+
+    def __init__(self, optimizer: Optimizer, manager: LossScaleManager) -> None:
+        self.optimizer = optimizer
+        self.manager = manager
+        self.scale = manager.get_loss_scale()
+        self._scaler: torch.amp.GradScaler | None = None
+
+    def step(self, loss: Tensor) -> bool:
+        """Backward with the scaled loss (its sum, if not one number), then the update."""
+        self._check_weights()
+        scaler = self._scaler_for(loss)
+        scaler.scale(loss).sum().backward()  # type: ignore[no-untyped-call]
+        if all(parameter.grad is None for parameter in _parameters(self.optimizer)):
+            raise LossScaleError(
+                "no parameter of the optimizer got a gradient: the loss does not depend on them",
+                slug="loss-scale-no-gradient",
+            )
+        scaler.unscale_(self.optimizer)
+        if self.manager.get_drop_overflow_update():
+            scaler.step(self.optimizer)
+        else:
+            self.optimizer.step()
+        # GradScaler reports an overflow only by lowering its scale.
+        before = scaler.get_scale()
+        scaler.update()
+        overflow = scaler.get_scale() < before
+        if overflow:
+            scaler.update(self.scale)
+        self.manager.update_loss_scale(overflow)
+        return overflow
+
+    def _scaler_for(self, loss: Tensor) -> torch.amp.GradScaler:
+        """The scaler, with the manager's scale for this step."""
+        wanted = float(self.manager.get_loss_scale())
+        if self._scaler is None:
+            # Its own growth is disabled: the manager decides.
+            self._scaler = torch.amp.GradScaler(
+                loss.device.type, init_scale=wanted, growth_interval=2**31 - 1
+            )
+        elif wanted != self.scale:
+            self._scaler.update(wanted)
+        self.scale = wanted
+        return self._scaler
+
+    def _check_weights(self) -> None:
+        if any(parameter.dtype == torch.float16 for parameter in _parameters(self.optimizer)):
+            raise LossScaleError(
+                "the weights are float16, whose gradients torch does not unscale: keep them in "
+                "float32 and compute under torch.autocast(..., dtype=torch.float16)",
+                slug="loss-scale-float16-weights",
+            )
 
 
 class WithLossCell(nn.Module):
@@ -75,3 +138,7 @@ def _manager_of(scale_sense: Any) -> LossScaleManager:
     if isinstance(scale_sense, bool) or not isinstance(scale_sense, (int, float)):
         raise wrong_type("scale_sense", owner, "must be an update cell or a number", scale_sense)
     return FixedLossScaleUpdateCell(scale_sense)
+
+
+def _parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]

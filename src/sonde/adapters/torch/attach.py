@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast, get_args
 
 import torch
@@ -102,11 +103,13 @@ def attach(
                 undo.push(debugging.leave)
                 debugging.join(capture.adapter, undo)
             hide_received_tensors(undo)
-            with (
-                capture.adapter.attach(),
-                observed_children(attach, config, step_by, compiled, debugger, capture.hand_over),
-            ):
-                yield capture
+            undo.enter_context(capture.adapter.attach())
+            if config is not None or debugger is not None:
+                in_child = partial(
+                    attach, config, starts_at_once=False, step_by=step_by, compiled=compiled
+                )
+                undo.enter_context(observed_children(in_child, debugger, capture.hand_over))
+            yield capture
     finally:
         if capture in _RUNNING:
             _RUNNING.remove(capture)
@@ -187,7 +190,7 @@ def _build(
         debugging = TorchDebugging(
             debugger, number, print_to_stderr, name=name, initial_step=initial_step
         )
-        subscriptions.extend(debugging.subscriptions())
+        subscriptions.append(debugging.debugger.subscription())
     if subscriptions:
         kernels.thread_limit(torch.get_num_threads())
     adapter = TorchAdapter(

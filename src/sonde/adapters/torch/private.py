@@ -1,8 +1,8 @@
 """The private parts of torch that eager capture needs, checked when this module is imported.
 
-Sub-packages that need more of torch's private parts name them in a ``private`` module of their own:
-``compiled/compiler_private``, ``compile_check/private``, ``printing/private``. A torch that lacks
-one of the names gets one clear message instead of an AttributeError in the middle of training.
+Other sub-packages name theirs in a ``private`` module of their own, in ``compiled`` in
+``compiler_private`` and ``inductor_kernels``. If torch lacks a name, the user gets one clear
+message instead of an AttributeError in the middle of training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from sonde.adapters.torch import version_probe
+from sonde.core import version_probe
 from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"

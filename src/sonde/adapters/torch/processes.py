@@ -18,61 +18,45 @@ import torch.multiprocessing
 import torch.multiprocessing.reductions as reductions
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.adapter import StepBy
-from sonde.adapters.torch.compiled.gate import CompiledMode
-from sonde.capture.config import CaptureConfig
 from sonde.core.patching import wrap
 from sonde.debugger.settings import DebuggerOptions
+
+Attach = Callable[..., AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedFunction:
     """A function that is observed in the child process that runs it; its first argument is the
-    number of the process."""
+    number of the process. ``attach`` is as in `observed_children`."""
 
-    attach: Callable[..., AbstractContextManager[Any]]
+    attach: Attach
     function: Callable[..., Any]
-    config: CaptureConfig | None
-    step_by: StepBy
-    compiled: CompiledMode
-    debugger: DebuggerOptions | None = None
+    debugger: DebuggerOptions | None
 
     def __call__(self, number: int, *args: Any) -> Any:
-        rank = os.environ.get("RANK", "")
-        with self.attach(
-            self.config,
-            starts_at_once=False,
-            step_by=self.step_by,
-            rank=int(rank) if rank.isdigit() else number,
-            debugger=self.debugger,
-            compiled=self.compiled,
-        ):
+        text = os.environ.get("RANK", "")
+        rank = int(text) if text.isdigit() else number
+        with self.attach(rank=rank, debugger=self.debugger):
             return self.function(number, *args)
 
 
 @contextmanager
 def observed_children(
-    attach: Callable[..., AbstractContextManager[Any]],
-    config: CaptureConfig | None,
-    step_by: StepBy,
-    compiled: CompiledMode,
-    debugger: DebuggerOptions | None = None,
-    hand_over: Callable[[], None] = lambda: None,
+    attach: Attach, debugger: DebuggerOptions | None, hand_over: Callable[[], None]
 ) -> Iterator[None]:
-    """Observe the processes that ``torch.multiprocessing`` starts in this block with ``config``,
-    and debug them with ``debugger``; ``hand_over`` is called before they start. ``attach`` is
-    ``attach.attach``, which children find by its name."""
+    """Observe the processes that ``torch.multiprocessing`` starts in this block.
+
+    ``attach`` begins the capture in a child, given its rank and debugger; it is pickled, so it
+    must be found by name. ``hand_over`` is called before the children start.
+    """
     # ``torch.multiprocessing.spawn`` is the function, which hides the module of that name.
     module: Any = sys.modules["torch.multiprocessing.spawn"]
-    if config is None and debugger is None:
-        yield
-        return
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def start_processes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if not isinstance(fn, ObservedFunction):
                 options = _for_children(debugger, args, kwargs)
-                fn = ObservedFunction(attach, fn, config, step_by, compiled, options)
+                fn = ObservedFunction(attach, fn, options)
                 hand_over()
             return original(fn, *args, **kwargs)
 

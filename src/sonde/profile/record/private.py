@@ -18,7 +18,7 @@ import torch
 from torch.profiler import profile
 
 from sonde.core.errors import TorchVersionError
-from sonde.core.patching import replace, wrap
+from sonde.core.patching import call_before, replace, wrap
 from sonde.profile.record.events import MemoryEvent, TraceEvent
 
 _RANGE_SCOPE = 7  # RecordScope::USER_SCOPE
@@ -104,17 +104,10 @@ def before_another_profiler(stop: Callable[[], None]) -> Iterator[None]:
 
     A thread can run one profiler: the program's would fail while Sonde's runs.
     """
-
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def prepare(this: Any) -> Any:
-            stop()
-            return original(this)
-
-        return prepare
-
+    kind = torch.autograd.profiler.profile
     with contextlib.ExitStack() as undo:
-        if hasattr(torch.autograd.profiler.profile, "_prepare_trace"):
-            wrap(torch.autograd.profiler.profile, "_prepare_trace", make, undo)
+        if hasattr(kind, "_prepare_trace"):
+            call_before(kind, "_prepare_trace", lambda _: stop(), undo)
         yield
 
 

@@ -44,6 +44,18 @@ def find_data_waits(evidence: ProfileEvidence) -> list[Finding]:
     if item.workers == 0:
         facts["gain_by_workers"] = {str(count): seconds for count, seconds in gains.items()}
         return _in_process(evidence, seen, share, workers, facts)
+    return _in_workers(evidence, seen, item, share, workers, facts)
+
+
+def _in_workers(
+    evidence: ProfileEvidence,
+    seen: SeenLoader,
+    item: LoaderItem,
+    share: str,
+    workers: int | None,
+    facts: dict[str, Any],
+) -> list[Finding]:
+    """The finding for a loader with workers: more ``workers`` help, or (None) a faster dataset."""
     if workers is not None:
         return evidence.finding(
             "too-few-workers",
@@ -74,6 +86,7 @@ def _in_process(
     workers: int | None,
     facts: dict[str, Any],
 ) -> list[Finding]:
+    """The finding for a loader without workers."""
     loader = seen.source
     at = f"{os.path.basename(loader.file)}:{loader.line}" if loader is not None else "the loader"
     with_workers, advice = "", _FASTER_LINE

@@ -226,23 +226,11 @@ def _entries(
     copy: bool = False,
 ) -> Entries:
     """Everything a file holds, tensors on the CPU; ``copy`` detaches them from the network."""
-    if isinstance(save_obj, nn.Module):
-        named = dict(save_obj.state_dict())
-    elif isinstance(save_obj, Mapping):
-        named = dict(save_obj)
-    elif isinstance(save_obj, Sequence) and all(
-        isinstance(item, Mapping) and {"name", "data"} <= item.keys() for item in save_obj
-    ):
-        named = {str(item["name"]): item["data"] for item in save_obj}
-    else:
-        raise wrong_type(
-            "save_obj",
-            "save_checkpoint",
-            "must be a module, a dict of tensors or a list of {'name', 'data'}",
-            save_obj,
-        )
-    if choice_func is not None:
-        named = {name: value for name, value in named.items() if choice_func(name)}
+    named = {
+        name: value
+        for name, value in _named(save_obj).items()
+        if choice_func is None or choice_func(name)
+    }
     for name, value in (append_dict or {}).items():
         named[name] = value if isinstance(value, str | torch.Tensor) else torch.tensor(value)
     if training_state is not None:
@@ -260,6 +248,19 @@ def _entries(
         name: value if isinstance(value, str) else value.detach().to("cpu", copy=copy)
         for name, value in named.items()
     }
+
+
+def _named(save_obj: Savable) -> dict[str, Any]:
+    if isinstance(save_obj, nn.Module):
+        return dict(save_obj.state_dict())
+    if isinstance(save_obj, Mapping):
+        return dict(save_obj)
+    if isinstance(save_obj, Sequence) and all(
+        isinstance(item, Mapping) and {"name", "data"} <= item.keys() for item in save_obj
+    ):
+        return {str(item["name"]): item["data"] for item in save_obj}
+    rule = "must be a module, a dict of tensors or a list of {'name', 'data'}"
+    raise wrong_type("save_obj", "save_checkpoint", rule, save_obj)
 
 
 def _write(path: Path, kind: str, entries: Entries, crc: bool) -> Path:

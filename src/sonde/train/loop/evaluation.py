@@ -14,14 +14,17 @@ from sonde.core.errors import UsageError
 from sonde.train.loop.dispatch import Dispatcher
 from sonde.train.loop.step_loss import as_step_output
 
-LOSS_PREDICTION_TARGET = (0, 1, 2)
+Indexes = tuple[int, int, int]
+"""The positions of loss, prediction and target in the outputs of a batch."""
+
+LOSS_PREDICTION_TARGET: Indexes = (0, 1, 2)
 
 
 def evaluate(
     dataset: Iterable[Any],
     outputs_of: Callable[[Any], tuple[Any, ...]],
     metrics: dict[str, Any],
-    indexes: tuple[int, int, int] | None,
+    indexes: Indexes | None,
     hooks: Dispatcher,
     context: RunContext,
 ) -> dict[str, Any]:
@@ -55,9 +58,7 @@ def evaluate(
     return results
 
 
-def _update(
-    metrics: dict[str, Any], indexes: tuple[int, int, int] | None, outputs: tuple[Any, ...]
-) -> None:
+def _update(metrics: dict[str, Any], indexes: Indexes | None, outputs: tuple[Any, ...]) -> None:
     from sonde.train.metrics import Loss  # torchmetrics is slow to import
 
     for metric in metrics.values():

@@ -15,13 +15,16 @@ from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.loop.arguments import length_of
 from sonde.train.loop.dispatch import Callbacks, Dispatcher, callback_list
-from sonde.train.loop.evaluation import LOSS_PREDICTION_TARGET, evaluate, evaluating
+from sonde.train.loop.evaluation import evaluate, evaluating
 from sonde.train.loop.loop import Loop
 from sonde.train.loop.model_checks import (
     check_dataset,
     check_loss_fn,
+    check_network,
     check_part,
+    check_scheduler_every,
     check_valid_frequency,
+    checked_indexes,
 )
 from sonde.train.loop.progress import ProgressBar
 from sonde.train.loop.step import Forward, TrainStep, evaluation_outputs, place
@@ -63,16 +66,11 @@ class Model:
         device: str | torch.device | None = None,
         callbacks: Callbacks = None,
     ) -> None:
-        if not isinstance(network, nn.Module):
-            raise UsageError(
-                f"network is a {type(network).__name__}, not a torch.nn.Module",
-                slug="not-a-network",
-            )
-        if scheduler_every not in ("step", "epoch"):
-            raise UsageError("scheduler_every is 'step' or 'epoch'", slug="scheduler-every")
+        check_network(network)
         check_loss_fn(loss_fn)
         check_part(optimizer, "optimizer")
         check_part(scheduler, "scheduler")
+        check_scheduler_every(scheduler_every)
         check_part(loss_scale_manager, "loss_scale_manager")
         if device is not None:
             network.to(device)
@@ -87,12 +85,9 @@ class Model:
         if loss_scale_manager is None and self._precision.dynamic_loss_scale:
             loss_scale_manager = DynamicLossScaleManager()
         self.loss_scale_manager = loss_scale_manager
-        self._runner: Callable[..., Any] = network
-        if compile:
-            options = dict(compile) if isinstance(compile, Mapping) else {}
-            self._runner = torch.compile(network, **options)
+        self._runner = _compiled(network, compile)
         self._eval_network = eval_network
-        self._eval_indexes = _checked_indexes(eval_network, eval_indexes)
+        self._eval_indexes = checked_indexes(eval_network, eval_indexes)
         self._metrics = _metrics(metrics)
 
     @property
@@ -150,17 +145,7 @@ class Model:
         self._check_run(epoch, initial_epoch, train_dataset, valid_dataset, valid_frequency)
         listed = callback_list(self._callbacks, callbacks)
         shown = progress or (progress is None and ProgressBar.is_useful())
-        loop = Loop(
-            [*listed, ProgressBar()] if shown else listed,
-            network=self.network,
-            # A network that updates its own weights has the optimizer.
-            optimizer=self.optimizer or getattr(self.network, "optimizer", None),
-            loss_fn=self.loss_fn,
-            scheduler=self.scheduler,
-            loss_scale_manager=self.loss_scale_manager,
-            train_dataset=train_dataset,
-            resume=resume,
-        )
+        loop = self._loop([*listed, ProgressBar()] if shown else listed, train_dataset, resume)
         loop.arguments.dataset_sink_mode = dataset_sink_mode
         step = TrainStep(
             Forward(self._runner, self.loss_fn, self._precision),
@@ -214,6 +199,24 @@ class Model:
             rule = f"must be less than epoch, which is {epoch}"
             raise wrong_value("initial_epoch", "Model", rule, initial_epoch)
         check_dataset(train_dataset, "train_dataset")
+
+    def _loop(
+        self,
+        callbacks: Sequence[Callback],
+        dataset: Iterable[Any],
+        resume: str | os.PathLike[str] | None,
+    ) -> Loop:
+        return Loop(
+            callbacks,
+            network=self.network,
+            # A network that updates its own weights has the optimizer.
+            optimizer=self.optimizer or getattr(self.network, "optimizer", None),
+            loss_fn=self.loss_fn,
+            scheduler=self.scheduler,
+            loss_scale_manager=self.loss_scale_manager,
+            train_dataset=dataset,
+            resume=resume,
+        )
 
     def _train_epoch(self, loop: Loop, step: TrainStep, dataset: Iterable[Any]) -> None:
         for element in loop.steps(dataset):
@@ -277,6 +280,14 @@ def _device_of(network: nn.Module) -> torch.device:
     return torch.device("cpu")
 
 
+def _compiled(network: nn.Module, compile: bool | Mapping[str, Any]) -> Callable[..., Any]:
+    if not compile:
+        return network
+    options = dict(compile) if isinstance(compile, Mapping) else {}
+    compiled: Callable[..., Any] = torch.compile(network, **options)
+    return compiled
+
+
 def _metrics(metrics: Mapping[str, Any] | Iterable[str] | None) -> dict[str, Any]:
     if metrics is None:
         return {}
@@ -289,16 +300,3 @@ def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:
     if isinstance(frequency, int):
         return epoch % frequency == 0
     return epoch in frequency
-
-
-def _checked_indexes(
-    eval_network: Callable[..., Any] | None, indexes: Sequence[int] | None
-) -> tuple[int, int, int] | None:
-    if indexes is None:
-        return LOSS_PREDICTION_TARGET if eval_network is None else None
-    if len(indexes) != 3 or not all(isinstance(index, int) for index in indexes):
-        raise UsageError(
-            "eval_indexes is three positions: of loss, prediction and target",
-            slug="eval-indexes",
-        )
-    return indexes[0], indexes[1], indexes[2]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import nn
 from torch.optim import LBFGS
 
+from sonde.core.errors import UsageError
+from sonde.train.loop.evaluation import LOSS_PREDICTION_TARGET, Indexes
 from sonde.train.validator import check_positive_int, wrong_type
 
 _OWNER = "Model"
@@ -15,6 +18,32 @@ _METHODS = {
     "scheduler": ("step",),
     "loss_scale_manager": ("get_loss_scale", "update_loss_scale", "get_drop_overflow_update"),
 }
+
+
+def check_network(network: Any) -> None:
+    if not isinstance(network, nn.Module):
+        raise UsageError(
+            f"network is a {type(network).__name__}, not a torch.nn.Module", slug="not-a-network"
+        )
+
+
+def check_scheduler_every(every: str) -> None:
+    if every not in ("step", "epoch"):
+        raise UsageError("scheduler_every is 'step' or 'epoch'", slug="scheduler-every")
+
+
+def checked_indexes(eval_network: Any, indexes: Sequence[int] | None) -> Indexes | None:
+    """The positions of loss, prediction and target in the outputs of an evaluation.
+
+    None if an ``eval_network`` is given without them.
+    """
+    if indexes is None:
+        return LOSS_PREDICTION_TARGET if eval_network is None else None
+    if len(indexes) != 3 or not all(isinstance(index, int) for index in indexes):
+        raise UsageError(
+            "eval_indexes is three positions: of loss, prediction and target", slug="eval-indexes"
+        )
+    return indexes[0], indexes[1], indexes[2]
 
 
 def check_part(part: Any, name: str) -> None:

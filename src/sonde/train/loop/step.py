@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from sonde.core.errors import UsageError
-from sonde.train.loss_scale import LossScaling
 from sonde.train.nested import map_nested
+from sonde.train.one_step import LossScaling
 from sonde.train.precision import ComputePrecision
 
 _TARGET_KEYS = ("labels", "label")

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from sonde.train.private import plain_results
+
 
 class StepLoss(torch.Tensor):
     """A detached scalar tensor that prints as its number: ``2.298344373703003``.
@@ -14,8 +16,7 @@ class StepLoss(torch.Tensor):
     tensors.
     """
 
-    # torch's documented way to make every operation return plain tensors.
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = plain_results
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return repr(self.item())

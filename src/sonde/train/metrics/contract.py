@@ -18,18 +18,17 @@ class MetricNotReadyError(SondeError, RuntimeError):
     """``eval`` was called before the metric got any samples."""
 
 
-class MetricInputError(SondeError, ValueError):
+class _InputError(SondeError):
+    def __init__(self, message: str) -> None:
+        super().__init__(message, slug="metric-input")
+
+
+class MetricInputError(_InputError, ValueError):
     """Inputs of a metric that do not fit each other or the metric."""
 
-    def __init__(self, message: str, *, slug: str = "metric-input") -> None:
-        super().__init__(message, slug=slug)
 
-
-class MetricInputTypeError(SondeError, TypeError):
+class MetricInputTypeError(_InputError, TypeError):
     """An input of a metric that has the wrong type."""
-
-    def __init__(self, message: str, *, slug: str = "metric-input") -> None:
-        super().__init__(message, slug=slug)
 
 
 class MetricValue(float):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any
 
-from sonde.core.settings import Problems, nearest
+from sonde.core.settings import Problems, is_whole, nearest
 from sonde.tune.config.yaml_lines import Located
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+(?:\.\d+)?)s)?")
@@ -90,7 +90,7 @@ class ConfigSection:
         return None if value is None else float(value)
 
     def whole(self, key: str, *, minimum: int = 0) -> int | None:
-        value: int | None = self._value(key, _is_whole, "a whole number")
+        value: int | None = self._value(key, is_whole, "a whole number")
         if value is not None and value < minimum:
             self.refuse(key, f"is {value}; the least is {minimum}")
             return None
@@ -143,10 +143,6 @@ def is_number(value: Any) -> bool:
 
 def is_finite_number(value: Any) -> bool:
     return is_number(value) and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_text(value: Any) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -46,31 +46,25 @@ class Listener(Protocol):
     def requeued(self, trials: list[FrozenTrial]) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class Runner:
     """Runs trials of one study until a limit is reached. One thread; `run` may be called once."""
 
-    def __init__(
-        self,
-        config: TuneConfig,
-        study: Study,
-        template: CommandTemplate,
-        listener: Listener,
-        *,
-        read_scalars: ScalarReader | None = None,
-        is_watched: bool = False,
-        is_interrupted: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._is_interrupted = is_interrupted
-        self._config = config
-        self._study = study
-        self._template = template
-        self._listener = listener
-        self._read_scalars = read_scalars
-        self._is_watched = is_watched
-        self._running: list[RunningTrial] = []
-        self._failures: list[str] = []
-        self._heartbeat_at = time.monotonic()
-        self.progress = Progress(config, study)
+    _config: TuneConfig
+    _study: Study
+    _template: CommandTemplate
+    _listener: Listener
+    _: KW_ONLY
+    read_scalars: ScalarReader | None = None
+    is_watched: bool = False
+    is_interrupted: Callable[[], bool] = lambda: False
+    progress: Progress = field(init=False)
+    _running: list[RunningTrial] = field(default_factory=list)
+    _failures: list[str] = field(default_factory=list)
+    _heartbeat_at: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(self._config, self._study)
 
     def run(self) -> str:
         """Run the search; returns the reason for its end.
@@ -85,7 +79,7 @@ class Runner:
                 if why_over is not None and (not self._running or self.progress.is_time_up):
                     return why_over
                 self._poll()
-                if self._is_interrupted():
+                if self.is_interrupted():
                     raise KeyboardInterrupt
         finally:
             for one in self._running:
@@ -106,7 +100,7 @@ class Runner:
 
     def _fill(self) -> str | None:
         """Start trials up to the limit of parallel ones; the reason if no more are started."""
-        while len(self._running) < self._config.parallel and not self._is_interrupted():
+        while len(self._running) < self._config.parallel and not self.is_interrupted():
             why_over = self.progress.why_over()
             if why_over is not None:
                 return why_over
@@ -136,8 +130,8 @@ class Runner:
             self._template,
             self._config,
             directory,
-            read_scalars=self._read_scalars,
-            is_watched=self._is_watched,
+            read_scalars=self.read_scalars,
+            is_watched=self.is_watched,
         )
         self._running.append(running)
 

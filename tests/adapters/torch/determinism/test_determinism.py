@@ -24,9 +24,10 @@ from torch.utils.data import (
 )
 
 import sonde
+from sonde.adapters.torch.determinism import Determinism
 from sonde.adapters.torch.determinism.random_sources import is_clock
 from sonde.adapters.torch.determinism.randomness import Randomness
-from sonde.adapters.torch.determinism.switch import Wanted, deterministic
+from sonde.adapters.torch.determinism.switch import deterministic
 from sonde.core.errors import UsageError
 
 
@@ -88,7 +89,7 @@ def test_a_seed_that_is_none_is_refused(seed: object) -> None:
         sonde.set_seed(seed)  # type: ignore[arg-type]
 
 
-def ran(wanted: Wanted = Wanted()) -> tuple[Randomness, list[str]]:  # noqa: B008
+def ran(wanted: Determinism = Determinism()) -> tuple[Randomness, list[str]]:  # noqa: B008
     said: list[str] = []
     with deterministic(wanted, said.append) as found:
         values = [
@@ -109,7 +110,7 @@ def ran(wanted: Wanted = Wanted()) -> tuple[Randomness, list[str]]:  # noqa: B00
 def test_generators_without_a_seed_get_one_that_repeats_and_seeds_of_ones_own_stay() -> None:
     first, said = ran()
     second, _ = ran()
-    other, _ = ran(Wanted(seed=1))
+    other, _ = ran(Determinism(seed=1))
     assert first.removed == second.removed
     assert first.removed != other.removed
     removed = " ".join(said)
@@ -147,7 +148,7 @@ def replaceable() -> tuple[object, ...]:
 
 def test_everything_is_put_back_afterwards() -> None:
     before = replaceable()
-    with deterministic(Wanted(no_shuffle=True, no_dropout=True), lambda line: None):
+    with deterministic(Determinism(no_shuffle=True, no_dropout=True), lambda line: None):
         assert torch.are_deterministic_algorithms_enabled()
         assert nn.functional.dropout is not before[5]
     assert replaceable() == before
@@ -155,7 +156,7 @@ def test_everything_is_put_back_afterwards() -> None:
 
 def test_random_numbers_of_the_system_are_told_and_stay_random() -> None:
     said: list[str] = []
-    with deterministic(Wanted(), said.append) as found:
+    with deterministic(Determinism(), said.append) as found:
         assert os.urandom(16) != os.urandom(16)
         assert tempfile.mktemp() != tempfile.mktemp()
     assert any("random numbers of the operating system at" in what for what in found.left)
@@ -178,7 +179,7 @@ class Drawing(Dataset[torch.Tensor]):
 def test_random_numbers_of_the_system_in_workers_are_told() -> None:
     said: list[str] = []
     line = Drawing.__getitem__.__code__.co_firstlineno
-    with deterministic(Wanted(), said.append) as found:
+    with deterministic(Determinism(), said.append) as found:
         assert len(list(DataLoader(Drawing(), batch_size=2, num_workers=2))) == 2
     told = {what: count for what, count in found.left.items() if what.endswith("in a worker")}
     assert list(told.values()) == [4, 4, 4]
@@ -191,7 +192,7 @@ def test_workers_that_are_not_forked_are_told_to_be_unwatched() -> None:
     loader = DataLoader(
         TensorDataset(torch.arange(4.0)), num_workers=1, multiprocessing_context="spawn"
     )
-    with deterministic(Wanted(), lambda line: None) as found:
+    with deterministic(Determinism(), lambda line: None) as found:
         assert len(list(loader)) == 4
     assert any("workers of a DataLoader that start by spawn" in what for what in found.left)
 
@@ -200,7 +201,7 @@ def test_no_dropout_lets_everything_through_in_training() -> None:
     x = torch.arange(1.0, 25.0).reshape(2, 3, 4)
     attention = nn.MultiheadAttention(4, 2, dropout=0.9, batch_first=True)
     recurrent = nn.LSTM(4, 5, num_layers=2, dropout=0.9)
-    with deterministic(Wanted(no_dropout=True), lambda line: None) as found:
+    with deterministic(Determinism(no_dropout=True), lambda line: None) as found:
         for module in (nn.Dropout(0.9), nn.Dropout1d(0.9), nn.AlphaDropout(0.9)):
             assert torch.equal(module(x), x)
         assert torch.equal(nn.functional.dropout(x, 0.9), x)
@@ -216,7 +217,7 @@ def test_no_dropout_lets_everything_through_in_training() -> None:
 
 def test_dropout_is_off_in_compiled_code_too_and_breaks_no_graph() -> None:
     x = torch.ones(64)
-    with deterministic(Wanted(no_dropout=True), lambda line: None):
+    with deterministic(Determinism(no_dropout=True), lambda line: None):
         module = nn.Sequential(nn.Dropout(0.5), nn.ReLU())
         compiled = torch.compile(module, backend="eager", fullgraph=True)
         assert torch.equal(compiled(x), x)
@@ -225,7 +226,7 @@ def test_dropout_is_off_in_compiled_code_too_and_breaks_no_graph() -> None:
 
 def test_no_shuffle_keeps_the_order_and_tells_what_shuffles_itself() -> None:
     data = TensorDataset(torch.arange(6))
-    with deterministic(Wanted(no_shuffle=True), lambda line: None) as found:
+    with deterministic(Determinism(no_shuffle=True), lambda line: None) as found:
         loaded = [int(batch) for (batch,) in DataLoader(data, shuffle=True)]
         assert loaded == list(range(6))
         assert list(SubsetRandomSampler([3, 1, 2])) == [3, 1, 2]
@@ -246,7 +247,7 @@ def test_no_shuffle_keeps_the_order_and_tells_what_shuffles_itself() -> None:
 
 
 def test_an_operator_without_a_deterministic_version_is_named_with_its_line() -> None:
-    with deterministic(Wanted(), lambda line: None) as found:
+    with deterministic(Determinism(), lambda line: None) as found:
         for _ in range(2):
             torch.zeros(4).put_(torch.tensor([1, 1]), torch.rand(2))
     ((what, count),) = found.left.items()
@@ -256,7 +257,7 @@ def test_an_operator_without_a_deterministic_version_is_named_with_its_line() ->
 
 
 def test_other_warnings_go_their_way() -> None:
-    with deterministic(Wanted(), lambda line: None), pytest.warns(UserWarning, match="mine"):
+    with deterministic(Determinism(), lambda line: None), pytest.warns(UserWarning, match="mine"):
         warnings.warn("mine", stacklevel=1)
 
 

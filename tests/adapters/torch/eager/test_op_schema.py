@@ -10,7 +10,7 @@ import torch
 from tests.adapters.torch.trainings import TRAININGS
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sonde.adapters.torch.eager.op_schema import op_info
+from sonde.adapters.torch.eager.op_schema import attributes_of, op_info
 
 
 def plain_tensors(value: Any) -> Iterator[torch.Tensor]:
@@ -65,3 +65,14 @@ def test_no_op_writes_to_an_input_that_is_not_known_to_be_written(name: str) -> 
     with Witness() as witness:
         TRAININGS[name]()
     assert witness.found == set()
+
+
+def test_a_nested_list_of_tensors_is_no_attribute() -> None:
+    """``all_gather`` takes a list of lists of tensors: inputs, not options."""
+    info = op_info(torch.ops.c10d.allgather_.default)
+    outputs = [[torch.zeros(2), torch.zeros(2)]]
+    assert attributes_of(info, (outputs, [torch.ones(2)], None, True, -1), None) == (
+        ("process_group", "None"),
+        ("async_op", "True"),
+        ("timeout", "-1"),
+    )

@@ -20,6 +20,7 @@ from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import widened
+from sonde.adapters.torch.eager.op_schema import tensors_in
 from sonde.core.agreement import ALONE_FACTOR, Fault, OpErrors
 
 _MOST_OF_A_KIND = 3
@@ -37,6 +38,7 @@ class Suspect:
 
     node: fx.Node
     part: int | None
+    dtype: torch.dtype
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     exact: torch.Tensor
@@ -45,8 +47,8 @@ class Suspect:
     @property
     def kind(self) -> tuple[Any, ...]:
         """The kind of an op: the compiler generates the same code for all ops of a kind."""
-        leaves = pytree.tree_leaves((self.args, self.kwargs))
-        dtypes = tuple(each.dtype for each in leaves if isinstance(each, torch.Tensor))
+        tensors = tensors_in((*self.args, *self.kwargs.values()))
+        dtypes = tuple(each.dtype for each in tensors)
         return (self.node.target, self.part, dtypes)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sonde import kernels
-from sonde.adapters.torch.compile_check.private import pytree
+from sonde.adapters.torch.eager.op_schema import tensors_in
 from sonde.adapters.torch.tensors.view import name_of
 from sonde.core.agreement import Kind, OpErrors, ResultComparison
 from sonde.kernels import Distances
@@ -161,10 +161,7 @@ def _flips(
     rounding moves over a threshold. If they were computed from whole numbers, none.
     """
     flips, *usual = (float((each != exact).sum()) for each in (compiled, eager, moved))
-    is_exact = not any(
-        isinstance(each, torch.Tensor) and each.is_floating_point()
-        for each in pytree.tree_leaves(args)
-    )
+    is_exact = not any(each.is_floating_point() for each in tensors_in(args))
     free = 0.0 if is_exact else _free_flips(exact)
     return OpErrors(
         norm=(float(exact.numel()), 1.0),

@@ -16,10 +16,17 @@ from torch import fx
 from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.distances import comparisons
 from sonde.adapters.torch.compile_check.ops import coarsest_epsilon, ops_of, size_of, with_outputs
+from sonde.adapters.torch.compile_check.random_inputs import with_random_inputs
 from sonde.adapters.torch.compile_check.records import GraphCompiler
-from sonde.adapters.torch.compile_check.tape import jittered, wide_argument, widened
-from sonde.adapters.torch.compile_check.undrawn import without_drawing
+from sonde.adapters.torch.compile_check.tape import (
+    detached,
+    is_floating,
+    jittered,
+    wide_argument,
+    widened,
+)
 from sonde.adapters.torch.compile_check.ways import TracedAotGraph, module_of, source_of
+from sonde.adapters.torch.compiled.graph import tensor_of
 from sonde.adapters.torch.private import OpOverload
 from sonde.core.agreement import Member, WrongGroup
 
@@ -35,16 +42,13 @@ def wrong_together(
     running them are raised.
     """
     for kept in graphs:
-        module, inputs = without_drawing(kept)
-        ops = [node for node in ops_of(module) if isinstance(node.meta.get("val"), torch.Tensor)]
+        module, inputs = with_random_inputs(kept)
+        ops = [node for node in ops_of(module) if tensor_of(node) is not None]
         if sum(map(size_of, ops)) <= budget:
             probe = _Probe(module, inputs, compile_graph, coarsest_epsilon([kept]))
             found = _fewest(ops, probe.is_wrong)
             if found:
-                return WrongGroup(
-                    "backward" if kept.phase == "backward" else "forward",
-                    tuple(map(_member, found)),
-                )
+                return WrongGroup(kept.phase, tuple(map(_member, found)))
     return None
 
 
@@ -77,7 +81,7 @@ def _makes_numbers(node: fx.Node) -> bool:
 
 
 def _fewest(ops: Sequence[fx.Node], is_wrong: Callable[[Sequence[fx.Node]], bool]) -> list[fx.Node]:
-    """The shortest run of ``ops`` that is wrong while all others are outputs; else empty.
+    """The shortest run of ``ops`` that must not be outputs for results to deviate; else empty.
 
     ``is_wrong(kept)``: whether results deviate when the values of ``kept`` are outputs.
     """
@@ -90,7 +94,7 @@ def _fewest(ops: Sequence[fx.Node], is_wrong: Callable[[Sequence[fx.Node]], bool
 
 
 def _first(count: int, is_wrong: Callable[[int], bool]) -> int:
-    """The least number up to ``count``, for which it is known, that is wrong; 0 is not."""
+    """The least number that is wrong, by bisection; ``count`` is known to be, 0 not to be."""
     right, wrong = 0, count
     while wrong - right > 1:
         middle = (right + wrong) // 2
@@ -102,7 +106,7 @@ def _first(count: int, is_wrong: Callable[[int], bool]) -> int:
 
 
 def _connected(row: Sequence[fx.Node]) -> list[fx.Node]:
-    """Those of ``row`` that the last of them needs or that need the first, by way of the row."""
+    """The first and last op of ``row``, those that depend on the first, and all their inputs."""
     inside = set(row)
     found = {row[0], row[-1]}
     for node in row:
@@ -122,7 +126,7 @@ def _member(node: fx.Node) -> Member:
 
 
 class _Probe:
-    """Whether the results of a graph deviate, some of its values being outputs."""
+    """Compiles a graph with some of its values as outputs, and checks whether results deviate."""
 
     def __init__(
         self,
@@ -134,20 +138,12 @@ class _Probe:
         self._module = module
         self._compile = compile_graph
         self._epsilon = epsilon
-        self._inputs = [
-            value.detach() if isinstance(value, torch.Tensor) else value for value in inputs
-        ]
+        self._inputs = detached(inputs)
         leaves = next(iter(reversed(module.graph.nodes))).args[0]
-        self._results = [
-            leaf
-            for leaf in leaves
-            if isinstance(leaf, fx.Node) and isinstance(leaf.meta.get("val"), torch.Tensor)
-        ]
+        self._results = [leaf for leaf in leaves if tensor_of(leaf) is not None]
         generator = torch.Generator().manual_seed(_SEED)
         moved = [
-            jittered(value, generator).to(value.dtype)
-            if isinstance(value, torch.Tensor) and value.is_floating_point()
-            else value
+            jittered(value, generator).to(value.dtype) if is_floating(value) else value
             for value in self._inputs
         ]
         graph = self._with_outputs([])

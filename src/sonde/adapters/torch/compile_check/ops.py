@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import fx
@@ -19,9 +19,9 @@ from sonde.adapters.torch.compile_check import private
 from sonde.adapters.torch.compile_check.alone import Suspect, first_wrong_suspect
 from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
 from sonde.adapters.torch.compile_check.private import pytree
+from sonde.adapters.torch.compile_check.random_inputs import with_random_inputs
 from sonde.adapters.torch.compile_check.records import GraphCompiler
-from sonde.adapters.torch.compile_check.tape import jittered, widened
-from sonde.adapters.torch.compile_check.undrawn import without_drawing
+from sonde.adapters.torch.compile_check.tape import detached, is_floating, jittered, widened
 from sonde.adapters.torch.compile_check.ways import (
     TracedAotGraph,
     drop_unneeded,
@@ -29,7 +29,8 @@ from sonde.adapters.torch.compile_check.ways import (
     module_of,
     source_of,
 )
-from sonde.adapters.torch.eager.op_schema import op_info
+from sonde.adapters.torch.compiled.graph import tensor_of
+from sonde.adapters.torch.eager.op_schema import op_info, tensors_in
 from sonde.adapters.torch.private import OpOverload
 from sonde.adapters.torch.tensors.view import name_of
 from sonde.core.agreement import WrongOp, relative
@@ -57,9 +58,9 @@ def judge_ops(
     """
     found = OpsJudged()
     for each in graphs:
-        found.op_count += len(ops_of(without_drawing(each)[0]))
+        found.op_count += len(ops_of(with_random_inputs(each)[0]))
     for each in graphs:
-        graph, inputs = without_drawing(each)
+        graph, inputs = with_random_inputs(each)
         for group in _groups(graph, budget):
             try:
                 values = _values(graph, inputs, group, compile_graph)
@@ -90,13 +91,10 @@ def ops_of(module: fx.GraphModule) -> list[fx.Node]:
 
 def _results(node: fx.Node) -> list[fx.Node]:
     """The nodes of the tensors that ``node`` returns: itself, or the items of it that are used."""
-    if isinstance(node.meta.get("val"), torch.Tensor):
+    if tensor_of(node) is not None:
         return [node]
-    return [
-        user
-        for user in node.users
-        if user.target is operator.getitem and isinstance(user.meta.get("val"), torch.Tensor)
-    ]
+    items = (user for user in node.users if user.target is operator.getitem)
+    return [item for item in items if tensor_of(item) is not None]
 
 
 def _groups(module: fx.GraphModule, budget: int) -> Iterator[list[fx.Node]]:
@@ -115,8 +113,8 @@ def _groups(module: fx.GraphModule, budget: int) -> Iterator[list[fx.Node]]:
 
 
 def size_of(node: fx.Node) -> int:
-    value = node.meta.get("val")
-    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+    value = tensor_of(node)
+    return 0 if value is None else value.numel() * value.element_size()
 
 
 def _values(
@@ -129,15 +127,15 @@ def _values(
     wanted: dict[fx.Node, None] = {}
     for node in group:
         for each in (*node.all_input_nodes, *_results(node)):
-            if each.op != "placeholder" and isinstance(each.meta.get("val"), torch.Tensor):
+            if each.op != "placeholder" and tensor_of(each) is not None:
                 wanted[each] = None
     whole = with_outputs(module, wanted)
-    detached = [value.detach() if isinstance(value, torch.Tensor) else value for value in inputs]
+    given = detached(inputs)
     with torch.no_grad(), private.quick_compiler():
-        outputs = compile_graph(whole, list(detached))(*detached)
+        outputs = compile_graph(whole, list(given))(*given)
     values: dict[fx.Node, Any] = dict(zip(wanted, outputs, strict=True))
     placeholders = (node for node in module.graph.nodes if node.op == "placeholder")
-    values.update(zip(placeholders, detached, strict=True))
+    values.update(zip(placeholders, given, strict=True))
     for node in module.graph.nodes:
         if node.op == "get_attr":
             values[node] = getattr(module, node.target)
@@ -211,9 +209,7 @@ def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> list[Suspect] | None:
     generator = torch.Generator().manual_seed(_SEED)
 
     def moved_tensor(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point():
-            return jittered(value, generator)
-        return value
+        return jittered(value, generator) if is_floating(value) else value
 
     moved_args, moved_kwargs = widened(
         target, *pytree.tree_map(moved_tensor, (tuple(args), dict(kwargs)))
@@ -232,31 +228,27 @@ def _judge(node: fx.Node, values: dict[fx.Node, Any]) -> list[Suspect] | None:
         mine = [each if number is None else each[number] for each in (exact, moved, eager)]
         if all(isinstance(each, torch.Tensor) for each in mine):
             errors = op_errors(values[result], *mine, args=args, length=length)
-            judged.append(Suspect(node, number, tuple(args), dict(kwargs), mine[0], errors))
+            dtype = result.meta["val"].dtype
+            judged.append(Suspect(node, number, dtype, tuple(args), dict(kwargs), mine[0], errors))
     return judged
 
 
 def _reduction(args: Any, result: Any) -> float:
-    """How many elements of the largest input there are for one of the smallest output."""
-    inputs = [each.numel() for each in pytree.tree_leaves(args) if isinstance(each, torch.Tensor)]
-    outputs = [
-        each.numel() for each in pytree.tree_leaves(result) if isinstance(each, torch.Tensor)
-    ]
+    """The elements of the largest input for each element of the smallest output."""
+    inputs = [each.numel() for each in tensors_in(args)]
+    outputs = [each.numel() for each in tensors_in(result)]
     return max(1.0, max(inputs, default=1) / max(1, min(outputs, default=1)))
 
 
 def _report(kept: TracedAotGraph, suspect: Suspect, allowed: float) -> WrongOp:
-    phase: Literal["forward", "backward"] = "backward" if kept.phase == "backward" else "forward"
     errors, node = suspect.errors, suspect.node
     norm = errors.norm[0]
-    result = node if suspect.part is None else _part(node, suspect.part)
-    value = result.meta["val"]
     return WrongOp(
         op=str(node.target),
-        phase=phase,
+        phase=kept.phase,
         module=module_of(node),
         source=source_of(node),
-        dtype=name_of(value.dtype),
+        dtype=name_of(suspect.dtype),
         shape=tuple(suspect.exact.shape),
         compiled=relative(errors.compiled[0], norm),
         eager=relative(errors.eager[0], norm),
@@ -266,16 +258,12 @@ def _report(kept: TracedAotGraph, suspect: Suspect, allowed: float) -> WrongOp:
     )
 
 
-def _part(node: fx.Node, number: int) -> fx.Node:
-    return next(each for each in _results(node) if each.args[1] == number)
-
-
 def coarsest_epsilon(graphs: Sequence[TracedAotGraph]) -> float:
     """The spacing of the coarsest floating dtype in the graphs; at least that of float32."""
     found = [torch.finfo(torch.float32).eps]
     for each in graphs:
         for node in each.graph.graph.nodes:
-            value = node.meta.get("val")
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
+            value = tensor_of(node)
+            if value is not None and value.is_floating_point():
                 found.append(epsilon_of(value.dtype))
     return max(found)

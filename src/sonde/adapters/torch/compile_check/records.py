@@ -115,7 +115,7 @@ def eager_function(graph: fx.GraphModule) -> Callable[..., Any]:
 
 
 def kept(value: Any) -> Any:
-    """A copy of ``value``; a parameter is kept itself."""
+    """A copy of ``value``; parameters are not copied (see `GraphCall`)."""
     if not isinstance(value, torch.Tensor) or isinstance(value, nn.Parameter):
         return value
     return value.detach().clone().requires_grad_(value.requires_grad)

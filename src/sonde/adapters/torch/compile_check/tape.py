@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 
@@ -178,6 +178,16 @@ def wide(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_floating_point() and tensor.dtype is not torch.float64:
         return tensor.to(torch.float64)
     return tensor
+
+
+def is_floating(value: Any) -> TypeGuard[torch.Tensor]:
+    """Whether ``value`` is a tensor of floating-point numbers."""
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
+
+
+def detached(values: Sequence[Any]) -> list[Any]:
+    """``values``, each tensor without its autograd history."""
+    return [value.detach() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def jittered(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

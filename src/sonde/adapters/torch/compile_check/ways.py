@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import fx
@@ -156,12 +156,15 @@ class _Wide(Eager):
         return wide_argument(super().fetch_attr(target))
 
 
+Phase = Literal["forward", "backward"]
+
+
 @dataclass
 class TracedAotGraph:
     """One graph of AOTAutograd, ops as the user wrote them, with the inputs of its run and what its
     random ops drew."""
 
-    phase: str
+    phase: Phase
     graph: fx.GraphModule
     inputs: list[Any] = field(default_factory=list)
     drawn: dict[fx.Node, Any] = field(default_factory=dict)
@@ -171,7 +174,7 @@ def aot_graphs(record: GraphCall, tape: Tape) -> list[TracedAotGraph]:
     """The forward and the backward graph of the call before the compiler decomposes ops."""
     found: list[TracedAotGraph] = []
 
-    def keep(phase: str, graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+    def keep(phase: Phase, graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
         drop_unneeded(graph.graph)
         graph.recompile()
         kept = TracedAotGraph(phase, graph)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from sonde.adapters.torch import version_probe
+from sonde.core import version_probe
 
 version_probe.require(
     "observing compiled code",
@@ -69,7 +69,7 @@ from torch.utils import _python_dispatch
 
 from sonde.adapters.torch.compiled.graph import Family
 from sonde.adapters.torch.compiled.inductor_kernels import together
-from sonde.core.patching import replace
+from sonde.core.patching import call_before, replace
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[[list[Any]], Any]]
 """A backend: makes a function of a graph; the function takes a list and empties it."""
@@ -112,14 +112,11 @@ def watch_traced(
 
 def watch_modules(met: dict[str, weakref.ref[nn.Module]], undo: ExitStack) -> None:
     """Fill ``met`` with the modules that dynamo traces, by the key it gives them."""
-    original = _nn_module.record_nn_module_stack
 
-    @functools.wraps(original)
-    def record_nn_module_stack(key: str, source: Any, tx: Any, mod: nn.Module) -> Any:
+    def note(key: str, source: Any, tx: Any, mod: nn.Module) -> None:
         met[key] = weakref.ref(mod)
-        return original(key, source, tx, mod)
 
-    replace(_nn_module, "record_nn_module_stack", record_nn_module_stack, undo)
+    call_before(_nn_module, "record_nn_module_stack", note, undo)
 
 
 def hide_while_tracing(

@@ -19,7 +19,7 @@ from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
 from sonde.core.errors import CaptureError
-from sonde.core.patching import wrap
+from sonde.core.patching import call_before
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compiled.capture import CompiledGraphs
@@ -149,12 +149,8 @@ def _on_first_compile(action: Callable[[], None], undo: ExitStack) -> None:
         action()
         return
 
-    def make(original: Callable[..., Any]) -> Callable[..., Any]:
-        def compile(*args: Any, **kwargs: Any) -> Any:
-            patch.restore()
-            action()
-            return original(*args, **kwargs)
+    def start(*_: Any, **__: Any) -> None:
+        patch.restore()
+        action()
 
-        return compile
-
-    patch = wrap(torch, "compile", make, undo)
+    patch = call_before(torch, "compile", start, undo)

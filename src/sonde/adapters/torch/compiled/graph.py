@@ -70,8 +70,8 @@ class AotOp:
 class AotGraph:
     """One compiled graph. ``results`` are what it returns, None for anything but an op's tensor.
 
-    ``family`` is shared by the graphs of one compilation: sequence number -> op of the forward
-    graph that has it last. ``is_optimizer``: all of it was traced from an optimizer's step.
+    ``family`` is shared by the graphs of one compilation. ``is_optimizer``: all of its ops were
+    traced from an optimizer's step.
     """
 
     ops: tuple[AotOp, ...]
@@ -83,7 +83,10 @@ class AotGraph:
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """The forward and the backward graph of one compilation."""
+    """The forward and the backward graph of one compilation.
+
+    ``by_sequence``: the number of the last op of the forward graph with that sequence number.
+    """
 
     forward: AotGraph | None = None
     by_sequence: dict[int, int] = field(default_factory=dict)
@@ -130,9 +133,7 @@ def graph_inputs(graph: fx.Graph) -> list[fx.Node]:
     return [
         node
         for node in graph.nodes
-        if node.op == "placeholder"
-        and isinstance(node.meta.get("val"), torch.Tensor)
-        and not _is_of_effects(node)
+        if node.op == "placeholder" and tensor_of(node) is not None and not _is_of_effects(node)
     ]
 
 
@@ -162,6 +163,12 @@ def output_slot(item: fx.Node) -> int:
     return slots.index(index) if index in slots else 0
 
 
+def tensor_of(node: Any) -> torch.Tensor | None:
+    """The fake tensor of a node that makes one tensor; None for all other nodes and values."""
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def tensor_values(node: fx.Node) -> list[tuple[int, torch.Tensor]]:
     """The tensors (fakes) among the outputs of ``node``, with their slots."""
     value = node.meta.get("val")
@@ -171,11 +178,8 @@ def tensor_values(node: fx.Node) -> list[tuple[int, torch.Tensor]]:
 
 def tensor_arguments(node: fx.Node) -> list[fx.Node]:
     """The nodes of tensors among the arguments, flattened, in the order of an eager op's inputs."""
-    return [
-        each
-        for each in _flat((*node.args, *node.kwargs.values()))
-        if isinstance(each, fx.Node) and isinstance(each.meta.get("val"), torch.Tensor)
-    ]
+    arguments = _flat((*node.args, *node.kwargs.values()))
+    return [each for each in arguments if tensor_of(each) is not None]
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -232,12 +236,11 @@ def hint(size: Any) -> int:
 
 def _attributes(node: fx.Node, info: OpInfo) -> tuple[tuple[str, str], ...]:
     """The arguments without tensors, by their schema name, as text."""
-    found: list[tuple[str, str]] = []
-    for name, value in named_arguments(info, node.args, node.kwargs):
-        nodes = [each for each in _flat(value) if isinstance(each, fx.Node)]
-        if not any(isinstance(each.meta.get("val"), torch.Tensor) for each in nodes):
-            found.append((name, attribute_text(value)))
-    return tuple(found)
+    return tuple(
+        (name, attribute_text(value))
+        for name, value in named_arguments(info, node.args, node.kwargs)
+        if all(tensor_of(each) is None for each in _flat(value))
+    )
 
 
 def modules_of(node: fx.Node, modules: Modules) -> tuple[weakref.ref[nn.Module], ...]:

@@ -19,7 +19,7 @@ from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.guard import FailureGuard
-from sonde.adapters.torch.tensors.view import TorchView
+from sonde.adapters.torch.tensors.view import TorchCall, TorchView
 from sonde.capture.session import Session, Wants
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
@@ -34,19 +34,6 @@ class GraphRun:
     variant: Variant
     keys: list[int]
     tokens: list[TensorRef | None]
-
-
-@dataclass(slots=True, eq=False)
-class CompiledCall:
-    """See ``core.sink.OpCall``: one run of an op inside compiled code."""
-
-    node: OpNode
-    step: int
-    order: int
-    timestamp: int
-    inputs: Sequence[TorchView]
-    outputs: Sequence[TorchView]
-    attributes: tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -181,9 +168,16 @@ class GraphRuns:
 
     def _call(
         self, record: OpRecord, op: AotOp, inputs: Sequence[TorchView], outputs: Sequence[TorchView]
-    ) -> CompiledCall:
-        step, now = self.session.step, self.observer.tables.now()
-        return CompiledCall(record.node, step, record.order, now, inputs, outputs, op.attributes)
+    ) -> TorchCall:
+        return TorchCall(
+            record.node,
+            self.session.step,
+            record.order,
+            self.observer.tables.now(),
+            inputs,
+            outputs,
+            traced_attributes=op.attributes,
+        )
 
     def _leave(self, run: GraphRun, outputs: Sequence[Any]) -> None:
         """Note in the tables what the graph returned and wrote to, as outputs of its ops."""

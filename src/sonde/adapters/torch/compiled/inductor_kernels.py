@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sonde.adapters.torch import version_probe
+from sonde.core import version_probe
 from sonde.core.patching import replace
 
 version_probe.require(

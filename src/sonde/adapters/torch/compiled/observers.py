@@ -1,8 +1,8 @@
 """The op that observes tensors inside compiled code, and its insertion into graphs.
 
-``sonde_compiled::observe`` passes on the tensors it is given. For a compiler it is an op like any
-other: it has side effects, so that it is neither removed nor moved before the
-ops it observes, and it takes tensors in any layout, so that none is copied for it.
+``sonde_compiled::observe`` passes the tensors it is given to Sonde. It is declared to have side
+effects, so that a compiler neither removes it nor moves it before the ops it observes, and to take
+tensors in any layout, so that none is copied for it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sonde.adapters.torch.compiled.graph import (
     graph_inputs,
     output_slot,
     tensor_arguments,
+    tensor_of,
 )
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _look_at_removed(
     target: Callable[..., Any],
     code: int,
 ) -> dict[int, Look]:
-    """Insert observers for ops that were removed because they do nothing: of their input."""
+    """Observe the input in place of ops that the compiler removed because they do nothing."""
     numbers = _numbered(graph, described)
     nodes = {number: node for node, number in numbers.items()}
     inputs = graph_inputs(graph)
@@ -155,7 +156,7 @@ def _look_at_removed(
         if first is None or op.info.type not in _IDLE or op.specs != op.outputs:
             continue
         source = inputs[first.slot] if first.op is None else nodes.get(first.op)
-        if source is None or not isinstance(source.meta.get("val"), torch.Tensor):
+        if source is None or tensor_of(source) is None:
             continue
         later = next(
             (node for node, other in numbers.items() if other > number),
@@ -196,6 +197,6 @@ def _outputs(node: fx.Node, *, is_copy: bool) -> list[tuple[int, fx.Node]]:
     if is_copy:
         value = node.args[1]
         return [(0, value)] if isinstance(value, fx.Node) else []
-    if isinstance(node.meta.get("val"), torch.Tensor):
+    if tensor_of(node) is not None:
         return [(0, node)]
     return sorted(((output_slot(item), item) for item in _items(node)), key=lambda each: each[0])

@@ -17,7 +17,7 @@ from torch import fx
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.compiled import compiler_private as compiler
-from sonde.adapters.torch.compiled.graph import AotGraph, hint
+from sonde.adapters.torch.compiled.graph import AotGraph, hint, tensor_of
 from sonde.adapters.torch.compiled.observers import Look, insert, observe, observing_op, register
 from sonde.adapters.torch.guard import FailureGuard
 
@@ -87,7 +87,7 @@ class CompiledCode:
         to ``unobservable``.
         """
         if wanted and not self._is_unobservable:
-            # Set while it is tried: a graph that cannot be observed is not tried again.
+            # Cleared on success: a graph that cannot be observed is not tried again.
             self._is_unobservable = True
             with unobservable:
                 variant = self.make_observed(wanted)
@@ -163,8 +163,8 @@ def _layouts(module: fx.GraphModule, reported: Sequence[Any]) -> list[Layout | N
     leaves = output.args[0] if isinstance(output.args[0], (list, tuple)) else output.args
     found: list[Layout | None] = []
     for position, leaf in enumerate(leaves):
-        value = leaf.meta.get("val") if isinstance(leaf, fx.Node) else None
-        if not isinstance(value, torch.Tensor):
+        value = tensor_of(leaf)
+        if value is None:
             found.append(None)
             continue
         strides = reported[position] if position < len(reported) else value.stride()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TorchTrainee:
-    """See ``debugger.trainee.Trainee``. Used from the training thread, but for ``refresh``."""
+    """See ``debugger.trainee.Trainee``. Only ``refresh`` may be called from other threads."""
 
     def __init__(self) -> None:
         self._adapter: TorchAdapter | None = None

@@ -16,7 +16,6 @@ import torch
 from sonde.adapters.torch.debugging.loss import LossWatch
 from sonde.adapters.torch.debugging.ranks import watch_buffers, world_size
 from sonde.adapters.torch.debugging.trainee import TorchTrainee
-from sonde.capture.session import Subscription
 from sonde.debugger import Terminated
 from sonde.debugger.debugger import Debugger
 from sonde.debugger.settings import DebuggerOptions
@@ -69,9 +68,6 @@ class TorchDebugging:
         self._passes = 0
         self._pid = os.getpid()
         self._world_size = metadata.world_size
-
-    def subscriptions(self) -> list[Subscription]:
-        return [self.debugger.subscription()]
 
     def join(self, adapter: TorchAdapter, undo: ExitStack) -> None:
         """Connect to the server and follow the training of ``adapter`` until ``undo`` is closed."""

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader
 from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
 from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.adapters.torch.private import frames_from
-from sonde.core.patching import wrap
+from sonde.core.patching import call_before, wrap
 
 _CLOCK_SECONDS = 3600.0
 _LEAST_CLOCK = 10**8
@@ -42,11 +42,11 @@ def watch_sources(seed: int, found: Randomness, undo: ExitStack) -> None:
         # Without a seed torch.manual_seed raises: 0 is not replaced.
         (torch, "manual_seed", partial(watch.seeded, "torch", "seed", default=0)),
         (torch, "seed", watch.torch_unseeded),
-        (os, "urandom", watch.operating_system),
-        (random, "_urandom", watch.operating_system),
-        (DataLoader, "__iter__", watch.workers),
     ):
         wrap(owner, name, make, undo)
+    call_before(os, "urandom", watch.operating_system, undo)
+    call_before(random, "_urandom", watch.operating_system, undo)
+    call_before(DataLoader, "__iter__", watch.workers, undo)
 
 
 def is_clock(value: object) -> bool:
@@ -119,34 +119,25 @@ class _Watch:
 
         return seed
 
-    def operating_system(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def urandom(size: int) -> Any:
-            where = place_of_caller()
-            if where is not None and "site-packages" not in where and not _is_bookkeeping():
-                self._found.note_left(
-                    f"random numbers of the operating system at {where} (os.urandom, uuid, "
-                    "secrets, or a numpy generator without a seed)"
-                )
-            return original(size)
+    def operating_system(self, _: int) -> None:
+        where = place_of_caller()
+        if where is not None and "site-packages" not in where and not _is_bookkeeping():
+            self._found.note_left(
+                f"random numbers of the operating system at {where} (os.urandom, uuid, secrets, "
+                "or a numpy generator without a seed)"
+            )
 
-        return urandom
-
-    def workers(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def workers(self, loader: Any) -> None:
         """Report workers that are not forked: they start a new Python without these patches."""
-
-        def iterate(loader: Any) -> Any:
-            if loader.num_workers > 0:
-                context = loader.multiprocessing_context or multiprocessing
-                method = context.get_start_method()
-                if method != "fork":
-                    at = place_of_caller()
-                    self._found.note_left(
-                        f"what is random in the workers of a DataLoader that start by {method}"
-                        f"{f', at {at}' if at else ''}: they are not watched"
-                    )
-            return original(loader)
-
-        return iterate
+        if loader.num_workers > 0:
+            context = loader.multiprocessing_context or multiprocessing
+            method = context.get_start_method()
+            if method != "fork":
+                at = place_of_caller()
+                self._found.note_left(
+                    f"what is random in the workers of a DataLoader that start by {method}"
+                    f"{f', at {at}' if at else ''}: they are not watched"
+                )
 
 
 def _is_bookkeeping() -> bool:

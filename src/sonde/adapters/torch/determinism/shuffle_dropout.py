@@ -14,7 +14,7 @@ from torch import nn
 from torch.utils import data
 
 from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
-from sonde.core.patching import wrap
+from sonde.core.patching import call_before, replace, wrap
 
 _DROPOUTS = (
     *("dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d"),
@@ -26,45 +26,43 @@ _RECURRENT = (nn.LSTM, nn.GRU, nn.RNN)
 def stop_shuffling(found: Randomness, undo: ExitStack) -> None:
     """Make samplers yield indices in order; shuffling by the program itself is only reported."""
 
-    def in_order(name: str, indices: Callable[[Any], Iterator[int]], _: Any) -> Callable[..., Any]:
-        def iterate(sampler: Any) -> Iterator[int]:
-            found.note_removed_here(f"shuffling by {name}")
-            return indices(sampler)
+    def stop_distributed(sampler: Any) -> None:
+        if sampler.shuffle:
+            found.note_removed_here("shuffling by DistributedSampler")
+            sampler.shuffle = False
 
-        return iterate
-
-    def unshuffled(original: Callable[..., Any]) -> Callable[..., Any]:
-        def iterate(sampler: Any) -> Any:
-            if sampler.shuffle:
-                found.note_removed_here("shuffling by DistributedSampler")
-                sampler.shuffle = False
-            return original(sampler)
-
-        return iterate
-
-    def noted(what: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **named: Any) -> Any:
-            where = place_of_caller()
-            if where is not None:
-                found.note_left(
-                    f"{what} at {where}: repeats with the seed, but the order is not the data's"
-                )
-            return original(*args, **named)
-
-        return call
-
-    subset = partial(in_order, "SubsetRandomSampler", lambda sampler: iter(sampler.indices))
-    for owner, name, make in (
-        (data.RandomSampler, "__iter__", partial(in_order, "RandomSampler", _all_in_order)),
-        (data.SubsetRandomSampler, "__iter__", subset),
-        (data.DistributedSampler, "__iter__", unshuffled),
-        (data.WeightedRandomSampler, "__iter__", partial(noted, "WeightedRandomSampler draws")),
-        (random, "shuffle", partial(noted, "random.shuffle")),
-        (np.random, "shuffle", partial(noted, "numpy.random.shuffle")),
-        (np.random, "permutation", partial(noted, "numpy.random.permutation")),
-        (torch, "randperm", partial(noted, "torch.randperm")),
+    for kind, indices in (
+        (data.RandomSampler, _all_in_order),
+        (data.SubsetRandomSampler, lambda sampler: iter(sampler.indices)),
     ):
-        wrap(owner, name, make, undo)
+        replace(kind, "__iter__", _in_order(found, kind.__name__, indices), undo)
+    call_before(data.DistributedSampler, "__iter__", stop_distributed, undo)
+    for owner, name, what in (
+        (data.WeightedRandomSampler, "__iter__", "WeightedRandomSampler draws"),
+        (random, "shuffle", "random.shuffle"),
+        (np.random, "shuffle", "numpy.random.shuffle"),
+        (np.random, "permutation", "numpy.random.permutation"),
+        (torch, "randperm", "torch.randperm"),
+    ):
+        call_before(owner, name, partial(_note_order, found, what), undo)
+
+
+def _in_order(
+    found: Randomness, name: str, indices: Callable[[Any], Iterator[int]]
+) -> Callable[[Any], Iterator[int]]:
+    def iterate(sampler: Any) -> Iterator[int]:
+        found.note_removed_here(f"shuffling by {name}")
+        return indices(sampler)
+
+    return iterate
+
+
+def _note_order(found: Randomness, what: str, *_: Any, **__: Any) -> None:
+    where = place_of_caller()
+    if where is not None:
+        found.note_left(
+            f"{what} at {where}: repeats with the seed, but the order is not the data's"
+        )
 
 
 def stop_dropout(found: Randomness, undo: ExitStack) -> None:

@@ -14,29 +14,19 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from sonde.adapters.torch.determinism import MAX_SEED, Determinism
 from sonde.adapters.torch.determinism.random_sources import watch_sources
 from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
 from sonde.adapters.torch.determinism.shuffle_dropout import stop_dropout, stop_shuffling
 from sonde.core.errors import UsageError
 
-MAX_SEED = 2**32 - 1
 _WARNING = "does not have a deterministic implementation"
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The seed, and what to remove on request."""
-
-    seed: int = 0
-    no_shuffle: bool = False
-    no_dropout: bool = False
 
 
 def set_seed(seed: int) -> None:
@@ -57,7 +47,7 @@ def set_seed(seed: int) -> None:
 
 
 @contextmanager
-def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Randomness]:
+def deterministic(wanted: Determinism, say: Callable[[str], None]) -> Iterator[Randomness]:
     """Run the block without randomness; at its end ``say`` gets the lines of `report`.
 
     Everything is restored afterwards except the states of the generators.
@@ -82,7 +72,7 @@ def deterministic(wanted: Wanted, say: Callable[[str], None]) -> Iterator[Random
             found.notes.close()
 
 
-def report(wanted: Wanted, found: Randomness) -> list[str]:
+def report(wanted: Determinism, found: Randomness) -> list[str]:
     """The lines about what was removed and what is left."""
     done = [f"seed {wanted.seed} for Python, numpy, torch and DataLoader workers"]
     done += ["deterministic algorithms"]

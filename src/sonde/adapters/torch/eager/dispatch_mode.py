@@ -96,8 +96,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             failed=self._failed,
             set_eval_frame=private.set_eval_frame,
         )
-        # An instance's attribute is found before the method of the class; torch insists that it
-        # is a method bound to the mode.
+        # An attribute of the instance replaces the method of the class. Torch requires a method
+        # that is bound to the mode.
         self.__dict__["__torch_dispatch__"] = MethodType(self.tables.dispatch, self)
 
     def install(self, undo: ExitStack) -> None:
@@ -136,25 +136,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             self.tables.at = record
             return
         if record.native is None:
-            func = record.func
-            record.native = self._native.Node(
-                record,
-                func,
-                func._op if type(func) is private.OpOverload else func,
-                record.scope,
-                record.depth,
-                record.code,
-                record.last,
-                record.in_refs,
-                record.sources,
-                record.outs,
-                record.returned,
-                bool(record.leaves),
-                bool(record.writes),
-                record.info.is_collective,
-            )
-            if record.parent is not None:
-                record.parent.native.add(record.native)
+            matcher.add_node(self._native, record)
         self.tables.at = record.native
 
     def end_step(self) -> None:
@@ -229,7 +211,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def _before_op(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
-        """Recognise an op that is about to run; None if it is not observed."""
+        """Find or make the record of an op that is about to run; None if it is not observed."""
         if not self.tables.started and (self._is_suspended or not self._starts_here(func, args)):
             return None
         # Tensor subclasses of the program are read as plain tensors: their own code must not run.
@@ -301,13 +283,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             if record.wants is not None:
                 self.emitter.emit(record, before, results, args, kwargs)
 
-    # ------------------------------------------------------------ cold corners
-
     def _starts_here(self, func: Any, args: Sequence[Any]) -> bool:
-        """Whether the first step begins with this op: inside a module, or on a trained tensor.
+        """Whether the first step begins with this op.
 
-        Ops that make data and initial weights before belong to no step; nor does ``detach``, with
-        which copying a module takes a weight's ``data``.
+        It begins inside a module, or with an op on a tensor that requires a gradient. Earlier ops
+        make data and initial weights. ``detach`` begins no step: copying a module calls it to read
+        a weight's ``data``.
         """
         if self.scopes.is_inside_module or (
             torch.is_grad_enabled()

@@ -124,7 +124,7 @@ class InputMatcher:
         return True
 
     def exact(self, tensor: torch.Tensor, entry: list[TensorRef]) -> TensorRef | None:
-        """The reference of exactly ``tensor`` among ``entry``, those of its memory; else None.
+        """The reference in ``entry``, those of its memory, that is exactly ``tensor``; else None.
 
         First by identity, then by geometry: autograd returns saved tensors as new objects. In a
         step whose shapes differ from the learned ones, only identity counts.

@@ -1,4 +1,7 @@
-"""Loads the native matcher, if it was built; ``SONDE_MATCHER=python`` switches it off."""
+"""Loads the native matcher, if it was built, and makes its nodes.
+
+``SONDE_MATCHER=python`` switches it off.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,16 @@ from typing import Final
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.op_tree import OpRecord
 from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
 INTERFACE: Final = 2
-"""Counted up with every change of what Python sees of the native module.
+"""Increased with every change of the native module's Python interface.
 
-The module is built with this number (``native/generate_constants.py``): one of another age is
-refused.
+``native/generate_constants.py`` compiles it into the module; a module with another number is not
+used.
 """
 
 
@@ -48,3 +52,26 @@ def _built() -> ModuleType | None:
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
     module.probe(private.stable_functions(), samples)
     return module
+
+
+def add_node(native: ModuleType, record: OpRecord) -> None:
+    """Make the matcher's node for ``record``, below that of its parent."""
+    func = record.func
+    record.native = native.Node(
+        record,
+        func,
+        func._op if type(func) is private.OpOverload else func,
+        record.scope,
+        record.depth,
+        record.code,
+        record.last,
+        record.in_refs,
+        record.sources,
+        record.outs,
+        record.returned,
+        bool(record.leaves),
+        bool(record.writes),
+        record.info.is_collective,
+    )
+    if record.parent is not None:
+        record.parent.native.add(record.native)

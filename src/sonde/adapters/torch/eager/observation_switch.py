@@ -124,7 +124,7 @@ class ObservationSwitch:
 
     @contextmanager
     def hidden_hooks(self) -> Iterator[None]:
-        """Take our hooks off all modules in this block: the compiler must not trace them."""
+        """Remove Sonde's hooks on modules in this block: the compiler must not trace them."""
         taken: list[tuple[dict[int, Any], dict[int, Any]]] = []
         for hooks in private.module_hooks():
             ours = {handle.id: hooks[handle.id] for handle in self._hooks if handle.id in hooks}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -46,26 +46,24 @@ from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 _NO_SEQUENCE = 1 << 62
 
 
+@dataclass(slots=True, eq=False)
 class Learner:
     """Makes records. Shares the tables of the running step with the Observer that owns it.
 
     ``traced`` are the source lines of the ops that run next, where the frames do not show them
-    (code that was traced by the compiler).
+    (code that was traced by the compiler). ``ran_compiled``: whether an op ran inside a function
+    that torch.compile returned; None: that is not checked.
     """
 
-    def __init__(
-        self, scopes: ScopeRegistry, structures: Structures, tables: Tables, inputs: InputMatcher
-    ) -> None:
-        self._scopes = scopes
-        self._structures = structures
-        self._tables = tables
-        self._inputs = inputs
-        # Whether an op ran inside a function that torch.compile returned; None: not checked.
-        self.ran_compiled: bool | None = None
-        self.traced: tuple[Source, ...] = ()
-        self._tip: OpRecord | None = None
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._used: set[StepInput] = set()
+    _scopes: ScopeRegistry
+    _structures: Structures
+    _tables: Tables
+    _inputs: InputMatcher
+    ran_compiled: bool | None = None
+    traced: tuple[Source, ...] = ()
+    _tip: OpRecord | None = None
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _used: set[StepInput] = field(default_factory=set)
 
     def end_step(self) -> None:
         self._tip = None
@@ -174,7 +172,7 @@ class Learner:
         assert parent is not None
         record.node = replace(record.node, outputs=specs)
         record.order = parent.order + 1 + len(record.leaves)
-        # It was asked for before its outputs were known, which a selection may name: ask again.
+        # The consumers were asked before the outputs were known, which a selection may name.
         record.wants_generation = -1
         self._append(parent, record)
 

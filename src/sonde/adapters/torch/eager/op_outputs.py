@@ -30,7 +30,7 @@ def written_slots(
 
 
 def is_filled(source: TensorRef | None, memory: TensorRef) -> bool:
-    """Whether an input, exactly ``source`` or else in ``memory``, has been filled by ops."""
+    """Whether ops have filled an input: ``source`` if that is known, else all of ``memory``."""
     if source is not None:
         return not source.is_unfilled
     return not memory.is_unfilled and not memory.has_gaps
@@ -55,7 +55,7 @@ def unreturned_writes(
 def output_ref(
     record: OpRecord, slot: int, kind: int, tensor: torch.Tensor, keys: list[int], key: int
 ) -> TensorRef:
-    """The reference of one output, and whether ops have filled the memory it is over."""
+    """Make the reference of one output, and note in it whether ops have filled its memory."""
     ref = TensorRef(record, slot, geometry(tensor))
     inputs = [number for number, other in enumerate(keys) if other == key]
     ref.is_unfilled = (

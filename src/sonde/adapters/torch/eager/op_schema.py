@@ -64,7 +64,7 @@ _BOOKKEEPING = ("profiler", "prim", "sonde")
 
 
 def is_bookkeeping(func: Any) -> bool:
-    """Whether ``func`` computes nothing: profiler marks, a tensor's device, our own prints."""
+    """Whether ``func`` computes nothing: profiler marks, a tensor's device, Sonde's prints."""
     return getattr(func, "namespace", "") in _BOOKKEEPING
 
 
@@ -129,14 +129,8 @@ def attributes_of(
     return tuple(
         (name, attribute_text(value))
         for name, value in named_arguments(info, args, kwargs)
-        if not _holds_tensor(value)
+        if next(tensors_in(value), None) is None
     )
-
-
-def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(isinstance(item, torch.Tensor) for item in value)
-    return isinstance(value, torch.Tensor)
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

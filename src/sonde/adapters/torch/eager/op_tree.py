@@ -24,7 +24,7 @@ FRESH, ALIAS, WRITTEN = 0, 1, 2
 
 @dataclass(slots=True, eq=False)
 class TensorRef:
-    """The contents of one tensor, as one output of one op, or a step input, left them.
+    """The contents that one output of an op, or a step input, has until an op writes to it.
 
     Compared by identity: two tensors with the same reference in one step are bit for bit equal.
 
@@ -222,7 +222,7 @@ def _outside(edge: Edge) -> OpNode:
 
 
 def _with_raisers(path: Sequence[OpRecord], raisers: Sequence[OpRecord]) -> list[OpRecord]:
-    """``path`` with the ops that raised where they did, unless one of that name ran well."""
+    """``path`` with the ops that raised at their places, except those that succeeded later."""
     names = {record.node.name for record in path}
     after: dict[OpRecord | None, list[OpRecord]] = {}
     for raiser in raisers:

@@ -134,8 +134,8 @@ class ScopeRegistry:
     def _add_tree(self, module: nn.Module, name: str, path: str, *, replace: bool) -> None:
         """Name ``module`` and all below it; a module reached twice keeps its first name.
 
-        With ``replace`` names given by an earlier, smaller tree are given up: a submodule that was
-        called by itself before its owner was.
+        ``replace``: rename modules that an earlier, smaller tree named, such as a submodule that
+        was called by itself before its owner.
         """
         waiting = [(module, name, path)]
         seen: set[int] = set()
@@ -163,7 +163,7 @@ class ScopeRegistry:
             waiting.extend(reversed(children))
 
     def _add_unregistered(self, module: nn.Module, caller: nn.Module) -> None:
-        """A module that was not there, or not in the tree, when its root was named.
+        """Name a module that was not in the tree when its root was named.
 
         It was added to the tree later, or its caller holds it in a plain list, a dict, a closure.
         """

@@ -28,8 +28,8 @@ from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
 _UNSHARED = 3
-"""The reference count of a frame's variables where only the frame has them: one reference of the
-frame, one of `_tensors_of`, one of ``sys.getrefcount``."""
+"""The reference count of a dictionary of variables that the program does not have: references of
+the frame, of `_tensors_of` and of ``sys.getrefcount``."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -97,7 +97,7 @@ class StepInputRegistry:
         frame: FrameType | None,
         used: Container[StepInput | None],
     ) -> StepInput:
-        """The step input that ``tensor`` is; ``used``: those that are other tensors of the step."""
+        """The step input for ``tensor``, none of ``used``, which belong to other tensors."""
         named = self._registered(key)
         if named is not None:
             leaf = self._leaf(named.kind, named.name, named.scope, tensor)

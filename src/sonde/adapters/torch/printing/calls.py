@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,25 +35,20 @@ from sonde.core.errors import UsageError
 _UNLIMITED = 0
 
 
+@dataclass(eq=False, kw_only=True)
 class Print:
     """``sonde.print`` as an operator: made in ``__init__``, called in ``forward``.
 
-    The options are those of ``sonde.print``; a call may give its own.
+    The options are those of ``sonde.print``.
     """
 
-    def __init__(
-        self,
-        *,
-        summary: bool = False,
-        first_n: int | None = None,
-        every_n: int = 1,
-        to: str = "stdout",
-    ) -> None:
-        _check(first_n, every_n, to)
-        self.summary = summary
-        self.first_n = first_n
-        self.every_n = every_n
-        self.to = to
+    summary: bool = False
+    first_n: int | None = None
+    every_n: int = 1
+    to: str = "stdout"
+
+    def __post_init__(self) -> None:
+        _check(self.first_n, self.every_n, self.to)
 
     def __call__(self, *values: Any) -> None:
         _print(values, self.summary, self.first_n, self.every_n, self.to)

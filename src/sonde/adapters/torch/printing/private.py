@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sonde.adapters.torch import version_probe
+from sonde.core import version_probe
 
 version_probe.require(
     "printing",

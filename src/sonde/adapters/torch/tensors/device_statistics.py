@@ -130,7 +130,7 @@ class _Columns:
             if self.has_bits and self.wide is torch.float64:
                 finite = _bits(largest), _bits(smallest)
             return {MAX: largest, MIN: smallest, FINITE_MAX: finite[0], FINITE_MIN: finite[1]}
-        # A zero has no sign here.
+        # Adding 0.0 makes -0.0 positive, as in the host kernel.
         found = {MAX: tensor.amax() + 0.0, MIN: tensor.amin() + 0.0}
         if self.wanted & {FINITE_MAX, FINITE_MIN}:
             is_finite = torch.isfinite(tensor)
@@ -163,7 +163,7 @@ class _Columns:
         if scale is not None:
             found = {column: value * scale for column, value in found.items()}
         if AVG in found:
-            # All equal: exactly the value, exactly no spread.
+            # If all elements are equal, the mean is exact and the deviation 0.
             is_equal = (largest == smallest) & torch.isfinite(found[AVG])
             value = largest.to(found[AVG].dtype)
             found[AVG] = torch.where(is_equal, value, found[AVG] + 0.0)
@@ -173,7 +173,7 @@ class _Columns:
 
 
 def _power_of_two(tensor: torch.Tensor) -> torch.Tensor:
-    """The size of the largest magnitude; 1 where that is zero or not finite."""
+    """The power of two of the largest magnitude; 1 if that is zero or not finite."""
     largest = tensor.abs().amax()
     mantissa, _ = torch.frexp(largest)
     size = largest * 0.5 / mantissa

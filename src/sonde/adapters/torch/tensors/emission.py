@@ -265,6 +265,7 @@ class Emitter:
         return ref
 
     def _mark(self, tensor: torch.Tensor) -> tuple[Any, ...] | None:
+        """What distinguishes views of memory; None for memory that may change without an op."""
         if self._loans.foreign and storage_key(tensor) in self._loans.foreign:
             return None
         try:

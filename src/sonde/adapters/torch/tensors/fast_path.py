@@ -192,7 +192,7 @@ class Arena:
         return [self._copy(tensor) for tensor in tensors]
 
     def _copy(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy; what cannot be copied is left to the view to explain."""
+        """A copy; a tensor that cannot be copied is returned itself, and its view reports why."""
         room = _room(tensor)
         try:
             plain = tensor.detach()
@@ -207,7 +207,7 @@ class Arena:
 
 
 def _room(tensor: torch.Tensor) -> int:
-    """Bytes for a copy, whole lines of the cache; 0 where it must be made in another way."""
+    """Bytes of a copy, in whole cache lines; 0 if the tensor must be cloned instead."""
     try:
         if tensor.device.type != "cpu" or tensor.is_neg() or tensor.is_quantized:
             return 0

@@ -19,10 +19,9 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
-from sonde.adapters.torch.tensors.view import TorchHold
-from sonde.core.patching import wrap
-
-Lender = Callable[[torch.Tensor, TorchHold], None]
+from sonde.adapters.torch.guard import FailureGuard
+from sonde.adapters.torch.tensors.hold import Lender, TorchHold
+from sonde.core.patching import call_before
 
 
 class Loans:
@@ -88,17 +87,12 @@ class Loans:
 
 def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: ExitStack) -> None:
     """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed."""
+    guard = FailureGuard(failed)
 
-    def marking(key_of: Callable[[Any], int], original: Callable[..., Any]) -> Callable[..., Any]:
-        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                loans.mark_foreign((key_of(self),))
-            except Exception as error:
-                failed(error)
-            return original(self, *args, **kwargs)
+    def mark(key_of: Callable[[Any], int], exposed: Any, *_: Any, **__: Any) -> None:
+        with guard:
+            loans.mark_foreign((key_of(exposed),))
 
-        return method
-
-    wrap(torch.Tensor, "numpy", partial(marking, storage_key), undo)
-    wrap(torch.Tensor, "__dlpack__", partial(marking, storage_key), undo)
-    wrap(torch.UntypedStorage, "resize_", partial(marking, private.storage_id), undo)
+    call_before(torch.Tensor, "numpy", partial(mark, storage_key), undo)
+    call_before(torch.Tensor, "__dlpack__", partial(mark, storage_key), undo)
+    call_before(torch.UntypedStorage, "resize_", partial(mark, private.storage_id), undo)

@@ -10,8 +10,10 @@ _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.spars
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
-    """A plain tensor with everything that ``tensor`` stores, sharing its memory; None if there is
-    none, or if ``tensor`` stores values that are not its elements."""
+    """A plain tensor over the memory of all values that ``tensor`` stores.
+
+    None for other tensors, and if it also stores values that are not its elements.
+    """
     try:
         if tensor.layout is torch.sparse_coo:
             return tensor.detach()._values()
@@ -28,11 +30,11 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
-    """The elements of such a tensor, in no order: a plain tensor with those that are stored, and
-    how many others there are, which are zero; None if that cannot be said.
+    """The stored elements as a plain tensor, in no particular order, and the number of the other
+    elements, which are zero; None if that is unknown.
 
-    What a COO tensor stores several times for one place is added up. Of a distributed tensor, the
-    part that this rank has.
+    Several entries of a COO tensor for one element are added up. Of a distributed tensor, only the
+    part of this rank is returned.
     """
     try:
         is_apart = tensor.layout is torch.sparse_coo and not tensor.is_coalesced()

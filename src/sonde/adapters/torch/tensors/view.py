@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_schema import attributes_of
 from sonde.adapters.torch.eager.step_inputs import dtype_name, shape_of
 from sonde.adapters.torch.tensors.device_statistics import DeviceRow, device_row
+from sonde.adapters.torch.tensors.hold import Lender, TorchHold, make_hold, same_memory
 from sonde.adapters.torch.tensors.unusual_layouts import stored_values
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _QUANTIZED = frozenset({"qint8", "quint8", "qint32"})
 _PLAIN_TYPES = (torch.Tensor, torch.nn.Parameter)
-_CHANNELS_LAST = (torch.channels_last, torch.channels_last_3d)
 
 
 name_of = cache(dtype_name)
@@ -49,28 +49,6 @@ def kernel_codes() -> dict[torch.dtype, int]:
     return {dtype: code for dtype, code in codes.items() if code >= 0}
 
 
-class TorchHold:
-    """Bytes kept for later. Holds the storage, not the tensor, so that autograd can still adopt a
-    held gradient without a copy, as it does without Sonde."""
-
-    def __init__(
-        self, tensor: torch.Tensor, stored: str, shape: tuple[int, ...], layout: str, is_copy: bool
-    ) -> None:
-        self._storage = tensor.untyped_storage()
-        self.address = tensor.data_ptr()
-        self.nbytes = tensor.numel() * tensor.element_size()
-        self.stored = stored
-        self.shape = shape
-        self.layout = layout
-        self.strides = None if tensor.is_contiguous() else tensor.stride()
-        self.is_copy = is_copy
-        self.job = -1
-        self.on_change: Callable[[int], None] | None = None
-
-    def is_shared(self) -> bool:
-        return not self.is_copy and private.storage_owners(self._storage) > 1
-
-
 @dataclass(slots=True, eq=False)
 class TorchView:
     """See ``core.sink.TensorView``. ``lend`` registers memory that is lent instead of copied;
@@ -80,7 +58,7 @@ class TorchView:
     io: Io = "output"
     slot: int = 0
     token: TensorRef | None = None
-    lend: Callable[[torch.Tensor, TorchHold], None] | None = None
+    lend: Lender | None = None
     is_filled: bool = True
 
     @property
@@ -128,14 +106,9 @@ class TorchView:
 
     def _plain(self) -> torch.Tensor:
         """The stored elements on the CPU, in the order of this view."""
+        is_quantized = name_of(self.tensor.dtype) in _QUANTIZED
         tensor = self.tensor.detach()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.int_repr()
-        if tensor.is_conj():
-            tensor = tensor.resolve_conj()
-        if tensor.is_neg():
-            tensor = tensor.resolve_neg()
-        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+        return _readable(tensor.int_repr() if is_quantized else tensor)
 
     def _host(self) -> tuple[torch.Tensor, str]:
         """The plain tensor on the CPU, widened, and the numpy type of its elements."""
@@ -147,7 +120,7 @@ class TorchView:
 
     def numpy(self) -> NDArray[Any]:
         tensor, _ = self._host()
-        if _same_memory(tensor, self.tensor):
+        if same_memory(tensor, self.tensor):
             # A copy: numpy() would make the program's own storage non-resizable.
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         array: NDArray[Any] = private.to_numpy(tensor.contiguous())
@@ -155,35 +128,19 @@ class TorchView:
 
     def hold(self, *, memory_order: bool = False, sample: int = 0) -> TorchHold:
         tensor, stored = self._host()
-        if 0 < sample < tensor.numel():
-            tensor = _sampled(tensor, sample)
-        layout = "DefaultFormat"
-        if memory_order and not tensor.is_contiguous() and _is_channels_last(tensor):
-            tensor = tensor.movedim(1, -1)
-            layout = "NHWC" if tensor.dim() == 4 else "NDHWC"
-        shape = tuple(tensor.shape)
-        if not _same_memory(tensor, self.tensor):
-            return TorchHold(tensor.contiguous(), stored, shape, layout, is_copy=True)
-        if self.lend is not None:
-            hold = TorchHold(tensor, stored, shape, layout, is_copy=False)
-            self.lend(self.tensor, hold)
-            return hold
-        copy = tensor.clone(memory_format=torch.contiguous_format)
-        return TorchHold(copy, stored, shape, layout, is_copy=True)
+        return make_hold(
+            tensor, stored, self.tensor, self.lend, memory_order=memory_order, sample=sample
+        )
 
     def statistics(self) -> Statistics:
-        tensor = self._statistical()
+        tensor = _readable(self._dequantized())
         return kernels.summarize(
             tensor.data_ptr(), name_of(tensor.dtype), tuple(tensor.shape), tensor.stride()
         )
 
-    def _statistical(self) -> torch.Tensor:
+    def _dequantized(self) -> torch.Tensor:
         tensor = self.tensor.detach()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.dequantize()
-        if tensor.is_neg():
-            tensor = tensor.resolve_neg()
-        return tensor if tensor.device.type == "cpu" else tensor.cpu()
+        return tensor.dequantize() if name_of(tensor.dtype) in _QUANTIZED else tensor
 
     def on_host(self) -> tuple[torch.Tensor, int] | None:
         """The tensor to be summarised and its kernel code; None where there are no statistics."""
@@ -198,7 +155,7 @@ class TorchView:
             return None
         if self.problem is not None or tensor.is_complex():
             return None
-        tensor = self._statistical()
+        tensor = _readable(self._dequantized())
         code = kernel_code(tensor.dtype)
         return (tensor, code) if code >= 0 else None
 
@@ -220,9 +177,7 @@ class TorchView:
     ) -> DeviceRow | None:
         if self.problem is not None or self.tensor.is_complex():
             return None
-        tensor = self.tensor.detach()
-        if name_of(tensor.dtype) in _QUANTIZED:
-            tensor = tensor.dequantize()
+        tensor = self._dequantized()
         code = kernel_code(tensor.dtype)
         if code < 0:
             return None
@@ -269,6 +224,15 @@ class TorchView:
         )
 
 
+def _readable(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor`` on the CPU, with a pending conjugation or negation carried out."""
+    if tensor.is_conj():
+        tensor = tensor.resolve_conj()
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    return tensor if tensor.device.type == "cpu" else tensor.cpu()
+
+
 def _address(tensor: torch.Tensor) -> int:
     """The address of the first element; 0 if there is none. A wrapper of other tensors (DTensor)
     may return an offset from a null pointer, which is not an address."""
@@ -280,35 +244,13 @@ def _address(tensor: torch.Tensor) -> int:
         return 0
 
 
-def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return any(
-        tensor.dim() == dims and tensor.is_contiguous(memory_format=order)
-        for dims, order in zip((4, 5), _CHANNELS_LAST, strict=True)
-    )
-
-
-def _sampled(tensor: torch.Tensor, count: int) -> torch.Tensor:
-    """``count`` elements, evenly spaced over the flattened tensor, the first and last included."""
-    if count == 1:
-        positions = torch.zeros(1, dtype=torch.int64, device="cpu")
-    else:
-        positions = (
-            torch.arange(count, device="cpu")
-            .mul_(tensor.numel() - 1)
-            .div_(count - 1, rounding_mode="floor")
-        )
-    return tensor.take(positions)
-
-
-def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(
-        private.storage_id(one.untyped_storage()) == private.storage_id(other.untyped_storage())
-    )
-
-
 @dataclass(slots=True, eq=False)
 class TorchCall:
-    """See ``core.sink.OpCall``: one run of ``record``, or of a step input, which has no record."""
+    """See ``core.sink.OpCall``: one run of an op, or a step input that is first read.
+
+    The attributes of an op that runs eagerly are read from ``record`` and the call's arguments if a
+    sink asks for them. An op in compiled code has ``traced_attributes`` instead.
+    """
 
     node: OpNode
     step: int
@@ -319,9 +261,10 @@ class TorchCall:
     record: OpRecord | None = None
     args: Sequence[Any] = ()
     kwargs: dict[str, Any] | None = None
+    traced_attributes: tuple[tuple[str, str], ...] = ()
 
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
         if self.record is None:
-            return ()
+            return self.traced_attributes
         return attributes_of(self.record.info, self.args, self.kwargs)

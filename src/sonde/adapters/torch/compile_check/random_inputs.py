@@ -11,7 +11,7 @@ from torch import fx
 from sonde.adapters.torch.compile_check.ways import TracedAotGraph
 
 
-def without_drawing(kept: TracedAotGraph) -> tuple[fx.GraphModule, list[Any]]:
+def with_random_inputs(kept: TracedAotGraph) -> tuple[fx.GraphModule, list[Any]]:
     """The graph with the numbers of its random ops as further inputs, and those inputs."""
     graph = fx.Graph()
     inputs = list(kept.inputs)

@@ -1,11 +1,12 @@
-"""Checks that this torch has the private names that a part of Sonde needs."""
+"""Checks that the installed torch has the private names that a part of Sonde needs.
+
+Each sub-package that uses private names of torch lists them in its ``private`` module.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-
-import torch
 
 from sonde.core.errors import TorchVersionError
 
@@ -18,7 +19,8 @@ def require(purpose: str, names: Iterable[str]) -> None:
     """
     missing = [name.replace(":", ".") for name in names if not _exists(name)]
     if missing:
-        raise TorchVersionError(torch.__version__, f"{', '.join(missing)}, which {purpose} needs")
+        version = importlib.import_module("torch").__version__
+        raise TorchVersionError(version, f"{', '.join(missing)}, which {purpose} needs")
 
 
 def _exists(name: str) -> bool:
