@@ -60,7 +60,7 @@ def _structs(module: ModuleType) -> list[type[Plain]]:
         and issubclass(value, Plain)
         and value.__module__ == module.__name__
         and value is not Plain
-        and not issubclass(value, questions.Ask)
+        and not issubclass(value, questions.BaseQuestion)
     ]
 
 
