@@ -81,4 +81,4 @@ def parse_condition(
             f"{id} takes no expression; use the condition 'expression' for that",
             slug="condition-parameter",
         )
-    return kind.make(checked(kind, parameters or {}))
+    return kind.make(kind, checked(kind, parameters or {}))
