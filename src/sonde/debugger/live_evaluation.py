@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
@@ -24,29 +24,20 @@ StatisticsCache = MutableMapping[tuple[object, int], Statistics]
 """By contents and number of elements: what ``expand`` repeats is another tensor."""
 
 
+@dataclass(slots=True, eq=False)
 class LiveTensor(MeasuredTensor):
     """A tensor of the training. Its statistics are looked up in, and added to, ``cache``.
 
-    ``previous``: the values of the previous step, in which it has the name ``name``.
+    ``previous_values``: those of the previous step, in which it has the name ``name``.
     """
 
-    __slots__ = ("_buffer", "_cache", "_previous", "_statistics", "_trainee", "name", "view")
-
-    def __init__(
-        self,
-        view: TensorView,
-        trainee: Trainee,
-        name: str = "",
-        previous: PreviousValues | None = None,
-        cache: StatisticsCache | None = None,
-    ) -> None:
-        self.view = view
-        self.name = name
-        self._trainee = trainee
-        self._previous = previous
-        self._cache: StatisticsCache = {} if cache is None else cache
-        self._buffer: Memory | str | None = None
-        self._statistics: Statistics | None = None
+    view: TensorView
+    trainee: Trainee
+    name: str = ""
+    previous_values: PreviousValues | None = None
+    cache: StatisticsCache = field(default_factory=dict)
+    _buffer: Memory | str | None = None
+    _statistics: Statistics | None = None
 
     @property
     def io(self) -> Io:
@@ -67,23 +58,23 @@ class LiveTensor(MeasuredTensor):
     def statistics(self) -> Statistics | None:
         if self._statistics is None:
             key = (self.view.values_token, self.view.numel)
-            self._statistics = self._cache.get(key) or summarize(self.buffer())
+            self._statistics = self.cache.get(key) or summarize(self.buffer())
             if self._statistics is not None and key[0] is not None:
-                self._cache[key] = self._statistics
+                self.cache[key] = self._statistics
         return self._statistics
 
     def buffer(self) -> Memory | str:
         if self._buffer is None:
-            self._buffer = self._trainee.memory(self.view)
+            self._buffer = self.trainee.memory(self.view)
         return self._buffer
 
     def non_finite_count(self) -> int | None:
-        return self._trainee.non_finite(self.view)
+        return self.trainee.non_finite(self.view)
 
     def previous(self, needs: Needs) -> PreviousValue:
-        if self._previous is None or not (needs.previous or needs.previous_statistics):
+        if self.previous_values is None or not (needs.previous or needs.previous_statistics):
             return PreviousValue()
-        return self._previous.value(self.name)
+        return self.previous_values.value(self.name)
 
     def evaluate(
         self,
@@ -101,8 +92,8 @@ class LiveTensor(MeasuredTensor):
         statistics = None
         if needs.previous or needs.previous_statistics:
             statistics = self.statistics()
-        if statistics is not None and self._previous is not None:
-            self._previous.note(self.name, step, statistics)
+        if statistics is not None and self.previous_values is not None:
+            self.previous_values.note(self.name, step, statistics)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

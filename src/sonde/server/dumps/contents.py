@@ -31,6 +31,7 @@ class DumpContents:
         self._without_graph = cache(index.without_graph)
 
     def chosen_rank(self, rank: int | None) -> int:
+        """``rank``, or the lowest for None; UsageError if there is no such rank."""
         ranks = self.index.dump.ranks
         if rank is None:
             return ranks[0]
@@ -104,8 +105,9 @@ class DumpContents:
             found.setdefault(each.step, set()).add(each.graph_id)
         return found
 
-    def graph(self, rank: int, graph: int | None) -> GraphIndex:
+    def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
         """The graph, or the usual one; without edges if it cannot be read."""
+        rank = self.chosen_rank(rank)
         wanted = self.usual_graph(rank) if graph is None else graph
         known = self.graph_ids(rank)
         if wanted not in known:
@@ -117,17 +119,18 @@ class DumpContents:
 
     # ----------------------------------------------------------------- tensors
 
-    def values(self, rank: int, name: TensorName) -> Values:
+    def values(self, rank: int | None, name: TensorName) -> Values:
         """The values of a tensor; UsageError if the dump does not have them."""
+        rank = self.chosen_rank(rank)
         found = DumpTensor(*self.index.find(rank, name.op, name.io, name.slot, name.step))
         need_values(found)
         return found.values()
 
-    def op_tensors(self, rank: int, tensor: TensorName) -> OpTensors:
+    def op_tensors(self, rank: int | None, tensor: TensorName) -> OpTensors:
         """The tensors of an op in the given step, or in the last step that has some."""
         steps: dict[tuple[str, int], list[int]] = {}
         shown: list[DumpTensor] = []
-        for directory in self.index.steps(rank):
+        for directory in self.index.steps(self.chosen_rank(rank)):
             listing = self.index.listing_for(directory, tensor.op)
             found = listing.of_op(tensor.op)
             for each in found:
@@ -155,10 +158,10 @@ class DumpContents:
             ),
         )
 
-    def curve(self, rank: int, tensor: TensorName) -> StatisticCurve:
+    def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
         """The statistics of a tensor over all steps, or over evenly spaced ones of very many."""
         found: dict[int, DumpTensor] = {}
-        for directory in self.index.steps(rank):
+        for directory in self.index.steps(self.chosen_rank(rank)):
             listing = self.index.listing_for(directory, tensor.op)
             stored = listing.find(tensor.op, tensor.io, tensor.slot)
             if stored is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.keys import Io
@@ -78,34 +79,34 @@ class DumpTensor(MeasuredTensor):
         record = self.listing.record(self.stored)
         return Values(self.name, record.numpy(), record.dtype)
 
+    def _array(self) -> NDArray[Any] | None:
+        """The values; None without a file, or if it is damaged."""
+        try:
+            return self.values().array if self.has_values else None
+        except SondeError:
+            return None
+
     def row(self) -> RowStatistics | None:
         return None if self.stored.row is None else RowStatistics(self.stored.row)
 
     def numbers(self) -> StatisticNumbers | None:
         """All statistics there are, from the values if there are any."""
-        if self.has_values:
-            try:
-                found = answers.statistics_of(self.values().array)
-                return None if found is None else statistic_numbers(found)
-            except SondeError:
-                pass
+        array = self._array()
+        if array is not None:
+            found = answers.statistics_of(array)
+            return None if found is None else statistic_numbers(found)
         row = self.row()
         return None if row is None else row.numbers()
 
     def bad_kind(self) -> BadKind | None:
         """The worst of its elements; None if that is not known."""
-        row = self.row()
-        if row is not None and self.stored.row is not None and self.stored.row.values:
-            numbers = row.numbers()
+        if self.stored.row is not None and self.stored.row.values:
+            numbers = RowStatistics(self.stored.row).numbers()
             if numbers.nan_count:
                 return "nan"
-            if numbers.positive_inf_count or numbers.negative_inf_count:
-                return "inf"
-            return "finite"
-        try:
-            array = self.values().array if self.has_values else None
-        except SondeError:
-            return None
+            has_inf = numbers.positive_inf_count or numbers.negative_inf_count
+            return "inf" if has_inf else "finite"
+        array = self._array()
         if array is None:
             return None
         if array.dtype.kind not in "fc" or bool(np.isfinite(array).all()):
@@ -148,10 +149,7 @@ class DumpTensor(MeasuredTensor):
         return f"{self.dtype} values have no order" if is_complex else memory
 
     def non_finite_count(self) -> int | None:
-        try:
-            array = self.values().array if self.has_values else None
-        except SondeError:
-            return None
+        array = self._array()
         return None if array is None else int(array.size - np.isfinite(array).sum())
 
     def previous(self, needs: Needs) -> PreviousValue:
