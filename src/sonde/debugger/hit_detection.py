@@ -98,10 +98,6 @@ class HitDetection:
     def needs_gradients(self) -> bool:
         return self._parameters.has_gradients
 
-    @property
-    def needs_parameters(self) -> bool:
-        return not self._parameters.is_idle
-
     def wants_op(self, node: OpNode) -> bool:
         return self._ops.wants(node)
 

@@ -31,19 +31,13 @@ class PreviousValues:
         found = self._copies.get(name)
         return None if found is None else (found[0], found[1].view)
 
-    def statistics(self, name: str) -> Statistics | None:
-        found = self._statistics.get(name)
-        return None if found is None else found[1]
-
     def value(self, name: str) -> PreviousValue:
         """The value of the previous step, as far as it is kept."""
         copy = self.find(name)
         memory = None if copy is None else self._trainee.memory(copy[1])
-        return PreviousValue(
-            memory if isinstance(memory, Memory) else None,
-            self.statistics(name),
-            self._why_missing(name),
-        )
+        known = memory if isinstance(memory, Memory) else None
+        _, statistics = self._statistics.get(name, (-1, None))
+        return PreviousValue(known, statistics, self._why_missing(name))
 
     def note(self, name: str, step: int, statistics: Statistics) -> None:
         """Keep the statistics of ``name`` in ``step``; they do not count against the budget."""
@@ -75,23 +69,20 @@ class PreviousValues:
     def add(self, wanted: Iterable[Held], step: int) -> None:
         """Copy the values of ``wanted`` in addition to those that are copied."""
         for held in wanted:
-            self._copy(held, step)
-
-    def _copy(self, held: Held, step: int) -> None:
-        view = held.value()
-        known = self._copies.get(held.name)
-        if known is not None and known[1].renew(view):
-            self._copies[held.name] = (step, known[1])
-            return
-        self._drop(held.name)
-        if view.problem is not None:
-            return
-        if self.used_bytes + view.nbytes > self._budget:
-            self._refuse(held.name)
-            return
-        copy = self._trainee.snapshot(view)
-        self.used_bytes += copy.nbytes
-        self._copies[held.name] = (step, copy)
+            view = held.value()
+            known = self._copies.get(held.name)
+            if known is not None and known[1].renew(view):
+                self._copies[held.name] = (step, known[1])
+                continue
+            self._drop(held.name)
+            if view.problem is not None:
+                continue
+            if self.used_bytes + view.nbytes > self._budget:
+                self._refuse(held.name)
+                continue
+            copy = self._trainee.snapshot(view)
+            self.used_bytes += copy.nbytes
+            self._copies[held.name] = (step, copy)
 
     def _drop(self, name: str) -> None:
         known = self._copies.pop(name, None)

@@ -9,7 +9,7 @@ from typing import Final
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
 from sonde.server.dumps.index import IndexedDump
-from sonde.server.dumps.values import DumpTensor, need_values
+from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.wire.api import GraphInfo, RankView, StatisticCurve, StatisticPoint
 from sonde.wire.questions import OpTensor, OpTensors
@@ -123,7 +123,12 @@ class DumpContents:
         """The values of a tensor; UsageError if the dump does not have them."""
         rank = self.chosen_rank(rank)
         found = DumpTensor(*self.index.find(rank, name.op, name.io, name.slot, name.step))
-        need_values(found)
+        if not found.has_values:
+            raise UsageError(
+                "the dump has only statistics of this tensor; dump with saved_data 'tensor' or "
+                "'full' to have values",
+                slug="no-values",
+            )
         return found.values()
 
     def op_tensors(self, rank: int | None, tensor: TensorName) -> OpTensors:

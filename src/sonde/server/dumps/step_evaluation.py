@@ -8,12 +8,7 @@ from typing import Final
 
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.server.dumps.index import IndexedDump, StepTensors, StoredTensor
-from sonde.server.dumps.stored_observation import (
-    BadOutput,
-    RankOrigins,
-    is_late,
-    memory_of_graph,
-)
+from sonde.server.dumps.stored_observation import BadOutput, RankOrigins, is_late, memory_of_graph
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.watch.categories import TENSOR

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.core.errors import SondeError, UsageError
+from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
@@ -182,13 +182,3 @@ class DumpTensor(MeasuredTensor):
         path = tensor.listing.step.path / (tensor.stored.file or "")
         self.problems.append(DumpProblem(path, error.message.removeprefix(f"{path}: ")))
         return error.message
-
-
-def need_values(tensor: DumpTensor) -> None:
-    """UsageError unless the dump has the values."""
-    if not tensor.has_values:
-        raise UsageError(
-            "the dump has only statistics of this tensor; dump with saved_data 'tensor' or "
-            "'full' to have values",
-            slug="no-values",
-        )
