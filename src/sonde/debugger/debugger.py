@@ -169,10 +169,8 @@ class Debugger:
         bare_seconds = None if is_observed or self.watching.needs_gradients else seconds_alone
         value = None if loss is None else to_wire(loss)
         point = LossPoint(self._state.step, value, seconds, bare_seconds, is_observed, optimizer)
-        graphs.set_current(
-            self._observed_steps.step_over(
-                self._state.step, optimizer, graphs.current, is_observed=is_observed
-            )
+        graphs.current = self._observed_steps.step_over(
+            self._state.step, optimizer, graphs.current, is_observed=is_observed
         )
         self._state.end_step()
         if self.session.inbox:  # Questions are about the weights as they are now.

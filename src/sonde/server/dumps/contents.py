@@ -87,7 +87,7 @@ class DumpContents:
     # ------------------------------------------------------------------ graphs
 
     def graph_ids(self, rank: int) -> tuple[int, ...]:
-        return self.index.graph_ids(rank) or (NO_GRAPH,)
+        return self.index.dump.graph_ids(rank) or (NO_GRAPH,)
 
     def _find_usual_graph(self, rank: int) -> int:
         """The graph of most steps."""
