@@ -86,7 +86,7 @@ class Debugger:
     # ----------------------------------------------------------------- events
 
     def _begin(self) -> None:
-        """Pause before the first op if that is asked for, and check initial weights."""
+        """Pause before the first op if the user wants that, and check initial weights."""
         self._controller.read_messages()
         self._state.run()
         self._pauses.end_if_asked()

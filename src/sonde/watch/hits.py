@@ -29,7 +29,7 @@ class WatchpointHit(Finding):
     ``rule`` has the ids of the conditions. ``part``: whether the op produced the non-finite values
     or passed them on; ``origin`` is the op that produced them, ``chain`` the ops from there to this
     one. ``reason`` is set if the verdict is "undecided". ``number`` counts the hits of a rank, from
-    0. ``count``: the number of hits that this one stands for.
+    0. ``count``: the number of hits that it represents.
     """
 
     where: TensorKey

@@ -168,7 +168,8 @@ def test_infinities_put_in_on_purpose_are_no_hits_until_they_do_harm(tmp_path: P
     assert found(book) == []
     (undecided,) = book.in_order()
     assert undecided.why == (
-        "NaN or Inf that reached neither the loss nor an update of weights: x came in with them"
+        "NaN or Inf that reached neither the loss nor an update of weights: "
+        "x contained them already"
     )
     assert undecided.count == 2
     named = WatchpointDraft("", (ConditionSpec("tensor_overflow"),), (MUL,))

@@ -144,7 +144,7 @@ class RankController:
         self.session.on_connect(event, parts.graphs, hits)
 
     def _check(self, here: Here) -> Checked:
-        """Evaluate the watchpoints on the values at hand; the hits are sent before the answer."""
+        """Evaluate the watchpoints on the available values; the hits are sent before the answer."""
         checked = self._pause_check.check(here)
         self.report_hits()
         return checked

@@ -140,7 +140,7 @@ class DumpTensor(MeasuredTensor):
 
     def buffer(self) -> Memory | str:
         if not self.has_values:
-            return "the dump has only statistics of it, and these do not tell"
+            return "the dump has only statistics of it, which are not enough"
         try:
             memory = self._memory()
         except SondeError as error:

@@ -21,8 +21,8 @@ _MOST_TEXT: Final = 300
 
 
 class CheckNow:
-    """The last evaluation of the watchpoints on the values that the ranks have. ``view`` None: there
-    was none, or the training or the watchpoints have changed since."""
+    """The last evaluation of the watchpoints on the values that the ranks have. ``view`` is None if
+    there was none, or the training or the watchpoints have changed since."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
