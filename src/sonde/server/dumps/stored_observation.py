@@ -218,10 +218,10 @@ class _Step:
         root = self._memory.root(*place)
         memory = self._made.get(root)
         if memory is None:
-            is_leaf = node.kind != "op"
-            memory = _Memory()
-            if is_leaf:
-                memory = self._origins.memory_of_leaf(node, found, self._listing)
+            is_op = node.kind == "op"
+            memory = (
+                _Memory() if is_op else self._origins.memory_of_leaf(node, found, self._listing)
+            )
             self._made[root] = memory
         self.fingerprints[found.fingerprint] = memory
         if self._graph.node(root[0]).kind != "op":
@@ -235,21 +235,17 @@ class _Step:
         """The input; None if it is not known whether it was finite."""
         edge = node.inputs[slot]
         is_filled = self._memory.is_input_filled((edge.producer, edge.slot, edge.type.shape))
-        memory = None
-        given = None
-        if edge.producer is not None:
-            given = self._bad.get((edge.producer, edge.slot))
-            memory = self._made.get(self._memory.root(edge.producer, edge.slot))
-            if edge.producer in self._late:
-                given = None
         own = self._listing.find(node.name, "input", slot)
         kind = None if own is None else DumpTensor(self._listing, own).bad_kind()
-        if kind is None and edge.producer is not None:
-            known = self._listing.find(edge.producer, "output", edge.slot)
-            if given is not None:
-                kind = "nan" if given.has_nan else "inf"
-            elif known is not None and edge.producer not in self._late:
-                kind = "finite"
+        memory = None
+        if edge.producer is not None:
+            memory = self._made.get(self._memory.root(edge.producer, edge.slot))
+            if kind is None and edge.producer not in self._late:
+                given = self._bad.get((edge.producer, edge.slot))
+                if given is not None:
+                    kind = "nan" if given.has_nan else "inf"
+                elif self._listing.find(edge.producer, "output", edge.slot) is not None:
+                    kind = "finite"
         if kind is None:
             return None
         return StoredTensorView("input", slot, kind != "finite", kind == "nan", memory, is_filled)

@@ -67,7 +67,9 @@ class LiveRun:
         known = self.ranks.get(number)
         if known is not None:
             known.disconnect()
-        if known is None or not (hello.resumes and known.is_same(hello.metadata)):
+        if known is None or not (
+            hello.resumes and known.goodbye is None and known.is_same(hello.metadata)
+        ):
             if not hello.resumes:
                 self._forget_extra_ranks(hello.metadata.world_size)
             known = self.ranks[number] = LiveRank(hello.metadata)
