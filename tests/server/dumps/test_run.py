@@ -269,6 +269,22 @@ def test_a_constant_that_carries_the_nan_of_an_earlier_step_is_no_origin(tmp_pat
     assert hits[3, X].part == "producer"  # Data are new in every step.
 
 
+@pytest.mark.parametrize("unused", [0, 1, 2])
+def test_data_of_nan_alone_are_the_only_unused_result_of_the_step_before_or_new(
+    unused: int, tmp_path: Path
+) -> None:
+    names = [f"{dumps.NET}/exp-op{number}" for number in range(unused)]
+    added = [dumps.make_op(name, MUL) for name in names]
+    values = [dumps.finite(step) for step in range(3)]
+    for step, op in (*((1, op) for op in (LOG, SUM, BACK, STEP, *names)), (2, X), (2, MUL)):
+        values[step][op] = np.full((2, 3), np.nan, np.float32)
+    steps = {step: dumps.outputs(each) for step, each in enumerate(values)}
+    graph = Graph(0, "Net", (*dumps.GRAPH, *added))
+    book = check_dump(dumps.write_dump(tmp_path / "d", steps, graph=graph), [draft()])
+    data = next(hit for hit in book.in_order() if (hit.step, hit.op) == (2, X))
+    assert (data.part, data.origin) == (("carrier", names[0]) if unused == 1 else ("producer", X))
+
+
 def test_a_dump_without_graph_shows_its_tensors(tmp_path: Path) -> None:
     path = dumps.write_dump(tmp_path / "d", {0: dumps.outputs(dumps.finite(0))}, graph=None)
     with serving(sources=lambda broker: open_dumps([path], broker)) as server:

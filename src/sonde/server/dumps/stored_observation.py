@@ -226,7 +226,7 @@ class _Step:
         self.fingerprints[found.fingerprint] = memory
         if self._graph.node(root[0]).kind != "op":
             self.leaves[root[0]] = memory
-        elif place not in self._used:
+        elif node.phase != "optimizer" and place not in self._used:
             self.results.setdefault(found.fingerprint, set()).add(memory)
         is_filled = self._memory.is_filled(*place)
         return StoredTensorView("output", found.slot, True, found.has_nan, memory, is_filled)
