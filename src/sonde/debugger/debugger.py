@@ -165,7 +165,7 @@ class Debugger:
         graphs = self._parts.graphs
         seconds, seconds_alone = self._timing.step_ended()
         is_observed = self._trainee.is_observed()
-        # How long an observed step would have taken is not known, and nothing is made up for it.
+        # How long an observed step would have taken without Sonde is not known.
         bare_seconds = None if is_observed or self.watching.needs_gradients else seconds_alone
         value = None if loss is None else to_wire(loss)
         point = LossPoint(self._state.step, value, seconds, bare_seconds, is_observed, optimizer)

@@ -45,7 +45,7 @@ class PreviousValues:
 
     def forget_statistics(self, before: int) -> None:
         """Forget statistics of steps before ``before``. A new watchpoint compares with the step
-        before it, and older statistics are of a time when the tensor was not watched."""
+        before it, and older statistics are of steps in which the tensor was not watched."""
         self._statistics = {
             name: known for name, known in self._statistics.items() if known[0] >= before
         }

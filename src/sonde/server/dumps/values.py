@@ -38,11 +38,6 @@ class DumpTensor(MeasuredTensor):
     problems: list[DumpProblem] = field(default_factory=list)
 
     @property
-    def name(self) -> TensorName:
-        stored = self.stored
-        return TensorName(stored.op, stored.io, stored.slot, self.listing.step.step)
-
-    @property
     def io(self) -> Io:
         return self.stored.io
 
@@ -77,7 +72,8 @@ class DumpTensor(MeasuredTensor):
     def values(self) -> Values:
         """DumpError without a file, or if it is damaged."""
         record = self.listing.record(self.stored)
-        return Values(self.name, record.numpy(), record.dtype)
+        name = TensorName(self.stored.op, self.io, self.slot, self.listing.step.step)
+        return Values(name, record.numpy(), record.dtype)
 
     def _array(self) -> NDArray[Any] | None:
         """The values; None without a file, or if it is damaged."""
@@ -164,11 +160,10 @@ class DumpTensor(MeasuredTensor):
             return PreviousValue(missing=self._add_problem(before, error))
 
     def _previous(self) -> DumpTensor | None:
-        stored = self.stored
-        found = None
-        if self.before is not None:
-            found = self.before.find(stored.op, stored.io, stored.slot)
-        return None if self.before is None or found is None else DumpTensor(self.before, found)
+        if self.before is None:
+            return None
+        found = self.before.find(self.stored.op, self.stored.io, self.stored.slot)
+        return None if found is None else DumpTensor(self.before, found)
 
     def _memory(self) -> Memory:
         record = self.listing.record(self.stored)
