@@ -74,7 +74,7 @@ def test_hits_of_a_harmless_origin_are_taken_back_also_those_only_counted() -> N
     assert collector.totals == {1: 0}
 
 
-def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_step() -> None:
+def test_undecided_results_are_reported_once_for_each_reason_and_not_at_every_step() -> None:
     collector = HitCollector()
     for name, why in (("a", "NaN"), ("b", "NaN"), ("c", "no value"), ("d", "NaN")):
         assert collector.add(hit(name, verdict="undecided", why=why)) == 0
@@ -84,12 +84,12 @@ def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_st
         ("a", "NaN", 3),
         ("c", "no value", 1),
     ]
-    told = []
+    reported = []
     for step in range(4, 3 + 2 * REMINDED_AFTER + 1):
         collector.add(hit("a", verdict="undecided", why="NaN", step=step))
         collector.end_step()
-        told += [each.where.step for each in collector.take()]
-    assert told == [3 + REMINDED_AFTER, 3 + 2 * REMINDED_AFTER]
+        reported += [each.where.step for each in collector.take()]
+    assert reported == [3 + REMINDED_AFTER, 3 + 2 * REMINDED_AFTER]
 
 
 def test_nan_in_the_way_are_one_reason_however_many() -> None:

@@ -151,7 +151,7 @@ def test_watchpoints_are_checked_over_all_steps(served: Server) -> None:
     assert served.get("/runs/a/hits")["total"] == 0
 
 
-def test_a_nan_that_came_in_is_listed_first(tmp_path: Path) -> None:
+def test_nan_of_a_leaf_is_listed_first(tmp_path: Path) -> None:
     values = dumps.finite(0)
     for op in values:
         values[op][0, 0] = np.nan
