@@ -53,9 +53,8 @@ class HitDetection:
 
     def set(self, specs: Sequence[WatchpointSpec]) -> None:
         """Replace all watchpoints; one that is invalid is reported and ignored."""
-        before = {spec.id: spec for spec in self.specs}
         for spec in specs:
-            if before.get(spec.id) != spec:
+            if spec not in self.specs:
                 self.hits.collector.forget(spec.id)
         self.specs = tuple(specs)
         self.plan()

@@ -37,7 +37,11 @@ class PreviousValues:
         memory = None if copy is None else self._trainee.memory(copy[1])
         known = memory if isinstance(memory, Memory) else None
         _, statistics = self._statistics.get(name, (-1, None))
-        return PreviousValue(known, statistics, self._why_missing(name))
+        if name not in self._refused:
+            return PreviousValue(known, statistics)
+        megabytes = self._budget // (1 << 20)
+        why = f"its value of the step before did not fit into the {megabytes} MB for kept values"
+        return PreviousValue(known, statistics, why)
 
     def note(self, name: str, step: int, statistics: Statistics) -> None:
         """Keep the statistics of ``name`` in ``step``; they do not count against the budget."""
@@ -49,14 +53,6 @@ class PreviousValues:
         self._statistics = {
             name: known for name, known in self._statistics.items() if known[0] >= before
         }
-
-    def _why_missing(self, name: str) -> str:
-        if name in self._refused:
-            return (
-                "its value of the step before did not fit into the "
-                f"{self._budget // (1 << 20)} MB for kept values"
-            )
-        return "there is no value of the step before"
 
     def renew(self, wanted: Iterable[Held], step: int) -> None:
         """Copy the values of ``wanted``, as step ``step`` is about to use them, and drop all other
