@@ -14,7 +14,14 @@ import time
 import numpy as np
 
 from sonde import kernels
-from sonde.watch.conditions import Condition, Former, Needs, measure, memory_of, parse_condition
+from sonde.watch.conditions import (
+    Condition,
+    Needs,
+    PreviousValue,
+    measure,
+    memory_of,
+    parse_condition,
+)
 
 FIVE = {
     "overflow": ("tensor_overflow", {}),
@@ -38,7 +45,7 @@ def main() -> None:
     generator = np.random.default_rng(0)
     now = [generator.standard_normal(elements, np.float32) for _ in range(44)]
     before = [array * np.float32(1.01) for array in now]
-    pairs = [(memory_of(a), Former(memory_of(b))) for a, b in zip(now, before, strict=True)]
+    pairs = [(memory_of(a), PreviousValue(memory_of(b))) for a, b in zip(now, before, strict=True)]
     size = sum(array.nbytes for array in now)
     made = {name: parse_condition(id, given) for name, (id, given) in FIVE.items()}
     print(f"{size / 1e6:.0f} MB of float32 in 44 tensors, one core, path {kernels.current_path()}")
@@ -47,7 +54,7 @@ def main() -> None:
         print(f"{name:10} {size / seconds / 1e9:6.2f} GB/s")
 
 
-def judged(conditions: list[Condition], pairs: list[tuple[object, Former]]) -> float:
+def judged(conditions: list[Condition], pairs: list[tuple[object, PreviousValue]]) -> float:
     """Processor seconds to evaluate every tensor."""
     needs = Needs()
     for condition in conditions:

@@ -1,4 +1,4 @@
-"""Trains in this thread, with somebody at the page in another."""
+"""Trains in this thread, with a simulated user at the page in another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server for tests: welcomes ranks, keeps what they say, sends what it is told to."""
+"""A server for tests: welcomes ranks, stores their messages, sends given messages."""
 
 from __future__ import annotations
 

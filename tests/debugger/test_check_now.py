@@ -1,4 +1,4 @@
-"""Watchpoints that are asked at once, of what a training that stands still has at hand."""
+"""Check now: watchpoints that are evaluated at a pause, on the available values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
     return hidden + torch.zeros_like(hidden).masked_fill(mask, float("-inf")).exp()
 
 
-def test_weights_and_gradients_are_asked_and_what_nobody_kept_is_said() -> None:
+def test_weights_and_gradients_are_evaluated_and_missing_values_are_counted() -> None:
     always = watchpoint(1, "tensor_too_large", **ALWAYS)
     never_stopping = msgspec.structs.replace(always, break_after=0)
 
@@ -65,7 +65,7 @@ def test_weights_and_gradients_are_asked_and_what_nobody_kept_is_said() -> None:
     assert debugged == train(make_net(), 6)
 
 
-def test_the_op_where_it_stands_is_asked_and_so_is_what_was_kept() -> None:
+def test_the_current_op_and_kept_values_are_evaluated() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step", steps=2)

@@ -1,4 +1,4 @@
-"""A training that somebody drives: pauses, steps, hits, its end."""
+"""A training under control of the debugger: pauses, steps, hits, its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bare(steps: int) -> tuple[list[float], list[torch.Tensor]]:
     return train(net, steps), list(net.parameters())
 
 
-def test_it_waits_before_the_first_step_and_goes_on_when_told() -> None:
+def test_it_pauses_before_the_first_step_until_it_gets_a_command() -> None:
     net = make_net()
 
     def person(rank: RankConnection) -> None:

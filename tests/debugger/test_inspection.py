@@ -1,4 +1,4 @@
-"""What can be seen of a training that somebody drives: its graph, its tensors, kept values."""
+"""What the page can show of a training: its graph, its tensors, kept values."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def _two_networks(steps: int) -> None:
         optimizer.step()
 
 
-def test_equal_names_of_two_networks_are_told_apart() -> None:
+def test_equal_names_of_two_networks_are_distinguished() -> None:
     other = "network-Sequential_1.0.weight"
 
     def person(rank: RankConnection) -> None:
@@ -277,7 +277,7 @@ def test_equal_names_of_two_networks_are_told_apart() -> None:
     assert {hit.op for hit in rank.hits} == {other}
 
 
-def asked_while_it_runs(name: str, *watched: str) -> Summary:
+def summary_while_running(name: str, *watched: str) -> Summary:
     """The answer to a question that comes in the middle of step 4, between two ops."""
 
     def wait(step: int, hidden: torch.Tensor) -> torch.Tensor:
@@ -302,16 +302,16 @@ def asked_while_it_runs(name: str, *watched: str) -> Summary:
 
 
 def test_a_running_training_answers_when_the_step_is_over_with_the_weights_of_the_next() -> None:
-    weight = asked_while_it_runs("fc1.weight", "nothing-op0")
+    weight = summary_while_running("fc1.weight", "nothing-op0")
     trained = make_net()
     train(trained, 5)
     assert weight.tensor.step == 5
     assert weight.statistics is not None
     assert weight.statistics.max == float(trained.fc1.weight.detach().max())
-    assert asked_while_it_runs("fc1.weight.grad", "nothing-op0").tensor.step == 4
+    assert summary_while_running("fc1.weight.grad", "nothing-op0").tensor.step == 4
 
 
 def test_a_running_training_whose_ops_are_looked_at_answers_at_an_op() -> None:
     op = "Default/network-Net/fc2-Linear/addmm-op0"
-    assert asked_while_it_runs(op, op).tensor.step == 4
-    assert asked_while_it_runs("fc1.weight", op).tensor.step == 4
+    assert summary_while_running(op, op).tensor.step == 4
+    assert summary_while_running("fc1.weight", op).tensor.step == 4

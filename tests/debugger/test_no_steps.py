@@ -1,4 +1,4 @@
-"""A loop whose steps never end is told so, and what is kept of it stays bounded."""
+"""A loop whose steps never end gets a notice, and the values kept of it stay bounded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def train(*, tells_steps: bool) -> int:
 
 
 @pytest.mark.parametrize("tells_steps", [False, True])
-def test_a_loop_without_an_optimizer_is_told_how_its_steps_can_end(
+def test_a_loop_without_an_optimizer_gets_a_notice_how_its_steps_can_end(
     tells_steps: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(debugging, "MANY_PASSES", 6)
@@ -47,8 +47,8 @@ def test_a_loop_without_an_optimizer_is_told_how_its_steps_can_end(
     assert kept <= 5
     said = capfd.readouterr().err
     assert said.count("[no-step-yet]") == (0 if tells_steps else 1)
-    told = [each for each in rank.all(Notice) if each.slug == "no-step-yet"]
-    assert len(told) == (0 if tells_steps else 1)
+    reported = [each for each in rank.all(Notice) if each.slug == "no-step-yet"]
+    assert len(reported) == (0 if tells_steps else 1)
 
 
 def test_losses_of_very_many_passes_are_added_up_as_those_of_few(

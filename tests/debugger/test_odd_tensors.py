@@ -193,7 +193,7 @@ def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
         torch.distributed.destroy_process_group()
 
 
-def test_what_nobody_can_look_into_is_said_once() -> None:
+def test_a_tensor_that_cannot_be_read_is_reported_once() -> None:
     net = nn.Linear(2, 2)
 
     def training() -> None:
@@ -209,10 +209,10 @@ def test_what_nobody_can_look_into_is_said_once() -> None:
 
     specs = (watchpoint(1, "tensor_overflow"), watchpoint(2, "tensor_too_large", max_gt=1e9))
     hits = found(training, *specs)
-    told = sorted(
+    reported = sorted(
         (hit.watchpoint, hit.verdict) for hit in hits if hit.why == "its layout is jagged"
     )
-    assert told == [(1, "undecided"), (2, "undecided")]
+    assert reported == [(1, "undecided"), (2, "undecided")]
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])

@@ -53,7 +53,7 @@ def test_it_stops_in_the_forward_pass_at_the_op_that_made_it() -> None:
     driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
 
 
-def test_ops_that_pass_it_on_are_listed_and_stop_nobody_again() -> None:
+def test_carriers_are_listed_and_do_not_pause_again() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step")
@@ -96,7 +96,7 @@ def test_where_it_stands_is_in_the_graph_also_at_a_leaf_or_behind_an_op_that_is_
     driven(lambda: train(make_net(spoil), 4), person, hub=watched(OVERFLOW))
 
 
-def test_what_an_earlier_step_left_its_loss_or_gradients_stops_nobody_again() -> None:
+def test_a_loss_or_gradient_of_an_earlier_step_does_not_pause_again() -> None:
     net = make_net()
 
     def training() -> list[float]:
@@ -127,7 +127,7 @@ def test_what_an_earlier_step_left_its_loss_or_gradients_stops_nobody_again() ->
     assert left["loss"].why == "1 NaN among 1 elements; since step 3"
 
 
-def test_a_gradient_of_the_scope_that_is_watched_is_listed_and_stops_nobody_again() -> None:
+def test_a_gradient_of_a_watched_scope_is_listed_and_does_not_pause_again() -> None:
     spec = watchpoint(1, "tensor_overflow", "Default/network-Net/", "Gradients/")
 
     def person(rank: RankConnection) -> None:
@@ -308,7 +308,7 @@ def test_break_after_counts_hits_and_none_never_stops() -> None:
 
 
 def found(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
-    """What is found, with nobody stopped by it."""
+    """The hits of ``specs`` in a training that they do not pause."""
     never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
     _, rank = driven(training, lambda rank: None, hub=watched(*never))
     return rank.hits

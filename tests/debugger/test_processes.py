@@ -169,7 +169,7 @@ def test_a_program_that_asks_for_the_debugger_itself() -> None:
 
 
 @pytest.fixture
-def _nobody_is_at_the_usual_port() -> None:
+def _default_port_is_free() -> None:
     """A program that names no server connects to one there, whoever has started it."""
     if is_server(DEFAULT_HOST, DEFAULT_PORT):
         pytest.skip(f"a server listens at {DEFAULT_HOST}:{DEFAULT_PORT} of this machine")
@@ -188,7 +188,7 @@ def stops_everywhere(
     )
 
 
-@pytest.mark.usefixtures("_nobody_is_at_the_usual_port")
+@pytest.mark.usefixtures("_default_port_is_free")
 def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +220,7 @@ def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_sta
     assert running_servers() == []
 
 
-@pytest.mark.usefixtures("_nobody_is_at_the_usual_port")
+@pytest.mark.usefixtures("_default_port_is_free")
 def test_a_program_goes_on_where_no_server_can_be_started(tmp_path: Path) -> None:
     package = tmp_path / "uvicorn"
     package.mkdir()

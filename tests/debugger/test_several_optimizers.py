@@ -16,7 +16,7 @@ from sonde.wire.shapes import Hit, WatchpointSpec
 
 
 def hits_of(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
-    """What is found, with nobody stopped by it."""
+    """The hits of ``specs`` in a training that they do not pause."""
     never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
     _, rank = driven(training, lambda rank: None, hub=Hub(paused=False, watchpoints=never))
     return rank.hits
@@ -66,7 +66,7 @@ def test_a_weight_need_not_move_while_another_optimizer_steps() -> None:
     assert {hit.op for hit in hits if hit.verdict == "hit"} <= {"judged.bias"}  # its gradient is 0
 
 
-def test_a_weight_that_its_own_optimizer_does_not_move_is_told_of() -> None:
+def test_a_weight_that_its_own_optimizer_does_not_move_is_reported() -> None:
     hits = hits_of(lambda: train_both(stuck=True), watchpoint(1, "weight_not_changed"))
     steps = [hit.step for hit in hits if hit.op == "made.weight"]
     assert steps == [2, 4, 6]  # the second step of each pair is over then
@@ -165,7 +165,7 @@ def test_a_step_tells_whose_it_was() -> None:
     assert told_of(train_both) == [("SGD of Judge", True), ("SGD of Maker", True)] * 3
 
 
-def test_optimizers_of_parts_of_one_network_are_told_apart() -> None:
+def test_optimizers_of_parts_of_one_network_are_distinguished() -> None:
     def training() -> None:
         # What the first has besides its weights, the buffers, belongs to no optimizer.
         both = nn.Sequential(nn.Sequential(Maker(), nn.BatchNorm1d(4)), Judge())
@@ -228,7 +228,7 @@ def test_a_graph_is_learned_of_an_optimizer_that_steps_after_many_of_another() -
     last = rank.steps[7].graph
     assert last is not None
     assert any("optimizer-Adam/" in name for name in rank.nodes(last))
-    # What graph ran is told of the steps that follow, too.
+    # The graph of the steps that follow is reported, too.
     judged = {done.graph for done in rank.steps if done.point.optimizer == "SGD of Judge"}
     assert last not in judged
     made = [done.graph for done in rank.steps if done.point.optimizer == "Adam of Maker"]

@@ -1,4 +1,4 @@
-"""Which tensors a watchpoint is about, and when it is asked."""
+"""Which tensors a watchpoint applies to, and when it is evaluated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def only(spec: WatchpointSpec) -> Watch:
         ("tensor_overflow", {}, ("!fc1.weight",), "overflow"),
     ],
 )
-def test_it_is_asked_where_it_costs_least(
+def test_it_is_evaluated_where_that_costs_least(
     condition: str, parameters: dict[str, float], ops: tuple[str, ...], level: Level
 ) -> None:
     assert only(watchpoint(1, condition, *ops, **parameters)).level == level

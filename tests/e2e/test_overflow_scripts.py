@@ -27,7 +27,7 @@ class Broken:
     verb: str = "were made in step {} by"
 
 
-CAME = "came in step {} with"
+CAME = "entered in step {} with"
 BROKEN = {
     "log_of_a_negative_number": Broken(2, "Default/network-Gated/log-op0"),
     "log_of_zero": Broken(0, "Default/log-op0"),

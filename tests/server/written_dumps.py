@@ -19,7 +19,7 @@ ROWS = TensorSpec("float32", (2, 3))
 SOURCE = Source("/home/me/train.py", 7, "forward", "x = log(x)")
 
 
-def _op(name: str, *inputs: str, phase: str = "forward") -> OpNode:
+def make_op(name: str, *inputs: str, phase: str = "forward") -> OpNode:
     type_ = name.rpartition("/")[2].partition("-")[0]
     edges = tuple(Edge(each, 0, ROWS) for each in inputs)
     scope = name.rpartition("/")[0]
@@ -35,11 +35,11 @@ GRAPH = Graph(
     (
         OpNode(X, "Input", "Default", "forward", "input", (), (ROWS,)),
         OpNode(WEIGHT, "Parameter", f"{NET}/fc-Linear", "forward", "parameter", (), (ROWS,)),
-        _op(MUL, X, WEIGHT),
-        _op(LOG, MUL),
-        _op(SUM, LOG),
-        _op(BACK, SUM, phase="backward"),
-        _op(STEP, WEIGHT, BACK, phase="optimizer"),
+        make_op(MUL, X, WEIGHT),
+        make_op(LOG, MUL),
+        make_op(SUM, LOG),
+        make_op(BACK, SUM, phase="backward"),
+        make_op(STEP, WEIGHT, BACK, phase="optimizer"),
     ),
 )
 
@@ -88,7 +88,8 @@ def _write_step(directory: Path, tensors: Tensors, files: bool, rows: Sequence[s
     order = {node.name: place for place, node in enumerate(GRAPH)}
     lines: list[list[object]] = []
     for (op, io, slot), array in tensors.items():
-        type_, time = types.get(op, "op"), 1_700_000_000_000_000 + order.get(op, 99)
+        type_ = types.get(op, op.rpartition("/")[2].partition("-")[0])
+        time = 1_700_000_000_000_000 + order.get(op, 99)
         label = dtype_named(array.dtype.name).label
         if files:
             head, tail = layout.name_parts(type_, op, io, slot, "DefaultFormat", label)  # type: ignore[arg-type]

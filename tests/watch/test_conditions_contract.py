@@ -143,7 +143,7 @@ def test_dump_of_statistics(name: str, dumps: dict[str, Path]) -> None:
     hits = checked(name, dumps["statistic"])
     if name in CHANGES or name == "activation_range":
         assert {(hit.verdict, hit.why) for hit in hits} == {
-            ("undecided", "the dump has only statistics of it, and these do not tell")
+            ("undecided", "the dump has only statistics of it, which are not enough")
         }
         assert {hit.watchpoint for hit in hits} == {HIT, MISS}
     else:

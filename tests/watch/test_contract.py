@@ -22,21 +22,7 @@ def test_every_fault_belongs_to_a_scenario() -> None:
     assert FAULTS.keys() < {*NAMES}
 
 
-DISAGREE = {
-    "57_hidden_state_all_nan": (
-        "a dump does not recognise a variable of the step before whose elements are all NaN, and "
-        "names the variable instead of log: docs/origins.md, RankOrigins.memory_of_leaf"
-    )
-}
-CASES = [
-    pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=DISAGREE[name]))
-    if name in DISAGREE
-    else name
-    for name in NAMES
-]
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_way_gives_the_same_findings(name: str, tmp_path: Path) -> None:
     training = ways.script(name)
     live, checks, steps = ways.live(training)

@@ -74,7 +74,7 @@ def test_hits_of_a_harmless_origin_are_taken_back_also_those_only_counted() -> N
     assert collector.totals == {1: 0}
 
 
-def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_step() -> None:
+def test_undecided_results_are_reported_once_for_each_reason_and_not_at_every_step() -> None:
     collector = HitCollector()
     for name, why in (("a", "NaN"), ("b", "NaN"), ("c", "no value"), ("d", "NaN")):
         assert collector.add(hit(name, verdict="undecided", why=why)) == 0
@@ -84,12 +84,12 @@ def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_st
         ("a", "NaN", 3),
         ("c", "no value", 1),
     ]
-    told = []
+    reported = []
     for step in range(4, 3 + 2 * REMINDED_AFTER + 1):
         collector.add(hit("a", verdict="undecided", why="NaN", step=step))
         collector.end_step()
-        told += [each.where.step for each in collector.take()]
-    assert told == [3 + REMINDED_AFTER, 3 + 2 * REMINDED_AFTER]
+        reported += [each.where.step for each in collector.take()]
+    assert reported == [3 + REMINDED_AFTER, 3 + 2 * REMINDED_AFTER]
 
 
 def test_nan_in_the_way_are_one_reason_however_many() -> None:
@@ -118,7 +118,7 @@ def test_only_the_latest_are_remembered() -> None:
     assert collector.remembered[-1].number == MOST_REMEMBERED + 9
 
 
-def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> None:
+def test_a_result_that_was_undecided_at_a_check_is_reported_when_it_is_decided() -> None:
     collector = HitCollector()
     assert collector.add_checked([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
     assert collector.add_checked([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
@@ -126,7 +126,19 @@ def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> 
     assert [each.verdict for each in collector.take()] == ["undecided", "hit"]
 
 
-def test_a_hit_that_somebody_asked_about_is_not_told_again() -> None:
+def test_undecided_results_of_a_check_are_one_entry_with_a_count() -> None:
+    collector = HitCollector()
+    reason = Reason("non_finite")
+    found = [hit(name, verdict="undecided", why="NaN", reason=reason) for name in ("a", "b", "c")]
+    for _ in range(2):
+        assert collector.add_checked(found) == 0
+    for each in found:
+        collector.add(each)
+    collector.end_step()
+    assert [(each.where.op, each.count) for each in collector.take()] == [("a", 3)]
+
+
+def test_a_hit_of_a_check_is_not_reported_again() -> None:
     collector = HitCollector()
     assert collector.add_checked([hit("weight")]) == 1
     assert collector.add_checked([hit("weight")]) == 0

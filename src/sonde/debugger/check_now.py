@@ -223,7 +223,7 @@ def _needs_steps(watch: Watch) -> bool:
 
 
 def _may_be_expected(found: Evaluation, node: _Node) -> bool:
-    """Whether the hit is about infinities, or NaN that an argument asked for: only the rest of the
+    """Whether the hit is about infinities, or NaN that an argument asks for: only the rest of the
     step shows whether those are a fault."""
     if found.watch.level != "overflow" or found.judgement.verdict != "hit":
         return False

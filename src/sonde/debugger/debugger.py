@@ -86,7 +86,7 @@ class Debugger:
     # ----------------------------------------------------------------- events
 
     def _begin(self) -> None:
-        """Pause before the first op if that is asked for, and check initial weights."""
+        """Pause before the first op if the user wants that, and check initial weights."""
         self._controller.read_messages()
         self._state.run()
         self._pauses.end_if_asked()
@@ -165,14 +165,12 @@ class Debugger:
         graphs = self._parts.graphs
         seconds, seconds_alone = self._timing.step_ended()
         is_observed = self._trainee.is_observed()
-        # How long an observed step would have taken is not known, and nothing is made up for it.
+        # How long an observed step would have taken without Sonde is not known.
         bare_seconds = None if is_observed or self.watching.needs_gradients else seconds_alone
         value = None if loss is None else to_wire(loss)
         point = LossPoint(self._state.step, value, seconds, bare_seconds, is_observed, optimizer)
-        graphs.set_current(
-            self._observed_steps.step_over(
-                self._state.step, optimizer, graphs.current, is_observed=is_observed
-            )
+        graphs.current = self._observed_steps.step_over(
+            self._state.step, optimizer, graphs.current, is_observed=is_observed
         )
         self._state.end_step()
         if self.session.inbox:  # Questions are about the weights as they are now.

@@ -53,9 +53,8 @@ class HitDetection:
 
     def set(self, specs: Sequence[WatchpointSpec]) -> None:
         """Replace all watchpoints; one that is invalid is reported and ignored."""
-        before = {spec.id: spec for spec in self.specs}
         for spec in specs:
-            if before.get(spec.id) != spec:
+            if spec not in self.specs:
                 self.hits.collector.forget(spec.id)
         self.specs = tuple(specs)
         self.plan()
@@ -97,10 +96,6 @@ class HitDetection:
     @property
     def needs_gradients(self) -> bool:
         return self._parameters.has_gradients
-
-    @property
-    def needs_parameters(self) -> bool:
-        return not self._parameters.is_idle
 
     def wants_op(self, node: OpNode) -> bool:
         return self._ops.wants(node)

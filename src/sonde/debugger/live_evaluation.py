@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
@@ -24,29 +24,20 @@ StatisticsCache = MutableMapping[tuple[object, int], Statistics]
 """By contents and number of elements: what ``expand`` repeats is another tensor."""
 
 
+@dataclass(slots=True, eq=False)
 class LiveTensor(MeasuredTensor):
     """A tensor of the training. Its statistics are looked up in, and added to, ``cache``.
 
-    ``previous``: the values of the previous step, in which it has the name ``name``.
+    ``previous_values``: those of the previous step, in which it has the name ``name``.
     """
 
-    __slots__ = ("_buffer", "_cache", "_previous", "_statistics", "_trainee", "name", "view")
-
-    def __init__(
-        self,
-        view: TensorView,
-        trainee: Trainee,
-        name: str = "",
-        previous: PreviousValues | None = None,
-        cache: StatisticsCache | None = None,
-    ) -> None:
-        self.view = view
-        self.name = name
-        self._trainee = trainee
-        self._previous = previous
-        self._cache: StatisticsCache = {} if cache is None else cache
-        self._buffer: Memory | str | None = None
-        self._statistics: Statistics | None = None
+    view: TensorView
+    trainee: Trainee
+    name: str = ""
+    previous_values: PreviousValues | None = None
+    cache: StatisticsCache = field(default_factory=dict)
+    _buffer: Memory | str | None = None
+    _statistics: Statistics | None = None
 
     @property
     def io(self) -> Io:
@@ -67,23 +58,23 @@ class LiveTensor(MeasuredTensor):
     def statistics(self) -> Statistics | None:
         if self._statistics is None:
             key = (self.view.values_token, self.view.numel)
-            self._statistics = self._cache.get(key) or summarize(self.buffer())
+            self._statistics = self.cache.get(key) or summarize(self.buffer())
             if self._statistics is not None and key[0] is not None:
-                self._cache[key] = self._statistics
+                self.cache[key] = self._statistics
         return self._statistics
 
     def buffer(self) -> Memory | str:
         if self._buffer is None:
-            self._buffer = self._trainee.memory(self.view)
+            self._buffer = self.trainee.memory(self.view)
         return self._buffer
 
     def non_finite_count(self) -> int | None:
-        return self._trainee.non_finite(self.view)
+        return self.trainee.non_finite(self.view)
 
     def previous(self, needs: Needs) -> PreviousValue:
-        if self._previous is None or not (needs.previous or needs.previous_statistics):
+        if self.previous_values is None or not (needs.previous or needs.previous_statistics):
             return PreviousValue()
-        return self._previous.value(self.name)
+        return self.previous_values.value(self.name)
 
     def evaluate(
         self,
@@ -101,16 +92,8 @@ class LiveTensor(MeasuredTensor):
         statistics = None
         if needs.previous or needs.previous_statistics:
             statistics = self.statistics()
-        if statistics is not None and self._previous is not None:
-            self._previous.note(self.name, step, statistics)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PlannedParameter:
-    """A parameter with the watches that apply to its value or to its gradient."""
-
-    held: Held
-    watches: NodeWatches
+        if statistics is not None and self.previous_values is not None:
+            self.previous_values.note(self.name, step, statistics)
 
 
 def parameter_node(held: Held) -> WatchedNode:
@@ -128,29 +111,22 @@ class ParameterEvaluator:
     def __init__(self, trainee: Trainee, previous: PreviousValues) -> None:
         self._trainee = trainee
         self._previous = previous
-        self._parameters: list[_PlannedParameter] = []
-        self._gradients: dict[str, _PlannedParameter] = {}
+        self._parameters: list[tuple[Held, NodeWatches]] = []
+        self._gradients: dict[str, tuple[Held, NodeWatches]] = {}
 
     def plan(
         self, watches: Sequence[Watch], held: Sequence[Held], at_ops: Sequence[Watch] = ()
     ) -> None:
         """Evaluate ``watches`` on ``held`` from now on. Those of ``at_ops``, which are evaluated at
         ops, are also evaluated on gradients that they name, which are not the output of one op."""
-        planned = (
-            _PlannedParameter(each, NodeWatches.select(watches, parameter_node(each)))
-            for each in held
-        )
-        self._parameters = [each for each in planned if each.watches]
+        planned = ((each, NodeWatches.select(watches, parameter_node(each))) for each in held)
+        self._parameters = [(each, selected) for each, selected in planned if selected]
         named = [watch for watch in at_ops if watch.names_gradients]
         self._gradients = {}
         for each in held:
             selected = NodeWatches.select([*watches, *named], gradient_node(each))
             if selected and each.is_weight:
-                self._gradients[each.name] = _PlannedParameter(each, selected)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._parameters and not self._gradients
+                self._gradients[each.name] = each, selected
 
     @property
     def has_gradients(self) -> bool:
@@ -158,36 +134,37 @@ class ParameterEvaluator:
 
     def compared_with_previous(self) -> Iterator[Held]:
         """The parameters whose values of the previous step are needed."""
-        return (each.held for each in self._parameters if each.watches.needs.previous)
+        return (held for held, watches in self._parameters if watches.needs.previous)
 
     @property
     def needs_changes(self) -> bool:
         """Whether the result depends on whether an optimizer stepped."""
-        return any(each.watches.needs.at_step_end for each in self._parameters)
+        return any(watches.needs.at_step_end for _, watches in self._parameters)
 
     def parameters(
         self, step: int, *, only: Container[str] | None = None, not_updated: Container[str] = ()
     ) -> Iterator[Evaluation]:
         """Evaluate the parameters, or ``only`` some. On those that no optimizer updated in this
         step, conditions about their change are not evaluated."""
-        for each in self._parameters:
-            if only is not None and each.held.name not in only:
+        for held, watches in self._parameters:
+            if only is not None and held.name not in only:
                 continue
-            watches = each.watches
-            if watches.needs.at_step_end and each.held.name in not_updated:
+            if watches.needs.at_step_end and held.name in not_updated:
                 rest = tuple(watch for watch in watches.watches if not watch.needs.at_step_end)
                 watches = replace(watches, watches=rest)
-            tensor = LiveTensor(each.held.value(), self._trainee, watches.op, self._previous)
+            tensor = LiveTensor(held.value(), self._trainee, watches.op, self._previous)
             yield from tensor.evaluate(watches, step)
 
     def gradients(self, names: Iterable[str], step: int) -> Iterator[Evaluation]:
         """Evaluate the gradients of these weights."""
         for name in names:
-            each = self._gradients.get(name)
-            view = None if each is None else each.held.gradient()
-            if each is not None and view is not None:
-                tensor = LiveTensor(view, self._trainee, each.watches.op, self._previous)
-                yield from tensor.evaluate(each.watches, step)
+            if name not in self._gradients:
+                continue
+            held, watches = self._gradients[name]
+            view = held.gradient()
+            if view is not None:
+                tensor = LiveTensor(view, self._trainee, watches.op, self._previous)
+                yield from tensor.evaluate(watches, step)
 
 
 class OpEvaluator:

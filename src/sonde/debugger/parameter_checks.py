@@ -62,8 +62,6 @@ class ParameterChecks:
             return None
         if (parts.state.step - self._first_step) % _PLAN_EVERY == 0:
             parts.watching.plan()
-        if not parts.watching.needs_parameters:
-            return None
         with parts.trainee.unobserved():
             return parts.watching.parameters(parts.state.step)
 

@@ -14,9 +14,9 @@ from sonde.debugger.steps import StepTimer
 from sonde.wire.shapes import HitRef, PauseReason
 
 _PRINTED: Final = ("start", "hit", "breakpoint")
-"""Pauses that the user at the page has not just asked for are printed at the terminal."""
+"""Reasons of pauses that are printed at the terminal: no command of the page caused them."""
 _MOST_STEPS_TO_END: Final = 8
-"""Steps after which a loop that was asked to end, and has not, is ended by an exception."""
+"""Steps after which a loop that was requested to end, and has not, is ended by an exception."""
 _ENDED: Final = "the training was ended from the debugger"
 
 
@@ -42,7 +42,7 @@ class Pauses:
         self._label = label
         self._report = report
         self._paused_at = (-1, -1)
-        self._asked_at: int | None = None  # the step in which the loop was asked to end
+        self._end_requested_at: int | None = None  # the step of the request
 
     def was_paused_at(self, call: OpCall) -> bool:
         """Whether the last pause at an op was at ``call``."""
@@ -65,7 +65,7 @@ class Pauses:
         is_step_over: bool = False,
     ) -> None:
         """Block until the user lets the training continue; return at once without a server."""
-        if self._controller.session.is_given_up or self._asked_at is not None:
+        if self._controller.session.is_given_up or self._end_requested_at is not None:
             self._parts.control.run_freely()
             return
         with self._timing.paused():
@@ -114,7 +114,7 @@ class Pauses:
         """Raise Terminated if the user ended the training.
 
         Not after ``call`` if that is an op of an optimizer: an update is completed. When the step
-        is over, a loop that can end by itself is asked to; Terminated is raised if there is none.
+        is over, a loop that can end by itself is requested to; without one, Terminated is raised.
         """
         if call is not None and call.node.phase == "optimizer":
             return
@@ -122,19 +122,19 @@ class Pauses:
             return
         self._parts.trainee.end()
         ended = Terminated(_ENDED)
-        if not is_step_over or self._asked_at is not None or not end_in_order(ended):
+        if not is_step_over or self._end_requested_at is not None or not end_in_order(ended):
             raise ended
-        self._asked_at = self._parts.state.step
+        self._end_requested_at = self._parts.state.step
         self._controller.report_status("ending: the step is finished, then callbacks are called")
 
     def count_steps_to_end(self) -> None:
-        """End a loop that was asked to end and runs on."""
-        asked = self._asked_at
-        if asked is not None and self._parts.state.step - asked >= _MOST_STEPS_TO_END:
+        """End a loop that was requested to end and continues."""
+        since = self._end_requested_at
+        if since is not None and self._parts.state.step - since >= _MOST_STEPS_TO_END:
             self._parts.control.end()
 
     def raise_if_ending(self) -> None:
         """Raise Terminated if the training is being ended, whether or not its step is over."""
         self.end_if_asked()
-        if self._asked_at is not None:
+        if self._end_requested_at is not None:
             raise Terminated(_ENDED)

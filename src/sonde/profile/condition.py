@@ -15,7 +15,7 @@ from pathlib import Path
 from sonde.core.errors import UsageError
 from sonde.profile.analyse.split import PARTS
 from sonde.profile.document import Profile, load_profile
-from sonde.watch.expression_language import Evaluation, ExpressionError, Question, parse
+from sonde.watch.expression_language import EvaluationContext, ExpressionError, Predicate, parse
 
 SUMMARY = ("step_time", "profiled_step_time", "jitter", "outliers", "peak_memory")
 QUANTITIES = (*SUMMARY, *PARTS, "findings")
@@ -41,7 +41,7 @@ class ProfileCondition:
 
     text: str
     subject: str
-    question: Question = field(compare=False, repr=False)
+    predicate: Predicate = field(compare=False, repr=False)
     files: Mapping[str, float] = field(compare=False, repr=False)
 
     def holds(self, profile: Profile) -> bool:
@@ -52,7 +52,7 @@ class ProfileCondition:
             known = self.files.get(name)
             return _known(self.text, name, values, "this profile") if known is None else known
 
-        found = self.question.truth(Evaluation(value, self._divide))
+        found = self.predicate.truth(EvaluationContext(value, self._divide))
         if found is None:
             raise _wrong(self.text, "compares with NaN")
         return found
@@ -87,14 +87,14 @@ def parse_condition(text: str, load: Callable[[Path], Profile] = load_profile) -
         return None if is_known else f"{name} is not a number that can be used here"
 
     try:
-        question = parse(python, check, "quantity")
+        predicate = parse(python, check, "quantity")
     except ExpressionError as error:
         raise _wrong(text, f"cannot be used: {error}") from None
     files = {
         name: _known(text, subject, quantities(load(Path(path).expanduser())), path)
         for name, path in paths.items()
     }
-    return ProfileCondition(text.strip(), subject, question, files)
+    return ProfileCondition(text.strip(), subject, predicate, files)
 
 
 def _translate(text: str) -> tuple[str, set[str], dict[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -41,10 +42,6 @@ class HitFilter:
 
 
 _Place = tuple[int, bool, int, int, str, int, int]
-
-
-def _first(entry: tuple[_Place, Hit]) -> _Place:
-    return entry[0]
 
 
 def page_of(
@@ -143,7 +140,7 @@ class HitStore:
         if self._new:
             # Nearly sorted: new hits are mostly the last.
             self._entries.extend((self._place(hit), hit) for hit in self._new)
-            self._entries.sort(key=_first)
+            self._entries.sort(key=itemgetter(0))
             self._sorted = tuple(hit for _, hit in self._entries)
             self._new = []
         return self._sorted

@@ -11,21 +11,8 @@ from sonde.debugger.values.answers import Values
 from sonde.server.graph.index import GraphIndex
 from sonde.server.hit_store import HitStore
 from sonde.server.watchpoint_set import WatchpointSet
-from sonde.wire.api import (
-    ControlRequest,
-    KeepRequest,
-    LossCurve,
-    RunView,
-    StatisticCurve,
-)
-from sonde.wire.questions import (
-    AnyAnswer,
-    AskCompare,
-    AskHeat,
-    AskOp,
-    AskSummary,
-    AskTable,
-)
+from sonde.wire.api import ControlRequest, KeepRequest, LossCurve, RunView, StatisticCurve
+from sonde.wire.questions import AnyAnswer, AskCompare, AskHeat, AskOp, AskSummary, AskTable
 from sonde.wire.shapes import TensorName
 
 Question = AskSummary | AskTable | AskHeat | AskCompare | AskOp

@@ -28,9 +28,6 @@ class WatchpointSet:
     def __iter__(self) -> Iterator[WatchpointSpec]:
         return iter(self._specs.values())
 
-    def __len__(self) -> int:
-        return len(self._specs)
-
     @property
     def all(self) -> tuple[WatchpointSpec, ...]:
         return tuple(self._specs.values())

@@ -16,14 +16,7 @@ from sonde.core.finding import EvidenceStatus, Severity
 from sonde.core.graph import Source
 from sonde.core.keys import TensorKey
 from sonde.core.statistics import Statistics
-from sonde.watch.conditions import (
-    Evidence,
-    Judgement,
-    Memory,
-    Needs,
-    measure,
-    undecided,
-)
+from sonde.watch.conditions import Evidence, Judgement, Memory, Needs, measure, undecided
 from sonde.watch.hit_text import chain_from, origin_note
 from sonde.watch.hits import WatchpointHit
 from sonde.watch.observation import MeasuredTensor, MissingStatisticError, RecordedStatistics

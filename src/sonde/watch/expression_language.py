@@ -40,7 +40,7 @@ class ExpressionError(ValueError):
     """The reason why a text is not an expression."""
 
 
-def parse(text: str, check_name: NameCheck, subject: str) -> Question:
+def parse(text: str, check_name: NameCheck, subject: str) -> Predicate:
     """Compile a condition; ``subject`` says what it must name ("statistic")."""
     if len(text) > MOST_CHARACTERS:
         raise ExpressionError(f"it is longer than {MOST_CHARACTERS} characters")
@@ -49,7 +49,7 @@ def parse(text: str, check_name: NameCheck, subject: str) -> Question:
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(_syntax_reason(text, error)) from None
     found = _Compiler(check_name, subject).compile(tree)
-    if not isinstance(found, Question):
+    if not isinstance(found, Predicate):
         raise ExpressionError("it is a number, not a question; compare it with something")
     return found
 
@@ -65,7 +65,7 @@ def _syntax_reason(text: str, error: Exception) -> str:
 
 
 @dataclass(slots=True)
-class Evaluation:
+class EvaluationContext:
     """One evaluation of a compiled condition.
 
     ``value_of`` returns the number of a name, None if it is missing. ``why`` is set if a comparison
@@ -78,20 +78,20 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Predicate:
     """A part of an expression that is true, false or undecided."""
 
-    truth: Callable[[Evaluation], Truth]
+    truth: Callable[[EvaluationContext], Truth]
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """A part of an expression that is a number; None if a name in it has no value."""
 
-    number: Callable[[Evaluation], float | None]
+    number: Callable[[EvaluationContext], float | None]
 
 
-Part = TypeVar("Part", Question, Quantity)
+Part = TypeVar("Part", Predicate, Quantity)
 
 
 class _Compiler:
@@ -103,7 +103,7 @@ class _Compiler:
         self._nodes = 0
         self._names = 0
 
-    def compile(self, node: ast.expr) -> Question | Quantity:
+    def compile(self, node: ast.expr) -> Predicate | Quantity:
         self._nodes += 1
         if self._nodes > MOST_NODES:
             raise _wrong(node, f"it has more than {MOST_NODES} parts")
@@ -132,33 +132,33 @@ class _Compiler:
             raise _wrong(node, f"{ast.unparse(node)!r} is {other} where {wanted} is needed")
         return found
 
-    def _logic(self, node: ast.BoolOp) -> Question:
-        parts = [self._part(part, Question).truth for part in node.values]
+    def _logic(self, node: ast.BoolOp) -> Predicate:
+        parts = [self._part(part, Predicate).truth for part in node.values]
         decisive = isinstance(node.op, ast.Or)
 
-        def truth(evaluation: Evaluation) -> Truth:
-            found = [part(evaluation) for part in parts]
+        def truth(context: EvaluationContext) -> Truth:
+            found = [part(context) for part in parts]
             if decisive in found:
                 return decisive
             return None if None in found else not decisive
 
-        return Question(truth)
+        return Predicate(truth)
 
-    def _unary(self, node: ast.UnaryOp) -> Question | Quantity:
+    def _unary(self, node: ast.UnaryOp) -> Predicate | Quantity:
         if isinstance(node.op, ast.Not):
-            question = self._part(node.operand, Question).truth
+            inner = self._part(node.operand, Predicate).truth
 
-            def truth(evaluation: Evaluation) -> Truth:
-                found = question(evaluation)
+            def truth(context: EvaluationContext) -> Truth:
+                found = inner(context)
                 return None if found is None else not found
 
-            return Question(truth)
+            return Predicate(truth)
         if not isinstance(node.op, ast.USub | ast.UAdd):
             raise _wrong(node, "of signs only + and - may be used")
         sign = operator.neg if isinstance(node.op, ast.USub) else operator.pos
         return _applied(sign, self._part(node.operand, Quantity))
 
-    def _compare(self, node: ast.Compare) -> Question:
+    def _compare(self, node: ast.Compare) -> Predicate:
         for sign in node.ops:
             if type(sign) not in _COMPARE:
                 raise _wrong(node, "numbers are compared with < <= > >= == !=")
@@ -168,19 +168,19 @@ class _Compiler:
         holds = [_COMPARE[type(sign)] for sign in node.ops]
         text = ast.unparse(node)
 
-        def truth(evaluation: Evaluation) -> Truth:
-            numbers = [side(evaluation) for side in sides]
+        def truth(context: EvaluationContext) -> Truth:
+            numbers = [side(context) for side in sides]
             found: Truth = True
             for left, right, hold in zip(numbers, numbers[1:], holds, strict=False):
                 if left is None or right is None or math.isnan(left) or math.isnan(right):
                     if left is not None and right is not None:
-                        evaluation.why = evaluation.why or f"{text!r} compares with NaN"
+                        context.why = context.why or f"{text!r} compares with NaN"
                     found = None if found is not False else False
                 elif not hold(left, right):
                     found = False
             return found
 
-        return Question(truth)
+        return Predicate(truth)
 
     def _must_name(self, node: ast.expr, names: int) -> None:
         """Raise unless ``node`` names something; ``names`` is the number of names before it."""
@@ -199,11 +199,11 @@ class _Compiler:
         right = self._part(node.right, Quantity)
         if not is_division:
             return _applied(_ARITHMETIC[type(node.op)], left, right)
-        if names == self._names and right.number(Evaluation(lambda name: None)) == 0:
+        if names == self._names and right.number(EvaluationContext(lambda name: None)) == 0:
             raise _wrong(node, f"{ast.unparse(node)!r} divides by zero")
         return Quantity(lambda e: _applied(e.divide, left, right).number(e))
 
-    def _call(self, node: ast.Call) -> Question | Quantity:
+    def _call(self, node: ast.Call) -> Predicate | Quantity:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in FUNCTIONS or node.keywords:
             raise _wrong(node, f"the functions are {', '.join(FUNCTIONS)}")
@@ -217,11 +217,11 @@ class _Compiler:
         self._must_name(node, names)
         test, number = _TESTS[name], arguments[0].number
 
-        def truth(evaluation: Evaluation) -> Truth:
-            value = number(evaluation)
+        def truth(context: EvaluationContext) -> Truth:
+            value = number(context)
             return None if value is None else test(value)
 
-        return Question(truth)
+        return Predicate(truth)
 
     def _name(self, node: ast.expr) -> Quantity:
         self._names += 1
@@ -232,7 +232,7 @@ class _Compiler:
         reason = self._check_name(name)
         if reason is not None:
             raise _wrong(node, reason)
-        return Quantity(lambda evaluation: evaluation.value_of(name))
+        return Quantity(lambda context: context.value_of(name))
 
 
 def _constant(node: ast.Constant) -> Quantity:
@@ -246,8 +246,8 @@ def _constant(node: ast.Constant) -> Quantity:
 def _applied(function: Callable[..., float], *parts: Quantity) -> Quantity:
     """The function of numbers; None if one of them is missing."""
 
-    def number(evaluation: Evaluation) -> float | None:
-        numbers = [part.number(evaluation) for part in parts]
+    def number(context: EvaluationContext) -> float | None:
+        numbers = [part.number(context) for part in parts]
         return None if None in numbers else function(*numbers)
 
     return Quantity(number)

@@ -53,6 +53,17 @@ def reads_loss(node: StepNode) -> bool:
     )
 
 
+def find_used(nodes: Iterable[StepNode]) -> set[tuple[str | None, int]]:
+    """The outputs that ops compute with. An op without an output that can be infinite (``isnan``, a
+    comparison) only reads its inputs."""
+    return {
+        (edge.producer, edge.slot)
+        for node in nodes
+        if any(not each.dtype.startswith(_WITHOUT_INFINITY) for each in node.outputs)
+        for edge in node.inputs
+    }
+
+
 def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool]:
     """A test whether an output is a result of the step that ran ``nodes``; no output is one if the
     step has a loss and an update.
@@ -60,24 +71,18 @@ def find_results(nodes: Iterable[StepNode]) -> Callable[[Place], bool]:
     Without an update, each value that no op computes with is a result; without a loss, each value
     that no op of the forward pass computes with.
     """
-    phases: set[str] = set()
-    used: dict[str, set[tuple[str | None, int]]] = {"forward": set(), "later": set()}
-    backward: set[str] = set()
-    for node in nodes:
-        phases.add("scaled" if node.type == SCALER_CHECK else node.phase)
-        if node.phase == "backward":
-            backward.add(node.name)
-            if reads_loss(node):
-                phases.add("loss")
-        if any(not each.dtype.startswith(_WITHOUT_INFINITY) for each in node.outputs):
-            when = "forward" if node.phase == "forward" else "later"
-            used[when] |= {(edge.producer, edge.slot) for edge in node.inputs}
-    has_update, has_loss = bool(phases & {"optimizer", "scaled"}), "loss" in phases
+    nodes = tuple(nodes)
+    phases = {"scaled" if node.type == SCALER_CHECK else node.phase for node in nodes}
+    backward = {node.name for node in nodes if node.phase == "backward"}
+    has_update = bool(phases & {"optimizer", "scaled"})
+    has_loss = any(node.phase == "backward" and reads_loss(node) for node in nodes)
     has_results = bool(phases) and not (has_loss and has_update)
+    used = find_used(node for node in nodes if node.phase == "forward")
+    used_later = find_used(node for node in nodes if node.phase != "forward")
 
     def is_result(place: Place) -> bool:
-        if not has_results or place in used["forward"]:
+        if not has_results or place in used:
             return False
-        return place not in used["later"] or not (has_loss or place[0] in backward)
+        return place not in used_later or not (has_loss or place[0] in backward)
 
     return is_result

@@ -1,4 +1,4 @@
-"""Sentences about hits and origins, for people; no code reads them."""
+"""Sentences about hits and origins for users; no code parses them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def origin_note(op: str, traced: Traced, step: int) -> str:
 def why_harmless(origin: Origin) -> str:
     """Why the values of an origin are not a hit."""
     if origin.kind == "leaf":
-        how = f"{origin.op} came in with them"
+        how = f"{origin.op} contained them already"
     elif origin.argument is not None:
-        how = f"{origin.op} was told to make them ({origin.argument})"
+        how = f"an argument of {origin.op} asks for them ({origin.argument})"
     else:
         how = f"{origin.op} made them"
     return f"NaN or Inf that reached neither the loss nor an update of weights: {how}"
@@ -35,8 +35,8 @@ def origin_finding(origin: Origin) -> Finding:
     """The finding that an origin is, a fault or not."""
     how = {
         "op": "were made in step {} by",
-        "leaf": "came in step {} with",
-        "outside": "were put in step {}, by something that is not an op, into the memory of",
+        "leaf": "entered in step {} with",
+        "outside": "were written in step {}, by code that is not an op, into the memory of",
     }[origin.kind].format(origin.step)
     return Finding(
         "non_finite_origin",

@@ -29,7 +29,7 @@ class WatchpointHit(Finding):
     ``rule`` has the ids of the conditions. ``part``: whether the op produced the non-finite values
     or passed them on; ``origin`` is the op that produced them, ``chain`` the ops from there to this
     one. ``reason`` is set if the verdict is "undecided". ``number`` counts the hits of a rank, from
-    0. ``count``: the number of hits that this one stands for.
+    0. ``count``: the number of hits that it represents.
     """
 
     where: TensorKey
@@ -141,22 +141,29 @@ class HitCollector:
         self._provisional_surplus.clear()
 
     def add_checked(self, hits: Iterable[WatchpointHit]) -> int:
-        """Add the results of a check at a pause, also undecided ones, unless they are listed
-        already; return the number of new hits. They do not count towards the next pause."""
-        known = {_identity(each) for each in (*self.remembered, *self._waiting)}
+        """Add the results of a check at a pause, unless they are listed already; return the number
+        of new hits, which do not count towards the next pause. Undecided results are added as one
+        per reason, with a count."""
+        known = {_identity(each) for each in (*self.remembered, *self._waiting)} | self._checked
         added: Counter[int] = Counter()
-        new = 0
+        undecided: dict[Group, WatchpointHit] = {}
         for hit in hits:
             if _identity(hit) in known:
                 continue
-            new += hit.verdict == "hit"
-            added[hit.watchpoint] += 1
             self._checked.add(_identity(hit))
+            if hit.verdict == "undecided":
+                group = (hit.watchpoint, hit.rule, hit.reason)
+                if self._reported.get(group) != hit.where.step:
+                    _count(undecided, group, hit)
+                continue
+            added[hit.watchpoint] += 1
             if added[hit.watchpoint] > MOST_PER_STEP:
                 _count(self._surplus, (hit.watchpoint, hit.rule, None), hit)
             else:
                 self._waiting.append(self._numbered(hit))
-        return new
+        for group, hit in undecided.items():
+            self._report(group, hit)
+        return added.total()
 
     def take(self) -> Sequence[WatchpointHit]:
         """The hits that were not taken yet, in order."""
@@ -169,8 +176,7 @@ class HitCollector:
         """Add one hit for each group of hits and undecided results that were only counted."""
         for group, hit in self._undecided.items():
             if hit.where.step >= self._reported.get(group, -REMINDED_AFTER) + REMINDED_AFTER:
-                self._reported[group] = hit.where.step
-                self._waiting.append(self._numbered(hit))
+                self._report(group, hit)
         self._waiting += map(self._numbered, self._surplus.values())
         self._undecided.clear()
         self._surplus.clear()
@@ -183,6 +189,10 @@ class HitCollector:
         self._reported = {
             group: step for group, step in self._reported.items() if group[0] != watchpoint
         }
+
+    def _report(self, group: Group, hit: WatchpointHit) -> None:
+        self._reported[group] = hit.where.step
+        self._waiting.append(self._numbered(hit))
 
     def _numbered(self, hit: WatchpointHit) -> WatchpointHit:
         self._next += 1

@@ -24,12 +24,12 @@ _OUTERMOST_BACKWARD = f"{GRADIENTS}Default"
 class Origin:
     """The origin of non-finite values; ``number`` counts origins in the order of time.
 
-    ``kind``: the op ``op`` produced them from finite ones; they came in with the leaf ``op``; or
-    code that is not an op wrote them into the memory that ``op`` had filled. ``argument`` is the
-    argument that asked for them (``value=-inf``). ``source`` is the op's line, or the line that
-    first used the leaf or the memory. ``is_unexpected``: no argument asked for them, so they are
-    listed at once; False at the end of the step if they are no fault. ``is_fault``: they reached
-    the loss or an update of weights, or became NaN.
+    ``kind``: the op ``op`` produced them from finite ones; the leaf ``op`` had them when the step
+    first read it; or code that is not an op wrote them into the memory that ``op`` had filled.
+    ``argument`` is the argument that they come from (``value=-inf``). ``source`` is the op's line,
+    or the line that first used the leaf or the memory. ``is_unexpected``: they come from no
+    argument, so they are listed at once; False at the end of the step if they are no fault.
+    ``is_fault``: they reached the loss or an update of weights, or became NaN.
     """
 
     number: int
@@ -76,37 +76,30 @@ class OriginTracker:
         self, count: Callable[[Any], int] = lambda tensor: int(tensor.non_finite())
     ) -> None:
         self._count = count
-        self._counts: dict[object, int] = {}
-        # Origins by contents and by op, in this step; by memory, as long as that exists.
-        self._by_contents: dict[object, Origin] = {}
-        self._by_op: dict[tuple[str, int], Origin] = {}
+        # Origins by memory, as long as that exists.
         self._by_memory: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()
-        self._traced: dict[str, Traced] = {}
-        # By op, in this step: the op that passed its non-finite values on to it.
-        self._givers: dict[str, str] = {}
-        # Leaves that no op has used yet, in this step.
-        self._unused_leaves: list[tuple[Origin, str]] = []
-        # The line that first uses a leaf, by the leaf's name.
-        self.first_uses: dict[str, Source | None] = {}
-        # The inputs of unexpected origins of the forward pass, in this step.
-        self._read: dict[tuple[str | None, int], Origin] = {}
-        # Origins whose values were combined with those of another, which represents both since.
-        self._joined: list[tuple[Origin, Origin]] = []
-        self._step = -1
         # Lines whose non-finite values were no fault in an earlier step.
         self._harmless: set[tuple[object, ...]] = set()
         self._origins = 0
+        self._step = -1
+        self.begin_step()
 
     def begin_step(self) -> None:
-        self._counts.clear()
-        self._by_contents.clear()
-        self._by_op.clear()
-        self._traced.clear()
-        self._givers.clear()
-        self._unused_leaves.clear()
-        self.first_uses.clear()
-        self._read.clear()
-        self._joined.clear()
+        """Forget what is known of the ops of the last step."""
+        self._counts: dict[object, int] = {}
+        self._by_contents: dict[object, Origin] = {}
+        self._by_op: dict[tuple[str, int], Origin] = {}
+        self._traced: dict[str, Traced] = {}
+        # By op: the op that passed its non-finite values on to it.
+        self._givers: dict[str, str] = {}
+        # Leaves that no op has used yet.
+        self._unused_leaves: list[tuple[Origin, str]] = []
+        # The line that first uses a leaf, by the leaf's name.
+        self.first_uses: dict[str, Source | None] = {}
+        # The inputs of unexpected origins of the forward pass.
+        self._read: dict[tuple[str | None, int], Origin] = {}
+        # Origins whose values were combined with those of another, which represents both since.
+        self._joined: list[tuple[Origin, Origin]] = []
 
     def look(self, call: Observation) -> Traced | None:
         """Trace the non-finite values of ``call``; None if all its values are finite."""
@@ -156,13 +149,11 @@ class OriginTracker:
         if not view.is_filled:
             return False
         token = view.values_token
-        if token is not None:
-            known = self._counts.get(token)
-            if known is not None:
-                return known > 0
-        count = self._count(view)
-        if token is not None:
-            self._counts[token] = count
+        count = None if token is None else self._counts.get(token)
+        if count is None:
+            count = self._count(view)
+            if token is not None:
+                self._counts[token] = count
         return count > 0
 
     def _is_bad_underneath(self, call: Observation, view: ObservedTensor) -> bool:
@@ -172,8 +163,7 @@ class OriginTracker:
         """
         if view.is_filled:
             return False
-        edge = call.node.inputs[view.slot] if view.slot < len(call.node.inputs) else None
-        is_known = edge is not None and (edge.producer, edge.slot) in self._by_op
+        is_known = _place(call, view) in self._by_op
         return (is_known or self.origin_in(view.memory) is not None) and view.non_finite() > 0
 
     # ------------------------------------------------------------------ origins
@@ -190,7 +180,7 @@ class OriginTracker:
         if bad_inputs:
             is_nan = any(view.has_nan() for view in bad_outputs)
             view = min(bad_inputs, key=lambda each: _preference(each, given[each.slot], is_nan))
-            giver = _producer(call, view.slot)
+            giver, _ = _place(call, view)
             if giver is not None and bad_outputs:
                 self._givers.setdefault(node.name, giver)
             origin = given[view.slot]
@@ -242,9 +232,7 @@ class OriginTracker:
         return min(known, key=lambda each: each.number, default=None)
 
     def _origin_of(self, call: Observation, view: ObservedTensor) -> Origin:
-        edge = call.node.inputs[view.slot] if view.slot < len(call.node.inputs) else None
-        producer = None if edge is None else edge.producer
-        slot = 0 if edge is None else edge.slot
+        producer, slot = _place(call, view)
         token = view.values_token
         for known in (
             None if token is None else self._by_contents.get(token),
@@ -341,9 +329,12 @@ class OriginTracker:
         self._unused_leaves = [each for each in self._unused_leaves if each[1] not in used]
 
 
-def _producer(call: Observation, slot: int) -> str | None:
+def _place(call: Observation, view: ObservedTensor) -> tuple[str | None, int]:
+    """The op, if that is known, and the output that an input of ``call`` comes from."""
     inputs = call.node.inputs
-    return inputs[slot].producer if slot < len(inputs) else None
+    if view.slot >= len(inputs):
+        return None, 0
+    return inputs[view.slot].producer, inputs[view.slot].slot
 
 
 def _preference(view: ObservedTensor, origin: Origin, is_nan: bool) -> tuple[bool, bool, bool, int]:

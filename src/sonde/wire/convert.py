@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
@@ -98,34 +99,16 @@ def core_node(node: Node) -> OpNode:
 
 
 def wire_hit(hit: WatchpointHit) -> Hit:
-    where = hit.where
-    return Hit(
-        number=hit.number,
-        watchpoint=hit.watchpoint,
+    return copy_fields(
+        hit,
+        Hit,
+        **asdict(hit.where),
         condition=hit.rule,
         rank=hit.rank or 0,
-        step=where.step,
-        order=where.order,
-        op=where.op,
-        io=where.io,
-        slot=where.slot,
         type=TensorType(hit.dtype, hit.shape),
-        verdict=hit.verdict,
         why=hit.message,
-        values=tuple(
-            ParameterValue(
-                each.name,
-                None if each.preset is None else to_wire(each.preset),
-                None if each.actual is None else to_wire(each.actual),
-            )
-            for each in hit.values
-        ),
-        part=hit.part,
-        origin=hit.origin,
-        chain=hit.chain,
+        values=tuple(copy_fields(each, ParameterValue) for each in hit.values),
         source=None if hit.source is None else source_line(hit.source),
-        count=hit.count,
-        status=hit.status,
     )
 
 

@@ -13,24 +13,24 @@ MOST_CELLS: Final = 100_000
 MOST_COLUMNS: Final = 1_000
 
 
-class Question(Plain, frozen=True, tag_field="kind"):
+class BaseQuestion(Plain, frozen=True, tag_field="kind"):
     """Base of the questions."""
 
 
-class AskSummary(Question, frozen=True, tag="summary"):
+class AskSummary(BaseQuestion, frozen=True, tag="summary"):
     """Statistics and a histogram of the whole tensor; answered by ``Summary``."""
 
     bins: int = 50
 
 
-class AskTable(Question, frozen=True, tag="table"):
+class AskTable(BaseQuestion, frozen=True, tag="table"):
     """The elements at ``index``, as ``[0, :, 3:5]``: every dimension named, at most two of them
     sliced; empty: the last two dimensions, at index 0 of the others. Answer: ``Table``."""
 
     index: str = ""
 
 
-class AskHeat(Question, frozen=True, tag="heat"):
+class AskHeat(BaseQuestion, frozen=True, tag="heat"):
     """A picture of the plane at ``index`` with at most ``rows`` x ``columns`` cells, each the
     mean of the elements it covers, with marks for non-finite ones. Answer: ``Heat``."""
 
@@ -39,7 +39,7 @@ class AskHeat(Question, frozen=True, tag="heat"):
     columns: int = 256
 
 
-class AskCompare(Question, frozen=True, tag="compare"):
+class AskCompare(BaseQuestion, frozen=True, tag="compare"):
     """This tensor minus ``other`` (same rank), over the plane at ``index``; differences up to
     ``tolerance`` (a share of the largest) are ignored. Answer: ``Compared``."""
 
@@ -48,15 +48,15 @@ class AskCompare(Question, frozen=True, tag="compare"):
     tolerance: float = 0.0
 
 
-class AskFile(Question, frozen=True, tag="file"):
+class AskFile(BaseQuestion, frozen=True, tag="file"):
     """The whole tensor as the bytes of an ``.npy`` file, in chunks."""
 
 
-class AskOp(Question, frozen=True, tag="op"):
+class AskOp(BaseQuestion, frozen=True, tag="op"):
     """Statistics of all available inputs and outputs of the op. Answer: ``OpTensors``."""
 
 
-class AskCheck(Question, frozen=True, tag="check"):
+class AskCheck(BaseQuestion, frozen=True, tag="check"):
     """Evaluate the watchpoints now, on every available tensor; the message's tensor is ignored. The
     hits are sent before the answer: ``Checked``."""
 

@@ -60,14 +60,15 @@ def _structs(module: ModuleType) -> list[type[Plain]]:
         and issubclass(value, Plain)
         and value.__module__ == module.__name__
         and value is not Plain
-        and not issubclass(value, questions.Question)
+        and not issubclass(value, questions.BaseQuestion)
     ]
 
 
 def _interface(struct: type[Plain], aliases: dict[tuple[str, ...], str]) -> str:
     described = types.type_info(struct)
     assert isinstance(described, types.StructType)
-    lines = [_comment(struct.__doc__)] if _is_written(struct) else []
+    is_documented = struct.__doc__ and struct.__doc__ != Plain.__doc__
+    lines = [_comment(struct.__doc__)] if is_documented else []
     lines.append(f"export interface {struct.__name__} {{")
     for field in described.fields:
         may_miss = struct.__name__ in _SENT and not field.required
@@ -75,10 +76,6 @@ def _interface(struct: type[Plain], aliases: dict[tuple[str, ...], str]) -> str:
         lines.append(f"  readonly {field.encode_name}{mark}: {_text(field.type, aliases)};")
     lines.append("}\n")
     return "\n".join(lines)
-
-
-def _is_written(struct: type[Plain]) -> bool:
-    return bool(struct.__doc__) and struct.__doc__ != Plain.__doc__
 
 
 def _comment(text: str | None) -> str:

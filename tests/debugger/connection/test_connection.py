@@ -218,7 +218,7 @@ def test_a_server_that_comes_late_is_found() -> None:
     hubs[0].close()
 
 
-def test_hits_that_are_too_many_for_a_message_are_told_in_several() -> None:
+def test_hits_that_are_too_many_for_a_message_are_sent_in_several() -> None:
     chain = tuple(f"Default/{'deep/' * 60}op{number}" for number in range(200))
     kind = TensorType("float32", (2, 3))
     hits = [

@@ -146,7 +146,7 @@ def test_memory_that_numpy_spoils_is_named_with_the_line_that_reads_it(
         assert told(entries) == [("Default/mul-op0", "carrier", "shared")]
     line = body.__code__.co_firstlineno + 4
     assert (
-        "the first non-finite values were put in step 0, by something that is not an op, into the "
+        "the first non-finite values were written in step 0, by code that is not an op, into the "
         f"memory of shared, first used at {__file__}:{line}: shared * 2\n"
     ) in capfd.readouterr().err
 

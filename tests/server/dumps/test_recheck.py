@@ -46,7 +46,7 @@ def test_a_check_that_is_stopped_ends_its_processes(
     dump = recheck.IndexedDump(path)
     reported: list[int] = []
 
-    def report(progress: recheck.Progress) -> bool:
+    def report(progress: recheck.CheckProgress) -> bool:
         reported.append(progress.done)
         return False
 

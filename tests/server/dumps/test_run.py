@@ -151,7 +151,7 @@ def test_watchpoints_are_checked_over_all_steps(served: Server) -> None:
     assert served.get("/runs/a/hits")["total"] == 0
 
 
-def test_a_nan_that_came_in_is_listed_first(tmp_path: Path) -> None:
+def test_nan_of_a_leaf_is_listed_first(tmp_path: Path) -> None:
     values = dumps.finite(0)
     for op in values:
         values[op][0, 0] = np.nan
@@ -168,7 +168,8 @@ def test_infinities_put_in_on_purpose_are_no_hits_until_they_do_harm(tmp_path: P
     assert found(book) == []
     (undecided,) = book.in_order()
     assert undecided.why == (
-        "NaN or Inf that reached neither the loss nor an update of weights: x came in with them"
+        "NaN or Inf that reached neither the loss nor an update of weights: "
+        "x contained them already"
     )
     assert undecided.count == 2
     named = WatchpointDraft("", (ConditionSpec("tensor_overflow"),), (MUL,))
@@ -266,6 +267,22 @@ def test_a_constant_that_carries_the_nan_of_an_earlier_step_is_no_origin(tmp_pat
         assert (carried.part, carried.origin, carried.chain) == ("carrier", LOG, (LOG, name))
         assert carried.why == "6 NaN among 6 elements; since step 1"
     assert hits[3, X].part == "producer"  # Data are new in every step.
+
+
+@pytest.mark.parametrize("unused", [0, 1, 2])
+def test_data_of_nan_alone_are_the_only_unused_result_of_the_step_before_or_new(
+    unused: int, tmp_path: Path
+) -> None:
+    names = [f"{dumps.NET}/exp-op{number}" for number in range(unused)]
+    added = [dumps.make_op(name, MUL) for name in names]
+    values = [dumps.finite(step) for step in range(3)]
+    for step, op in (*((1, op) for op in (LOG, SUM, BACK, STEP, *names)), (2, X), (2, MUL)):
+        values[step][op] = np.full((2, 3), np.nan, np.float32)
+    steps = {step: dumps.outputs(each) for step, each in enumerate(values)}
+    graph = Graph(0, "Net", (*dumps.GRAPH, *added))
+    book = check_dump(dumps.write_dump(tmp_path / "d", steps, graph=graph), [draft()])
+    data = next(hit for hit in book.in_order() if (hit.step, hit.op) == (2, X))
+    assert (data.part, data.origin) == (("carrier", names[0]) if unused == 1 else ("producer", X))
 
 
 def test_a_dump_without_graph_shows_its_tensors(tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def test_of_a_scope_and_its_gradients_the_scope_is_meant() -> None:
     assert find_target(INDEX, backward) == backward
 
 
-def test_leaves_of_two_networks_are_told_apart_and_short_inside_their_own() -> None:
+def test_leaves_of_two_networks_are_distinguished_and_short_inside_their_own() -> None:
     first, second = "Default/network-Sequential", "Default/network-Sequential_1"
     index = graph(
         op("0.weight", kind="parameter", scope=f"{first}/0-Linear"),

@@ -62,7 +62,7 @@ def test_an_unknown_route_of_the_api_is_none(server: Server) -> None:
         assert (status, json.loads(data)["slug"]) == (404, "no-such-file")
 
 
-def test_without_the_page_people_are_told(
+def test_without_the_page_a_message_is_served(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "_PAGE", tmp_path / "none")

@@ -101,7 +101,7 @@ def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
         socket_.close()
 
 
-def test_what_happened_while_the_connection_was_broken_is_told_later(server: Server) -> None:
+def test_what_happened_while_the_connection_was_broken_is_sent_later(server: Server) -> None:
     news: list[ServerEvent] = []
     arrived, welcomed = threading.Event(), threading.Event()
 
@@ -140,7 +140,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
     assert link is not None
     server.loop.call_soon_threadsafe(link.close)
     assert arrived.wait(20)
-    talk.report_step(point(1), 7)  # Maybe to nobody.
+    talk.report_step(point(1), 7)  # Maybe without a connection.
     talk.report_hits(hits[2:])
     assert welcomed.wait(20)
     again = next(each for each in news if isinstance(each, Connected))
@@ -191,7 +191,7 @@ def test_a_rank_that_does_not_fit_is_refused(
     rank.close()
 
 
-def test_a_token_that_nobody_asked_for_does_no_harm(server: Server) -> None:
+def test_a_token_that_is_not_required_is_ignored(server: Server) -> None:
     FakeRank(server.rank_port, run="wary", token="of another server").start().close()
     assert server.get("/runs/wary")["id"] == "wary"
 

@@ -1,4 +1,4 @@
-"""Continue, step, pause and run to an op: when ranks are told, and what is waited for."""
+"""Continue, step, pause and run to an op: when ranks get the command, and what is awaited."""
 
 import threading
 from typing import Any
@@ -57,7 +57,7 @@ def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:
         assert run["ranks"][0]["state"] == "paused"  # It never said that it obeyed.
 
 
-def test_a_training_that_stands_still_need_not_be_told_to_pause(server: Server) -> None:
+def test_a_paused_training_needs_no_command_to_pause(server: Server) -> None:
     with RankConversation(server) as rank:
         rank.send(Status("paused", 4, None, None, None, "step", "", 0))
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")

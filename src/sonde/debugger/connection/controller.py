@@ -103,7 +103,6 @@ class RankController:
                 self._execute_control(event)
             case messages.SetWatchpoints():
                 self._set_watchpoints(event.watchpoints)
-                parts.trainee.refresh()
             case messages.Keep():
                 parts.recorder.add(event.ops, event.steps, parts.trainee.held())
                 parts.trainee.refresh()
@@ -133,18 +132,18 @@ class RankController:
     def _set_watchpoints(self, watchpoints: Sequence[WatchpointSpec]) -> None:
         self._parts.previous.forget_statistics(before=self._parts.state.step - 1)
         self._parts.watching.set(watchpoints)
+        self._parts.trainee.refresh()
 
     def _on_connect(self, event: Connected) -> None:
         parts = self._parts
         if not event.resumes and self._options.pause is None and not parts.state.has_begun:
             self.pauses_at_start = event.welcome.paused
         self._set_watchpoints(event.welcome.watchpoints)
-        parts.trainee.refresh()
         hits = [wire_hit(each) for each in parts.watching.hits.collector.remembered]
         self.session.on_connect(event, parts.graphs, hits)
 
     def _check(self, here: Here) -> Checked:
-        """Evaluate the watchpoints on the values at hand; the hits are sent before the answer."""
+        """Evaluate the watchpoints on the available values; the hits are sent before the answer."""
         checked = self._pause_check.check(here)
         self.report_hits()
         return checked

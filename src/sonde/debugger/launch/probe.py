@@ -1,4 +1,4 @@
-"""Tests whether a debugger server listens at a port, and to whom the port belongs."""
+"""Tests whether a debugger server listens at a port, and which user the port belongs to."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def is_server(host: str, port: int) -> bool:
 
 def is_own_port(port: int) -> bool:
     """Whether all programs that listen at a port of this machine belong to this user; True where
-    the system does not tell.
+    the system does not show it.
 
     The server controls the training, so a training never connects to a server of another user
     unless the user names that server.

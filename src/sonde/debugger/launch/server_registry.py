@@ -132,8 +132,8 @@ def _answers(state: ServerState) -> bool:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
+    except (PermissionError, OverflowError):
+        pass
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):
-        return True
     return True

@@ -19,6 +19,7 @@ class GraphRegistry:
 
     Gradients of weights, which are not the output of any one op of torch, are added to a graph as
     leaves after the ops that computed them, so that they can be shown and watched like weights.
+    ``current`` is the graph of the last step, also if that was not observed itself.
     """
 
     def __init__(self, name: str) -> None:
@@ -28,16 +29,7 @@ class GraphRegistry:
         self._graphs: dict[int, tuple[Node, ...]] = {}
         self._orders: dict[int, dict[str, int]] = {}
         self._draft: list[OpNode] = []
-        self._current: int | None = None
-
-    @property
-    def current(self) -> int | None:
-        """The graph of the last step."""
-        return self._current
-
-    def set_current(self, number: int | None) -> None:
-        """Make graph ``number`` that of the last step, which was not observed itself."""
-        self._current = number
+        self.current: int | None = None
 
     @property
     def count(self) -> int:
@@ -46,7 +38,7 @@ class GraphRegistry:
     @property
     def here(self) -> int | None:
         """The graph of the running step, if that is observed; else of the last step."""
-        return self._next_number() if self._draft else self._current
+        return self._next_number() if self._draft else self.current
 
     def __iter__(self) -> Iterator[Node]:
         """The nodes of all graphs."""
@@ -77,9 +69,9 @@ class GraphRegistry:
         self._draft = []
         known = self._numbers.get(graph.id)
         if known is not None:
-            self._current = known
+            self.current = known
             return []
-        self._current = number = self._numbers[graph.id] = len(self._numbers)
+        self.current = number = self._numbers[graph.id] = len(self._numbers)
         nodes = tuple(_wire_nodes(graph.nodes, held))
         self._graphs[number] = nodes
         self._orders[number] = {node.name: place for place, node in enumerate(nodes)}
@@ -112,8 +104,8 @@ class GraphRegistry:
         return len(self._numbers)
 
     def _graph_with(self, name: str) -> int | None:
-        if self._current is not None and name in self._orders[self._current]:
-            return self._current
+        if self.current is not None and name in self._orders[self.current]:
+            return self.current
         return next((number for number, known in self._orders.items() if name in known), None)
 
 

@@ -119,8 +119,7 @@ class TensorLookup:
     def _need_slot(self, name: TensorName) -> None:
         """Raise UsageError if the op is known and has no such input or output."""
         node = self._graphs.node(name.op)
-        is_here = self._call is not None and self._call.node.name == name.op
-        if node is None or is_here:
+        if node is None or self._here().call_of(name.op) is not None:
             return
         count = len(node.inputs if name.io == "input" else node.outputs)
         if 0 <= name.slot < count:
@@ -134,8 +133,8 @@ class TensorLookup:
         raise UsageError(f"{name.op} has no {name.io} {name.slot}: {has}", slug="no-such-tensor")
 
     def _look(self, op: str, io: Io, slot: int, step: int | None) -> tuple[int, Values] | None:
-        call = self._call
-        if call is not None and call.node.name == op and step in (None, call.step):
+        call = self._here().call_of(op)
+        if call is not None and step in (None, call.step):
             views = call.inputs if io == "input" else call.outputs
             if slot < len(views):
                 return call.step, _values(op, views[slot])
@@ -212,7 +211,7 @@ class TensorLookup:
     def _op_tensors(self, name: TensorName) -> OpTensors:
         """All inputs and outputs of an op, with statistics of those that are available."""
         node = self._graphs.node(name.op)
-        call = self._call if self._call is not None and self._call.node.name == name.op else None
+        call = self._here().call_of(name.op)
         if node is None and call is None:
             raise UsageError(self._why_not(name), slug="tensor-not-kept")
         types: dict[Io, list[TensorType]]

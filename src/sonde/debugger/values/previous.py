@@ -31,19 +31,17 @@ class PreviousValues:
         found = self._copies.get(name)
         return None if found is None else (found[0], found[1].view)
 
-    def statistics(self, name: str) -> Statistics | None:
-        found = self._statistics.get(name)
-        return None if found is None else found[1]
-
     def value(self, name: str) -> PreviousValue:
         """The value of the previous step, as far as it is kept."""
         copy = self.find(name)
         memory = None if copy is None else self._trainee.memory(copy[1])
-        return PreviousValue(
-            memory if isinstance(memory, Memory) else None,
-            self.statistics(name),
-            self._why_missing(name),
-        )
+        known = memory if isinstance(memory, Memory) else None
+        _, statistics = self._statistics.get(name, (-1, None))
+        if name not in self._refused:
+            return PreviousValue(known, statistics)
+        megabytes = self._budget // (1 << 20)
+        why = f"its value of the step before did not fit into the {megabytes} MB for kept values"
+        return PreviousValue(known, statistics, why)
 
     def note(self, name: str, step: int, statistics: Statistics) -> None:
         """Keep the statistics of ``name`` in ``step``; they do not count against the budget."""
@@ -51,18 +49,10 @@ class PreviousValues:
 
     def forget_statistics(self, before: int) -> None:
         """Forget statistics of steps before ``before``. A new watchpoint compares with the step
-        before it, and older statistics are of a time when the tensor was not watched."""
+        before it, and older statistics are of steps in which the tensor was not watched."""
         self._statistics = {
             name: known for name, known in self._statistics.items() if known[0] >= before
         }
-
-    def _why_missing(self, name: str) -> str:
-        if name in self._refused:
-            return (
-                "its value of the step before did not fit into the "
-                f"{self._budget // (1 << 20)} MB for kept values"
-            )
-        return "there is no value of the step before"
 
     def renew(self, wanted: Iterable[Held], step: int) -> None:
         """Copy the values of ``wanted``, as step ``step`` is about to use them, and drop all other
@@ -75,23 +65,20 @@ class PreviousValues:
     def add(self, wanted: Iterable[Held], step: int) -> None:
         """Copy the values of ``wanted`` in addition to those that are copied."""
         for held in wanted:
-            self._copy(held, step)
-
-    def _copy(self, held: Held, step: int) -> None:
-        view = held.value()
-        known = self._copies.get(held.name)
-        if known is not None and known[1].renew(view):
-            self._copies[held.name] = (step, known[1])
-            return
-        self._drop(held.name)
-        if view.problem is not None:
-            return
-        if self.used_bytes + view.nbytes > self._budget:
-            self._refuse(held.name)
-            return
-        copy = self._trainee.snapshot(view)
-        self.used_bytes += copy.nbytes
-        self._copies[held.name] = (step, copy)
+            view = held.value()
+            known = self._copies.get(held.name)
+            if known is not None and known[1].renew(view):
+                self._copies[held.name] = (step, known[1])
+                continue
+            self._drop(held.name)
+            if view.problem is not None:
+                continue
+            if self.used_bytes + view.nbytes > self._budget:
+                self._refuse(held.name)
+                continue
+            copy = self._trainee.snapshot(view)
+            self.used_bytes += copy.nbytes
+            self._copies[held.name] = (step, copy)
 
     def _drop(self, name: str) -> None:
         known = self._copies.pop(name, None)

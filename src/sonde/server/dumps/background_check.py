@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sonde.server.dumps.index import IndexedDump
-from sonde.server.dumps.recheck import Progress, recheck
+from sonde.server.dumps.recheck import CheckProgress, recheck
 from sonde.wire.api import RecheckView
 from sonde.wire.shapes import Hit, WatchpointSpec
 
@@ -51,7 +51,7 @@ class BackgroundCheck:
             self._total = self._done
             self._announce()
 
-    def _report(self, progress: Progress) -> bool:
+    def _report(self, progress: CheckProgress) -> bool:
         self._done, self._total = progress.done, progress.total
         self._waiting.extend(progress.hits)
         now = self._loop.time()

@@ -8,7 +8,7 @@ from typing import Final
 
 from sonde.dump.reading.directories import DumpProblem
 from sonde.server.dumps.index import IndexedDump
-from sonde.server.dumps.recheck import Progress, recheck
+from sonde.server.dumps.recheck import CheckProgress, recheck
 from sonde.server.hit_store import HitStore
 from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire.api import WatchpointDraft
@@ -35,7 +35,7 @@ def check_dump(
     hits = HitStore(lambda hit: is_leaf(dump, hit))
     unreadable: dict[Path, DumpProblem] = {}
 
-    def take(found: Progress) -> bool:
+    def take(found: CheckProgress) -> bool:
         hits.add(found.hits)
         for problem in found.problems:
             unreadable.setdefault(problem.path, problem)

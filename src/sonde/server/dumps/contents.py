@@ -9,7 +9,7 @@ from typing import Final
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
 from sonde.server.dumps.index import IndexedDump
-from sonde.server.dumps.values import DumpTensor, need_values
+from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.wire.api import GraphInfo, RankView, StatisticCurve, StatisticPoint
 from sonde.wire.questions import OpTensor, OpTensors
@@ -31,6 +31,7 @@ class DumpContents:
         self._without_graph = cache(index.without_graph)
 
     def chosen_rank(self, rank: int | None) -> int:
+        """``rank``, or the lowest for None; UsageError if there is no such rank."""
         ranks = self.index.dump.ranks
         if rank is None:
             return ranks[0]
@@ -86,7 +87,7 @@ class DumpContents:
     # ------------------------------------------------------------------ graphs
 
     def graph_ids(self, rank: int) -> tuple[int, ...]:
-        return self.index.graph_ids(rank) or (NO_GRAPH,)
+        return self.index.dump.graph_ids(rank) or (NO_GRAPH,)
 
     def _find_usual_graph(self, rank: int) -> int:
         """The graph of most steps."""
@@ -104,8 +105,9 @@ class DumpContents:
             found.setdefault(each.step, set()).add(each.graph_id)
         return found
 
-    def graph(self, rank: int, graph: int | None) -> GraphIndex:
+    def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
         """The graph, or the usual one; without edges if it cannot be read."""
+        rank = self.chosen_rank(rank)
         wanted = self.usual_graph(rank) if graph is None else graph
         known = self.graph_ids(rank)
         if wanted not in known:
@@ -117,17 +119,23 @@ class DumpContents:
 
     # ----------------------------------------------------------------- tensors
 
-    def values(self, rank: int, name: TensorName) -> Values:
+    def values(self, rank: int | None, name: TensorName) -> Values:
         """The values of a tensor; UsageError if the dump does not have them."""
+        rank = self.chosen_rank(rank)
         found = DumpTensor(*self.index.find(rank, name.op, name.io, name.slot, name.step))
-        need_values(found)
+        if not found.has_values:
+            raise UsageError(
+                "the dump has only statistics of this tensor; dump with saved_data 'tensor' or "
+                "'full' to have values",
+                slug="no-values",
+            )
         return found.values()
 
-    def op_tensors(self, rank: int, tensor: TensorName) -> OpTensors:
+    def op_tensors(self, rank: int | None, tensor: TensorName) -> OpTensors:
         """The tensors of an op in the given step, or in the last step that has some."""
         steps: dict[tuple[str, int], list[int]] = {}
         shown: list[DumpTensor] = []
-        for directory in self.index.steps(rank):
+        for directory in self.index.steps(self.chosen_rank(rank)):
             listing = self.index.listing_for(directory, tensor.op)
             found = listing.of_op(tensor.op)
             for each in found:
@@ -155,10 +163,10 @@ class DumpContents:
             ),
         )
 
-    def curve(self, rank: int, tensor: TensorName) -> StatisticCurve:
+    def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
         """The statistics of a tensor over all steps, or over evenly spaced ones of very many."""
         found: dict[int, DumpTensor] = {}
-        for directory in self.index.steps(rank):
+        for directory in self.index.steps(self.chosen_rank(rank)):
             listing = self.index.listing_for(directory, tensor.op)
             stored = listing.find(tensor.op, tensor.io, tensor.slot)
             if stored is not None:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from sonde.core.errors import DumpError, UsageError
-from sonde.core.graph import GRADIENTS, OpNode
+from sonde.core.graph import GRADIENTS
 from sonde.core.keys import Io, TensorKey
 from sonde.dump import layout
 from sonde.dump.layout import RankLayout
@@ -58,12 +58,15 @@ class StoredGraph(msgspec.Struct, frozen=True, array_like=True):
 
 
 class StepTensors:
-    """The tensors of one step directory, in execution order; of several runs of an op, the last."""
+    """The tensors of one step directory, in execution order; of several runs of an op, the last.
+    ``graph``: the graph that has the shapes of the tensors, if the files do not have them."""
 
-    def __init__(self, step: StepDir, tensors: Sequence[StoredTensor], nodes: _Nodes) -> None:
+    def __init__(
+        self, step: StepDir, tensors: Sequence[StoredTensor], graph: GraphIndex | None
+    ) -> None:
         self.step = step
         self.tensors = tensors
-        self._nodes = nodes
+        self._graph = graph
 
     @cached_property
     def _places(self) -> Mapping[Place, StoredTensor]:
@@ -83,9 +86,12 @@ class StepTensors:
         return self._by_op.get(op, ())
 
     def record(self, stored: StoredTensor) -> TensorRecord:
-        step = self.step
+        step, graph = self.step, self._graph
         if stored.file is not None and ("/" in stored.file or stored.file in ("", ".", "..")):
             raise DumpError(f"{step.path}: {stored.file!r} is no file name", slug="dump-file")
+        node = None
+        if graph is not None and stored.op in graph.numbers:
+            node = core_node(graph.node(stored.op))
         return TensorRecord(
             TensorKey(step.step, stored.order, stored.op, stored.io, stored.slot),
             step.rank,
@@ -97,23 +103,10 @@ class StepTensors:
             stored.label,
             step.path,
             stored.file,
-            None if self._nodes.by_sonde else self._nodes.node(stored.op),
+            node,
             stored.row,
-            shape_from_graph=not self._nodes.by_sonde,
+            shape_from_graph=graph is not None,
         )
-
-
-class _Nodes:
-    """Nodes of the core, converted from wire nodes on demand."""
-
-    def __init__(self, index: GraphIndex | None, by_sonde: bool) -> None:
-        self._index = index
-        self.by_sonde = by_sonde
-
-    def node(self, name: str) -> OpNode | None:
-        if self._index is None or name not in self._index.numbers:
-            return None
-        return core_node(self._index.node(name))
 
 
 class IndexedDump:
@@ -129,9 +122,6 @@ class IndexedDump:
         self._unkept: list[Callable[[], None]] = []
         self._graphs: dict[tuple[int, int], tuple[GraphIndex, bool] | None] = {}
         self._listings: OrderedDict[StepDir, StepTensors] = OrderedDict()
-
-    def graph_ids(self, rank: int) -> tuple[int, ...]:
-        return self.dump.graph_ids(rank)
 
     def known_graphs(self, rank: int) -> Iterator[GraphIndex]:
         """The graphs that were loaded already."""
@@ -198,7 +188,6 @@ class IndexedDump:
 
     def _load_listing(self, step: StepDir) -> StepTensors:
         graph = self._graph(step.rank, step.graph_id) if step.graph_id is not None else None
-        nodes = _Nodes(*graph) if graph is not None else _Nodes(None, True)
         files = self._roots[step.rank]
         paths = [step.path, step.path / layout.STATISTIC, step.path / layout.MAPPING]
         if step.graph_id is not None:
@@ -211,7 +200,7 @@ class IndexedDump:
             stored = [_stored(each) for each in self.dump.items(step)]
             if len(stored) >= WORTH_KEEPING:
                 self._unkept.append(partial(self._cache.write, name, key, stored, *paths))
-        return StepTensors(step, stored, nodes)
+        return StepTensors(step, stored, graph[0] if graph is not None and not graph[1] else None)
 
     def listing_for(self, step: StepDir, op: str) -> StepTensors:
         """A listing with all tensors of ``op``, and maybe no others: the listing of the step if it
@@ -228,7 +217,7 @@ class IndexedDump:
         items = index_op(step, node.type, op, node.order) if is_alone else None
         if items is None:
             return self.listing(step)
-        return StepTensors(step, [_stored(each, node.type) for each in items], _Nodes(*graph))
+        return StepTensors(step, [_stored(each, node.type) for each in items], None)
 
     def steps(self, rank: int, step: int | None = None) -> tuple[StepDir, ...]:
         """The step directories of a rank, or those of one step."""

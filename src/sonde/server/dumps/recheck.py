@@ -41,7 +41,7 @@ _DUMPS: Final[dict[Path, IndexedDump]] = {}
 """In a worker process: the dump that it reads."""
 
 
-class Progress(NamedTuple):
+class CheckProgress(NamedTuple):
     """Tensors done, tensors in total (as far as known), new hits, files that cannot be read."""
 
     done: int
@@ -51,7 +51,7 @@ class Progress(NamedTuple):
 
 
 def recheck(
-    dump: IndexedDump, specs: Sequence[WatchpointSpec], report: Callable[[Progress], bool]
+    dump: IndexedDump, specs: Sequence[WatchpointSpec], report: Callable[[CheckProgress], bool]
 ) -> None:
     """Evaluate all tensors of all ranks, step by step, in execution order.
 
@@ -68,7 +68,7 @@ def recheck(
             if found is None:  # A part of a step: estimate that all other steps have its size.
                 size = len(dump.listing(directory).tensors)
                 total = max(done, size * (len(directories) - steps_done))
-                if not report(Progress(done, total)):
+                if not report(CheckProgress(done, total)):
                     return
                 continue
             steps_done += 1
@@ -79,7 +79,7 @@ def recheck(
             total = done + (len(directories) - steps_done) * done // steps_done
             hits = [wire_hit(hit) for hit in collectors[rank].take()]
             problems = [problem for each in found for problem in each.problems]
-            if not report(Progress(done, total, hits, problems)):
+            if not report(CheckProgress(done, total, hits, problems)):
                 return
 
 

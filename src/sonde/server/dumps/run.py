@@ -80,16 +80,14 @@ class DumpRun:
     # --------------------------------------------------------------- questions
 
     async def graph(self, rank: int | None, graph: int | None) -> GraphIndex:
-        number = self._contents.chosen_rank(rank)
-        return await asyncio.to_thread(self._contents.graph, number, graph)
+        return await asyncio.to_thread(self._contents.graph, rank, graph)
 
     def graph_of(self, rank: int, step: int) -> int | None:
         return self._contents.graph_of(rank, step)
 
     async def ask(self, rank: int | None, tensor: TensorName, question: Question) -> AnyAnswer:
         if isinstance(question, AskOp):
-            number = self._contents.chosen_rank(rank)
-            return await asyncio.to_thread(self._contents.op_tensors, number, tensor)
+            return await asyncio.to_thread(self._contents.op_tensors, rank, tensor)
         values = await self.values(rank, tensor)
         other = None
         if isinstance(question, AskCompare):
@@ -97,8 +95,7 @@ class DumpRun:
         return await asyncio.to_thread(answers.answer, question, values, other)
 
     async def values(self, rank: int | None, tensor: TensorName) -> Values:
-        number = self._contents.chosen_rank(rank)
-        return await asyncio.to_thread(self._contents.values, number, tensor)
+        return await asyncio.to_thread(self._contents.values, rank, tensor)
 
     async def file(self, rank: int | None, tensor: TensorName) -> NpyFile:
         values = await self.values(rank, tensor)
@@ -106,8 +103,7 @@ class DumpRun:
         return NpyFile(len(header) + values.array.nbytes, answers.npy_chunks(values))
 
     async def curve(self, rank: int | None, tensor: TensorName) -> StatisticCurve:
-        number = self._contents.chosen_rank(rank)
-        return await asyncio.to_thread(self._contents.curve, number, tensor)
+        return await asyncio.to_thread(self._contents.curve, rank, tensor)
 
     def loss(self, rank: int | None, after: int) -> LossCurve:
         return LossCurve(self._contents.chosen_rank(rank), ())

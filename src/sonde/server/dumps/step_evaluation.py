@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.server.dumps.index import IndexedDump, StepTensors, StoredTensor
-from sonde.server.dumps.stored_observation import BadOutput, RankOrigins, memory_of_graph
+from sonde.server.dumps.stored_observation import BadOutput, RankOrigins, is_late, memory_of_graph
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.watch.categories import TENSOR
-from sonde.watch.evaluate import NodeWatches, add_origin, evaluate, make_hit
+from sonde.watch.conditions import Evidence, undecided
+from sonde.watch.evaluate import Evaluation, NodeWatches, add_origin, evaluate, make_hit
 from sonde.watch.graph_memory import GraphMemory
 from sonde.watch.hits import WatchpointHit
 from sonde.watch.watchpoint import Watch, WatchedNode, make_watches
 from sonde.wire.convert import core_source
 from sonde.wire.shapes import Node, WatchpointSpec
+
+_NOT_INITIAL: Final = undecided(
+    "no_statistics", "the dump has the weights as they are after the first step, not before it"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,12 +158,13 @@ def _evaluate(step: _Step, stored: StoredTensor) -> EvaluatedTensor:
     bad = _bad(tensor) if step.finds_bad and node is not None and is_output else None
     directory = step.listing.step
     # Which inputs were finite is known to ``complete_hits``, if there is a graph.
-    found = evaluate(
-        step.watches_of(stored, node),
-        tensor,
-        directory.step,
-        lambda: None if step.graph is None else True,
-    )
+    planned = step.watches_of(stored, node)
+    inputs_finite = None if step.graph is None else True
+    found = list(evaluate(planned, tensor, directory.step, lambda: inputs_finite))
+    initial = [each for each in planned.watches if each.level == "initial"]
+    if initial and node is not None and step.graph and is_late(step.listing, step.graph, node):
+        found = [each for each in found if each.watch.level != "initial"]
+        found += (Evaluation(stored.op, each, tensor, _NOT_INITIAL, Evidence()) for each in initial)
     sources = () if node is None else node.sources
     hits = [
         make_hit(

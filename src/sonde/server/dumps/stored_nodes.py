@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Container, Sequence
 from typing import Generic, TypeVar
 
@@ -102,15 +103,11 @@ def _categories(graph: GraphColumns) -> list[tuple[Category, ...]]:
 
 def _readers(graph: GraphColumns) -> dict[str, set[str]]:
     """The phases in which the output of each node is read."""
-    readers: dict[str, set[str]] = {}
+    readers: defaultdict[str, set[str]] = defaultdict(set)
     for phase, rows in zip(graph.phases, graph.inputs, strict=True):
         for producer, _, _ in rows:
             if producer is not None:
-                known = readers.get(producer)
-                if known is None:
-                    readers[producer] = {phase}
-                else:
-                    known.add(phase)
+                readers[producer].add(phase)
     return readers
 
 

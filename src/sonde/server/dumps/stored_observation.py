@@ -12,6 +12,7 @@ from sonde.core.keys import Io
 from sonde.server.dumps.index import StepTensors
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
+from sonde.watch.faults import find_used
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.watch.origins import OriginTracker
 from sonde.wire.convert import core_node
@@ -94,6 +95,8 @@ class RankOrigins:
         # Memory that had NaN or Inf at the end of the previous step, by leaf and by values.
         self._of_leaves: dict[str, _Memory] = {}
         self._by_fingerprint: dict[str, _Memory] = {}
+        # Memory of ops of the previous step that no op of that step used, by values.
+        self._results: dict[str, set[_Memory]] = {}
         # The last values of data with NaN or Inf.
         self._inputs: dict[str, str] = {}
         # The tracker has only weak references to memory.
@@ -107,26 +110,30 @@ class RankOrigins:
             self.tracker.look(observed)
         sees_all = bool(bad) and _is_complete(listing, graph)
         self.tracker.end_step(graph.nodes, sees_all=sees_all)
-        self._by_fingerprint = step.fingerprints
+        self._by_fingerprint, self._results = step.fingerprints, step.results
         self._of_leaves.update(step.leaves)
         self._alive = [*step.fingerprints.values(), *self._of_leaves.values()]
 
     def memory_of_leaf(self, node: Node, found: BadOutput, listing: StepTensors) -> _Memory:
-        """The memory of an earlier step, if an op wrote to it there, or the values are equal. Data
-        that are NaN in every element may be new: their values identify no tensor."""
-        if node.kind == "input" and not node.name.endswith(".grad"):
-            is_same = self._inputs.get(node.name) == found.fingerprint
+        """The memory of an earlier step, if an op wrote to it there, or the values are equal.
+
+        The values of data identify no tensor if all elements are the same. Then only the result of
+        an op that the previous step did not use counts, if there is exactly one with these values:
+        a hidden state is computed for the next step, new data are not.
+        """
+        by_name = self._of_leaves.get(node.name)
+        by_values = self._by_fingerprint.get(found.fingerprint)
+        is_data = node.kind == "input" and not node.name.endswith(".grad")
+        if is_data:
+            if self._inputs.get(node.name) != found.fingerprint:
+                by_name = None
             self._inputs[node.name] = found.fingerprint
-            known = self._of_leaves.get(node.name) if is_same else None
-            if known is None and not _is_uniform(listing, found):
-                known = self._by_fingerprint.get(found.fingerprint)
-            return known or _Memory()
-        by_name, by_values = (
-            self._of_leaves.get(node.name),
-            self._by_fingerprint.get(found.fingerprint),
-        )
-        known = (by_name or by_values) if node.kind == "parameter" else (by_values or by_name)
-        return known or _Memory()
+            if by_name is None and _is_uniform(listing, found):
+                results = self._results.get(found.fingerprint, set())
+                by_values = next(iter(results)) if len(results) == 1 else None
+        if is_data or node.kind == "parameter":
+            return by_name or by_values or _Memory()
+        return by_values or by_name or _Memory()
 
 
 class _Step:
@@ -147,7 +154,9 @@ class _Step:
         self._made: dict[Place, _Memory] = {}
         # Parameters whose values in the dump are those after the step.
         self._late: set[str] = set()
+        self._used = find_used(graph.nodes) if bad else set()
         self.fingerprints: dict[str, _Memory] = {}
+        self.results: dict[str, set[_Memory]] = {}
         self.leaves: dict[str, _Memory] = {}
 
     def observations(self) -> Iterator[StoredOp]:
@@ -158,7 +167,7 @@ class _Step:
         late: list[Node] = []
         for node in self._graph.nodes:
             is_bad = node.name in names or self._passes_on(node)
-            if is_bad and node.kind != "op" and self._is_late(node):
+            if is_bad and is_late(self._listing, self._graph, node):
                 late.append(node)
             elif is_bad or any((each.producer, each.slot) in self._bad for each in node.inputs):
                 involved.append(node)
@@ -209,14 +218,16 @@ class _Step:
         root = self._memory.root(*place)
         memory = self._made.get(root)
         if memory is None:
-            is_leaf = node.kind != "op"
-            memory = _Memory()
-            if is_leaf:
-                memory = self._origins.memory_of_leaf(node, found, self._listing)
+            is_op = node.kind == "op"
+            memory = (
+                _Memory() if is_op else self._origins.memory_of_leaf(node, found, self._listing)
+            )
             self._made[root] = memory
         self.fingerprints[found.fingerprint] = memory
         if self._graph.node(root[0]).kind != "op":
             self.leaves[root[0]] = memory
+        elif node.phase != "optimizer" and place not in self._used:
+            self.results.setdefault(found.fingerprint, set()).add(memory)
         is_filled = self._memory.is_filled(*place)
         return StoredTensorView("output", found.slot, True, found.has_nan, memory, is_filled)
 
@@ -224,33 +235,20 @@ class _Step:
         """The input; None if it is not known whether it was finite."""
         edge = node.inputs[slot]
         is_filled = self._memory.is_input_filled((edge.producer, edge.slot, edge.type.shape))
-        memory = None
-        given = None
-        if edge.producer is not None:
-            given = self._bad.get((edge.producer, edge.slot))
-            memory = self._made.get(self._memory.root(edge.producer, edge.slot))
-            if edge.producer in self._late:
-                given = None
         own = self._listing.find(node.name, "input", slot)
         kind = None if own is None else DumpTensor(self._listing, own).bad_kind()
-        if kind is None and edge.producer is not None:
-            known = self._listing.find(edge.producer, "output", edge.slot)
-            if given is not None:
-                kind = "nan" if given.has_nan else "inf"
-            elif known is not None and edge.producer not in self._late:
-                kind = "finite"
+        memory = None
+        if edge.producer is not None:
+            memory = self._made.get(self._memory.root(edge.producer, edge.slot))
+            if kind is None and edge.producer not in self._late:
+                given = self._bad.get((edge.producer, edge.slot))
+                if given is not None:
+                    kind = "nan" if given.has_nan else "inf"
+                elif self._listing.find(edge.producer, "output", edge.slot) is not None:
+                    kind = "finite"
         if kind is None:
             return None
         return StoredTensorView("input", slot, kind != "finite", kind == "nan", memory, is_filled)
-
-    def _is_late(self, leaf: Node) -> bool:
-        """Whether the dump has the parameter's value after the step, as those of MindSpore do."""
-        if leaf.kind != "parameter":
-            return False
-        stored = self._listing.find(leaf.name, "output", 0)
-        readers = (self._listing.of_op(name) for _, name in self._graph.consumers(leaf.name))
-        first = min((each[0].order for each in readers if each), default=None)
-        return stored is not None and first is not None and stored.order > first
 
     def _observe_late(self, leaf: Node) -> StoredOp:
         """A parameter after its update: its values come from the optimizer's op, or from an input
@@ -270,6 +268,16 @@ class _Step:
                     inputs.append(StoredTensorView("input", len(edges), True, found.has_nan))
                     edges.append(Edge(producer, slot, spec))
         return self._op(leaf, replace(core_node(leaf), inputs=tuple(edges)), inputs)
+
+
+def is_late(listing: StepTensors, graph: GraphIndex, leaf: Node) -> bool:
+    """Whether the dump has a parameter's value after the step, as those of MindSpore do."""
+    if leaf.kind != "parameter":
+        return False
+    stored = listing.find(leaf.name, "output", 0)
+    readers = (listing.of_op(name) for _, name in graph.consumers(leaf.name))
+    first = min((each[0].order for each in readers if each), default=None)
+    return stored is not None and first is not None and stored.order > first
 
 
 def _is_uniform(listing: StepTensors, found: BadOutput) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sonde.core.errors import SondeError, UsageError
+from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
@@ -35,11 +36,6 @@ class DumpTensor(MeasuredTensor):
     stored: StoredTensor
     before: StepTensors | None = None
     problems: list[DumpProblem] = field(default_factory=list)
-
-    @property
-    def name(self) -> TensorName:
-        stored = self.stored
-        return TensorName(stored.op, stored.io, stored.slot, self.listing.step.step)
 
     @property
     def io(self) -> Io:
@@ -76,36 +72,37 @@ class DumpTensor(MeasuredTensor):
     def values(self) -> Values:
         """DumpError without a file, or if it is damaged."""
         record = self.listing.record(self.stored)
-        return Values(self.name, record.numpy(), record.dtype)
+        name = TensorName(self.stored.op, self.io, self.slot, self.listing.step.step)
+        return Values(name, record.numpy(), record.dtype)
+
+    def _array(self) -> NDArray[Any] | None:
+        """The values; None without a file, or if it is damaged."""
+        try:
+            return self.values().array if self.has_values else None
+        except SondeError:
+            return None
 
     def row(self) -> RowStatistics | None:
         return None if self.stored.row is None else RowStatistics(self.stored.row)
 
     def numbers(self) -> StatisticNumbers | None:
         """All statistics there are, from the values if there are any."""
-        if self.has_values:
-            try:
-                found = answers.statistics_of(self.values().array)
-                return None if found is None else statistic_numbers(found)
-            except SondeError:
-                pass
+        array = self._array()
+        if array is not None:
+            found = answers.statistics_of(array)
+            return None if found is None else statistic_numbers(found)
         row = self.row()
         return None if row is None else row.numbers()
 
     def bad_kind(self) -> BadKind | None:
         """The worst of its elements; None if that is not known."""
-        row = self.row()
-        if row is not None and self.stored.row is not None and self.stored.row.values:
-            numbers = row.numbers()
+        if self.stored.row is not None and self.stored.row.values:
+            numbers = RowStatistics(self.stored.row).numbers()
             if numbers.nan_count:
                 return "nan"
-            if numbers.positive_inf_count or numbers.negative_inf_count:
-                return "inf"
-            return "finite"
-        try:
-            array = self.values().array if self.has_values else None
-        except SondeError:
-            return None
+            has_inf = numbers.positive_inf_count or numbers.negative_inf_count
+            return "inf" if has_inf else "finite"
+        array = self._array()
         if array is None:
             return None
         if array.dtype.kind not in "fc" or bool(np.isfinite(array).all()):
@@ -139,7 +136,7 @@ class DumpTensor(MeasuredTensor):
 
     def buffer(self) -> Memory | str:
         if not self.has_values:
-            return "the dump has only statistics of it, and these do not tell"
+            return "the dump has only statistics of it, which are not enough"
         try:
             memory = self._memory()
         except SondeError as error:
@@ -148,10 +145,7 @@ class DumpTensor(MeasuredTensor):
         return f"{self.dtype} values have no order" if is_complex else memory
 
     def non_finite_count(self) -> int | None:
-        try:
-            array = self.values().array if self.has_values else None
-        except SondeError:
-            return None
+        array = self._array()
         return None if array is None else int(array.size - np.isfinite(array).sum())
 
     def previous(self, needs: Needs) -> PreviousValue:
@@ -166,11 +160,10 @@ class DumpTensor(MeasuredTensor):
             return PreviousValue(missing=self._add_problem(before, error))
 
     def _previous(self) -> DumpTensor | None:
-        stored = self.stored
-        found = None
-        if self.before is not None:
-            found = self.before.find(stored.op, stored.io, stored.slot)
-        return None if self.before is None or found is None else DumpTensor(self.before, found)
+        if self.before is None:
+            return None
+        found = self.before.find(self.stored.op, self.stored.io, self.stored.slot)
+        return None if found is None else DumpTensor(self.before, found)
 
     def _memory(self) -> Memory:
         record = self.listing.record(self.stored)
@@ -184,13 +177,3 @@ class DumpTensor(MeasuredTensor):
         path = tensor.listing.step.path / (tensor.stored.file or "")
         self.problems.append(DumpProblem(path, error.message.removeprefix(f"{path}: ")))
         return error.message
-
-
-def need_values(tensor: DumpTensor) -> None:
-    """UsageError unless the dump has the values."""
-    if not tensor.has_values:
-        raise UsageError(
-            "the dump has only statistics of this tensor; dump with saved_data 'tensor' or "
-            "'full' to have values",
-            slug="no-values",
-        )

@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from sonde.core.errors import UsageError
+from sonde.server.http.events import Changes
 from sonde.server.live import values as live_values
+from sonde.server.live.control import MOST_WAIT_SECONDS
 from sonde.server.live.rank import LiveRank
+from sonde.server.live.rank_link import gone
 from sonde.wire.api import RecheckView
 from sonde.wire.questions import Checked
 from sonde.wire.shapes import WatchpointSpec
@@ -16,7 +20,43 @@ _MOST_NAMED: Final = 3
 _MOST_TEXT: Final = 300
 
 
-async def check(ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec]) -> RecheckView:
+class CheckNow:
+    """The last evaluation of the watchpoints on the values that the ranks have. ``view`` is None if
+    there was none, or the training or the watchpoints have changed since."""
+
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._late: asyncio.Task[RecheckView] | None = None
+        self.view: RecheckView | None = None
+
+    def forget(self) -> None:
+        self.view = None
+
+    async def run(
+        self, ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec], wait_seconds: float
+    ) -> None:
+        if not ranks:
+            raise gone("the training")
+        if not specs:
+            raise UsageError("there are no watchpoints to check", slug="no-such-watchpoint")
+        check = asyncio.create_task(_check(ranks, specs))
+        check.add_done_callback(self._ended)
+        limit = min(wait_seconds, MOST_WAIT_SECONDS) if wait_seconds > 0 else None
+        await asyncio.wait({check}, timeout=limit)
+        if check.done():
+            self.view = check.result()
+        else:
+            self.view, self._late = RecheckView(True, 0, 0, 0), check
+
+    def _ended(self, check: asyncio.Task[RecheckView]) -> None:
+        """Show the result of a check that took longer than the request; an error is not shown."""
+        is_good = not check.cancelled() and check.exception() is None
+        if check is self._late and self.view is not None:
+            self.view = check.result() if is_good else None
+            self._changes.touch("status", "hits")
+
+
+async def _check(ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec]) -> RecheckView:
     """The sum of the answers of all ranks; their hits were sent before. UsageError if one fails."""
     links = {rank.number: rank.link for rank in ranks if rank.link is not None}
     answers = await asyncio.gather(*map(live_values.check, links.values()))

@@ -129,13 +129,11 @@ class Hub:
         if not isinstance(run, LiveRun):
             return f"{hello.run} is the id of a dump on this server"
         known = run.ranks.get(hello.metadata.rank)
-        if known is None or known.link is None:
+        if known is None or known.link is None or known.is_same(hello.metadata):
             return ""
-        there, here = known.metadata, hello.metadata
-        if (there.host, there.pid) == (here.host, here.pid):
-            return ""
+        there = known.metadata
         return (
-            f"rank {here.rank} of run {hello.run} is connected already, as process {there.pid} "
+            f"rank {there.rank} of run {hello.run} is connected already, as process {there.pid} "
             f"on {there.host}; give each training its own SONDE_RUN_ID"
         )
 

@@ -51,9 +51,9 @@ class LiveRank:
         return self.state in ("ended", "lost")
 
     def is_same(self, metadata: Metadata) -> bool:
-        """Whether ``metadata`` is of the same process, and it has not ended."""
+        """Whether ``metadata`` is of the same process."""
         there, here = self.metadata, metadata
-        return self.goodbye is None and (there.host, there.pid) == (here.host, here.pid)
+        return (there.host, there.pid) == (here.host, here.pid)
 
     # ------------------------------------------------------------ connection
 

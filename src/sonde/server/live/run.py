@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from sonde.core.errors import UsageError
 from sonde.debugger.values.answers import Values
 from sonde.server.graph.index import GraphIndex
 from sonde.server.http.events import Changes, EventBroker
-from sonde.server.live import check as live_check
 from sonde.server.live import values as live_values
-from sonde.server.live.control import MOST_WAIT_SECONDS, RunControl
+from sonde.server.live.check import CheckNow
+from sonde.server.live.control import RunControl
 from sonde.server.live.rank import LiveRank
-from sonde.server.live.rank_link import RankLink, gone
+from sonde.server.live.rank_link import RankLink
 from sonde.server.live.rank_messages import RankMessages
 from sonde.server.live.ranks import LiveRanks
 from sonde.server.run import NpyFile, Question
@@ -23,45 +21,9 @@ from sonde.server.watchpoint_set import WatchpointSet
 from sonde.wire import api
 from sonde.wire.questions import AnyAnswer
 from sonde.wire.rank import Hello, Keep, SetWatchpoints, Welcome
-from sonde.wire.shapes import TensorName, WatchpointSpec
+from sonde.wire.shapes import TensorName
 
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-
-
-class _CheckNow:
-    """The last evaluation of the watchpoints on the values at hand; ``view`` None: there is none,
-    or the training or the watchpoints have changed since."""
-
-    def __init__(self, changes: Changes) -> None:
-        self._changes = changes
-        self._late: asyncio.Task[api.RecheckView] | None = None
-        self.view: api.RecheckView | None = None
-
-    def forget(self) -> None:
-        self.view = None
-
-    async def run(
-        self, ranks: Sequence[LiveRank], specs: Sequence[WatchpointSpec], wait_seconds: float
-    ) -> None:
-        if not ranks:
-            raise gone("the training")
-        if not specs:
-            raise UsageError("there are no watchpoints to check", slug="no-such-watchpoint")
-        check = asyncio.create_task(live_check.check(ranks, specs))
-        check.add_done_callback(self._ended)
-        limit = min(wait_seconds, MOST_WAIT_SECONDS) if wait_seconds > 0 else None
-        await asyncio.wait({check}, timeout=limit)
-        if check.done():
-            self.view = check.result()
-        else:
-            self.view, self._late = api.RecheckView(True, 0, 0, 0), check
-
-    def _ended(self, check: asyncio.Task[api.RecheckView]) -> None:
-        """Show the result of a check that took longer than the request; an error is not shown."""
-        is_good = not check.cancelled() and check.exception() is None
-        if check is self._late and self.view is not None:
-            self.view = check.result() if is_good else None
-            self._changes.touch("status", "hits")
 
 
 class LiveRun:
@@ -76,7 +38,7 @@ class LiveRun:
         self._run_control = RunControl(self.ranks, self._changes)
         self.messages = RankMessages(self.ranks, self._run_control, self._changes)
         self.hits = self.messages.hits
-        self._check = _CheckNow(self._changes)
+        self._check = CheckNow(self._changes)
 
     @property
     def may_be_forgotten(self) -> bool:
@@ -105,7 +67,9 @@ class LiveRun:
         known = self.ranks.get(number)
         if known is not None:
             known.disconnect()
-        if known is None or not (hello.resumes and known.is_same(hello.metadata)):
+        if known is None or not (
+            hello.resumes and known.goodbye is None and known.is_same(hello.metadata)
+        ):
             if not hello.resumes:
                 self._forget_extra_ranks(hello.metadata.world_size)
             known = self.ranks[number] = LiveRank(hello.metadata)

@@ -10,6 +10,7 @@ from sonde.server.comparison.views import ComparisonPages
 from sonde.server.dumps.run import DumpRun
 from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import RUN
+from sonde.server.run import chosen_rank
 from sonde.wire import comparison as wire
 from sonde.wire import queries
 
@@ -55,5 +56,5 @@ async def unpaired(call: Call, query: queries.UnpairedQuery) -> wire.UnpairedPag
 async def marks(call: Call, query: queries.LevelQuery) -> wire.LevelMarks:
     pages, side = _pages(call)
     index = await call.run.graph(query.rank, query.graph)
-    rank = call.run.view().ranks[0].rank if query.rank is None else query.rank
+    rank = chosen_rank(call.run, query.rank)
     return await asyncio.to_thread(pages.marks, side, rank, index, query.scope, query.group)

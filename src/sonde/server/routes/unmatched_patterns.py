@@ -39,15 +39,15 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
             f"{_words(search.useless)} matches"
         )
     if search.unmatched:
-        said = f"no op, parameter or gradient seen so far matches {_words(search.unmatched)}"
+        message = f"no op, parameter or gradient seen so far matches {_words(search.unmatched)}"
     else:
         wanted = ", ".join(f"{id} applies only to {kind}s" for id, kind in targets.items())
-        said = f"{_words(search.useless)} matches, but {wanted}"
+        message = f"{_words(search.useless)} matches, but {wanted}"
     if strict:
         meant = search.meant()
         hint = f"did you mean {meant!r}?" if meant else "'sonde ctl graph' shows names"
-        raise UsageError(f"{said}; {hint}", slug="no-such-op")
-    return said
+        raise UsageError(f"{message}; {hint}", slug="no-such-op")
+    return message
 
 
 def _target(condition: str) -> str:

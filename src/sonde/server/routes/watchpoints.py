@@ -12,33 +12,27 @@ from sonde.server.http.endpoint import Call, Endpoints
 from sonde.server.routes.runs import WATCHPOINTS
 from sonde.server.run import Run
 from sonde.watch.conditions import CATALOGUE, EXPRESSION_NAMES, RECOMMENDED, Kind, Recommended
-from sonde.wire.api import (
-    Catalogue,
-    ConditionInfo,
-    ParameterInfo,
-    WatchpointDraft,
-    WatchpointList,
-)
+from sonde.wire import api
 from sonde.wire.convert import copy_fields
 
 endpoints = Endpoints()
 
 
-def _info(kind: Kind) -> ConditionInfo:
-    parameters = tuple(copy_fields(each, ParameterInfo) for each in kind.parameters)
-    return copy_fields(kind, ConditionInfo, parameters=parameters)
+def _info(kind: Kind) -> api.ConditionInfo:
+    parameters = tuple(copy_fields(each, api.ParameterInfo) for each in kind.parameters)
+    return copy_fields(kind, api.ConditionInfo, parameters=parameters)
 
 
-_CATALOGUE: Final = Catalogue(tuple(map(_info, CATALOGUE.values())), tuple(EXPRESSION_NAMES))
+_CATALOGUE: Final = api.Catalogue(tuple(map(_info, CATALOGUE.values())), tuple(EXPRESSION_NAMES))
 
 
 @endpoints.add("GET", "/conditions", "All watch conditions")
-async def list_conditions(call: Call) -> Catalogue:
+async def list_conditions(call: Call) -> api.Catalogue:
     return _CATALOGUE
 
 
 @endpoints.add("POST", f"{WATCHPOINTS}/recommended", "Add the recommended watchpoints")
-async def add_recommended(call: Call) -> WatchpointList:
+async def add_recommended(call: Call) -> api.WatchpointList:
     """Add the recommended watchpoints that match an op of this run's graph; all of them if there is
     no graph yet. A watchpoint that exists is not added again."""
     index = await _graph(call.run)
@@ -50,7 +44,7 @@ async def add_recommended(call: Call) -> WatchpointList:
         if index is None or _has_target(index, recommended, draft):
             call.run.watchpoints.add(draft)
     call.run.watchpoints_changed()
-    return WatchpointList(call.run.watchpoints.all)
+    return api.WatchpointList(call.run.watchpoints.all)
 
 
 async def _graph(run: Run) -> GraphIndex | None:
@@ -60,7 +54,7 @@ async def _graph(run: Run) -> GraphIndex | None:
         return None
 
 
-def _has_target(index: GraphIndex, recommended: Recommended, draft: WatchpointDraft) -> bool:
+def _has_target(index: GraphIndex, recommended: Recommended, draft: api.WatchpointDraft) -> bool:
     patterns = [OpPattern.parse(op) for op in draft.ops]
     return any(
         recommended.target in node.categories

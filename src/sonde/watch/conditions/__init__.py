@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from sonde.core.errors import UsageError
 from sonde.watch.conditions import change, overflow, span, threshold
-from sonde.watch.conditions.catalogue import Kind, Parameter, checked
+from sonde.watch.conditions.catalogue import Kind, checked
 from sonde.watch.conditions.contract import (
     Condition,
     Evidence,
@@ -20,7 +20,6 @@ from sonde.watch.conditions.contract import (
     ReasonCode,
     Target,
     Value,
-    Verdict,
     join_all,
     undecided,
 )
@@ -39,14 +38,12 @@ __all__ = [
     "Kind",
     "Memory",
     "Needs",
-    "Parameter",
     "PreviousValue",
     "Reason",
     "ReasonCode",
     "Recommended",
     "Target",
     "Value",
-    "Verdict",
     "join_all",
     "measure",
     "memory_of",
@@ -81,4 +78,4 @@ def parse_condition(
             f"{id} takes no expression; use the condition 'expression' for that",
             slug="condition-parameter",
         )
-    return kind.make(checked(kind, parameters or {}))
+    return kind.make(kind, checked(kind, parameters or {}))

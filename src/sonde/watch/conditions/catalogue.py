@@ -31,7 +31,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One entry of the catalogue."""
+    """One entry of the catalogue; ``make`` gets it, and the parameters."""
 
     id: str
     title: str
@@ -41,7 +41,7 @@ class Kind:
     description: str
     advice: str
     parameters: tuple[Parameter, ...]
-    make: Callable[[Mapping[str, float]], Condition]
+    make: Callable[[Kind, Mapping[str, float]], Condition]
 
 
 def checked(kind: Kind, given: Mapping[str, float]) -> dict[str, float]:

@@ -103,7 +103,7 @@ def _ratio_kind(
         description=description,
         advice=advice,
         parameters=(check, _EPSILON),
-        make=lambda given: UpdateRatio(id, check.name, given[check.name], given["epsilon"]),
+        make=lambda _, given: UpdateRatio(id, check.name, given[check.name], given["epsilon"]),
     )
 
 
@@ -123,7 +123,7 @@ KINDS = (
             Parameter("rtol", "relative tolerance", check=False, default=1e-5, lowest=0.0),
             Parameter("atol", "absolute tolerance", check=False, default=1e-8, lowest=0.0),
         ),
-        make=lambda given: NotChanged(given["rtol"], given["atol"]),
+        make=lambda _, given: NotChanged(given["rtol"], given["atol"]),
     ),
     _ratio_kind(
         "weight_change_too_large",

@@ -32,7 +32,7 @@ ReasonCode = Literal[
 
 class Reason(NamedTuple):
     """Why a condition is undecided. Results with an equal reason are reported together, once;
-    ``subject`` tells reasons of one code apart."""
+    ``subject`` distinguishes reasons of one code."""
 
     code: ReasonCode
     subject: str = ""

@@ -23,7 +23,7 @@ from sonde.watch.conditions.contract import (
     Value,
     undecided,
 )
-from sonde.watch.expression_language import Evaluation, ExpressionError, Question, parse
+from sonde.watch.expression_language import EvaluationContext, ExpressionError, Predicate, parse
 
 _EXTRA: Final[Mapping[str, Callable[[Statistics], float]]] = {
     "abs_max": lambda s: s.abs_max,
@@ -39,10 +39,10 @@ NAMES: Final = (*STATISTIC_NAMES, *(f"prev.{name}" for name in STATISTIC_NAMES),
 
 @dataclass(frozen=True, slots=True)
 class Expression(NeverCleared):
-    """A condition written by the user; ``question`` is the compiled text."""
+    """A condition written by the user; ``predicate`` is the compiled text."""
 
     text: str
-    question: Question = field(compare=False, repr=False)
+    predicate: Predicate = field(compare=False, repr=False)
     uses_previous: bool
     id: str = "expression"
     target: Target = "tensor"
@@ -55,14 +55,14 @@ class Expression(NeverCleared):
         if evidence.statistics is None:
             return undecided("no_statistics", evidence.missing or "the tensor has no statistics")
         names = _Names(evidence)
-        evaluation = Evaluation(names.value)
-        found = self.question.truth(evaluation)
+        context = EvaluationContext(names.value)
+        found = self.predicate.truth(context)
         values = tuple(
             Value(name, None, None if math.isnan(number) else number)
             for name, number in names.used.items()
         )
         if found is None:
-            return replace(undecided("undefined", names.why or evaluation.why), values=values)
+            return replace(undecided("undefined", names.why or context.why), values=values)
         return Judgement("hit" if found else "clear", "", values)
 
 
@@ -82,13 +82,13 @@ def parse_expression(text: str) -> Expression:
         return f"{plain!r} is not known; {hint}"
 
     try:
-        question = parse(text, check, "statistic")
+        predicate = parse(text, check, "statistic")
     except ExpressionError as error:
         shown = text if len(text) <= 200 else f"{text[:40]}..."
         raise UsageError(
             f"the expression {shown!r} cannot be used: {error}", slug="expression"
         ) from None
-    return Expression(text.strip(), question, any(name.startswith("prev.") for name in used))
+    return Expression(text.strip(), predicate, any(name.startswith("prev.") for name in used))
 
 
 class _Names:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions.catalogue import Kind
@@ -66,58 +67,32 @@ def _judge_values(evidence: Evidence) -> Judgement:
     return Judgement("hit", why, values) if values else Judgement("clear")
 
 
-def _kind(
-    id: str,
-    title: str,
-    abbreviation: str,
-    target: Target,
-    description: str,
-    *,
-    also: str = "",
-    needs: Needs = STATISTICS_ONLY,
-) -> Kind:
+def _make(kind: Kind, _: Mapping[str, float]) -> Overflow:
+    return Overflow(kind.id, kind.target)
+
+
+def _kind(id: str, title: str, abbreviation: str, target: Target) -> Kind:
     return Kind(
-        id=id,
-        title=title,
-        abbreviation=abbreviation,
-        target=target,
-        formula=f"#nan(x) + #inf(x) > 0{also}",
-        description=description,
+        id,
+        title,
+        abbreviation,
+        target,
+        formula="#nan(x) + #inf(x) > 0",
+        description=f"A {target} has NaN or infinite elements.",
         advice=_ADVICE,
         parameters=(),
-        make=lambda _: Overflow(id, target, needs),
+        make=_make,
     )
 
 
 KINDS = (
-    _kind(
-        "tensor_overflow",
-        "Tensor overflow",
-        "TO",
-        "tensor",
-        "A tensor has NaN or infinite elements.",
-    ),
-    _kind(
-        "weight_overflow",
-        "Weight overflow",
-        "WO",
-        "weight",
-        "A weight has NaN or infinite elements.",
-    ),
-    _kind(
-        "gradient_exploding",
-        "Gradient explosion",
-        "GE",
-        "gradient",
-        "A gradient has NaN or infinite elements.",
-    ),
-    _kind(
-        "operator_overflow",
-        "Operator overflow",
-        "OO",
-        "tensor",
-        "The op itself made NaN or Inf; ops that only pass them on are left out.",
-        also=" and every input of the op is finite",
-        needs=Needs(statistics=True, inputs=True),
+    _kind("tensor_overflow", "Tensor overflow", "TO", "tensor"),
+    _kind("weight_overflow", "Weight overflow", "WO", "weight"),
+    _kind("gradient_exploding", "Gradient explosion", "GE", "gradient"),
+    replace(
+        _kind("operator_overflow", "Operator overflow", "OO", "tensor"),
+        formula="#nan(x) + #inf(x) > 0 and every input of the op is finite",
+        description="The op itself made NaN or Inf; ops that only pass them on are left out.",
+        make=lambda kind, _: Overflow(kind.id, kind.target, Needs(statistics=True, inputs=True)),
     ),
 )

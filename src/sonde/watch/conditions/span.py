@@ -85,27 +85,27 @@ def _holds(name: str, actual: float, preset: float) -> bool:
     return actual < preset if name.endswith("_lt") else actual > preset
 
 
-def _make(id: str, target: Target, given: Mapping[str, float]) -> Span:
+def _make(kind: Kind, given: Mapping[str, float]) -> Span:
     start, end = given.get("range_start_inclusive"), given.get("range_end_inclusive")
     needs_bounds = any(name in given for name in _PERCENTAGES)
     if needs_bounds and (start is None or end is None):
         raise UsageError(
-            f"{id}: a percentage needs both range_start_inclusive and range_end_inclusive",
+            f"{kind.id}: a percentage needs both range_start_inclusive and range_end_inclusive",
             slug="condition-parameter",
         )
     if start is not None and end is not None and start > end:
         raise UsageError(
-            f"{id}: range_start_inclusive {start:g} is above range_end_inclusive {end:g}",
+            f"{kind.id}: range_start_inclusive {start:g} is above range_end_inclusive {end:g}",
             slug="condition-parameter",
         )
     if not needs_bounds and (start is not None or end is not None):
         raise UsageError(
-            f"{id}: a range is of use only with range_percentage_lt or range_percentage_gt",
+            f"{kind.id}: a range is of use only with range_percentage_lt or range_percentage_gt",
             slug="condition-parameter",
         )
     bounds = (start, end) if start is not None and end is not None else None
     checks = tuple((name, value) for name, value in given.items() if not name.endswith("inclusive"))
-    return Span(id, target, bounds, checks)
+    return Span(kind.id, kind.target, bounds, checks)
 
 
 def _kind(id: str, title: str, abbreviation: str, target: Target, what: str) -> Kind:
@@ -138,7 +138,7 @@ def _kind(id: str, title: str, abbreviation: str, target: Target, what: str) -> 
             Parameter("max_min_lt", "maximum less minimum is below this", lowest=0.0, above=True),
             Parameter("max_min_gt", "maximum less minimum is above this", lowest=0.0),
         ),
-        make=lambda given: _make(id, target, given),
+        make=_make,
     )
 
 

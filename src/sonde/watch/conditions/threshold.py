@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Final, Literal
 
@@ -96,30 +96,12 @@ class Threshold:
         return Judgement("hit" if is_hit else "clear", "", tuple(values))
 
 
-def kind(
-    id: str,
-    title: str,
-    abbreviation: str,
-    target: Target,
-    *,
-    formula: str,
-    description: str,
-    advice: str,
-    parameters: tuple[Parameter, ...],
-    needs: Needs = STATISTICS_ONLY,
-) -> Kind:
-    """A catalogue entry whose parameters are all checks of a Threshold."""
-    return Kind(
-        id=id,
-        title=title,
-        abbreviation=abbreviation,
-        target=target,
-        formula=formula,
-        description=description,
-        advice=advice,
-        parameters=parameters,
-        make=lambda given: Threshold(id, target, tuple(given.items()), needs),
-    )
+def _make(kind: Kind, given: Mapping[str, float]) -> Threshold:
+    return Threshold(kind.id, kind.target, tuple(given.items()))
+
+
+def _make_initial(kind: Kind, given: Mapping[str, float]) -> Threshold:
+    return replace(_make(kind, given), needs=Needs(statistics=True, initial_only=True))
 
 
 def _level_kind(
@@ -127,7 +109,7 @@ def _level_kind(
 ) -> Kind:
     """A condition on the mean of |x|, the maximum, the minimum or the mean."""
     word, sign = ("above", ">") if relation == "gt" else ("below", "<")
-    return kind(
+    return Kind(
         id,
         title,
         abbreviation,
@@ -141,6 +123,7 @@ def _level_kind(
             Parameter(f"min_{relation}", f"the minimum is {word} this"),
             Parameter(f"mean_{relation}", f"the mean is {word} this"),
         ),
+        make=_make,
     )
 
 
@@ -167,7 +150,7 @@ KINDS = (
     _level_kind("tensor_too_small", "Tensor below threshold", "TS", "tensor", "lt"),
     _level_kind("weight_too_small", "Weight below threshold", "WS", "weight", "lt"),
     _level_kind("gradient_vanishing", "Gradient disappearance", "GV", "gradient", "lt"),
-    kind(
+    Kind(
         "tensor_all_zero",
         "Tensor of zeros",
         "TZ",
@@ -179,8 +162,9 @@ KINDS = (
             "a mask that hides everything, a multiplication by a zero scale."
         ),
         parameters=(_ZEROS,),
+        make=_make,
     ),
-    kind(
+    Kind(
         "tensor_deviation",
         "Standard deviation",
         "SD",
@@ -195,8 +179,9 @@ KINDS = (
             Parameter("sd_gt", "the standard deviation is above this", lowest=0.0),
             Parameter("sd_lt", "the standard deviation is below this", lowest=0.0),
         ),
+        make=_make,
     ),
-    kind(
+    Kind(
         "weight_initialization",
         "Initial weight value",
         "WI",
@@ -209,6 +194,6 @@ KINDS = (
             Parameter("max_gt", "the maximum is above this"),
             Parameter("min_lt", "the minimum is below this"),
         ),
-        needs=Needs(statistics=True, initial_only=True),
+        make=_make_initial,
     ),
 )
