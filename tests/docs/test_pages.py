@@ -23,14 +23,19 @@ SAID = re.compile(r"(?:^|\s)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\]\n?$")
 
 
 def slugs_in(tree: ast.AST) -> Iterator[str]:
-    """Slugs given as ``slug="..."``, as a default of a parameter, or at the end of a message."""
+    """Slugs given as ``slug="..."``, as a default of a parameter, in a statement
+    ``slug = ... or "..."``, or at the end of a message."""
     names = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
         if id(node) in names:
-            continue  # A constant with a name, such as a mark in somebody's file, is no message.
+            continue  # A named constant, such as a marker in a file, is not a message.
         if isinstance(node, ast.keyword) and node.arg == "slug":
             if isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
+        elif isinstance(node, ast.Assign) and _is_name(node.targets[0], "slug"):
+            if isinstance(node.value, ast.BoolOp):
+                last = node.value.values[-1]
+                yield from [str(last.value)] if isinstance(last, ast.Constant) else []
         elif isinstance(node, ast.arguments):
             defaults = dict(zip(node.kwonlyargs, node.kw_defaults, strict=True))
             for argument, default in defaults.items():
@@ -40,6 +45,10 @@ def slugs_in(tree: ast.AST) -> Iterator[str]:
             match = SAID.search(node.value)
             if match is not None:
                 yield match[1]
+
+
+def _is_name(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def used_slugs() -> dict[str, str]:
