@@ -103,9 +103,7 @@ def test_a_combination_the_document_forbids_is_refused_with_its_reason(
 @pytest.mark.parametrize(
     "key", ["dump_mode", "net_name", "iteration", "input_output", "kernels", "support_device"]
 )
-def test_a_key_the_document_requires_is_asked_for(
-    refuse: Callable[..., list[str]], key: str
-) -> None:
+def test_a_missing_required_key_is_reported(refuse: Callable[..., list[str]], key: str) -> None:
     lines = refuse(**{key: ...})
     assert len(lines) == 1
     assert lines[0].startswith(f"dump.json: {key} is missing; write ")
@@ -128,7 +126,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(
     assert refuse(**settings) == [f"dump.json: {line} [config-unknown-key]"]
 
 
-def test_all_problems_are_said_at_once_and_only_real_ones(
+def test_all_problems_are_reported_at_once_and_only_real_ones(
     refuse: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     lines = refuse(
@@ -276,7 +274,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     assert load_config(path, {}).text.startswith("{")
 
 
-def test_a_missing_file_and_a_directory_are_said(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_directory_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(tmp_path / "no.json", {})
     assert str(caught.value) == (

@@ -173,7 +173,7 @@ def test_a_flat_lstm_weight_becomes_parts_that_compute_the_same_and_back(tmp_pat
     assert main(["ckpt", "diff", str(old), str(again)]) == 0
 
 
-def test_a_flat_lstm_weight_is_refused_where_nobody_knows_its_parts(
+def test_a_flat_lstm_weight_is_refused_if_its_parts_are_unknown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, target = tmp_path / "old.ckpt", tmp_path / "new.pt"

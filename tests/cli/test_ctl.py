@@ -216,7 +216,7 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["step", "--timeout", "-1"], "--timeout must be 0 or more seconds (got -1)"),
     ],
 )
-def test_mistakes_are_said_in_a_line(
+def test_mistakes_are_reported_in_a_line(
     words: list[str], part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = ctl(capsys, *words)
@@ -226,7 +226,9 @@ def test_mistakes_are_said_in_a_line(
 
 
 @pytest.mark.usefixtures("rank")
-def test_a_check_of_what_is_at_hand_says_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_of_available_values_reports_the_missing_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, text = ctl(capsys, "recheck")
     assert (code, text) == (2, "sonde: there are no watchpoints to check [no-such-watchpoint]\n")
     ctl(capsys, "watch", "add", "tensor_overflow")
@@ -401,7 +403,7 @@ def test_a_server_and_a_training_that_come_soon_are_waited_for(
     assert ctl(capsys, "--patience", "-1", "status")[0] == 2
 
 
-def test_the_exit_code_is_that_of_the_rank_that_was_asked_for(
+def test_the_exit_code_is_that_of_the_requested_rank(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ranks = [
@@ -435,7 +437,7 @@ def test_a_dump_is_checked_from_the_terminal(
         assert "not a training that can be controlled" in ctl(capsys, *server, "step")[1]
 
 
-def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "status")
     assert (code, "you have no running server on this machine" in text) == (2, True)
     code, text = ctl(capsys, "--server", "127.0.0.1:1", "status")
@@ -474,7 +476,7 @@ def test_of_several_servers_the_newest_is_named(
         assert "servers" not in ctl(capsys, "--server", server.url, "status")[1]
 
 
-def test_of_hits_that_are_not_printed_it_is_told(
+def test_hits_that_are_not_printed_are_counted(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hit_store, "MOST_HITS", 8)

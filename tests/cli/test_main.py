@@ -110,7 +110,7 @@ def test_starting_imports_no_framework_and_no_numpy() -> None:
     assert loaded.isdisjoint({"torch", "numpy", "rich", "jax", "mindspore"})
 
 
-def test_a_failure_of_ours_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_sonde_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 

@@ -54,7 +54,7 @@ def test_json_has_the_numbers_and_nothing_else_is_printed(
     assert (document["count"], document["elements"]) == (2, 4)
 
 
-def test_a_mindspore_net_is_paired_with_its_torch_twin_none_by_hand(
+def test_a_mindspore_net_is_paired_with_its_torch_port_without_a_map(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     torch.save(ConvBN().state_dict(), tmp_path / "twin.pt")
@@ -98,7 +98,7 @@ def test_a_dump_and_the_checkpoint_of_its_run_have_the_same_values(
     assert all(pair["equal"] for pair in weights)
 
 
-def test_where_only_statistics_are_known_that_is_said(
+def test_a_file_with_statistics_only_is_reported_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "train.py"

@@ -64,7 +64,7 @@ def test_everything_after_the_program_belongs_to_it(
     assert (params["module"], params["program"]) == (module, program)
 
 
-def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
+def test_without_a_dump_the_script_runs_plainly_and_a_hint_is_printed() -> None:
     plain = prepared("train.py", "--epochs", "3")
     assert (plain.module, plain.program) == (None, ("train.py", "--epochs", "3"))
     assert plain.config is None
@@ -113,7 +113,7 @@ def test_a_short_form_goes_to_a_folder_it_names(
     assert elsewhere.note is None
 
 
-def test_the_environment_names_a_file_and_ours_wins(tmp_path: Path) -> None:
+def test_the_environment_names_a_file_and_the_sonde_variable_wins(tmp_path: Path) -> None:
     ours, theirs = write_config("ours", tmp_path), write_config("theirs", tmp_path)
     environ = {"SONDE_DUMP_CONFIG": ours, "MINDSPORE_DUMP_CONFIG": theirs}
     ready = prepared("train.py", environ=environ)

@@ -286,7 +286,7 @@ def test_flags_of_the_interpreter_hold(folder: Folder, flags: tuple[str, ...]) -
     assert folder.sonde("program.py", flags=flags) == folder.python("program.py", flags=flags)
 
 
-def test_the_scripts_folder_is_searched_unless_python_was_told_not_to(folder: Folder) -> None:
+def test_the_script_s_folder_is_searched_unless_python_is_in_safe_mode(folder: Folder) -> None:
     folder.write("sub/beside.py", "")
     folder.write("sub/program.py", "import beside")
     assert folder.sonde("sub/program.py").code == 0

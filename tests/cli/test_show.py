@@ -148,7 +148,7 @@ class TestTensors:
             "",
         ]
 
-    def test_nan_stands_out_with_what_is_finite(self, tmp_path: Path, shown: Shown) -> None:
+    def test_nan_is_highlighted_with_the_finite_range(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         text = shown(tmp_path, "--op", LOG, "--step", 5, "--io", "output")
         assert "min nan  max nan  mean nan  std nan" in text
@@ -210,7 +210,7 @@ class TestTensors:
         assert "step 0, rank 1, forward" in shown(tmp_path, "--rank", 1, "--step", 0)
         assert len(shown.json(tmp_path, "--rank", 1, "--step", 0)["tensors"]) == 1
 
-    def test_a_damaged_file_is_told_in_its_place(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_damaged_file_is_reported_at_its_place(self, tmp_path: Path, shown: Shown) -> None:
         made, node = MadeDump(tmp_path), small_graph().node(LOG)
         path = made.add_tensor(made.step(0), node, "output.0", np.ones(4, np.float32))
         os.truncate(path, 140)

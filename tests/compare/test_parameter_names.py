@@ -285,7 +285,7 @@ def test_a_linear_layer_without_bias_is_no_embedding() -> None:
     }
 
 
-def test_roles_and_what_is_trainable_are_told_from_names() -> None:
+def test_roles_and_trainability_are_derived_from_names() -> None:
     for name, role, trainable in (
         ("bn1.gamma", "weight", True),
         ("bn1.moving_mean", "buffer", False),

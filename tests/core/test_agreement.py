@@ -62,7 +62,7 @@ def test_a_way_that_was_not_run_is_not_wrong() -> None:
     assert not replace(FINE, interpreted=9.0).interpreted_agrees
 
 
-def test_totals_are_relative_and_say_who_is_closer() -> None:
+def test_totals_are_relative_and_say_which_way_is_closer() -> None:
     other = replace(FINE, norm=0.0, eager=0.0, compiled=0.0, interpreted=nan)
     (total,) = totals([FINE, other])
     assert (total.kind, total.count, total.agreeing) == ("gradient", 2, 2)

@@ -72,7 +72,7 @@ NAME = "Default/network-Net/conv1-Conv2d/convolution-op0"
         ("convolution-op0", False),
     ],
 )
-def test_an_op_is_meant_by_name_type_or_expression(text: str, matches: bool) -> None:
+def test_an_op_is_selected_by_name_type_or_expression(text: str, matches: bool) -> None:
     assert OpPattern.parse(text).matches(NAME, "convolution") is matches
 
 

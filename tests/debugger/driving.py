@@ -1,4 +1,4 @@
-"""Trains in this thread, with somebody at the page in another."""
+"""Trains in this thread, while another thread plays the user of the page."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ OPTIONS = DebuggerOptions(run="test", wait_seconds=10.0)
 
 
 class Net(nn.Module):
-    """``spoil`` is called with the step and the hidden values."""
+    """``corrupt`` is called with the step and the hidden values."""
 
-    def __init__(self, spoil: Callable[[int, torch.Tensor], torch.Tensor] | None = None) -> None:
+    def __init__(self, corrupt: Callable[[int, torch.Tensor], torch.Tensor] | None = None) -> None:
         super().__init__()
         self.fc1 = nn.Linear(8, 16)
         self.act = nn.Tanh()
         self.fc2 = nn.Linear(16, 4)
-        self._spoil = spoil
+        self._corrupt = corrupt
         self._step = 0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self.act(self.fc1(x))
-        if self._spoil is not None:
-            hidden = self._spoil(self._step, hidden)
+        if self._corrupt is not None:
+            hidden = self._corrupt(self._step, hidden)
         self._step += 1
         result: torch.Tensor = self.fc2(hidden)
         return result
@@ -57,9 +57,9 @@ def train(net: nn.Module, steps: int, *, rate: float = 0.1) -> list[float]:
     return losses
 
 
-def make_net(spoil: Callable[[int, torch.Tensor], torch.Tensor] | None = None) -> Net:
+def make_net(corrupt: Callable[[int, torch.Tensor], torch.Tensor] | None = None) -> Net:
     torch.manual_seed(0)
-    return Net(spoil)
+    return Net(corrupt)
 
 
 def driven(

@@ -9,7 +9,7 @@ from tests.debugger.hub import RankConnection, watchpoint
 
 from sonde.wire.questions import AskCheck, Checked
 
-SPOILED = "Default/network-Net/log-op0"
+CORRUPTED = "Default/network-Net/log-op0"
 WEIGHTS = ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight"]
 ALWAYS = {"max_gt": -1e9}
 
@@ -20,7 +20,7 @@ def check(rank: RankConnection) -> Checked:
     return found
 
 
-def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
+def corrupt(step: int, hidden: torch.Tensor) -> torch.Tensor:
     if step == 3:
         return torch.log(hidden - 2)
     mask = torch.zeros_like(hidden, dtype=torch.bool)
@@ -28,7 +28,7 @@ def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
     return hidden + torch.zeros_like(hidden).masked_fill(mask, float("-inf")).exp()
 
 
-def test_weights_and_gradients_are_asked_and_what_nobody_kept_is_said() -> None:
+def test_weights_and_gradients_are_evaluated_and_missing_values_are_reported() -> None:
     always = watchpoint(1, "tensor_too_large", **ALWAYS)
     never_stopping = msgspec.structs.replace(always, break_after=0)
 
@@ -65,7 +65,7 @@ def test_weights_and_gradients_are_asked_and_what_nobody_kept_is_said() -> None:
     assert debugged == train(make_net(), 6)
 
 
-def test_the_op_where_it_stands_is_asked_and_so_is_what_was_kept() -> None:
+def test_the_current_op_and_kept_values_are_evaluated() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step", steps=2)
@@ -104,14 +104,14 @@ def test_nan_is_a_hit_of_its_producer_and_infinities_alone_are_undecided() -> No
         rank.watch()
         rank.control("step")
         rank.paused()
-        rank.control("to", op=SPOILED)
+        rank.control("to", op=CORRUPTED)
         rank.paused()
         rank.watch(overflow)
         assert check(rank).hits == 1
         hit = rank.hits[-1]
         assert (hit.op, hit.step, hit.verdict, hit.part, hit.origin) == (
-            *(SPOILED, 3, "hit", "producer", SPOILED),
+            *(CORRUPTED, 3, "hit", "producer", CORRUPTED),
         )
         rank.control("terminate")
 
-    driven(lambda: train(make_net(spoil), 9), person)
+    driven(lambda: train(make_net(corrupt), 9), person)

@@ -257,7 +257,7 @@ def test_gradients_that_a_condition_on_tensors_matches_are_judged_when_they_are_
     assert [hit.values[0].actual for hit in hits] == pytest.approx(truth, rel=1e-12)
 
 
-def test_what_is_expanded_counts_as_often_as_it_stands_there() -> None:
+def test_expanded_elements_count_as_often_as_they_occur() -> None:
     hub = Hub(
         paused=False,
         watchpoints=(

@@ -22,7 +22,7 @@ def op(name: str) -> OpNode:
     return OpNode(name, "relu", name.rpartition("/")[0], "forward")
 
 
-def test_a_training_nobody_spoke_to_runs() -> None:
+def test_a_training_without_commands_runs() -> None:
     control = PauseControl()
     assert not control.is_paused
     assert control.reason_at_step_end() is None
@@ -73,7 +73,7 @@ def test_a_pause_stops_at_whatever_comes_first() -> None:
     assert control.reason_at_op(op("Default/relu-op0")) == "pause"
 
 
-def test_a_pause_of_what_stands_still_changes_nothing() -> None:
+def test_pausing_a_paused_training_changes_nothing() -> None:
     control = PauseControl()
     control.pause()
     control.execute(Message(1, "pause"))

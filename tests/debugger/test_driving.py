@@ -1,4 +1,4 @@
-"""A training that somebody drives: pauses, steps, hits, its end."""
+"""A training under the control of a user: pauses, steps, hits, its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bare(steps: int) -> tuple[list[float], list[torch.Tensor]]:
     return train(net, steps), list(net.parameters())
 
 
-def test_it_waits_before_the_first_step_and_goes_on_when_told() -> None:
+def test_it_pauses_before_the_first_step_until_continue() -> None:
     net = make_net()
 
     def person(rank: RankConnection) -> None:
@@ -220,7 +220,7 @@ def test_of_several_ranks_the_one_that_paused_is_named(
     assert "sonde: rank 0 paused in step 0: before the first step" in capfd.readouterr().err
 
 
-def test_what_makes_no_sense_is_said_and_the_debugger_stays() -> None:
+def test_invalid_commands_are_reported_and_the_debugger_stays_active() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.keep("name-regex(()")
@@ -236,7 +236,7 @@ def test_what_makes_no_sense_is_said_and_the_debugger_stays() -> None:
     assert losses == train(make_net(), 3)
 
 
-def test_former_values_that_do_not_fit_are_said_and_left_undecided() -> None:
+def test_previous_values_beyond_the_budget_are_reported_and_undecided() -> None:
     spec = watchpoint(1, "weight_not_changed")
     hub = Hub(paused=False, watchpoints=(spec,))
     _, rank = driven(lambda: train(make_net(), 3), lambda rank: None, hub=hub, budget_bytes=600)
@@ -247,7 +247,7 @@ def test_former_values_that_do_not_fit_are_said_and_left_undecided() -> None:
     assert "did not fit" in rank.hits[0].why
 
 
-def test_a_wrong_watchpoint_is_said_and_the_others_hold() -> None:
+def test_an_invalid_watchpoint_is_reported_and_the_others_work() -> None:
     hub = Hub(
         paused=False,
         watchpoints=(

@@ -1,4 +1,4 @@
-"""What can be seen of a training that somebody drives: its graph, its tensors, kept values."""
+"""What a user can inspect of a paused training: its graph, its tensors, kept values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_graph_has_weights_gradients_and_activations() -> None:
     assert nodes[TANH].sources[0].code == "hidden: torch.Tensor = self.act(self.fc1(x))"
 
 
-def test_the_tensors_of_the_op_where_it_stands_can_be_seen() -> None:
+def test_the_tensors_of_the_current_op_can_be_inspected() -> None:
     net = make_net()
     seen: dict[str, np.ndarray] = {}
     net.act.register_forward_hook(
@@ -220,7 +220,9 @@ def test_inputs_are_kept_with_their_op_as_they_were() -> None:
         (TANH, "input", 3, f"{TANH} has no input 3: it has 1 input, counted from 0"),
     ],
 )
-def test_an_input_that_an_op_does_not_have_is_said(op: str, io: Io, slot: int, words: str) -> None:
+def test_an_input_that_an_op_does_not_have_is_reported(
+    op: str, io: Io, slot: int, words: str
+) -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step")
@@ -256,7 +258,7 @@ def _two_networks(steps: int) -> None:
         optimizer.step()
 
 
-def test_equal_names_of_two_networks_are_told_apart() -> None:
+def test_equal_names_of_two_networks_are_distinguished() -> None:
     other = "network-Sequential_1.0.weight"
 
     def person(rank: RankConnection) -> None:

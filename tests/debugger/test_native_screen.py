@@ -117,7 +117,7 @@ def test_ops_with_nothing_to_tell_are_not_handed_over(monkeypatch: pytest.Monkey
     assert handed == []
 
 
-def test_a_watchpoint_that_is_set_while_the_training_runs_is_asked_at_once() -> None:
+def test_a_watchpoint_set_while_the_training_runs_is_evaluated_at_once() -> None:
     set_now, go_on = threading.Event(), threading.Event()
     net = make_net()
 

@@ -32,7 +32,7 @@ def train(*, tells_steps: bool) -> int:
 
 
 @pytest.mark.parametrize("tells_steps", [False, True])
-def test_a_loop_without_an_optimizer_is_told_how_its_steps_can_end(
+def test_a_loop_without_an_optimizer_gets_a_message_how_to_end_steps(
     tells_steps: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(debugging, "MANY_PASSES", 6)

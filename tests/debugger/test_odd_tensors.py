@@ -193,7 +193,7 @@ def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
         torch.distributed.destroy_process_group()
 
 
-def test_what_nobody_can_look_into_is_said_once() -> None:
+def test_an_unreadable_tensor_is_reported_once() -> None:
     net = nn.Linear(2, 2)
 
     def training() -> None:

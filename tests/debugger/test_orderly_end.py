@@ -92,7 +92,7 @@ EVERYWHERE = pytest.mark.parametrize(
 
 
 @EVERYWHERE
-def test_callbacks_are_told_and_a_checkpoint_of_the_last_whole_step_is_saved(
+def test_callbacks_are_called_and_the_last_complete_step_is_saved(
     person: object, tmp_path: Path
 ) -> None:
     net, ends = make_net(), Ends()

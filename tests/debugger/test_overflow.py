@@ -19,7 +19,7 @@ from sonde.wire.shapes import ConditionSpec, Hit, WatchpointSpec
 OVERFLOW = watchpoint(1, "tensor_overflow")
 
 
-def spoil_step_3(step: int, hidden: torch.Tensor) -> torch.Tensor:
+def corrupt_step_3(step: int, hidden: torch.Tensor) -> torch.Tensor:
     return torch.log(hidden - 2) if step == 3 else hidden
 
 
@@ -50,10 +50,10 @@ def test_it_stops_in_the_forward_pass_at_the_op_that_made_it() -> None:
         assert all(isinstance(each, float) and each < 0 for each in taken.values)
         rank.control("terminate")
 
-    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
+    driven(lambda: train(make_net(corrupt_step_3), 9), person, hub=watched(OVERFLOW))
 
 
-def test_ops_that_pass_it_on_are_listed_and_stop_nobody_again() -> None:
+def test_carriers_are_listed_and_do_not_pause_again() -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step")
@@ -70,14 +70,14 @@ def test_ops_that_pass_it_on_are_listed_and_stop_nobody_again() -> None:
         assert orders == sorted(orders)
         rank.control("terminate")
 
-    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
+    driven(lambda: train(make_net(corrupt_step_3), 9), person, hub=watched(OVERFLOW))
 
 
-def test_where_it_stands_is_in_the_graph_also_at_a_leaf_or_behind_an_op_that_is_new() -> None:
+def test_the_current_op_is_in_the_graph_also_at_a_leaf_or_after_a_new_op() -> None:
     """Neither the leaf nor the op is in the graph of the steps before."""
     poison = torch.full((16,), torch.nan)
 
-    def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
+    def corrupt(step: int, hidden: torch.Tensor) -> torch.Tensor:
         return hidden.mul(2).add(poison) if step == 3 else hidden
 
     def person(rank: RankConnection) -> None:
@@ -93,10 +93,10 @@ def test_where_it_stands_is_in_the_graph_also_at_a_leaf_or_behind_an_op_that_is_
             rank.control(command)
         assert stops == ["poison", "add-op0", "t-op0"]
 
-    driven(lambda: train(make_net(spoil), 4), person, hub=watched(OVERFLOW))
+    driven(lambda: train(make_net(corrupt), 4), person, hub=watched(OVERFLOW))
 
 
-def test_what_an_earlier_step_left_its_loss_or_gradients_stops_nobody_again() -> None:
+def test_the_loss_or_gradients_of_an_earlier_step_do_not_pause_again() -> None:
     net = make_net()
 
     def training() -> list[float]:
@@ -127,7 +127,7 @@ def test_what_an_earlier_step_left_its_loss_or_gradients_stops_nobody_again() ->
     assert left["loss"].why == "1 NaN among 1 elements; since step 3"
 
 
-def test_a_gradient_of_the_scope_that_is_watched_is_listed_and_stops_nobody_again() -> None:
+def test_a_gradient_of_a_watched_scope_is_listed_and_does_not_pause_again() -> None:
     spec = watchpoint(1, "tensor_overflow", "Default/network-Net/", "Gradients/")
 
     def person(rank: RankConnection) -> None:
@@ -138,7 +138,7 @@ def test_a_gradient_of_the_scope_that_is_watched_is_listed_and_stops_nobody_agai
         assert listed["fc1.weight.grad"].origin == "Default/network-Net/log-op0"
         rank.control("terminate")
 
-    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(spec))
+    driven(lambda: train(make_net(corrupt_step_3), 9), person, hub=watched(spec))
 
 
 def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -> None:
@@ -153,7 +153,7 @@ def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -
         assert rank.answer(hit, AskTable("[0, 0:1]"), Table, step=3).values == ("nan",)
         rank.control("terminate")
 
-    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(OVERFLOW))
+    driven(lambda: train(make_net(corrupt_step_3), 9), person, hub=watched(OVERFLOW))
 
 
 def test_it_stops_in_the_middle_of_the_backward_pass() -> None:
@@ -172,7 +172,7 @@ def test_it_stops_in_the_middle_of_the_backward_pass() -> None:
     driven(lambda: train(net, 2), person, hub=watched(OVERFLOW))
 
 
-def test_spoiled_gradients_stop_it_before_the_weights_are_changed() -> None:
+def test_non_finite_gradients_pause_before_the_weights_are_changed() -> None:
     net = make_net(lambda step, hidden: _BadGradient.apply(hidden))  # type: ignore[no-untyped-call]
     before = net.fc1.weight.detach().clone()
 
@@ -244,7 +244,7 @@ def test_infinities_put_in_on_purpose_do_not_stop_it() -> None:
 
 
 def test_infinities_that_a_nan_comes_of_are_hits_after_all() -> None:
-    def spoil(step: int, hidden: torch.Tensor) -> torch.Tensor:
+    def corrupt(step: int, hidden: torch.Tensor) -> torch.Tensor:
         data = torch.full((16,), torch.inf if step == 2 else 1.0)
         return (hidden + data) * 2 - data
 
@@ -260,7 +260,7 @@ def test_infinities_that_a_nan_comes_of_are_hits_after_all() -> None:
         assert [hit.order for hit in rank.hits] == sorted(hit.order for hit in rank.hits)
         rank.control("terminate")
 
-    _, rank = driven(lambda: train(make_net(spoil), 3), person, hub=watched(OVERFLOW))
+    _, rank = driven(lambda: train(make_net(corrupt), 3), person, hub=watched(OVERFLOW))
     assert {hit.verdict for hit in rank.hits} == {"hit"}
 
 
@@ -288,10 +288,10 @@ def test_the_operator_condition_lists_producers_alone() -> None:
         assert [hit.op for hit in rank.hits] == ["Default/network-Net/log-op0"]
         rank.control("terminate")
 
-    driven(lambda: train(make_net(spoil_step_3), 9), person, hub=watched(spec))
+    driven(lambda: train(make_net(corrupt_step_3), 9), person, hub=watched(spec))
 
 
-def test_break_after_counts_hits_and_none_never_stops() -> None:
+def test_break_after_counts_hits_and_zero_never_pauses() -> None:
     third = msgspec.structs.replace(
         watchpoint(1, "tensor_too_large", TANH, max_gt=0), break_after=3
     )
@@ -308,7 +308,7 @@ def test_break_after_counts_hits_and_none_never_stops() -> None:
 
 
 def found(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
-    """What is found, with nobody stopped by it."""
+    """The hits of a training that no hit pauses."""
     never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
     _, rank = driven(training, lambda rank: None, hub=watched(*never))
     return rank.hits
@@ -337,12 +337,12 @@ def test_a_mask_in_what_is_computed_again_for_backward_does_not_stop_it() -> Non
     def scores(hidden: torch.Tensor) -> torch.Tensor:
         return torch.softmax(hidden.T @ hidden + mask, -1)
 
-    def spoil(_: int, hidden: torch.Tensor) -> torch.Tensor:
+    def corrupt(_: int, hidden: torch.Tensor) -> torch.Tensor:
         weights = checkpoint(scores, hidden, use_reentrant=False)
         result: torch.Tensor = hidden @ weights
         return result
 
-    hits = found(lambda: train(make_net(spoil), 3), OVERFLOW)
+    hits = found(lambda: train(make_net(corrupt), 3), OVERFLOW)
     assert {hit.verdict for hit in hits} == {"undecided"}
 
 
@@ -399,5 +399,5 @@ def test_the_operator_condition_joined_with_another_looks_at_the_inputs() -> Non
         (ConditionSpec("operator_overflow"), ConditionSpec("expression", {}, "count > 1")),
         join="all",
     )
-    hits = found(lambda: train(make_net(spoil_step_3), 4), both)
+    hits = found(lambda: train(make_net(corrupt_step_3), 4), both)
     assert [(hit.op, hit.verdict) for hit in hits] == [("Default/network-Net/log-op0", "hit")]

@@ -111,7 +111,7 @@ def two_ranks(program: str, *arguments: str, hub: Hub) -> list[subprocess.Popen[
     ]
 
 
-def test_nan_that_came_from_another_rank_are_said_to_maybe_have() -> None:
+def test_nan_from_a_collective_is_reported_as_possibly_from_another_rank() -> None:
     spec = msgspec.structs.replace(watchpoint(1, "tensor_overflow"), break_after=0)
     with Hub(paused=False, watchpoints=(spec,)) as hub:
         processes = two_ranks("poisons_other.py", hub=hub)

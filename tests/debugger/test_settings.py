@@ -11,7 +11,7 @@ from sonde.core.errors import UsageError
 from sonde.debugger.settings import options_from_environment, run_id
 
 
-def test_nothing_asked_nothing_done() -> None:
+def test_without_settings_there_is_no_debugger() -> None:
     assert options_from_environment({}) is None
     assert options_from_environment({"MS_DEBUGGER_PORT": "1"}) is None
     assert options_from_environment({"ENABLE_MS_DEBUGGER": "0"}) is None

@@ -16,7 +16,7 @@ from sonde.wire.shapes import Hit, WatchpointSpec
 
 
 def hits_of(training: Callable[[], object], *specs: WatchpointSpec) -> list[Hit]:
-    """What is found, with nobody stopped by it."""
+    """The hits of a training that no hit pauses."""
     never = tuple(msgspec.structs.replace(spec, break_after=0) for spec in specs)
     _, rank = driven(training, lambda rank: None, hub=Hub(paused=False, watchpoints=never))
     return rank.hits
@@ -66,7 +66,7 @@ def test_a_weight_need_not_move_while_another_optimizer_steps() -> None:
     assert {hit.op for hit in hits if hit.verdict == "hit"} <= {"judged.bias"}  # its gradient is 0
 
 
-def test_a_weight_that_its_own_optimizer_does_not_move_is_told_of() -> None:
+def test_a_weight_that_its_own_optimizer_does_not_change_is_reported() -> None:
     hits = hits_of(lambda: train_both(stuck=True), watchpoint(1, "weight_not_changed"))
     steps = [hit.step for hit in hits if hit.op == "made.weight"]
     assert steps == [2, 4, 6]  # the second step of each pair is over then
@@ -161,11 +161,11 @@ def told_of(training: Callable[[], object]) -> list[tuple[str, bool]]:
     return [(done.point.optimizer, done.point.loss is not None) for done in rank.steps]
 
 
-def test_a_step_tells_whose_it_was() -> None:
+def test_a_step_names_its_optimizer() -> None:
     assert told_of(train_both) == [("SGD of Judge", True), ("SGD of Maker", True)] * 3
 
 
-def test_optimizers_of_parts_of_one_network_are_told_apart() -> None:
+def test_optimizers_of_parts_of_one_network_are_distinguished() -> None:
     def training() -> None:
         # What the first has besides its weights, the buffers, belongs to no optimizer.
         both = nn.Sequential(nn.Sequential(Maker(), nn.BatchNorm1d(4)), Judge())
@@ -192,7 +192,7 @@ def test_optimizers_that_share_a_module_are_numbered_and_a_name_is_given_again()
     assert told_of(training) == [("SGD", True), ("SGD 2", False)] * 2
 
 
-def test_a_step_of_ones_own_may_have_several_optimizers_or_none() -> None:
+def test_a_manual_step_may_have_several_optimizers_or_none() -> None:
     def training() -> None:
         net = Judge()
         first = torch.optim.SGD([net.judged.weight])

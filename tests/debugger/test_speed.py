@@ -14,13 +14,13 @@ from tests.debugger.hub import Hub, RankConnection, watchpoint
 THINKING = 0.4
 
 
-def nobody(_: RankConnection) -> None:
+def no_commands(_: RankConnection) -> None:
     """Looks on."""
 
 
 @pytest.mark.usefixtures("matcher")
 def test_steps_that_are_not_observed_tell_how_long_a_step_takes_without_sonde() -> None:
-    _, rank = driven(lambda: train(make_net(), 5), nobody, hub=Hub(paused=False))
+    _, rank = driven(lambda: train(make_net(), 5), no_commands, hub=Hub(paused=False))
     points = [each.point for each in rank.steps]
     # The first steps are observed to learn their graph.
     assert [point.observed for point in points] == [True, True, False, False, False]
@@ -36,7 +36,7 @@ def test_where_every_step_is_observed_nothing_is_made_up_for_a_step_without_sond
     condition: str,
 ) -> None:
     watched = Hub(paused=False, watchpoints=(watchpoint(1, condition),))
-    _, rank = driven(lambda: train(make_net(), 5), nobody, hub=watched)
+    _, rank = driven(lambda: train(make_net(), 5), no_commands, hub=watched)
     assert [each.point.bare_seconds for each in rank.steps] == [None] * 5
     assert all(each.point.seconds > 0 for each in rank.steps)
 

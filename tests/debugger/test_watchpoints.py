@@ -37,7 +37,7 @@ def only(spec: WatchpointSpec) -> Watch:
         ("tensor_overflow", {}, ("!fc1.weight",), "overflow"),
     ],
 )
-def test_it_is_asked_where_it_costs_least(
+def test_a_watchpoint_is_evaluated_where_it_costs_least(
     condition: str, parameters: dict[str, float], ops: tuple[str, ...], level: Level
 ) -> None:
     assert only(watchpoint(1, condition, *ops, **parameters)).level == level

@@ -76,7 +76,7 @@ def test_every_slug_has_a_heading() -> None:
     assert missing == {}, "add a heading to docs/messages.md"
 
 
-def test_every_heading_is_a_slug_that_is_used_and_stands_once() -> None:
+def test_every_heading_is_a_slug_that_is_used_and_occurs_once() -> None:
     known = headings(MESSAGES, 3)
     assert len(known) == len(set(known))
     assert set(known) - used_slugs().keys() == set()

@@ -19,7 +19,7 @@ def modules(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
 
 
-def test_no_module_has_a_name_that_tells_nothing() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     found = [path for path in (*modules(SOURCES), *modules(TESTS)) if path.stem in TELLS_NOTHING]
     assert found == []
 

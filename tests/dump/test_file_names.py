@@ -35,7 +35,7 @@ def test_the_limit_counts_bytes_not_letters() -> None:
     assert _assign(FileNamer(), "mm", "é" * 120)[0] == "0.npy"
 
 
-def test_two_ops_that_escape_to_one_text_are_told_apart_by_the_mapping() -> None:
+def test_two_ops_with_the_same_escaped_name_are_distinguished_by_the_mapping() -> None:
     namer = FileNamer()
     first, first_line = _assign(namer, "mm", "Default/a/b", 1)
     second, second_line = _assign(namer, "mm", "Default/a_b", 2)

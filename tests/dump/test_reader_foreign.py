@@ -143,7 +143,7 @@ class TestPaths:
             ("d/rank_0/Net/0/5", "is a part of the dump .*/d; give that directory"),
         ],
     )
-    def test_a_wrong_path_is_told(self, tmp_path: Path, path: str, message: str) -> None:
+    def test_a_wrong_path_is_reported(self, tmp_path: Path, path: str, message: str) -> None:
         small_dump(tmp_path / "d")
         (tmp_path / "file").touch()
         (tmp_path / "empty").mkdir()

@@ -14,7 +14,7 @@ EVERY_HALF = torch.arange(65536, dtype=torch.int64).to(torch.uint16)
 
 
 @pytest.mark.parametrize("name", EIGHTH_TABLES)
-def test_the_twin_knows_every_value_of_an_eight_bit_type(name: str) -> None:
+def test_numpy_decodes_every_value_of_an_eight_bit_type(name: str) -> None:
     expected = EVERY_BYTE.view(getattr(torch, name)).float().numpy()
     np.testing.assert_array_equal(EIGHTH_TABLES[name], expected)
     zero = expected == 0

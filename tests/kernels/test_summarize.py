@@ -131,7 +131,7 @@ def test_squares_that_overflow_float32_do_not_overflow_the_norm(path: str) -> No
     assert found.l2norm == pytest.approx(float(np.float32(3e38)) * math.sqrt(1000), rel=1e-14)
 
 
-def test_squares_that_leave_float64_do_not_spoil_its_norm_mean_or_spread(path: str) -> None:
+def test_squares_beyond_float64_leave_norm_mean_and_std_correct(path: str) -> None:
     huge = np.array([1e300, 3e300, -2e300] * 1000)
     found = kernels.summarize_array(huge)
     assert found.l2norm == pytest.approx(math.sqrt(14000) * 1e300, rel=1e-14)

@@ -1,4 +1,4 @@
-"""Waits until a server answers as it should, woken by what it announces: nobody polls."""
+"""Waits for an answer of a server, woken by the events that the server sends, without polling."""
 
 from __future__ import annotations
 

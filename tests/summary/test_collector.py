@@ -365,7 +365,7 @@ def test_the_total_counts_the_files_of_earlier_runs(tmp_path: Path):
     assert read_summary(tmp_path).size <= 120_000
 
 
-def test_an_event_larger_than_a_file_is_left_out_and_said_once(run, tmp_path, caplog):
+def test_an_event_larger_than_a_file_is_left_out_and_logged_once(run, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "sonde.summary"):
         run.train(SummaryCollector(tmp_path, collect_freq=1, max_file_size=2_500))
     said = [record.getMessage() for record in caplog.records]

@@ -41,7 +41,7 @@ from sonde.summary.recorder import Recorder
         {"a": 1},
     ],
 )
-def test_a_batch_without_a_picture_gives_none(element):
+def test_a_batch_without_a_picture_gives_no_image(element):
     assert first_picture(element) is None
 
 
@@ -249,7 +249,7 @@ def test_without_tensorboard_the_collector_says_what_to_install(tmp_path: Path):
     assert "pip install 'sonde[summary]' [extra-missing]" in last
 
 
-def test_a_directory_that_cannot_be_made_is_said_at_once(tmp_path: Path):
+def test_a_directory_that_cannot_be_made_is_reported_at_once(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SummaryError, match=r"cannot be made.*\[summary-directory\]"):
         SummaryCollector(tmp_path / "file" / "summary")

@@ -172,7 +172,7 @@ class TestGradients:
         assert state.mean == pytest.approx(4.0 / 20)
         assert state.zeros == pytest.approx(0.9)
 
-    def test_frozen_weights_are_not_asked_for_a_gradient(self) -> None:
+    def test_gradients_of_frozen_weights_are_not_checked(self) -> None:
         network = nn.Linear(1, 1)
         network.requires_grad_(False)
         assert check_gradients(network).gradients == ()

@@ -269,7 +269,7 @@ def test_bfloat16_needs_no_scale_and_does_not_overflow():
 
 
 @pytest.mark.parametrize("drop", [True, False])
-def test_an_overflow_drops_the_update_or_not_as_asked(drop: bool):
+def test_an_overflow_drops_the_update_or_not_as_configured(drop: bool):
     net = nn.Linear(1, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     scaling = LossScaling(optimizer, FixedLossScaleManager(4.0, drop_overflow_update=drop))

@@ -40,7 +40,7 @@ def hit(
     )
 
 
-def test_numbers_count_from_none_in_the_order_they_were_met() -> None:
+def test_hits_are_numbered_from_zero_in_their_order() -> None:
     collector = HitCollector()
     assert [collector.add(hit(name)) for name in "abc"] == [1, 2, 3]
     assert [(each.number, each.where.op) for each in collector.take()] == [
@@ -74,7 +74,7 @@ def test_hits_of_a_harmless_origin_are_taken_back_also_those_only_counted() -> N
     assert collector.totals == {1: 0}
 
 
-def test_what_cannot_be_decided_is_told_once_for_each_reason_and_not_at_every_step() -> None:
+def test_an_undecided_result_is_reported_once_per_reason_and_not_at_every_step() -> None:
     collector = HitCollector()
     for name, why in (("a", "NaN"), ("b", "NaN"), ("c", "no value"), ("d", "NaN")):
         assert collector.add(hit(name, verdict="undecided", why=why)) == 0
@@ -118,7 +118,7 @@ def test_only_the_latest_are_remembered() -> None:
     assert collector.remembered[-1].number == MOST_REMEMBERED + 9
 
 
-def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> None:
+def test_a_result_that_was_undecided_at_check_now_is_reported_when_it_is_decided() -> None:
     collector = HitCollector()
     assert collector.add_checked([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
     assert collector.add_checked([hit("mask", verdict="undecided", why="it may be a mask")]) == 0
@@ -126,7 +126,7 @@ def test_what_was_undecided_when_somebody_asked_is_told_when_it_is_decided() -> 
     assert [each.verdict for each in collector.take()] == ["undecided", "hit"]
 
 
-def test_a_hit_that_somebody_asked_about_is_not_told_again() -> None:
+def test_a_hit_of_check_now_is_not_reported_again() -> None:
     collector = HitCollector()
     assert collector.add_checked([hit("weight")]) == 1
     assert collector.add_checked([hit("weight")]) == 0

@@ -36,7 +36,7 @@ def call(name: str, producers: list[str], inputs: list[View], output: int) -> An
     )
 
 
-def test_an_op_with_an_input_nobody_saw_passes_on_what_the_first_culprit_made() -> None:
+def test_an_op_with_an_unobserved_input_is_a_carrier_of_the_first_unexpected_origin() -> None:
     tracker = OriginTracker()
     tracker.begin_step()
     first = tracker.look(call("log", ["x"], [View(0, 0)], 3))
@@ -48,7 +48,7 @@ def test_an_op_with_an_input_nobody_saw_passes_on_what_the_first_culprit_made() 
     assert later.origin is first.origin
 
 
-def test_an_op_with_an_input_nobody_saw_is_the_culprit_if_there_is_no_other() -> None:
+def test_an_op_with_an_unobserved_input_is_the_producer_if_there_is_no_other() -> None:
     tracker = OriginTracker()
     tracker.begin_step()
     found = tracker.look(call("mm", ["fused", "w"], [View(1, 0)], 5))

@@ -267,7 +267,7 @@ def test_memory_lent_is_given_back_when_it_is_written(tmp_path: Path) -> None:
     assert max(held) <= 13 << 20
 
 
-def test_sparse_and_nested_tensors_are_said_once_and_left_out(
+def test_sparse_and_nested_tensors_are_reported_once_and_left_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     dump_of(tmp_path, TRAININGS["sparse_gradients"])
@@ -278,7 +278,7 @@ def test_sparse_and_nested_tensors_are_said_once_and_left_out(
     assert arrays(tmp_path)
 
 
-def test_channels_last_is_dumped_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_channels_last_is_dumped_in_the_configured_order(tmp_path: Path) -> None:
     image = torch.arange(24.0).view(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)
 
     def train() -> None:
@@ -323,7 +323,7 @@ def _ios(tmp_path: Path, ios: set[str]) -> dict[str, Any]:
     return {"selection": dataclasses.replace(selection, ios=frozenset(ios))}
 
 
-def test_arguments_of_ops_are_saved_when_asked_for(tmp_path: Path) -> None:
+def test_arguments_of_ops_are_saved_on_request(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.ones(1, 1, 4, 4)
         _ = functional.conv2d(x, torch.ones(1, 1, 3, 3), padding=1)

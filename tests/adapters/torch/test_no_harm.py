@@ -122,7 +122,7 @@ def test_a_tracer_that_calculates_leaves_the_program_its_variables() -> None:
         more = batch * 2
         return float((batch + more).sum())
 
-    # Found among nobody's variables.
+    # No frame has a variable for it.
     own = SimpleNamespace(values=[torch.ones(2), torch.ones(2), torch.ones(2)])
     before = sys.gettrace()
     with watch() as seen:

@@ -61,7 +61,7 @@ def test_nothing_is_dumped_until_it_is_switched_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["module", "rest"])
-def test_a_module_stands_for_its_ops_forward_and_backward(tmp_path: Path, target: str) -> None:
+def test_a_module_selects_its_ops_forward_and_backward(tmp_path: Path, target: str) -> None:
     found = dumped(tmp_path, {1: [(target, True)], 2: [(target, False)]})
     assert found[0] == found[2] == set()
     scopes = {name.rsplit("/", 1)[0] for name in found[1]}
@@ -100,7 +100,7 @@ def test_ops_are_named_as_in_kernels(tmp_path: Path) -> None:
     assert any("optimizer-SGD" in name for name in found[2])
 
 
-def test_it_may_be_said_before_the_capture_begins(tmp_path: Path) -> None:
+def test_set_dump_may_be_called_before_the_capture_begins(tmp_path: Path) -> None:
     sonde.set_dump("tanh")
     assert len(dumped(tmp_path, {})[0]) == 2
 

@@ -123,7 +123,7 @@ def test_a_type_the_format_has_not_is_refused_and_leaves_no_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_file_is_replaced_only_when_asked_for(tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_on_request(tmp_path: Path) -> None:
     source = checkpoint({"w": np.ones(2, np.float32)})
     target = tmp_path / "a.ckpt"
     target.write_text("mine")
@@ -304,7 +304,7 @@ def test_a_flat_lstm_is_compared_with_its_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("twin", ["ok", "wrong_eps", "wrong_momentum"])
-def test_the_weights_of_a_mindspore_run_and_of_its_torch_twins_differ_as_known(twin: str) -> None:
+def test_the_weights_of_a_mindspore_run_and_of_its_torch_ports_differ_as_known(twin: str) -> None:
     """The numbers were computed with numpy alone, when the runs were made."""
     expected = json.loads((TWINS / "expected.json").read_text())[twin]
     a = open_checkpoint(CHECKPOINTS / "bn_compare_final.ckpt", read_torch)

@@ -38,7 +38,7 @@ def test_without_a_server_the_training_runs_as_ever(capfd: pytest.CaptureFixture
     assert "paused" not in said
 
 
-def test_a_server_that_refuses_is_left_alone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_does_not_retry_a_server_that_refuses(capfd: pytest.CaptureFixture[str]) -> None:
     with Hub() as hub:
         hub.refusal = "the token is wrong"
         options = replace(OPTIONS, port=hub.port, wait_seconds=0.0, pause=True)
@@ -71,7 +71,7 @@ def test_nonsense_ends_the_connection_and_nothing_else(
     assert said.count("sent an invalid message") == said.count("[debugger-garbage]") == 1
 
 
-def test_something_else_that_listens_there_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_program_on_the_port_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     def answer(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
@@ -218,7 +218,7 @@ def test_a_server_that_comes_late_is_found() -> None:
     hubs[0].close()
 
 
-def test_hits_that_are_too_many_for_a_message_are_told_in_several() -> None:
+def test_hits_that_exceed_a_message_are_sent_in_several() -> None:
     chain = tuple(f"Default/{'deep/' * 60}op{number}" for number in range(200))
     kind = TensorType("float32", (2, 3))
     hits = [

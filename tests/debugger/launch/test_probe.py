@@ -21,4 +21,4 @@ def test_the_port_of_another_user_is_known(
         assert is_own_port(port)
         monkeypatch.setattr(os, "getuid", lambda: 12345)
         assert not is_own_port(port)
-    assert is_own_port(port)  # Nobody is there any more.
+    assert is_own_port(port)  # No program listens there any more.

@@ -174,7 +174,7 @@ def test_a_damaged_file_is_read_or_refused_and_never_more(tmp_path: Path) -> Non
 
 
 def test_headers_are_read_by_many_threads_at_once(tmp_path: Path) -> None:
-    """Python 3.11's own parser fails there; a header nobody's library writes needs it."""
+    """Python 3.11's own parser fails there; only a header that no library writes reaches it."""
     plain, odd = tmp_path / "plain.npy", tmp_path / "odd.npy"
     np.save(plain, np.zeros((2, 3), np.float32))
     header = b"{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}".ljust(117) + b"\n"

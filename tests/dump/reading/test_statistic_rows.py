@@ -79,7 +79,7 @@ def test_a_row_cut_off_by_a_kill_is_left_out() -> None:
     assert read_rows(MINDSPORE[:-12]).problems == ()
 
 
-def test_a_damaged_row_is_told_with_its_line_and_others_are_read() -> None:
+def test_a_damaged_row_is_reported_with_its_line_and_others_are_read() -> None:
     lines = MINDSPORE.splitlines(keepends=True)
     lines[2] = lines[2].replace("float32", "flaot32")
     file = read_rows("".join(lines))
@@ -89,7 +89,7 @@ def test_a_damaged_row_is_told_with_its_line_and_others_are_read() -> None:
     )
 
 
-def test_a_file_without_the_columns_is_told() -> None:
+def test_a_file_without_the_columns_is_reported() -> None:
     assert read_rows("a,b,c\n1,2,3\n").problems == ("line 1: no column 'Op Type'",)
 
 

@@ -233,7 +233,7 @@ def test_a_step_that_is_never_finished_is_kept_if_something_went_wrong_in_it(
     assert "made in step 1 by Default/log-op0" in capfd.readouterr().err
 
 
-def test_whoever_reports_a_bad_loss_is_told_the_op_at_once(tmp_path: Path, matcher: str) -> None:
+def test_a_report_of_a_bad_loss_names_the_op_at_once(tmp_path: Path, matcher: str) -> None:
     x = torch.tensor([1.0])
     with dumping(tmp_path, step_by="manual", debug_mode="overflow"):
         x.log()

@@ -172,7 +172,7 @@ def test_every_kind_of_tensor_has_the_numbers_numpy_finds(tmp_path: Path, matche
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.complex32])
-def test_complex_tensors_have_no_row_and_that_is_said_once(
+def test_complex_tensors_have_no_row_and_that_is_reported_once(
     dtype: torch.dtype, tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     x = torch.ones(2, dtype=dtype)

@@ -77,7 +77,7 @@ def test_one_disturbed_step_of_three_does_not_show_in_what_is_usual() -> None:
     assert made.usual_part_seconds("forward") == pytest.approx(200e-6)
 
 
-def test_modules_and_what_is_in_none_add_up_to_the_step() -> None:
+def test_modules_and_code_outside_of_them_add_up_to_the_step() -> None:
     tree = module_tree(timings(0))
     assert tree.forward + tree.backward == pytest.approx(1e-3)
     network = next(child for child in tree.children if child.name == "network")

@@ -170,7 +170,7 @@ def test_exposed_collectives_are_bounded_by_what_backward_can_hide() -> None:
     assert "0 % of their time is hidden" in found[0].message
 
 
-def test_a_rule_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_fails_is_skipped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: ProfileEvidence) -> list[Finding]:
         raise RuntimeError("no")
 

@@ -61,7 +61,7 @@ def test_workers_are_those_of_every_loader() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
-def test_fused_is_for_optimizers_that_were_not_told_otherwise(kind: type) -> None:
+def test_fused_applies_to_optimizers_without_an_explicit_setting(kind: type) -> None:
     parameters = [nn.Parameter(torch.ones(2))]
     applied = Applied(PLACES)
     with variant("fused", applied):

@@ -116,7 +116,7 @@ def test_what_changes_nothing_gets_one_turn(
     assert turns.count("fused") == 1
 
 
-def test_a_program_that_fails_by_itself_is_said(
+def test_a_program_that_fails_by_itself_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="the program itself failed"):

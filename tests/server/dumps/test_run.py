@@ -19,7 +19,7 @@ from sonde.core.graph import Graph, OpNode
 from sonde.dump import layout
 from sonde.dump.file_names import FileNamer
 from sonde.server.dumps import cache as dump_cache
-from sonde.server.dumps import index as dump_shelf
+from sonde.server.dumps import index as dump_indexed
 from sonde.server.dumps.check import check_dump
 from sonde.server.dumps.index import IndexedDump
 from sonde.server.dumps.run import open_dumps
@@ -318,19 +318,19 @@ def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def eager_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(dump_shelf, "WORTH_KEEPING", 1)
+    monkeypatch.setattr(dump_indexed, "WORTH_KEEPING", 1)
     monkeypatch.setattr(dump_cache, "_SETTLED_SECONDS", -1.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def listed(path: Path) -> list[tuple[int, str]]:
-    shelf = IndexedDump(path)
+    indexed = IndexedDump(path)
     found = [
         (directory.step, tensor.op)
-        for directory in shelf.steps(0)
-        for tensor in shelf.listing(directory).tensors
+        for directory in indexed.steps(0)
+        for tensor in indexed.listing(directory).tensors
     ]
-    shelf.keep()
+    indexed.keep()
     return found
 
 
@@ -378,8 +378,8 @@ def test_a_damaged_or_hostile_cache_does_no_harm(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("eager_cache")
 def test_a_cache_cannot_name_files_elsewhere(tmp_path: Path) -> None:
     path = dumps.write_dump(tmp_path / "d", {0: dumps.outputs(dumps.finite(0))})
-    shelf = IndexedDump(path)
-    listing = shelf.listing(shelf.steps(0)[0])
+    indexed = IndexedDump(path)
+    listing = indexed.listing(indexed.steps(0)[0])
     evil = msgspec.structs.replace(listing.tensors[0], file="../../../secret.npy")
     with pytest.raises(DumpError, match="no file name"):
         listing.record(evil)

@@ -37,7 +37,7 @@ def test_a_small_network_is_open_to_its_ops() -> None:
 
 
 @given(st.integers(1, 40), st.integers(0, 120))
-def test_no_more_is_open_than_was_asked_for_and_outer_scopes_come_first(
+def test_at_most_the_requested_boxes_are_open_and_outer_scopes_come_first(
     blocks: int, most: int
 ) -> None:
     index = GraphIndex(0, "g", sample_graph(blocks))
@@ -66,7 +66,7 @@ def test_what_ops_read_does_not_count_among_the_few_that_say_little() -> None:
 
 
 @pytest.mark.parametrize("most", [-1, 0, 10**9])
-def test_any_number_may_be_asked_for(most: int) -> None:
+def test_any_number_of_boxes_may_be_requested(most: int) -> None:
     index = GraphIndex(0, "g", sample_graph(3))
     assert set(opened(index, most)) <= {scope.path for scope in index.scopes}
     assert len(grouped(index, 0)) == 3

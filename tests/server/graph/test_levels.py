@@ -344,7 +344,7 @@ def test_lines_of_code_have_the_ops_they_made() -> None:
     assert sources(INDEX, "LOSS = MODEL").lines[0].line == 99
 
 
-def test_an_op_knows_who_reads_it() -> None:
+def test_an_op_lists_the_ops_that_read_it() -> None:
     view = op_view(INDEX, "blocks.0.linear.weight", ())
     assert [name.rpartition("/")[2] for _, name in view.consumers] == ["addmm-op0", "sub_-op3"]
     with pytest.raises(UsageError, match="no op 'nothing' in graph 0"):
@@ -361,14 +361,14 @@ def test_an_op_is_found_by_as_much_of_its_name_as_only_it_has() -> None:
         find_op(INDEX, "xyz")
 
 
-def test_of_a_scope_and_its_gradients_the_scope_is_meant() -> None:
+def test_a_name_of_a_scope_and_of_its_gradients_selects_the_scope() -> None:
     block = "blocks-ModuleList/1-Block/"
     assert find_target(INDEX, block) == f"Default/network-Net/{block}"
     backward = f"Gradients/Default/network-Net/{block}"
     assert find_target(INDEX, backward) == backward
 
 
-def test_leaves_of_two_networks_are_told_apart_and_short_inside_their_own() -> None:
+def test_leaves_of_two_networks_are_distinguished_and_have_short_names_inside_their_own() -> None:
     first, second = "Default/network-Sequential", "Default/network-Sequential_1"
     index = graph(
         op("0.weight", kind="parameter", scope=f"{first}/0-Linear"),

@@ -158,10 +158,10 @@ def test_code_is_shown_of_files_the_graph_names_and_no_others(
 
 
 def test_a_rank_cannot_make_the_server_read_what_is_no_code(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "innocent.py").symlink_to("/etc/passwd")
+    (tmp_path / "link.py").symlink_to("/etc/passwd")
     fifo = tmp_path / "pipe.py"
     os.mkfifo(fifo)
-    for number, file in enumerate((str(tmp_path / "innocent.py"), "/etc/passwd", str(fifo))):
+    for number, file in enumerate((str(tmp_path / "link.py"), "/etc/passwd", str(fifo))):
         rank = FakeRank(server.rank_port, run=f"spy{number}", nodes=sample_graph(1, file)).start()
         server.wait_for(f"/runs/spy{number}", lambda run: bool(run["ranks"][0]["graphs"]))
         shown = server.get(f"/runs/spy{number}/code?line=12&file={quote(file)}")
@@ -196,7 +196,7 @@ def test_a_rank_cannot_make_the_server_read_what_is_no_code(server: Server, tmp_
         ("PUT", "/runs/steady/watchpoints/99", {"name": "x", "conditions": []}),
         ("DELETE", "/runs/steady/watchpoints/99", None),
         ("DELETE", "/runs/steady", None),
-        ("GET", "/runs/nobody", None),
+        ("GET", "/runs/unknown", None),
         ("GET", "/runs/steady/nothing", None),
         ("GET", "/nothing", None),
     ],

@@ -11,7 +11,7 @@ from websockets.sync.client import connect
 from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Refused
 
-TOKEN = "a-secret-that-nobody-knows"
+TOKEN = "a-secret-of-this-test-only"
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def server() -> Iterator[Server]:
 @pytest.mark.parametrize(
     ("port", "beginning"), [(port, each) for port, all_ in BEGINNINGS.items() for each in all_]
 )
-def test_a_crowd_that_says_nothing_keeps_nobody_out(
+def test_many_silent_connections_do_not_block_others(
     server: Server, port: str, beginning: bytes
 ) -> None:
     number = server.port if port == "page" else server.rank_port
@@ -68,14 +68,14 @@ def test_a_crowd_that_says_nothing_keeps_nobody_out(
 
 
 @pytest.mark.parametrize("port", BEGINNINGS)
-def test_who_says_nothing_for_long_is_sent_away(port: str) -> None:
+def test_a_connection_that_is_silent_for_long_is_closed(port: str) -> None:
     with serving(idle_seconds=0.3) as server:
         number = server.port if port == "page" else server.rank_port
         with crowd(number, BEGINNINGS[port][1], 2) as connections:
             assert all(map(is_closed, connections))
 
 
-def test_a_connection_that_asked_once_must_ask_again_in_time() -> None:
+def test_a_connection_must_send_its_next_request_in_time() -> None:
     request = b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with serving(idle_seconds=0.5) as server, crowd(server.port, request, 1) as connections:
         assert connections[0].recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -120,7 +120,7 @@ def test_of_too_many_the_one_that_waits_longest_goes() -> None:
         assert gone == ["a", "c"]
         crowd.active("b")
         crowd.active("d")
-        crowd.active("nobody")
+        crowd.active("unknown")
         assert len(crowd) == 0
 
     asyncio.run(scenario())

@@ -56,13 +56,13 @@ def test_short_addresses_lead_to_the_description(server: Server, path: str) -> N
     assert b"/api/v1/runs/{run}/hits" in data
 
 
-def test_an_unknown_route_of_the_api_is_none(server: Server) -> None:
+def test_an_unknown_route_of_the_api_is_not_found(server: Server) -> None:
     for path in ("/api/v2/runs", "/api/nothing", "/api/v1/nothing"):
         status, _, data = server.open("GET", path)
         assert (status, json.loads(data)["slug"]) == (404, "no-such-file")
 
 
-def test_without_the_page_people_are_told(
+def test_without_the_built_page_a_message_explains_it(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "_PAGE", tmp_path / "none")

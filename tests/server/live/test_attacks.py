@@ -73,7 +73,7 @@ def is_closed(sock: socket.socket) -> bool:
         HELLO + framed(encoder.encode(GraphPart(0, "g", -1, (), 10))),
     ],
 )
-def test_a_connection_that_speaks_garbage_ends_and_harms_nobody(
+def test_a_connection_that_sends_invalid_data_is_closed_without_other_effects(
     server: Server, data: bytes
 ) -> None:
     sock = connected(server)
@@ -120,7 +120,7 @@ def test_messages_with_flipped_bits_do_no_harm(server: Server) -> None:
         server.ask("GET", f"/runs/{quote(run['id'])}/hits")
 
 
-def test_answers_nobody_asked_for_are_dropped(server: Server) -> None:
+def test_answers_without_a_question_are_dropped(server: Server) -> None:
     sock = RankSocket("127.0.0.1", server.rank_port)
     sock.send(Hello(PROTOCOL, "", "chatty", sample_metadata(), False))
     for request in (-1, 0, 1, 2**40):

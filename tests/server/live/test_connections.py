@@ -20,7 +20,7 @@ from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Refused, Status, Welcome
 from sonde.wire.shapes import Hit, LossPoint, TensorType
 
 
-def test_what_a_killed_training_said_is_kept(server: Server) -> None:
+def test_messages_of_a_killed_training_are_kept(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     server.post("/runs/run-1/watchpoints", OVERFLOW)
     server.control("run-1", "continue")
@@ -101,7 +101,7 @@ def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
         socket_.close()
 
 
-def test_what_happened_while_the_connection_was_broken_is_told_later(server: Server) -> None:
+def test_events_during_a_broken_connection_are_sent_later(server: Server) -> None:
     news: list[ServerEvent] = []
     arrived, welcomed = threading.Event(), threading.Event()
 
@@ -140,7 +140,7 @@ def test_what_happened_while_the_connection_was_broken_is_told_later(server: Ser
     assert link is not None
     server.loop.call_soon_threadsafe(link.close)
     assert arrived.wait(20)
-    talk.report_step(point(1), 7)  # Maybe to nobody.
+    talk.report_step(point(1), 7)  # The connection may be closed already.
     talk.report_hits(hits[2:])
     assert welcomed.wait(20)
     again = next(each for each in news if isinstance(each, Connected))
@@ -191,7 +191,7 @@ def test_a_rank_that_does_not_fit_is_refused(
     rank.close()
 
 
-def test_a_token_that_nobody_asked_for_does_no_harm(server: Server) -> None:
+def test_a_token_that_the_server_does_not_need_does_no_harm(server: Server) -> None:
     FakeRank(server.rank_port, run="wary", token="of another server").start().close()
     assert server.get("/runs/wary")["id"] == "wary"
 

@@ -31,7 +31,7 @@ def test_the_first_command_reaches_a_rank_that_connects_a_little_later(server: S
 @pytest.mark.parametrize(
     ("slow_seconds", "states"), [(0.2, ["paused"] * 2), (3.0, ["paused", "running"])]
 )
-def test_ranks_that_come_to_a_stand_later_are_waited_for_but_not_for_long(
+def test_ranks_that_pause_later_are_waited_for_but_not_for_long(
     server: Server, monkeypatch: pytest.MonkeyPatch, slow_seconds: float, states: list[str]
 ) -> None:
     monkeypatch.setattr(run_control, "STRAGGLER_SECONDS", 0.8)
@@ -57,7 +57,7 @@ def test_a_wait_ends_when_its_time_is_up(server: Server) -> None:
         assert run["ranks"][0]["state"] == "paused"  # It never said that it obeyed.
 
 
-def test_a_training_that_stands_still_need_not_be_told_to_pause(server: Server) -> None:
+def test_a_paused_training_is_not_sent_a_pause(server: Server) -> None:
     with RankConversation(server) as rank:
         rank.send(Status("paused", 4, None, None, None, "step", "", 0))
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "paused")

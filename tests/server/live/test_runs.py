@@ -110,7 +110,7 @@ def test_several_runs_ranks_and_browsers_share_a_server(server: Server) -> None:
         rank.close()
 
 
-def test_a_graph_that_is_told_again_keeps_its_index(server: Server) -> None:
+def test_a_graph_that_is_sent_again_keeps_its_index(server: Server) -> None:
     nodes = sample_graph(3)
     with RankConversation(server) as rank:
         parts = [
@@ -146,7 +146,7 @@ def test_the_graph_grows_while_the_first_step_runs(server: Server) -> None:
         server.wait_for("/runs/mine/nodes?limit=1", lambda page: page["total"] == len(nodes))
 
 
-def test_a_slow_browser_holds_nobody_up(server: Server) -> None:
+def test_a_slow_browser_does_not_delay_others(server: Server) -> None:
     sleepy = socket.create_connection(("127.0.0.1", server.port))
     sleepy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
     sleepy.sendall(

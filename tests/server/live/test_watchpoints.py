@@ -26,7 +26,7 @@ def test_hits_that_are_sent_again_are_not_doubled(server: Server) -> None:
         assert server.get("/runs/mine/hits")["total"] == 1
 
 
-def test_the_hit_at_which_a_rank_is_paused_is_told_until_it_goes_on(server: Server) -> None:
+def test_the_hit_at_which_a_rank_is_paused_is_reported_until_it_continues(server: Server) -> None:
     stop = HitRef(1, "mine: at", "tensor_overflow", 4, "fc.weight", "output", 0)
     with RankConversation(server) as rank:
         rank.send(Status("paused", 5, None, None, None, "hit", "for people", 0, stop))
@@ -37,7 +37,7 @@ def test_the_hit_at_which_a_rank_is_paused_is_told_until_it_goes_on(server: Serv
         assert found["ranks"][0]["hit"] is None
 
 
-def test_how_a_program_ended_is_told_in_fields(server: Server) -> None:
+def test_the_end_of_a_program_is_described_by_fields(server: Server) -> None:
     with RankConversation(server) as rank:
         rank.send(Goodbye(130, "ended from the debugger", is_terminated=True))
         found = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "ended")
@@ -84,14 +84,14 @@ def test_hits_are_filtered_by_the_graph_that_their_step_ran(server: Server) -> N
         def steps(query: str) -> list[int]:
             return [hit["step"] for hit in server.get(f"/runs/mine/hits?{query}")["hits"]]
 
-        # Of step 3 nobody knows: its ops were not looked at. Step 5 has not ended.
+        # The ops of step 3 were not observed. Step 5 has not ended.
         assert steps("graph=0") == [0, 2, 2, 3]
         assert steps("graph=1&rank=0") == [1, 3, 4, 5]
         status, problem = server.ask("GET", "/runs/mine/hits?graph=7")
         assert (status, problem["slug"]) == (404, "no-such-graph")
 
 
-def test_watchpoints_are_asked_at_once_of_what_all_ranks_have_at_hand(server: Server) -> None:
+def test_check_now_evaluates_the_available_values_of_all_ranks(server: Server) -> None:
     path = "/runs/run-1/recheck"
     with ExitStack() as stack:
         for number in range(2):
@@ -200,7 +200,7 @@ def test_hits_are_counted_for_the_rank_that_is_shown(server: Server) -> None:
             assert len(op["hits"]) == count // 2
 
 
-def test_a_check_of_a_training_that_runs_is_waited_for_as_long_as_was_said(server: Server) -> None:
+def test_a_check_of_a_running_training_is_awaited_until_the_timeout(server: Server) -> None:
     with RankConversation(server) as rank:
         rank.send(Status("running", 5, None, None, None, None, "", 0))
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "running")

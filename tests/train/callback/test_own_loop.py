@@ -229,7 +229,7 @@ def test_checkpoints_work_and_hold_the_states_given(tmp_path: Path) -> None:
     assert state["scheduler"]["last_epoch"] == 0
 
 
-def test_an_empty_dataset_is_said() -> None:
+def test_an_empty_dataset_is_reported() -> None:
     with (
         pytest.raises(UsageError, match="gave no batch in epoch 1"),
         sonde.train.callbacks() as cb,

@@ -152,7 +152,7 @@ def test_appended_numbers_and_texts_come_back(format: str, tmp_path: Path) -> No
     assert float(loaded["rate"]) == 0.5
 
 
-def test_mindspore_s_checksum_can_be_asked_for(tmp_path: Path) -> None:
+def test_mindspore_s_checksum_can_be_requested(tmp_path: Path) -> None:
     path = save_checkpoint({"w": torch.ones(2)}, tmp_path / "a.ckpt", crc_check=True)
     assert path.read_bytes()[-17:-10] == b"crc_num"
     assert torch.equal(load_checkpoint(path)["w"], torch.ones(2))
@@ -278,7 +278,7 @@ class TestAtomicity:
 
         def look(partial: Path) -> None:
             partial.write_text("x")
-            dead = partial.name.replace(f".{partial.name.split('.')[-2]}", ".999999999-1@nobody")
+            dead = partial.name.replace(f".{partial.name.split('.')[-2]}", ".999999999-1@elsewhere")
             living.append(partial.name)
             (tmp_path / dead).write_text("of another machine: cannot know, leave it")
             own = partial.name.split("@")
@@ -292,7 +292,7 @@ class TestAtomicity:
         assert not any(".4194999-7@" in name and "CKP" in name for name in names)
         assert any(name.startswith(".other-1_1.ckpt.4194999-7@") for name in names)
 
-    def test_an_asynchronous_save_has_the_values_of_the_moment_it_was_asked_for(
+    def test_an_asynchronous_save_has_the_values_at_the_time_of_the_call(
         self, tmp_path: Path
     ) -> None:
         weight = torch.ones(1000)
@@ -332,7 +332,7 @@ class TestNewest:
         assert newest_checkpoint(tmp_path) == good
         assert newest_checkpoint(tmp_path, "other") is None
 
-    def test_without_a_directory_there_is_none(self, tmp_path: Path) -> None:
+    def test_without_a_directory_there_is_no_newest_checkpoint(self, tmp_path: Path) -> None:
         assert newest_checkpoint(tmp_path / "nowhere") is None
 
 

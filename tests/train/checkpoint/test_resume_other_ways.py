@@ -226,7 +226,7 @@ class StatefulBatches:
         self.position = state["position"]
 
 
-def test_a_dataset_with_a_state_is_asked_and_nothing_is_read_twice(tmp_path: Path) -> None:
+def test_a_dataset_with_a_state_restores_it_and_nothing_is_read_twice(tmp_path: Path) -> None:
     def train(die_after: int | None, resume: Path | None) -> tuple[list[int], dict[int, float]]:
         seed(11)
         network = classifier()

@@ -126,7 +126,7 @@ class TestAnyIterableIsADataset:
 
 
 class TestErrors:
-    def test_an_iterator_used_up_is_said_in_the_second_epoch(self) -> None:
+    def test_an_exhausted_iterator_is_reported_in_the_second_epoch(self) -> None:
         with pytest.raises(UsageError, match="no batch in epoch 2: an iterator can be used only"):
             train(iter(list(loader())), epochs=2)
 
@@ -158,7 +158,7 @@ class TestErrors:
             Model(classifier(), nn.CrossEntropyLoss()).eval(loader())
 
     @pytest.mark.parametrize("epoch", [0, -1, 1.5, "2"])
-    def test_a_number_of_epochs_that_is_none_is_refused(self, epoch: Any) -> None:
+    def test_an_invalid_number_of_epochs_is_refused(self, epoch: Any) -> None:
         with pytest.raises(SondeError, match="epoch"):
             train(loader(), epochs=epoch)
 
@@ -229,7 +229,7 @@ class TestEvaluation:
         assert result["loss"] == 4.0
         assert result["accuracy"] == share_right(network)
 
-    def test_fit_evaluates_when_it_is_due_and_tells_the_callbacks(self) -> None:
+    def test_fit_evaluates_when_it_is_due_and_calls_the_callbacks(self) -> None:
         seen: list[tuple[int, Any]] = []
         network = classifier()
         model = Model(network, nn.CrossEntropyLoss(), sgd(network), metrics={"accuracy"})
@@ -344,7 +344,7 @@ def test_an_initial_epoch_starts_the_counts_there() -> None:
     assert seen == [(2, 8), (3, 12)]
 
 
-def test_a_distributed_sampler_is_told_the_epoch() -> None:
+def test_a_distributed_sampler_gets_the_epoch() -> None:
     sampler: torch.utils.data.DistributedSampler[Any] = torch.utils.data.DistributedSampler(
         range(8),  # type: ignore[arg-type]
         num_replicas=2,

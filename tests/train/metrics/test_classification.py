@@ -190,7 +190,7 @@ def test_clear_forgets_and_a_call_starts_afresh():
     assert metric(SCORES[2:], LABELS[2:]) == 0
 
 
-def test_a_value_may_be_asked_for_between_batches():
+def test_a_value_may_be_computed_between_batches():
     metric = Accuracy()
     metric.update(SCORES[:1], LABELS[:1])
     assert metric.eval() == 1

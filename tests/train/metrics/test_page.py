@@ -24,7 +24,7 @@ def _examples(page: str) -> list[str]:
     return re.findall(r"(?ms)^```python\n(.*?)^```", page)
 
 
-def test_every_metric_stands_on_its_page_by_name_and_by_class():
+def test_every_metric_is_on_its_page_by_name_and_by_class():
     for name in metrics.names():
         assert f"`{name}`" in METRICS, name
         assert type(metrics.get_metrics(_with_arguments(name))[name]).__name__ in METRICS, name
@@ -38,7 +38,7 @@ def _with_arguments(name: str) -> dict[str, metrics.Metric]:
 @pytest.mark.parametrize(
     "module", [learning_rate, loss_scale, validator], ids=lambda module: module.__name__
 )
-def test_everything_public_stands_on_the_page_of_rates_and_scales(module):
+def test_everything_public_is_on_the_page_of_rates_and_scales(module):
     for name, value in vars(module).items():
         of_its_own = getattr(value, "__module__", None) == module.__name__
         if of_its_own and not name.startswith("_") and not name.endswith(("Error", "Manager")):

@@ -166,7 +166,7 @@ def test_a_rank_that_saw_nothing_takes_part(ranks: list[dict[str, Any]]):
     assert [results["idle"] for results in ranks] == [2 / 3, 2 / 3]
 
 
-def test_when_no_rank_saw_anything_all_are_told(ranks: list[dict[str, Any]]):
+def test_if_no_rank_has_data_all_ranks_raise(ranks: list[dict[str, Any]]):
     assert [results["empty"] for results in ranks] == ["metric-empty", "metric-empty"]
 
 

@@ -76,7 +76,7 @@ def test_what_is_no_number_is_refused() -> None:
         sonde.tune.report()
 
 
-def test_a_script_may_ask_for_a_value_nobody_foresaw(
+def test_a_script_may_suggest_a_parameter_that_the_configuration_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_trial(monkeypatch, tmp_path)

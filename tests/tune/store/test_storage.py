@@ -67,7 +67,7 @@ def test_what_kills_every_search_is_given_up(tmp_path: Path) -> None:
     assert study.get_trials(states=(TrialState.WAITING,)) == []
 
 
-def test_a_silent_machine_loses_its_trials_and_a_talking_one_does_not(tmp_path: Path) -> None:
+def test_a_machine_without_heartbeat_loses_its_trials_and_others_do_not(tmp_path: Path) -> None:
     import time
 
     study = study_at(tmp_path)

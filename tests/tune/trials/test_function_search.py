@@ -113,7 +113,7 @@ def test_a_nan_is_a_divergence_and_not_a_result() -> None:
     assert all((one.parameters["x"] > 0.5) == (one.state == "diverged") for one in found.trials)
 
 
-def test_mistakes_in_the_space_are_all_said() -> None:
+def test_mistakes_in_the_space_are_all_reported() -> None:
     with pytest.raises(ConfigError) as caught:
         search(quadratic, {"x": {"bounds": [1, 0], "type": "float"}, "y": {}})
     assert [error.message for error in caught.value.problems] == [

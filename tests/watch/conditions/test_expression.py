@@ -110,7 +110,7 @@ def test_it_says_what_it_needs_and_what_it_found() -> None:
         ("max > 1" + " " * 1000, "longer than"),
     ],
 )
-def test_what_may_not_stand_in_an_expression_is_refused(text: str, said: str) -> None:
+def test_an_expression_with_forbidden_syntax_is_refused(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_condition("expression", None, text)
     assert caught.value.slug == "expression"

@@ -156,9 +156,9 @@ def test_a_change_without_a_comparable_former_value_is_undecided_not_a_hit(id: s
     tensor = torch.ones(4)
     assert judge(id, tensor).why == "there is no value of the step before"
     assert judge(id, tensor, before=torch.ones(5)).why == "the step before it had the shape [5]"
-    spoiled = judge(id, tensor, before=torch.tensor([1.0, math.nan, 1.0, math.inf]))
-    assert spoiled.verdict == "undecided"
-    assert spoiled.why == "its value of the step before had 1 NaN and 1 +Inf among 4 elements"
+    broken = judge(id, tensor, before=torch.tensor([1.0, math.nan, 1.0, math.inf]))
+    assert broken.verdict == "undecided"
+    assert broken.why == "its value of the step before had 1 NaN and 1 +Inf among 4 elements"
     assert judge(id, torch.full((4,), math.nan), before=tensor).verdict == "undecided"
 
 

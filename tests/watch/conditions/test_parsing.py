@@ -18,7 +18,7 @@ from sonde.watch.conditions import (
 from sonde.watch.conditions.contract import Value, Verdict
 
 
-def test_a_default_stands_in_only_where_no_other_check_is_set() -> None:
+def test_a_default_is_used_only_if_no_other_parameter_is_set() -> None:
     assert parse_condition("tensor_all_zero") == parse_condition(
         "tensor_all_zero", {"zero_percentage_ge": 100}
     )

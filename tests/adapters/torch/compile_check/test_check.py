@@ -190,7 +190,7 @@ def test_a_program_that_compiles_nothing_is_checked_as_if_it_did(
     assert nn.Module.__call__.__module__ == "torch.nn.modules.module"
 
 
-def test_numbers_that_are_not_finite_anywhere_are_no_mistake_and_told() -> None:
+def test_numbers_that_are_non_finite_in_all_ways_agree_and_are_reported() -> None:
     class Logarithm(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -272,7 +272,7 @@ def test_a_step_that_never_comes_leaves_no_verdict() -> None:
     assert check.steps_seen == 2
 
 
-def test_an_optimizer_that_cannot_be_copied_is_said() -> None:
+def test_an_optimizer_that_cannot_be_copied_is_reported() -> None:
     net = new_net()
 
     def program() -> None:

@@ -183,7 +183,7 @@ class Split(torch.nn.Module):
         return self.head(one @ two.transpose(-1, -2) @ three)
 
 
-def test_what_backward_is_given_lies_as_it_expects_it() -> None:
+def test_inputs_of_backward_have_the_expected_strides() -> None:
     def train() -> Any:
         net = Split()
 

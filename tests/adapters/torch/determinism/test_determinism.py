@@ -83,7 +83,7 @@ def test_workers_of_a_data_loader_follow_the_seed() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "1", True, None])
-def test_a_seed_that_is_none_is_refused(seed: object) -> None:
+def test_an_invalid_seed_is_refused(seed: object) -> None:
     with pytest.raises(UsageError, match="whole number from 0 to 4294967295"):
         sonde.set_seed(seed)  # type: ignore[arg-type]
 
@@ -153,7 +153,7 @@ def test_everything_is_put_back_afterwards() -> None:
     assert replaceable() == before
 
 
-def test_random_numbers_of_the_system_are_told_and_stay_random() -> None:
+def test_random_numbers_of_the_system_are_reported_and_stay_random() -> None:
     said: list[str] = []
     with deterministic(Wanted(), said.append) as found:
         assert os.urandom(16) != os.urandom(16)
@@ -175,7 +175,7 @@ class Drawing(Dataset[torch.Tensor]):
         return torch.tensor(drawn + uuid.uuid4().int % 7)
 
 
-def test_random_numbers_of_the_system_in_workers_are_told() -> None:
+def test_random_numbers_of_the_system_in_workers_are_reported() -> None:
     said: list[str] = []
     line = Drawing.__getitem__.__code__.co_firstlineno
     with deterministic(Wanted(), said.append) as found:
@@ -187,7 +187,7 @@ def test_random_numbers_of_the_system_in_workers_are_told() -> None:
     assert sum(text.endswith("in a worker, 4 times") for text in said) == 3
 
 
-def test_workers_that_are_not_forked_are_told_to_be_unwatched() -> None:
+def test_workers_that_are_not_forked_are_reported_as_unwatched() -> None:
     loader = DataLoader(
         TensorDataset(torch.arange(4.0)), num_workers=1, multiprocessing_context="spawn"
     )
@@ -223,7 +223,7 @@ def test_dropout_is_off_in_compiled_code_too_and_breaks_no_graph() -> None:
     torch._dynamo.reset()
 
 
-def test_no_shuffle_keeps_the_order_and_tells_what_shuffles_itself() -> None:
+def test_no_shuffle_keeps_the_order_and_reports_explicit_shuffling() -> None:
     data = TensorDataset(torch.arange(6))
     with deterministic(Wanted(no_shuffle=True), lambda line: None) as found:
         loaded = [int(batch) for (batch,) in DataLoader(data, shuffle=True)]

@@ -99,7 +99,7 @@ def test_optimizer_ops_have_the_scope_of_their_optimizer() -> None:
     assert "Default/optimizer-Adam/_foreach_addcdiv_-op0" in {node.name for node in second}
 
 
-def test_weights_of_a_second_network_like_the_first_stand_in_their_own_modules() -> None:
+def test_weights_of_a_second_equal_network_are_in_their_own_modules() -> None:
     first, second = (nn.Sequential(nn.Sequential(nn.Linear(3, 3))) for _ in range(2))
     with watch() as seen:
         second(first(torch.ones(2, 3)))
@@ -292,7 +292,7 @@ def test_leaves_are_named_by_module_optimizer_and_variable() -> None:
     ]
 
 
-def test_two_inputs_of_one_name_are_told_apart() -> None:
+def test_two_inputs_of_one_name_are_distinguished() -> None:
     xs = [torch.ones(2), torch.ones(2)]
     with watch() as seen:
         for x in list(xs):

@@ -1,4 +1,4 @@
-"""An optimizer whose ops nobody wants is left alone from its fourth step on, and only then."""
+"""An optimizer whose ops no consumer wants is not observed from its fourth step on."""
 
 from __future__ import annotations
 

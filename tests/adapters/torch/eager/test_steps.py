@@ -250,7 +250,7 @@ def test_modes_of_the_program_work_round_and_inside_the_loop(steps: str) -> None
     assert "Default/network-Sequential/0-Linear/addmm-op0" in seen.names()
 
 
-def test_training_in_another_thread_is_left_alone_and_said_once() -> None:
+def test_training_in_another_thread_is_not_observed_and_reported_once() -> None:
     def elsewhere(results: list[Any]) -> None:
         torch.manual_seed(0)
         results.append(train(2))

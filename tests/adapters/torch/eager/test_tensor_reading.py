@@ -133,7 +133,7 @@ def test_no_line_is_printed_for_tensors_of_other_classes(
     assert "aoti" not in capfd.readouterr().err
 
 
-def test_torch_is_answered_for_our_mode_and_asked_for_others() -> None:
+def test_our_mode_is_answered_natively_and_others_by_torch() -> None:
     asked = []
 
     def original(op: object, kind: type) -> str:
