@@ -85,7 +85,7 @@ def test_a_conversion_renames_proves_and_goes_back(
     assert Path(back).read_bytes() == Path(INIT).read_bytes(), "MindSpore's own file, byte for byte"
 
 
-def test_a_conversion_refuses_to_replace_and_takes_names_of_ones_own(
+def test_a_conversion_refuses_to_replace_a_file_and_accepts_a_map_of_names(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = str(tmp_path / "a.safetensors")

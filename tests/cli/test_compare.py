@@ -256,7 +256,7 @@ def test_a_damaged_tensor_makes_equal_dumps_incomparable(
     assert json.loads(file.read_text())["verdict"] == "incomparable"
 
 
-def test_what_cannot_be_compared_at_all_still_has_a_json_document(
+def test_dumps_that_cannot_be_compared_still_have_a_json_document(
     place: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "found.json"

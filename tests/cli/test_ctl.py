@@ -251,7 +251,7 @@ def test_parts_of_a_scope_are_left_out(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("rank")
-def test_a_pattern_that_nothing_matches_is_taken_by_force(
+def test_a_pattern_without_a_match_is_accepted_with_force(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "nosuch", "--force")
@@ -369,7 +369,7 @@ def test_a_training_that_ends_before_the_op_comes_has_not_run_to_it(
     rank.join()
 
 
-def test_a_wait_goes_on_where_the_server_gives_up(
+def test_the_client_continues_to_wait_after_the_timeout_of_the_server(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctl_command, "_HELD_SECONDS", 0.01)
@@ -445,7 +445,7 @@ def test_a_server_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[st
     assert ctl(capsys, "--server", "ftp://x", "status")[0] == 2
 
 
-def test_the_token_of_ones_own_server_is_found(
+def test_the_token_of_the_user_s_own_server_is_found(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with serving(host="0.0.0.0", token="hidden") as found:
@@ -497,7 +497,7 @@ def test_hits_that_are_not_printed_are_counted(
     rank.close()
 
 
-def test_files_of_dead_servers_and_of_others_are_not_believed(tmp_path: Path) -> None:
+def test_files_of_dead_servers_and_of_other_users_are_ignored(tmp_path: Path) -> None:
     directory = tmp_path / "runtime" / "sonde-servers"
     dead = ServerState("http://127.0.0.1:1", "127.0.0.1", 1, None, "", 2**22 + 5, 0.0)
     directory.mkdir(mode=0o700)

@@ -96,7 +96,7 @@ def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_word(tmp_path: Path) -
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_what_is_installed_as_sonde_is_in_charge_before_anything_else_is_imported() -> None:
+def test_the_installed_command_imports_little_before_it_handles_ctrl_c() -> None:
     project = (SRC.parent / "pyproject.toml").read_text("utf-8")
     assert 'sonde = "sonde.__main__:main"' in project
     done = python("-c", "import sys, sonde.__main__; print(*sys.modules)")

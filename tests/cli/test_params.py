@@ -72,7 +72,7 @@ def test_a_mindspore_net_is_paired_with_its_torch_port_without_a_map(
     assert "14 paired" in out
 
 
-def test_what_is_missing_extra_or_of_another_shape_ends_with_1(
+def test_missing_extra_or_differently_shaped_parameters_end_with_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     state = ConvBN().state_dict()

@@ -74,7 +74,7 @@ def test_without_a_dump_the_script_runs_plainly_and_a_hint_is_printed() -> None:
     )
 
 
-def test_a_file_says_everything(tmp_path: Path) -> None:
+def test_a_configuration_file_is_combined_with_the_other_options(tmp_path: Path) -> None:
     file = write_config("a", tmp_path, iteration="3")
     ready = prepared("--dump", file, "--dump-memory", "1M", "--step-by", "manual", "-m", "train")
     assert ready.config is not None

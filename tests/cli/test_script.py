@@ -417,6 +417,6 @@ def test_a_reader_that_goes_away_ends_the_program_as_it_would_without_sonde(
     assert codes[0] not in (0, 2)
 
 
-def test_death_by_a_signal_is_seen_by_the_shell(folder: Folder) -> None:
+def test_the_shell_sees_that_a_signal_ended_the_program(folder: Folder) -> None:
     folder.write("program.py", PROGRAMS["an_interrupt"])
     assert folder.sonde("program.py").code == -signal.SIGINT

@@ -104,7 +104,7 @@ class TestOverview:
         assert "GateNet, by MindSpore 2.10.0" in text.replace("\n", " ")
         assert "   0       0   2        23       119   22 kB" in text
 
-    def test_what_a_kill_left(
+    def test_the_remains_of_a_killed_run_are_shown(
         self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("COLUMNS", "300")
@@ -180,7 +180,7 @@ class TestTensors:
         monkeypatch.delenv("COLUMNS")
         assert f"{NET}/Log-op0\n" in shown(NAN_LOG, "--op", "log")
 
-    def test_a_part_of_the_name_will_do(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_part_of_the_name_is_sufficient(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         found = shown.json(tmp_path, "--op", "scale-scale/", "--step", 0)
         assert {tensor["op"] for tensor in found["tensors"]} == {SCALE, GRADIENT}

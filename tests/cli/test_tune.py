@@ -188,7 +188,7 @@ def _environments() -> bytes:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a terminal")
-def test_in_a_terminal_a_table_lives(tmp_path: Path) -> None:
+def test_in_a_terminal_the_table_is_updated(tmp_path: Path) -> None:
     import pty
 
     configured(tmp_path, QUADRATIC, *RANDOM_X)

@@ -299,7 +299,7 @@ def test_roles_and_trainability_are_derived_from_names() -> None:
         assert is_trainable(name, role) is trainable
 
 
-def test_names_without_parts_do_no_harm() -> None:
+def test_names_without_parts_are_accepted() -> None:
     assert tokens("") == ("",)
     assert tokens("...") == ("...",)
     assert pair_parameters({"": (1,), ".": (2,)}, {"": (1,), ".": (2,)}).is_complete

@@ -27,7 +27,7 @@ def test_steps_are_those_of_the_text(text: str, inside: list[int], outside: list
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1--2", "1,2", "1|", "1-2-3", "0x1", "1.5"])
-def test_what_is_no_list_of_steps_is_refused(text: str) -> None:
+def test_an_invalid_list_of_steps_is_refused(text: str) -> None:
     with pytest.raises(SondeError, match="is not a list of steps"):
         parse_steps(text)
 
@@ -84,7 +84,7 @@ def test_a_word_is_also_a_part_of_a_leafs_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "name-regex(()", "name-regex(.*fc1", "name-regex(("])
-def test_a_pattern_that_can_mean_nothing_is_refused(text: str) -> None:
+def test_a_pattern_that_can_match_nothing_is_refused(text: str) -> None:
     with pytest.raises(SondeError):
         OpPattern.parse(text)
 

@@ -146,7 +146,7 @@ def test_a_tensor_is_downloaded_whole() -> None:
         ("fc1.weight", "tensor-index", "neither a number nor a slice"),
     ],
 )
-def test_what_cannot_be_answered_is_explained(op: str, slug: str, words: str) -> None:
+def test_a_question_that_cannot_be_answered_gets_the_reason(op: str, slug: str, words: str) -> None:
     def person(rank: RankConnection) -> None:
         rank.paused()
         rank.control("step")
@@ -313,7 +313,7 @@ def test_a_running_training_answers_when_the_step_is_over_with_the_weights_of_th
     assert asked_while_it_runs("fc1.weight.grad", "nothing-op0").tensor.step == 4
 
 
-def test_a_running_training_whose_ops_are_looked_at_answers_at_an_op() -> None:
+def test_a_running_training_with_observed_ops_answers_at_an_op() -> None:
     op = "Default/network-Net/fc2-Linear/addmm-op0"
     assert asked_while_it_runs(op, op).tensor.step == 4
     assert asked_while_it_runs("fc1.weight", op).tensor.step == 4

@@ -86,7 +86,7 @@ def test_the_native_screen_changes_no_hit(
     assert screened == one_by_one
 
 
-def test_ops_with_nothing_to_tell_are_not_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ops_within_all_limits_are_not_passed_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     if matcher.load() is None:
         pytest.skip("the native matcher is not built")
     handed: list[str] = []

@@ -127,7 +127,7 @@ def test_sparse_and_nested_tensors_are_judged_by_all_their_elements(
         assert count == int(((truth >= low) & (truth <= high)).sum())
 
 
-def test_what_a_sparse_tensor_stores_twice_for_one_place_is_added_up() -> None:
+def test_duplicate_entries_of_a_sparse_tensor_are_summed() -> None:
     places, values = torch.tensor([[1, 1, 3]]), torch.tensor([4.0, -4.0, 2.0])
     odd = torch.sparse_coo_tensor(places, values, (5,), check_invariants=True)
     memory = _TRAINEE.memory(TorchView(odd))
@@ -175,7 +175,7 @@ def test_a_wrapper_without_memory_is_not_read() -> None:
     assert _TRAINEE.memory(view) == view.problem
 
 
-def test_of_a_distributed_tensor_the_part_of_this_rank_is_judged() -> None:
+def test_a_rank_evaluates_its_own_part_of_a_distributed_tensor() -> None:
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
@@ -235,7 +235,7 @@ def test_nan_in_a_nested_tensor_is_a_hit(layout: torch.layout) -> None:
 
 
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
-def test_nested_tensors_switch_nothing_off(
+def test_nested_tensors_do_not_disable_the_debugger(
     layout: torch.layout, capfd: pytest.CaptureFixture[str]
 ) -> None:
     net = nn.Linear(3, 2)

@@ -221,7 +221,7 @@ def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_sta
 
 
 @pytest.mark.usefixtures("_nobody_is_at_the_usual_port")
-def test_a_program_goes_on_where_no_server_can_be_started(tmp_path: Path) -> None:
+def test_a_program_continues_if_no_server_can_be_started(tmp_path: Path) -> None:
     package = tmp_path / "uvicorn"
     package.mkdir()
     (package / "__init__.py").write_text("raise ImportError('broken', name='uvicorn')")

@@ -89,7 +89,7 @@ def test_ops_whose_zero_is_a_good_answer_may(op: str) -> None:
 
 
 @pytest.mark.parametrize("layer", ["LSTM", "GRU", "RNN", "LSTMCell"])
-def test_what_is_made_of_the_first_state_of_a_recurrent_layer_may(layer: str) -> None:
+def test_outputs_of_the_zero_first_state_of_a_recurrent_layer_are_no_hits(layer: str) -> None:
     assert not looks_at("tensor_all_zero", f"Gradients/Default/network-Net/r-{layer}/mul-op0")
 
 

@@ -35,7 +35,7 @@ def test_the_names_of_the_document() -> None:
     assert options.address == "10.0.0.1:50052"
 
 
-def test_everything_that_can_be_set() -> None:
+def test_every_setting_is_read_from_the_environment() -> None:
     options = options_from_environment(
         {
             "SONDE_DEBUGGER_HOST": "h",
@@ -66,7 +66,7 @@ def test_everything_that_can_be_set() -> None:
         ("SONDE_DEBUGGER_WATCH", "/nowhere.json", "watchpoint-file"),
     ],
 )
-def test_what_cannot_be_read_is_named(name: str, text: str, slug: str) -> None:
+def test_an_invalid_setting_is_named(name: str, text: str, slug: str) -> None:
     with pytest.raises(UsageError) as caught:
         options_from_environment({"SONDE_DEBUGGER_HOST": "h", name: text})
     assert caught.value.slug == slug

@@ -32,7 +32,7 @@ def test_steps_that_are_not_observed_tell_how_long_a_step_takes_without_sonde() 
 
 @pytest.mark.usefixtures("matcher")
 @pytest.mark.parametrize("condition", ["tensor_overflow", "gradient_exploding"])
-def test_where_every_step_is_observed_nothing_is_made_up_for_a_step_without_sonde(
+def test_if_every_step_is_observed_no_speed_without_sonde_is_reported(
     condition: str,
 ) -> None:
     watched = Hub(paused=False, watchpoints=(watchpoint(1, condition),))

@@ -108,7 +108,7 @@ def test_patterns(pattern: str, name: str, scope: str, is_leaf: bool, is_meant: 
         (("!D/net/b/relu-op1", "D/net/"), ALL_OPS),
     ],
 )
-def test_what_is_left_out_is_decided_by_the_last_pattern_that_names_it(
+def test_the_last_pattern_that_matches_decides_about_exclusion(
     patterns: tuple[str, ...], meant: list[str]
 ) -> None:
     watch = only(watchpoint(1, "tensor_too_large", *patterns, max_gt=1.0))

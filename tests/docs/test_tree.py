@@ -40,7 +40,7 @@ def test_tests_are_in_the_folder_of_what_they_test() -> None:
     assert misplaced == []
 
 
-def test_what_tests_import_of_each_other_is_there() -> None:
+def test_modules_that_tests_import_from_each_other_exist() -> None:
     found = {
         name
         for path in (*modules(TESTS), *modules(ROOT / "benchmarks"))

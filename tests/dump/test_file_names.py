@@ -66,7 +66,7 @@ def test_a_mapping_line_cut_off_by_a_kill_is_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["mm", "Parameter"]), st.text(min_size=1, max_size=300))))
-def test_what_a_directory_holds_leads_back_to_each_op(ops: list[tuple[str, str]]) -> None:
+def test_each_file_name_in_a_directory_leads_back_to_its_op(ops: list[tuple[str, str]]) -> None:
     namer, on_disk, mapping = FileNamer(), {}, ""
     for timestamp, (op_type, op_name) in enumerate(ops):
         name, line = _assign(namer, op_type, op_name, timestamp)

@@ -224,7 +224,7 @@ def test_all_native_paths_give_the_same_bits() -> None:
     assert len(found) == 1
 
 
-def test_what_cannot_be_compared_is_refused(path: str) -> None:
+def test_tensors_that_cannot_be_compared_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\) cannot be compared"):
         kernels.compare_arrays(np.zeros(2), np.zeros(3))
     with pytest.raises(SondeError, match="complex numbers have no order"):

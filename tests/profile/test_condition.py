@@ -59,7 +59,7 @@ def test_a_condition_is_arithmetic_and_one_comparison(text: str, holds: bool) ->
         ("(" * 400 + "step_time" + ")" * 400 + " > 1", "cannot be used"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_an_invalid_condition_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_condition(text, load)
 

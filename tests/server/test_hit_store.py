@@ -76,7 +76,9 @@ def test_hits_are_in_order_however_they_come(parts: list[list[Hit]]) -> None:
     assert found.in_order() == ()
 
 
-def test_of_very_many_the_first_and_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_and_the_newest_of_very_many_hits_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(hit_store, "MOST_HITS", 8)
     found = book()
     for number in range(20):
@@ -123,7 +125,7 @@ def test_origins_are_those_that_hits_name() -> None:
     assert found.origins(1) == {"c"}
 
 
-def test_what_hits_have_alike_is_kept_once() -> None:
+def test_values_that_hits_share_are_stored_once() -> None:
     found = book()
     for number in range(3):
         fresh = msgspec.msgpack.decode(

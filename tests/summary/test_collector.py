@@ -305,7 +305,7 @@ def test_the_users_hooks_are_not_called_for_the_graph(run: Run, tmp_path: Path):
         ({"collect_learning_rate": False}, True, "loss", "learning_rate"),
     ],
 )
-def test_what_is_collected_can_be_chosen(run, tmp_path, specified, keep, present, absent):
+def test_the_collected_data_can_be_chosen(run, tmp_path, specified, keep, present, absent):
     collector = SummaryCollector(
         tmp_path, collect_specified_data=specified, keep_default_action=keep
     )
@@ -402,7 +402,7 @@ def test_a_run_that_fails_is_marked_so(run: Run, tmp_path: Path):
     assert read_summary(tmp_path).status == "failed"
 
 
-def test_a_resumed_run_goes_on_in_the_same_summary(run: Run, tmp_path: Path):
+def test_a_resumed_run_continues_in_the_same_summary(run: Run, tmp_path: Path):
     run.train(SummaryCollector(tmp_path, collect_freq=8), epochs=1)
     run.train(SummaryCollector(tmp_path, collect_freq=8), epochs=1, start=8)
     listing = read_summary(tmp_path)

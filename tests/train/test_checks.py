@@ -196,7 +196,7 @@ class TestWeights:
         assert {finding.severity for finding in report.findings} == {"error"}
         assert str(report).startswith("4 weights, 2 with NaN or Inf")
 
-    def test_buffers_of_a_network_are_looked_at(self) -> None:
+    def test_buffers_of_a_network_are_checked(self) -> None:
         network = nn.BatchNorm1d(2)
         assert check_weights(network)
         assert network.running_var is not None

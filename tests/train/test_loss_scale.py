@@ -152,7 +152,7 @@ def test_the_dynamic_rule_is_torchs_own_as_long_as_the_scale_is_above_one(histor
 
 
 @given(st.lists(st.booleans(), max_size=30), st.lists(st.booleans(), max_size=30))
-def test_a_restored_manager_goes_on_as_the_first_would(before, after):
+def test_a_restored_manager_continues_as_the_first_would(before, after):
     first = DynamicLossScaleManager(2.0**20, 2, 4)
     for overflow in before:
         first.update_loss_scale(overflow)

@@ -63,7 +63,7 @@ def test_a_flood_is_counted_not_sent() -> None:
     assert collector.totals == {1: MOST_PER_STEP + 25, 2: 1}
 
 
-def test_hits_of_a_harmless_origin_are_taken_back_also_those_only_counted() -> None:
+def test_hits_of_a_harmless_origin_are_withdrawn_also_those_only_counted() -> None:
     collector = HitCollector()
     harmless = Origin(1, "op", 0, "log", "log", None, is_unexpected=False)
     for number in range(MOST_PER_STEP + 5):

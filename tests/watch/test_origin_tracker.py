@@ -57,7 +57,7 @@ def test_an_op_with_an_unobserved_input_is_the_producer_if_there_is_no_other() -
     assert found.origin.op == "mm"
 
 
-def test_an_op_whose_inputs_were_all_seen_and_finite_is_a_second_culprit() -> None:
+def test_an_op_whose_inputs_were_all_observed_and_finite_is_a_second_producer() -> None:
     tracker = OriginTracker()
     tracker.begin_step()
     tracker.look(call("log", ["x"], [View(0, 0)], 3))

@@ -388,5 +388,5 @@ def test_higher_order_ops_run_as_they_do_bare() -> None:
     assert seen.reports == []
 
 
-def test_all_trainings_were_looked_at() -> None:
+def test_all_trainings_were_observed() -> None:
     assert len(TRAININGS) >= 35

@@ -25,7 +25,7 @@ def run(train: Callable[[], Any]) -> tuple[Any, Watched]:
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_training_gives_the_same_bits_when_every_tensor_is_looked_at(
+def test_a_training_gives_the_same_bits_when_every_tensor_is_observed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the native matcher and with its twin, and the two see the same."""
@@ -68,7 +68,7 @@ def test_a_training_gives_the_same_bits_when_steps_are_observed_now_and_then(
     assert same(bare, seen)
 
 
-def test_what_a_program_lets_go_of_is_gone() -> None:
+def test_objects_that_a_program_releases_are_freed() -> None:
     """Frames keep their variables for whoever has asked for them."""
     gone: list[bool] = []
 
@@ -88,7 +88,7 @@ def test_what_a_program_lets_go_of_is_gone() -> None:
     assert gone == [True] * 4
 
 
-def test_what_exec_and_locals_gave_a_program_stays() -> None:
+def test_variables_from_exec_and_locals_are_kept() -> None:
     def program() -> list[Any]:
         exec("hidden = 3")
         net = nn.Linear(4, 4)

@@ -119,7 +119,7 @@ def test_switching_in_the_middle_of_a_step_holds_from_there_on(tmp_path: Path) -
     assert names == {"Default/mul-op2", "Default/mul-op3"}
 
 
-def test_what_is_no_module_and_no_name_is_refused() -> None:
+def test_a_target_that_is_neither_module_nor_name_is_refused() -> None:
     with pytest.raises(UsageError, match="takes a module or a name, not int"):
         sonde.set_dump(3)  # type: ignore[arg-type]
     with pytest.raises(SondeError, match="not a regular expression"):

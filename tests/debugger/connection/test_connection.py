@@ -91,7 +91,7 @@ def test_another_program_on_the_port_is_reported(capfd: pytest.CaptureFixture[st
     ]
 
 
-def test_a_paused_training_goes_on_when_the_server_stays_away(
+def test_a_paused_training_continues_if_the_server_does_not_return(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     hub = Hub()
@@ -113,7 +113,7 @@ def test_a_paused_training_goes_on_when_the_server_stays_away(
     assert "did not return; the training continues" in said
 
 
-def test_a_server_that_was_started_again_learns_everything() -> None:
+def test_a_restarted_server_gets_all_data_again() -> None:
     port = free_port()
     first = Hub(port=port, watchpoints=(watchpoint(7, "weight_not_changed"),))
     seconds: list[Hub] = []

@@ -87,7 +87,7 @@ def test_numbers_json_lacks_are_texts() -> None:
         ("[__import__('os')]", "neither"),
     ],
 )
-def test_what_is_no_index_is_refused(index: str, part: str) -> None:
+def test_an_invalid_index_is_refused(index: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
         answers.tabulate(values(np.zeros((2, 3, 4))), index)
 

@@ -36,7 +36,7 @@ def _header(descr: str, shape: str, fortran: str = "False") -> str:
     ),
     fortran=st.booleans(),
 )
-def test_what_numpy_saved_is_read_back(
+def test_files_saved_by_numpy_are_read(
     array: np.ndarray, fortran: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("npy") / "a.npy"

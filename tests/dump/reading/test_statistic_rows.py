@@ -69,7 +69,7 @@ def test_other_spellings_of_the_header_are_known() -> None:
     assert (row.io, row.shape, row.values) == ("output", (2, 2), {"nan count": 3})
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_left_out() -> None:
     text = MINDSPORE.splitlines()[0] + '\nSub,a,0,0,1,input,0,4,float32,"()",,null,\n'
     assert read_rows(text).rows[0].values == {}
 

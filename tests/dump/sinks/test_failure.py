@@ -182,7 +182,7 @@ def test_nothing_is_reported_or_saved_without_a_failure(
 # ---------------------------------------------------------------- the program goes on
 
 
-def test_a_program_that_catches_the_exception_trains_on_as_if_nothing_had_happened(
+def test_a_program_that_catches_the_exception_trains_on_unchanged(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def train() -> list[Any]:
@@ -243,7 +243,7 @@ def test_the_first_op_of_a_step_may_be_the_one_that_raises(
     ]
 
 
-def test_what_raises_after_the_last_step_is_kept(
+def test_an_op_that_raises_after_the_last_step_is_kept(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Ops on plain tensors after the last step belong to none, unless one of them raises."""

@@ -26,7 +26,7 @@ def memory_starts_as_nan() -> Iterator[None]:
 # ----------------------------------------------------------------- where it comes from
 
 
-def test_carriers_know_their_own_producer_of_several(tmp_path: Path, matcher: str) -> None:
+def test_each_carrier_names_its_own_producer(tmp_path: Path, matcher: str) -> None:
     x = torch.tensor([-1.0])
     big = torch.tensor([3e38])
 

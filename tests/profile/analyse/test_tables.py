@@ -168,7 +168,7 @@ def test_ops_of_a_dataset_are_data_and_other_time_of_their_line() -> None:
     assert loading.other == pytest.approx(50e-6)
 
 
-def test_steps_that_were_held_up_are_left_out_of_the_means() -> None:
+def test_delayed_steps_are_left_out_of_the_means() -> None:
     made = timings(0, 0, 5_000_000, 0, 0)
     even = without_outliers(made, GRAPH)
     assert [step.trace.number for step in even.steps] == [6, 7, 9, 10]

@@ -71,7 +71,7 @@ def test_fused_applies_to_optimizers_without_an_explicit_setting(kind: type) -> 
     assert not kind(parameters, lr=0.1).defaults["fused"]
 
 
-def test_threads_stay_what_the_variant_says() -> None:
+def test_the_number_of_threads_is_that_of_the_variant() -> None:
     before = torch.get_num_threads()
     applied = Applied(PLACES)
     with variant("threads=1", applied):

@@ -128,7 +128,7 @@ def test_dumps_that_have_nothing_in_common_say_why(tmp_path: Path) -> None:
         assert (status, problem["slug"]) == (404, "no-comparison")
 
 
-def test_one_dump_alone_is_compared_with_nothing(tmp_path: Path) -> None:
+def test_a_single_dump_has_no_comparison(tmp_path: Path) -> None:
     path = two(tmp_path)[0]
     with serving(sources=lambda broker: open_dumps([path], broker)) as server:
         status, problem = server.ask("GET", "/runs/a/comparison")

@@ -160,7 +160,7 @@ def test_a_nan_that_came_in_is_listed_first(tmp_path: Path) -> None:
     assert found(book)[2] == (0, MUL, "carrier")
 
 
-def test_infinities_put_in_on_purpose_are_no_hits_until_they_do_harm(tmp_path: Path) -> None:
+def test_expected_infinities_are_no_hits_until_they_are_a_fault(tmp_path: Path) -> None:
     values = dumps.finite(0)
     values[X][0, 0] = values[MUL][0, 0] = -np.inf
     path = dumps.write_dump(tmp_path / "a", {0: dumps.outputs(values)})
@@ -187,7 +187,7 @@ def test_infinities_put_in_on_purpose_are_no_hits_until_they_do_harm(tmp_path: P
     assert found(check_dump(path, [draft()]))[0] == (0, X, "producer")
 
 
-def test_what_changed_is_judged_against_the_step_before(tmp_path: Path) -> None:
+def test_changes_are_evaluated_against_the_previous_step(tmp_path: Path) -> None:
     steps = {step: dumps.outputs(dumps.finite(0)) for step in range(3)}
     steps[2][(WEIGHT, "output", 0)][:] = 50.0
     path = dumps.write_dump(tmp_path / "d", steps)
@@ -308,7 +308,7 @@ def test_the_nan_of_a_real_mindspore_dump_is_found_where_it_was_made(tmp_path: P
     assert len(check_dump(MINDSPORE / "lenet_full", [draft()])) == 0
 
 
-def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_a_dump_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match="no dump"):
         open_dumps([tmp_path], EventBroker())
 

@@ -58,7 +58,7 @@ def test_a_single_scope_opens_though_it_has_more_and_not_if_it_has_very_many() -
     assert opened(graph(*(op(f"Default/{kind}-op0", type_=kind) for kind in kinds)), 30) == ()
 
 
-def test_what_ops_read_does_not_count_among_the_few_that_say_little() -> None:
+def test_leaves_do_not_count_among_the_few_small_boxes() -> None:
     leaves = [op(f"leaf{n}", kind="constant", type_=f"t{n}", scope="") for n in range(20)]
     inner = [op(f"Default/{n}-op0", "leaf0", type_=f"k{n}") for n in range(40)]
     outer = [op(f"O/add-op{n}", *(leaf.name for leaf in leaves)) for n in range(2)]

@@ -125,7 +125,7 @@ def test_leaves_numbered_through_are_drawn_once_from_three_on() -> None:
     }
 
 
-def test_what_exchanges_data_with_a_scope_is_shown_outside_it() -> None:
+def test_boxes_that_exchange_data_with_a_scope_are_shown_outside_it() -> None:
     nodes = [
         op("x", kind="input"),
         op("A/B/relu-op0", "x"),

@@ -108,7 +108,7 @@ def test_a_request_that_takes_long_is_not_cut_off() -> None:
             rank.close()
 
 
-def test_of_too_many_the_one_that_waits_longest_goes() -> None:
+def test_beyond_the_limit_the_oldest_connection_is_closed() -> None:
     async def scenario() -> None:
         gone: list[str] = []
         crowd = IdleConnections(most=2, seconds=60)

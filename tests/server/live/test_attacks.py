@@ -83,7 +83,7 @@ def test_a_connection_that_sends_invalid_data_is_closed_without_other_effects(
     assert is_well(server)
 
 
-def test_a_rank_that_dies_within_a_message_is_lost_and_nothing_else(server: Server) -> None:
+def test_a_rank_that_dies_within_a_message_is_lost_without_other_effects(server: Server) -> None:
     for cut in (1, 3, 4, 5, 20, len(HELLO) - 1, len(HELLO) + 2, len(HELLO) + len(STATUS) - 3):
         sock = connected(server)
         sock.sendall((HELLO + STATUS)[:cut])

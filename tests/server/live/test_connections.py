@@ -50,7 +50,7 @@ def test_a_question_to_a_rank_that_dies_is_answered(server: Server) -> None:
     assert answers == [409]
 
 
-def test_a_rank_that_comes_back_finds_its_watchpoints_and_hits(server: Server) -> None:
+def test_a_rank_that_reconnects_keeps_its_watchpoints_and_hits(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     server.post("/runs/run-1/watchpoints", OVERFLOW)
     server.control("run-1", "continue")
@@ -79,7 +79,7 @@ def test_a_new_process_with_the_old_name_starts_afresh(server: Server) -> None:
     again.close()
 
 
-def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
+def test_a_restarted_server_gets_lost_data_from_the_rank() -> None:
     with serving() as first:
         rank = FakeRank(first.rank_port).start()
         spec = first.post("/runs/run-1/watchpoints", OVERFLOW)
@@ -217,7 +217,7 @@ def test_a_second_process_that_says_it_is_the_same_rank_is_refused(server: Serve
 
 
 @pytest.mark.parametrize("token", ["", "secret"])
-def test_a_server_is_known_by_its_answer(token: str) -> None:
+def test_a_server_is_recognised_by_its_answer(token: str) -> None:
     with serving(token=token) as server:
         assert is_server("127.0.0.1", server.rank_port)
         assert not is_server("127.0.0.1", server.port)  # The page's port.

@@ -23,7 +23,7 @@ def enter(rank: LiveRank, *optimizers: str) -> list[tuple[int, str]]:
     return [(point.step, point.optimizer) for point in rank.steps.points]
 
 
-def test_of_very_many_steps_every_second_is_dropped(rank: LiveRank) -> None:
+def test_every_second_of_very_many_steps_is_dropped(rank: LiveRank) -> None:
     assert enter(rank, *["Adam"] * 9) == [(step, "Adam") for step in (0, 2, 4, 6, 8)]
 
 

@@ -23,11 +23,11 @@ def speed(*points: LossPoint) -> tuple[float | None, float | None]:
     return steps.seconds, steps.bare_seconds
 
 
-def test_nothing_is_known_before_a_step_is_over() -> None:
+def test_no_speed_is_known_before_a_step_has_ended() -> None:
     assert speed() == (None, None)
 
 
-def test_where_every_step_was_observed_the_speed_without_sonde_is_not_known() -> None:
+def test_if_every_step_was_observed_the_speed_without_sonde_is_unknown() -> None:
     assert speed(*(point(n, 2.0 + n) for n in range(3))) == (3.0, None)
 
 
@@ -39,7 +39,7 @@ def test_the_speed_with_sonde_is_that_of_steps_like_the_last_one() -> None:
     assert speed(point(0, 2.0), point(1, 1.1, 1.0)) == (1.1, 1.0)
 
 
-def test_of_several_optimizers_each_counts_as_often_as_it_steps() -> None:
+def test_each_of_several_optimizers_counts_as_often_as_it_steps() -> None:
     # Two quick steps of the one, with a slow one among them that is no rule, to one of the other.
     quick = [point(n, 1.0, 0.5, optimizer="D") for n in range(5)]
     odd = point(5, 90.0, 80.0, optimizer="D")

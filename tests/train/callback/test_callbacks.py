@@ -190,7 +190,7 @@ class TestLossMonitor:
         unregister()
         assert first_bad_op() is None
 
-    def test_an_observer_that_fails_or_knows_nothing_is_passed_over(self) -> None:
+    def test_an_observer_that_fails_or_knows_nothing_is_ignored(self) -> None:
         def broken() -> str | None:
             raise RuntimeError
 

@@ -144,7 +144,7 @@ class TestStopping:
         with pytest.raises(UsageError, match="minutes"):
             StopAtTime(-1)
 
-    def test_a_signal_saves_and_ends_the_run_and_the_handler_comes_back(
+    def test_a_signal_saves_and_ends_the_run_and_the_old_handler_is_restored(
         self, tmp_path: Path
     ) -> None:
         before = signal.getsignal(signal.SIGUSR1)

@@ -238,7 +238,7 @@ def test_an_empty_dataset_is_reported() -> None:
             pass
 
 
-def test_nothing_done_calls_nothing() -> None:
+def test_a_loop_without_steps_calls_no_hook() -> None:
     events = Events()
     with sonde.train.callbacks(events):
         pass

@@ -248,7 +248,7 @@ class TestEvaluation:
         model.fit(3, loader(), loader(), [1, 3], LambdaCallback(on_train_epoch_end=look))
         assert seen == [(1, both), (2, None), (3, both)]
 
-    def test_old_hook_names_mean_training_inside_fit_and_both_outside(self) -> None:
+    def test_old_hook_names_apply_to_training_inside_fit_and_to_both_phases_outside(self) -> None:
         modes: list[str] = []
 
         class Old(Callback):

@@ -226,7 +226,7 @@ def test_multilabel_inputs_must_be_zeros_and_ones():
         Accuracy("multilabel").update(SCORES, torch.zeros(3, 2))
 
 
-def test_what_is_no_tensor_list_or_array_is_a_type_error():
+def test_an_argument_that_is_no_tensor_list_or_array_is_a_type_error():
     with pytest.raises(MetricInputTypeError, match="not str"):
         Accuracy().update("scores", LABELS)
 

@@ -54,7 +54,7 @@ def test_the_first_example_prints_what_the_page_says():
     assert shown.getvalue() == "Accuracy is  0.6667\n"
 
 
-def test_the_metric_of_ones_own_works():
+def test_the_custom_metric_on_the_page_works():
     names: dict[str, type] = {}
     exec(_examples(METRICS)[-1], names)
     metric = names["LargestError"]()
@@ -63,7 +63,7 @@ def test_the_metric_of_ones_own_works():
     assert metric.set_indexes([1, 0])(torch.zeros(1), torch.ones(1)) == 1
 
 
-def test_the_schedule_of_ones_own_works():
+def test_the_custom_schedule_on_the_page_works():
     names: dict[str, type] = {}
     exec(next(text for text in _examples(RATES) if "class WarmUpLR" in text), names)
     assert [names["WarmUpLR"](1.0, 4)(step) for step in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]

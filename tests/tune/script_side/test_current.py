@@ -69,7 +69,7 @@ def test_only_the_first_rank_reports(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_number_is_refused() -> None:
+def test_a_value_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(TuneError, match="loss is a str, not a number"):
         sonde.tune.report(loss="low")
     with pytest.raises(TuneError, match="needs a value"):

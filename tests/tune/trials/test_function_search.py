@@ -90,7 +90,7 @@ def test_a_function_may_bring_parts_of_its_space() -> None:
     assert suggest("width", 8) == 8  # outside, the default
 
 
-def test_what_the_function_raises_ends_the_search() -> None:
+def test_an_exception_of_the_function_ends_the_search() -> None:
     def fails(parameters: Any) -> float:
         raise RuntimeError("no data")
 

@@ -217,7 +217,9 @@ BOUNDED = {"range_start_inclusive": -1.0, "range_end_inclusive": 1.0}
         ("weight_change_too_large", {}),
     ],
 )
-def test_what_statistics_clear_is_clear(id: str, parameters: dict[str, float]) -> None:
+def test_a_tensor_that_its_statistics_clear_is_no_hit(
+    id: str, parameters: dict[str, float]
+) -> None:
     condition = parse_condition(id, parameters)
     cleared = clear = 0
     for label, tensor in tensors():
@@ -235,7 +237,7 @@ def test_what_statistics_clear_is_clear(id: str, parameters: dict[str, float]) -
 @pytest.mark.parametrize(
     "bounds", [(-1.0, 1.0), (0.0, 0.0), (-1e30, 1e30), (5.0, 6.0), (-3.0, 0.5)]
 )
-def test_what_extremes_tell_is_what_counting_finds(bounds: tuple[float, float]) -> None:
+def test_extremes_give_the_same_result_as_counting(bounds: tuple[float, float]) -> None:
     known = 0
     for label, tensor in tensors():
         statistics = measure(memory(tensor), Needs(statistics=True)).statistics

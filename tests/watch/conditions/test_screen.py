@@ -72,7 +72,7 @@ def allowed(name: str, preset: float) -> bool:
 
 @pytest.mark.parametrize(("id", "name"), CHECKS)
 @pytest.mark.parametrize("outline", [False, True])
-def test_what_passes_is_clear_also_at_the_threshold_itself(
+def test_a_tensor_that_passes_the_screen_is_no_hit_also_at_the_threshold(
     id: str, name: str, outline: bool
 ) -> None:
     passed = clear = 0
@@ -126,7 +126,7 @@ def test_overflow_passes_exactly_what_is_finite(id: str) -> None:
         assert passes(parse_condition(id), row_of(tensor, outline=True)) == is_finite
 
 
-def test_of_two_conditions_joined_by_all_one_must_be_clear_and_every_watch_must_pass() -> None:
+def test_one_of_two_conditions_joined_by_all_must_be_clear_and_every_watch_must_pass() -> None:
     assert native is not None
     row = row_of(torch.tensor([1.0, 2.0]), outline=False)
     low, high = (

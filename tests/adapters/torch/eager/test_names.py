@@ -198,7 +198,7 @@ def test_custom_functions_have_the_place_they_are_called_from() -> None:
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_what_checkpointing_computes_again_says_so(use_reentrant: bool) -> None:
+def test_ops_recomputed_by_checkpointing_are_marked(use_reentrant: bool) -> None:
     net = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
     x = torch.ones(1, 2, requires_grad=True)
     with watch() as seen:

@@ -139,7 +139,7 @@ def test_with_manual_steps_optimizers_do_not_count() -> None:
     assert list(seen.steps) == [0, 1]
 
 
-def test_what_runs_after_the_last_step_is_a_step_only_if_a_network_ran() -> None:
+def test_ops_after_the_last_step_are_a_step_only_if_a_network_ran() -> None:
     net = mlp()
     with watch() as seen:
         losses = train(2, net)

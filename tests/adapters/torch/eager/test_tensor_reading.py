@@ -85,7 +85,7 @@ def test_tensors_that_are_not_alike_open_no_short_way() -> None:
     assert native().probe(functions, [*samples(), quantized]) is False
 
 
-def test_what_an_op_wrote_over_is_shown_as_it_was_before(tmp_path: Path, way: str) -> None:
+def test_overwritten_inputs_are_shown_with_their_old_values(tmp_path: Path, way: str) -> None:
     before = torch.tensor([[1.0, 0.0, 3.0], [0.5, 2.0, -1.0]])
 
     def train() -> None:

@@ -134,7 +134,7 @@ def test_first_n_and_every_n_count_for_each_place(
     ]
 
 
-def test_code_that_is_compiled_later_goes_on_counting(
+def test_code_that_is_compiled_later_continues_the_count(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
