@@ -267,7 +267,7 @@ def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
         picture(page, "84-found")
         page.reload()
         expect(page.locator(".cell.target")).to_have_text("nan")
-        page.get_by_role("button", name="Dimension 0, one back").click()
+        page.get_by_role("button", name="Previous index of dimension 0").click()
         expect(page.locator(".cell").first).to_be_visible()
         expect(page.locator(".cell.target")).to_have_count(0)
 

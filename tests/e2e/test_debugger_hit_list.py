@@ -115,7 +115,7 @@ def test_an_unfolded_hit_is_visible_from_its_top_and_moves_the_ones_below(page: 
     row = page.locator(".hits .row-place").filter(
         has=page.get_by_text(f"step {chosen}", exact=True)
     )
-    row.get_by_role("button", name="chain of 6").click()
+    row.get_by_role("button", name="chain of 6 ops").click()
     expect(row.locator(".chain")).to_be_visible()
     _rows(page)
     inside, around = row.bounding_box(), page.locator(".hits .rows").bounding_box()
