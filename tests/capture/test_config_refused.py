@@ -1,4 +1,4 @@
-"""What a dump configuration may not say, and how that is told."""
+"""Errors in a dump configuration, and their messages."""
 
 # ruff: noqa: E501 - the tables have each message on one line, as it is said
 

@@ -1,4 +1,4 @@
-"""A dump asked for without a file."""
+"""A dump configured by options, without a file."""
 
 import dataclasses
 from pathlib import Path

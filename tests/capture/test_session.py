@@ -1,4 +1,4 @@
-"""The session between an adapter and its sinks: who is asked, who is told, who is switched off."""
+"""The session between an adapter and its sinks: which are asked, called and disabled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sonde.core.sink import StepEnd
 
 @dataclass
 class Noting:
-    """A sink that writes down what it is told, and raises where it is told to."""
+    """A sink that records its calls, and raises where the test wants it."""
 
     name: str
     log: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""``sonde compile-check``: what it says, and its exit codes."""
+"""``sonde compile-check``: its report and its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sonde ctl`` against a real server and a rank that obeys."""
+"""``sonde ctl`` against a real server and a simulated rank."""
 
 import json
 import os

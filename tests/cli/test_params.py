@@ -18,7 +18,7 @@ FINAL = str(CHECKPOINTS / "bn_compare_final.ckpt")
 
 
 class ConvBN(torch.nn.Module):
-    """The PyTorch twin of the net that made the checkpoints."""
+    """The PyTorch port of the net that made the checkpoints."""
 
     def __init__(self) -> None:
         super().__init__()

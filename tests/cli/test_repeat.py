@@ -174,7 +174,7 @@ def test_batches_of_workers_and_dropout_without_a_seed_repeat_with_the_seed(tmp_
     # When a batch happens to arrive is no op of the program: it would differ from run to run.
     orders = (tmp_path / "kept" / "run_1" / "dump" / "rank_0" / "execution_order").glob("*.csv")
     assert not any("set_" in path.read_text() for path in orders)
-    # Processes that prove each other who they are draw no numbers of the program.
+    # Random numbers that multiprocessing draws to authenticate are not those of the program.
     assert found["not_removed"] == []
 
 

@@ -1,4 +1,4 @@
-"""What ``sonde run`` makes of its options and of the environment."""
+"""The options of ``sonde run`` and the environment variables that it reads."""
 
 import json
 from pathlib import Path

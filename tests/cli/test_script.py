@@ -1,4 +1,4 @@
-"""A program under ``sonde run`` is what it is under ``python``: the two are run and compared."""
+"""A program under ``sonde run`` behaves as under ``python``: both are run and compared."""
 
 import os
 import py_compile

@@ -1,4 +1,4 @@
-"""``sonde show``: what people read, what machines read, what is said when it fails."""
+"""``sonde show``: text, JSON and error messages."""
 
 from __future__ import annotations
 

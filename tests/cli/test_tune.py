@@ -1,4 +1,4 @@
-"""``sonde tune`` as people run it."""
+"""``sonde tune`` as a command."""
 
 import json
 import os

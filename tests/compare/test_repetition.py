@@ -1,4 +1,4 @@
-"""From which op on two runs differ, on dumps made by hand."""
+"""The first op at which two runs differ, on dumps made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When compiled code is right: the rules, with numbers worked by hand."""
+"""The rules by which compiled code agrees, with numbers worked by hand."""
 
 from __future__ import annotations
 

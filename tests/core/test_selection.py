@@ -1,4 +1,4 @@
-"""Which steps and ops a text asks for."""
+"""The steps and ops that a text selects."""
 
 from __future__ import annotations
 

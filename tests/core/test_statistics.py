@@ -1,4 +1,4 @@
-"""What statistics are called and how they read."""
+"""The names of statistics, and their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server for tests: welcomes ranks, keeps what they say, sends what it is told to."""
+"""A server for tests: welcomes ranks, keeps their messages, sends the messages of a test."""
 
 from __future__ import annotations
 

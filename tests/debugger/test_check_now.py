@@ -1,4 +1,4 @@
-"""Watchpoints that are asked at once, of what a training that stands still has at hand."""
+""" "Check now": watchpoints evaluated on the values that a paused training has."""
 
 from __future__ import annotations
 

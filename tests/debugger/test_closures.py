@@ -1,4 +1,4 @@
-"""Optimizers that make the gradients themselves, by calling a closure."""
+"""Optimizers that compute the gradients by calling a closure."""
 
 from __future__ import annotations
 

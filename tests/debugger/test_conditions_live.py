@@ -1,4 +1,4 @@
-"""Every condition, judged in a real training, against its formula in numpy float64."""
+"""Every condition, evaluated in a real training, against its formula in numpy float64."""
 
 from __future__ import annotations
 

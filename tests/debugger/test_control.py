@@ -1,4 +1,4 @@
-"""What the buttons mean."""
+"""The commands: continue, pause, step, next, to, terminate."""
 
 from __future__ import annotations
 

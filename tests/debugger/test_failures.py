@@ -1,4 +1,4 @@
-"""A failure of the debugger is said once and switches it off; the training goes on as it would."""
+"""A failure of the debugger is reported once and disables it; the training continues unchanged."""
 
 from __future__ import annotations
 

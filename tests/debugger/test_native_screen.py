@@ -1,4 +1,4 @@
-"""Ops that native code clears and ops that are judged one by one give the same hits."""
+"""Ops that native code clears and ops that Python evaluates give the same hits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop whose steps never end is told so, and what is kept of it stays bounded."""
+"""A loop whose steps never end gets a message, and the data kept of it stay bounded."""
 
 from __future__ import annotations
 

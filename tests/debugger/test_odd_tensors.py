@@ -1,4 +1,4 @@
-"""Tensors without plain statistics: what can be judged of them is, and nothing is harmed."""
+"""Tensors without plain statistics are evaluated as far as possible, without failures."""
 
 from __future__ import annotations
 

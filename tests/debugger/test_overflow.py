@@ -1,4 +1,4 @@
-"""NaN and Inf: stopped at the op that made them, with the way they came."""
+"""NaN and Inf: the training pauses at the op that produced them, and the chain is listed."""
 
 from __future__ import annotations
 

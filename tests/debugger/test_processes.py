@@ -137,7 +137,7 @@ def test_a_rank_whose_collective_fails_as_another_is_ended_ends_like_that_one(
         for command in ("step", "continue"):
             for rank in ranks:
                 rank.paused()
-            # Of the second time: rank 0 stands still, so that the other waits for it.
+            # The second time: rank 0 is paused, so the other rank waits for it.
             for rank in ranks[command == "continue" :]:
                 rank.control(command, steps=3)
         for rank in ranks:
@@ -170,7 +170,7 @@ def test_a_program_that_asks_for_the_debugger_itself() -> None:
 
 @pytest.fixture
 def _nobody_is_at_the_usual_port() -> None:
-    """A program that names no server connects to one there, whoever has started it."""
+    """A program that names no server connects to one that runs, whichever program started it."""
     if is_server(DEFAULT_HOST, DEFAULT_PORT):
         pytest.skip(f"a server listens at {DEFAULT_HOST}:{DEFAULT_PORT} of this machine")
 
@@ -205,7 +205,7 @@ def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_sta
         both = ["paused", "paused"]
         until(server.url, "/runs/both", lambda run: [r["state"] for r in run["ranks"]] == both)
         process = os.pidfd_open(server.pid)
-        # The server stays for the other one, whoever of them started it.
+        # The server stays for the other rank, whichever rank started it.
         for rank in range(2):
             body = {"command": "continue", "rank": rank}
             Client(server.url).send("POST", "/runs/both/control", body)

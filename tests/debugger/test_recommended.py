@@ -1,4 +1,4 @@
-"""What the recommended watchpoints look at, and what they leave alone."""
+"""The tensors that the recommended watchpoints cover, and those that they exclude."""
 
 from __future__ import annotations
 

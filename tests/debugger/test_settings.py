@@ -1,4 +1,4 @@
-"""What the environment says of the debugger."""
+"""The settings of the debugger in the environment."""
 
 from __future__ import annotations
 

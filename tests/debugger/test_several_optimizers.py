@@ -1,4 +1,4 @@
-"""Weights are judged by their own optimizer's steps, and before the first of them."""
+"""Weights are evaluated at the steps of their own optimizer, and before the first of them."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_graph_is_learned_of_an_optimizer_that_steps_after_many_of_another() -
     last = rank.steps[7].graph
     assert last is not None
     assert any("optimizer-Adam/" in name for name in rank.nodes(last))
-    # What graph ran is told of the steps that follow, too.
+    # The graph is reported for the following steps, too.
     judged = {done.graph for done in rank.steps if done.point.optimizer == "SGD of Judge"}
     assert last not in judged
     made = [done.graph for done in rank.steps if done.point.optimizer == "Adam of Maker"]

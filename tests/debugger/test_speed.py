@@ -1,4 +1,4 @@
-"""What a rank reports of the time its steps take.
+"""The step times that a rank reports.
 
 Only sums and lower bounds are asserted: they hold on any machine.
 """

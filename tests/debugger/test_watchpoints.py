@@ -1,4 +1,4 @@
-"""Which tensors a watchpoint is about, and when it is asked."""
+"""The tensors that a watchpoint applies to, and when it is evaluated."""
 
 from __future__ import annotations
 

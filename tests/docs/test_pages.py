@@ -1,4 +1,4 @@
-"""The pages name everything the program says and takes, and nothing else."""
+"""The pages name every message and option of the program, and nothing else."""
 
 import ast
 import json

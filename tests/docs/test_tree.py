@@ -1,4 +1,4 @@
-"""The tree reads as CONTRIBUTING.md says: names that tell, and tests where their subject is."""
+"""The tree follows CONTRIBUTING.md: meaningful names, and tests beside their subject."""
 
 from __future__ import annotations
 

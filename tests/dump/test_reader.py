@@ -1,4 +1,4 @@
-"""``Dump``: what Sonde wrote, what MindSpore wrote, what a kill left, what is damaged."""
+"""``Dump`` on dumps by Sonde, by MindSpore, of killed runs, and damaged ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Dump`` on what MindSpore wrote, on any path, and on what is damaged."""
+"""``Dump`` on dumps by MindSpore, on any path, and on damaged files."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_the_first_producer_is_named_at_the_end_with_its_line(
 def test_the_first_producer_is_listed_first_in_its_step(name: str, commands: Commands) -> None:
     steps = commands.overflow(name).overflow()
     broken = BROKEN[name]
-    if name != "masked_softmax_row":  # there the mask is put in before it does any harm
+    if name != "masked_softmax_row":  # there the mask is made before it becomes a fault
         assert min(steps) == broken.step
     first = steps[broken.step][0]
     number, code = marked_line(name)

@@ -1,4 +1,4 @@
-"""What the variables mean, as values."""
+"""The meaning of the variables, as values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server with nothing on it, for the tests that do not start their own."""
+"""A server without runs, for the tests that do not start their own."""
 
 from collections.abc import Iterator
 

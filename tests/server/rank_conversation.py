@@ -1,4 +1,4 @@
-"""A rank that says only what a test tells it to, and names of the sample training."""
+"""A rank that sends only the messages of a test, and names of the sample training."""
 
 from tests.server.serving_in_thread import Server
 

@@ -1,4 +1,4 @@
-"""A server under attack, with a rank that behaves and must not notice."""
+"""A server under attack, with a normal rank that must not be affected."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The order of hits, and what is kept of very many."""
+"""The order of hits, and which of very many are kept."""
 
 from collections import Counter
 

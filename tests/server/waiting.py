@@ -15,7 +15,7 @@ from sonde.core.errors import UsageError
 def until(
     url: str, path: str, is_so: Callable[[Any], bool], *, token: str = "", seconds: float = 60.0
 ) -> Any:
-    """The answer of ``path`` once it is as it should be; the last one is told if it never is."""
+    """The answer of ``path`` once it is as expected; if it never is, the error has the last one."""
     client = Client(url, token)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     address = f"{client.url.replace('http', 'ws', 1)}/api/v1/events"

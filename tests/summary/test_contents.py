@@ -1,4 +1,4 @@
-"""What goes into a summary: pictures, graphs of datasets, facts; and who writes it."""
+"""The contents of a summary: pictures, graphs of datasets, facts; and which rank writes it."""
 
 from __future__ import annotations
 

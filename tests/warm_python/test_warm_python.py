@@ -1,4 +1,4 @@
-"""A program run by the warm Python is what it is when run by ``python``."""
+"""A program behaves under the warm Python as under ``python``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asserts that every way found what is right, and the same."""
+"""Asserts that every way of evaluation gives the expected findings."""
 
 from __future__ import annotations
 

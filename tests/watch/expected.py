@@ -1,4 +1,4 @@
-"""What is right for every scenario: which op is at fault, in which step, at which line."""
+"""The expected result of every scenario: the op at fault, its step and its line."""
 
 from __future__ import annotations
 

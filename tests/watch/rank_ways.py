@@ -1,4 +1,4 @@
-"""Runs one scenario as two ranks, in two processes, in each way in which NaN and Inf are judged."""
+"""Runs one scenario as two ranks, in two processes, in each way of evaluating NaN and Inf."""
 
 from __future__ import annotations
 

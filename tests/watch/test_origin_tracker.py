@@ -1,4 +1,4 @@
-"""Who made non-finite values when compiled code kept some of the values to itself."""
+"""The origin of non-finite values if some values of compiled code were not observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs one scenario in each way in which Sonde judges NaN and Inf, in this process."""
+"""Runs one scenario in each way in which Sonde evaluates NaN and Inf, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in the package is the one the sources make; checked without Node."""
+"""The page in the package was built from these sources; checked without Node."""
 
 from __future__ import annotations
 

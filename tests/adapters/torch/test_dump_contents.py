@@ -1,4 +1,4 @@
-"""What is in the files of a dump is what the ops computed, also when writing lags behind."""
+"""The files of a dump contain what the ops computed, also if the writer is behind."""
 
 from __future__ import annotations
 

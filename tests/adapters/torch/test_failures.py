@@ -1,4 +1,4 @@
-"""A failure of ours never ends the training: it is said once and what failed is switched off."""
+"""A failure of Sonde never ends the training: it is reported once and disables the failing part."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def run(train: Callable[[], Any]) -> tuple[Any, Watched]:
 def test_a_training_gives_the_same_bits_when_every_tensor_is_observed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the native matcher and with its twin, and the two see the same."""
+    """With the native matcher and with the Python one, which must observe the same."""
     train = TRAININGS[name]
     torch.manual_seed(0)
     np.random.seed(0)
@@ -69,7 +69,7 @@ def test_a_training_gives_the_same_bits_when_steps_are_observed_now_and_then(
 
 
 def test_objects_that_a_program_releases_are_freed() -> None:
-    """Frames keep their variables for whoever has asked for them."""
+    """Frames keep the dict of variables that ``locals()`` returned."""
     gone: list[bool] = []
 
     def program() -> None:
@@ -107,7 +107,7 @@ def test_variables_from_exec_and_locals_are_kept() -> None:
 
 
 def test_a_tracer_that_calculates_leaves_the_program_its_variables() -> None:
-    """Python writes back, after a tracer ran, what a frame told of its variables."""
+    """After a tracer ran, Python writes the variables of a frame back from its dict."""
     lines: list[torch.Tensor] = []
 
     def tracer(frame: FrameType, event: str, argument: object) -> Any:

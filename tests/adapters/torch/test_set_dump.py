@@ -1,4 +1,4 @@
-"""``set_dump``: what is dumped is switched on and off while the training runs."""
+"""``set_dump``: ops are selected and deselected while the training runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two loss curves: where they part, and what that says; and where curves are read from."""
+"""Two loss curves: where they first differ, the likely cause, and the files they are read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real MindSpore dump against PyTorch twins of its script, run under Sonde; answers known."""
+"""A real MindSpore dump against PyTorch ports of its script, run under Sonde; answers known."""
 
 import lzma
 import subprocess
@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def comparisons(place: Path) -> dict[str, RunComparison]:
-    """MindSpore's run against each twin."""
+    """MindSpore's run against each port."""
     found = {}
     for twin in ("ok", "wrong_eps", "wrong_momentum"):
         words = ["-m", "sonde", "run", "--dump-to", str(place / twin), f"torch_{twin}.py"]

@@ -1,4 +1,4 @@
-"""What an error may be, checked against errors that really occur."""
+"""The tolerances of ops, checked against errors that really occur."""
 
 from math import inf, sqrt
 

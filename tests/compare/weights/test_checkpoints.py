@@ -1,4 +1,4 @@
-"""Checkpoints of four formats read without their frameworks, and refused when they are none."""
+"""Checkpoints of four formats are read without their frameworks; invalid ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that is away, comes back, refuses, or talks nonsense."""
+"""A server that is absent, returns, refuses, or sends invalid data."""
 
 from __future__ import annotations
 

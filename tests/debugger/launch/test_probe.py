@@ -1,4 +1,4 @@
-"""Whose port it is."""
+"""Whether a server on a port belongs to this user."""
 
 import os
 import socket

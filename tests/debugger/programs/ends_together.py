@@ -1,4 +1,4 @@
-"""One of two ranks: says how it ended, after a moment for what is to be done on the way out."""
+"""One of two ranks: prints how it ended, after a pause in its cleanup."""
 
 import sys
 import time

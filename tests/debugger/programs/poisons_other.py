@@ -1,4 +1,4 @@
-"""One of two ranks: in its third step rank 1 makes NaN, which come to rank 0 in its gradients."""
+"""One of two ranks: in its third step rank 1 produces NaN, which reach rank 0 in its gradients."""
 
 import torch
 import torch.distributed

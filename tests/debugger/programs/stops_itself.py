@@ -1,4 +1,4 @@
-"""Asks for the debugger by itself, and saves what it has when it is ended."""
+"""Calls the debugger itself, and saves its state when it is terminated."""
 
 import torch
 from torch import nn

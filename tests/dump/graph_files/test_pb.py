@@ -1,4 +1,4 @@
-"""Graph files: exact for our own graphs, right for MindSpore's, unmoved by damage."""
+"""Graph files: exact for our own graphs, correct for MindSpore's, robust against damage."""
 
 from __future__ import annotations
 

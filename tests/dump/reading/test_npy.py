@@ -1,4 +1,4 @@
-"""``.npy`` files: right values, and no way for a bad file to hurt."""
+"""``.npy`` files: correct values, and damaged files are refused safely."""
 
 from __future__ import annotations
 

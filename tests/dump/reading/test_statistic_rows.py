@@ -1,4 +1,4 @@
-"""``statistic.csv``: ours, MindSpore's, and what is neither."""
+"""``statistic.csv`` by Sonde, by MindSpore, and damaged."""
 
 from __future__ import annotations
 

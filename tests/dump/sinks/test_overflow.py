@@ -1,4 +1,4 @@
-"""``op_debug_mode: 3``: what is dumped, who is named, and what is left alone."""
+"""``op_debug_mode: 3``: the ops that are dumped, the producer that is named, and the limits."""
 
 from __future__ import annotations
 

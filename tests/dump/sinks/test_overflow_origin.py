@@ -1,4 +1,4 @@
-"""Which op is blamed for NaN and Inf, and what is not blamed: unfilled memory, masks, constants."""
+"""The op that NaN and Inf are attributed to; unfilled memory, masks and constants are no fault."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_nan_written_by_numpy_is_named_with_the_line_that_reads_it(
     ) in capfd.readouterr().err
 
 
-# ------------------------------------------------------------------- what is not blamed
+# ------------------------------------------------------------------- what is not a fault
 
 
 def test_memory_that_was_only_allocated_is_not_reported(

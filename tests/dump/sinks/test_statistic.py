@@ -1,4 +1,4 @@
-"""``statistic.csv``: its columns, its numbers for every kind of tensor, and who can read it."""
+"""``statistic.csv``: its columns, its numbers for every kind of tensor, and its readers."""
 
 from __future__ import annotations
 

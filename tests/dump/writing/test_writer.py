@@ -1,4 +1,4 @@
-"""The background writer: whole files, kept memory, the budget, the choice of who writes."""
+"""The background writer: complete files, held memory, the budget, the choice of the writer."""
 
 from __future__ import annotations
 

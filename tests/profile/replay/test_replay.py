@@ -1,4 +1,4 @@
-"""What is replayed is the same work; which way is faster is the machine's business, mostly."""
+"""Replayed work is the same work; which way is faster mostly depends on the machine."""
 
 import time
 from typing import Any

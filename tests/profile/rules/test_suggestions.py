@@ -1,4 +1,4 @@
-"""What is worth a trial, and not said twice."""
+"""Suggestions that are worth a trial, each made once."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Each variant changes what its name says, and puts everything back."""
+"""Each variant changes what its name says, and restores everything."""
 
 import pytest
 import torch

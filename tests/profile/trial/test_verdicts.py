@@ -1,4 +1,4 @@
-"""What is made of the times and losses of trial runs; the runs themselves are made up."""
+"""Verdicts from the times and losses of trial runs; the runs themselves are made up."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A check that takes long is shared out among processes, and finds the same."""
+"""A long check is divided among processes and finds the same."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What stands open at the first look: as much as a screen shows, the network first."""
+"""The scopes that are open at first: as many as a screen shows, the network first."""
 
 import pytest
 from hypothesis import given

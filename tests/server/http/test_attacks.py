@@ -1,4 +1,4 @@
-"""What a hostile page, other programs and senseless requests can do to the server: nothing."""
+"""A hostile page, other programs and invalid requests cannot affect the server."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Without the token a server that listens to the world answers nothing."""
+"""A server that other machines can reach answers nothing without the token."""
 
 import socket
 from collections.abc import Iterator

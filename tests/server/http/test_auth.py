@@ -1,4 +1,4 @@
-"""A token opens, nothing else does, and none is taken that could be guessed."""
+"""Only the token gives access, and a token that could be guessed is refused."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Connections that say nothing, or too slowly, take nothing from others."""
+"""Connections that send nothing, or too slowly, do not block others."""
 
 import asyncio
 import socket

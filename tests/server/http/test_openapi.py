@@ -1,4 +1,4 @@
-"""The description of the API is whole, and so is the page about messages."""
+"""The OpenAPI document is complete, and so is the page about messages."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What the server answers is what its own description says, on every route."""
+"""The answers of the server follow its OpenAPI document, on every route."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a hostile network and a hostile rank can do at the port of the ranks: nothing."""
+"""A hostile network and a hostile rank cannot affect the server at the port of the ranks."""
 
 import random
 import socket

@@ -1,4 +1,4 @@
-"""Ranks that die, come back, are new under an old name, or are not let in."""
+"""Ranks that die, reconnect, are new under an old name, or are refused."""
 
 import threading
 from urllib.parse import quote

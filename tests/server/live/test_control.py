@@ -1,4 +1,4 @@
-"""Continue, step, pause and run to an op: when ranks are told, and what is waited for."""
+"""Continue, step, pause and run to an op: when ranks get them, and what the server waits for."""
 
 import threading
 from typing import Any

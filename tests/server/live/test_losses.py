@@ -1,4 +1,4 @@
-"""The losses a server keeps of a rank."""
+"""The losses of a rank that the server keeps."""
 
 from __future__ import annotations
 

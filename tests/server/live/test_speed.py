@@ -1,4 +1,4 @@
-"""How fast a training is, as its recent steps tell."""
+"""The speed of a training, computed from its recent steps."""
 
 from __future__ import annotations
 

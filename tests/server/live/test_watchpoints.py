@@ -1,4 +1,4 @@
-"""Watchpoints of live runs, and the hits that ranks tell of."""
+"""Watchpoints of live runs, and the hits that ranks report."""
 
 from contextlib import ExitStack
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Callbacks that stop a run, lower its rate, save it or look at its gradients."""
+"""Callbacks that stop a run, lower its rate, save it or check its gradients."""
 
 from __future__ import annotations
 

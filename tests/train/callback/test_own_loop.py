@@ -1,4 +1,4 @@
-"""The callbacks in a loop of one's own: ``with callbacks([...]) as cb`` and as a decorator."""
+"""Callbacks in a loop of your own: ``with callbacks([...]) as cb`` and as a decorator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resuming runs that were stopped, one's own loops, other datasets, and what cannot be resumed."""
+"""Resuming stopped runs, loops of your own, other datasets, and runs that cannot be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The YAML of a search: the document's runs, more is understood, every mistake is said at once."""
+"""The YAML of a search: MindOptimizer's keys, further keys, and all errors reported at once."""
 
 import re
 from pathlib import Path

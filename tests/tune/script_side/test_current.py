@@ -1,4 +1,4 @@
-"""What a training script calls: suggest, report, HyperConfig."""
+"""The functions that a training script calls: suggest, report, HyperConfig."""
 
 import json
 import subprocess

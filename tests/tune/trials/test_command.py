@@ -1,4 +1,4 @@
-"""Values reach a script that was not changed: by placeholder, option, variable or question."""
+"""Values reach an unchanged script: by placeholder, option, variable or ``suggest``."""
 
 import json
 import shlex

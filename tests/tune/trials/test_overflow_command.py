@@ -1,4 +1,4 @@
-"""A command is put under the overflow watch, however Python is started in it."""
+"""A command is run under the overflow watch, however it starts Python."""
 
 import json
 import os

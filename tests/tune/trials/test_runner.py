@@ -18,7 +18,7 @@ from sonde.tune.trials.trial import Result, RunningTrial
 
 
 class Recorder:
-    """Notes what a search tells."""
+    """Records the events of a search."""
 
     def __init__(self) -> None:
         self.most_at_once = 0

@@ -1,4 +1,4 @@
-"""Conditions written by the user: what they compute, and what they may not say."""
+"""Expressions: their values, and the syntax that is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Native tests of a row never clear what a condition would tell, and clear most of the rest."""
+"""The native screen never clears a tensor that a condition would hit, and clears most others."""
 
 from __future__ import annotations
 

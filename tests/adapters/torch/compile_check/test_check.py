@@ -1,4 +1,4 @@
-"""Compiled code held against float64: healthy networks agree, planted mistakes are named."""
+"""Compiled code compared with float64: healthy networks agree, planted mistakes are named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of observed code are compiled in few files, and are the kernels they would be apart."""
+"""Kernels of observed code are compiled in few files, and are the same as in separate files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled code is observed as eager code is: the same names, lines and values, and no harm."""
+"""Compiled code has the names, lines and values of eager code; the training is unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeds, and what is taken out of a program's randomness while it runs."""
+"""Seeds, and the randomness that is removed from a program while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ops are called: scope, type and number, the same in every step and run."""
+"""The names of ops: scope, type and number, the same in every step and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way of the native matcher to what tensors are, and the way through Python."""
+"""The native matcher reads the same of a tensor directly and through Python."""
 
 from __future__ import annotations
 

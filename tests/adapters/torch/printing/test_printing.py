@@ -1,4 +1,4 @@
-"""``sonde.print`` and its kin: exact texts, in order, every step."""
+"""``sonde.print`` and the other print functions: exact texts, in order, at every step."""
 
 from __future__ import annotations
 

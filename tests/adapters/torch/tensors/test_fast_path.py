@@ -1,4 +1,4 @@
-"""Statistics taken by the native shortcut, by the long way round, and worked out with numpy."""
+"""Statistics from the native fast path, from the slow path, and computed with numpy are equal."""
 
 from __future__ import annotations
 

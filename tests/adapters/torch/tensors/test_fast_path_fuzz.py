@@ -1,4 +1,4 @@
-"""Random programs of views, writes in place and memory changed from outside, against a witness."""
+"""Random programs of views, in-place ops and outside writes, against recorded values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops are paired by what they compute from what, whatever they are called."""
+"""Ops are paired by their computation and inputs, whatever their names are."""
 
 from collections.abc import Callable
 from pathlib import Path
