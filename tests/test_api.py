@@ -64,7 +64,7 @@ def test_every_dtype_has_its_numbers(
         (np.float32(3), "float32 [] value 3"),
     ],
 )
-def test_the_line_it_prints(
+def test_the_printed_line_has_the_documented_form(
     tensor: torch.Tensor | NDArray[Any], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = sonde.statistics(tensor)

@@ -263,7 +263,7 @@ def test_json_that_is_not_json_is_explained(
         assert line == f"{said} [config-json]"
 
 
-def test_a_trailing_comma_is_pointed_at(tmp_path: Path) -> None:
+def test_the_position_of_a_trailing_comma_is_reported(tmp_path: Path) -> None:
     line = raw(tmp_path, b'{\n  "a": 1,\n}')
     assert "remove the comma" in line
 

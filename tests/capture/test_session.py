@@ -92,7 +92,7 @@ def test_each_step_is_reported_only_to_sinks_that_want_it() -> None:
     assert session.step == 3
 
 
-def test_ops_are_wanted_by_those_whose_selection_has_them() -> None:
+def test_a_sink_wants_the_ops_of_its_selection() -> None:
     session, _ = made((Noting("a"), "0", None), (Noting("b"), "0-1", ("mul",)))
     assert session.wanted(0)
     assert session.wanted(1)

@@ -290,7 +290,7 @@ def test_scripts_are_run_compared_and_stopped_after_their_steps(
     assert Dump(tmp_path / "kept" / "a").steps() == (0, 1)
 
 
-def test_a_script_that_ends_badly_is_named_with_its_last_words(
+def test_a_script_that_fails_is_named_with_its_last_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken.py").write_text("raise SystemExit('the disk is on fire')")

@@ -117,7 +117,9 @@ def test_a_token_can_be_given(tmp_path: Path) -> None:
         FakeRank(server.rank_port, token=token).start().close()
 
 
-def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_may_have_any_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     token = "a&b=%41;'+\"/?#,:@!$"
     with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": token}) as server:
         FakeRank(server.rank_port, token=token).start().close()

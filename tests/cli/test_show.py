@@ -160,7 +160,7 @@ class TestTensors:
         assert names == ["input0", LOG, "scale.weight", SCALE, GRADIENT]
 
     @pytest.mark.parametrize("width", ["80", "40"])
-    def test_no_name_loses_its_end(
+    def test_long_names_keep_their_end(
         self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch, width: str
     ) -> None:
         name = "Default/" + "/".join(f"layer{number}-Block" for number in range(30)) + "/mm-op7"
@@ -235,7 +235,7 @@ class TestTensors:
 
 
 class TestJson:
-    def test_a_tensor_has_everything_known_of_it(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_tensor_is_shown_with_all_its_data(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         found = shown.json(tmp_path, "--op", LOG, "--step", 5, "--io", "output")
         (tensor,) = found["tensors"]

@@ -67,7 +67,7 @@ def test_the_names_of_the_document_are_paired_and_the_counter_is_left_out() -> N
     assert all(pair.fit.is_plain for pair in found.pairs)
 
 
-def test_pairing_is_the_same_seen_from_the_other_side() -> None:
+def test_pairing_is_symmetric() -> None:
     assert pairs_of(TORCH, MINDSPORE) == {b: a for a, b in PAIRS.items()}
 
 

@@ -124,7 +124,7 @@ def test_scratch_memory_counts_only_when_what_reads_it_differs(tmp_path: Path) -
     assert found.first.evidence["op"] == "Default/mul-op0"
 
 
-def test_runs_of_other_ops_or_other_steps_differ_there(tmp_path: Path) -> None:
+def test_different_ops_or_steps_are_a_difference(tmp_path: Path) -> None:
     a = dump(tmp_path / "a", steps=(0, 1))
     fewer = tuple(name for name in OPS if name != "Default/bernoulli-op0")
     found = compare_repetition(a, dump(tmp_path / "b", names=fewer, steps=(0, 1)))

@@ -57,7 +57,7 @@ def test_elements_that_are_not_finite_in_compiled_code_alone_are_never_right() -
     assert not replace(FINE, broken=1).agrees
 
 
-def test_a_way_that_was_not_run_is_not_wrong() -> None:
+def test_a_way_that_was_not_run_does_not_count_as_wrong() -> None:
     assert replace(FINE, interpreted=nan).interpreted_agrees
     assert not replace(FINE, interpreted=9.0).interpreted_agrees
 

@@ -20,7 +20,7 @@ from sonde.core.selection import OpPattern, Selection, parse_steps
         ("5|1-9|8-10", [1, 10], [0, 11]),
     ],
 )
-def test_steps_are_those_of_the_text(text: str, inside: list[int], outside: list[int]) -> None:
+def test_a_text_selects_its_steps(text: str, inside: list[int], outside: list[int]) -> None:
     steps = parse_steps(text)
     assert all(step in steps for step in inside)
     assert not any(step in steps for step in outside)

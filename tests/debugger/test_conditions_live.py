@@ -131,7 +131,7 @@ def test_weights_and_gradients_are_no_ops_that_produce_nan() -> None:
     assert hits == []
 
 
-def test_changes_of_weights() -> None:
+def test_changes_of_weights_are_hits_by_their_formulas() -> None:
     truth, hits = run(
         watchpoint(1, "weight_change_too_large", abs_mean_update_ratio_gt=0.05),
         watchpoint(2, "weight_change_too_small", abs_mean_update_ratio_lt=1e-4),

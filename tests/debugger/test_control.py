@@ -29,7 +29,7 @@ def test_a_training_without_commands_runs() -> None:
     assert control.reason_at_op(op("Default/relu-op0")) is None
 
 
-def test_continue_lets_it_run_without_looking_at_ops() -> None:
+def test_continue_runs_without_observing_ops() -> None:
     control = told("continue")
     assert (control.is_paused, control.needs_ops, control.generation) == (False, False, 7)
     assert [control.reason_at_step_end() for _ in range(3)] == [None] * 3
@@ -58,14 +58,14 @@ def test_to_stops_at_the_op_or_the_first_in_a_scope() -> None:
     assert control.reason_at_op(op("Default/net/relu-op0")) == "op"
 
 
-def test_to_passes_ops_whose_names_only_begin_alike() -> None:
+def test_run_to_does_not_stop_at_ops_whose_names_only_begin_alike() -> None:
     control = told("to", op="Default/add-op1")
     assert not control.wants_op(op("Default/add-op10"))
     assert control.reason_at_op(op("Default/add-op10")) is None
     assert control.reason_at_op(op("Default/add-op1")) == "op"
 
 
-def test_a_pause_stops_at_whatever_comes_first() -> None:
+def test_a_pause_takes_effect_at_the_next_possible_point() -> None:
     control = PauseControl()
     control.execute(Message(1, "pause"))
     assert control.is_pause_due

@@ -104,7 +104,7 @@ def test_a_weight_is_compared_with_the_step_before() -> None:
     driven(lambda: train(net, 3), person)
 
 
-def test_a_gradient_is_there_when_the_step_is_over() -> None:
+def test_a_gradient_is_available_after_the_step() -> None:
     net = make_net()
 
     def person(rank: RankConnection) -> None:

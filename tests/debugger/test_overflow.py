@@ -232,7 +232,7 @@ def test_weights_and_gradients_are_watched_without_looking_at_ops() -> None:
     assert [step.point.observed for step in rank.steps] == [True] * 2 + [False] * 4
 
 
-def test_infinities_put_in_on_purpose_do_not_stop_it() -> None:
+def test_expected_infinities_do_not_pause_the_training() -> None:
     def mask(step: int, hidden: torch.Tensor) -> torch.Tensor:
         scores = hidden.masked_fill(hidden > 0.5, float("-inf"))
         return torch.softmax(scores, -1)
@@ -243,7 +243,7 @@ def test_infinities_put_in_on_purpose_do_not_stop_it() -> None:
     assert len(rank.steps) == 3
 
 
-def test_infinities_that_a_nan_comes_of_are_hits_after_all() -> None:
+def test_expected_infinities_that_become_nan_are_hits() -> None:
     def corrupt(step: int, hidden: torch.Tensor) -> torch.Tensor:
         data = torch.full((16,), torch.inf if step == 2 else 1.0)
         return (hidden + data) * 2 - data
@@ -392,7 +392,7 @@ def test_data_with_nan_is_no_overflow_of_an_operator() -> None:
     assert found(training, OVERFLOW)[0].part == "producer"
 
 
-def test_the_operator_condition_joined_with_another_looks_at_the_inputs() -> None:
+def test_operator_overflow_joined_with_another_condition_checks_the_inputs() -> None:
     both = WatchpointSpec(
         1,
         "",

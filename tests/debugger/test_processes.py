@@ -49,7 +49,7 @@ def test_a_script_is_debugged_unchanged_and_computes_the_same_bits() -> None:
     assert rank.all(Goodbye) == [Goodbye(0, "")]
 
 
-def test_a_training_that_is_ended_has_the_exit_code_of_ctrl_c_and_no_traceback() -> None:
+def test_a_terminated_training_has_the_exit_code_of_ctrl_c_and_no_traceback() -> None:
     with Hub() as hub:
         process = start("small.py", 50, port=hub.port)
         rank = hub.rank()
@@ -189,7 +189,7 @@ def stops_everywhere(
 
 
 @pytest.mark.usefixtures("_nobody_is_at_the_usual_port")
-def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_starts(
+def test_ranks_that_all_call_the_debugger_share_the_server_that_one_of_them_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

@@ -51,14 +51,14 @@ def test_other_weights_may_not_be_without(condition: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fc.weight", "embedding.weight", "lstm.weight_ih_l0", "scale"])
-def test_other_weights_may_not(name: str) -> None:
+def test_other_weights_must_not_start_as_zeros(name: str) -> None:
     assert looks_at("weight_initialization", name)
 
 
 @pytest.mark.parametrize(
     "op", ["zeros-op0", "zeros_like-op12", "new_zeros-op1", "zero_-op3", "_foreach_zero_-op0"]
 )
-def test_ops_that_make_zeros_may(op: str) -> None:
+def test_ops_that_create_zeros_are_no_hits(op: str) -> None:
     assert not looks_at("tensor_all_zero", f"Default/network-Net/{op}")
 
 

@@ -57,7 +57,7 @@ def train_both(*, stuck: bool = False) -> None:
         ours.step()
 
 
-def test_a_weight_need_not_move_while_another_optimizer_steps() -> None:
+def test_an_unchanged_weight_is_no_hit_while_another_optimizer_steps() -> None:
     hits = hits_of(
         train_both,
         watchpoint(1, "weight_not_changed"),
@@ -180,7 +180,7 @@ def test_optimizers_of_parts_of_one_network_are_distinguished() -> None:
     assert told_of(training) == [("Adam of 0-Sequential", True), ("Adam of 1-Judge", False)] * 2
 
 
-def test_optimizers_that_share_a_module_are_numbered_and_a_name_is_given_again() -> None:
+def test_optimizers_that_share_a_module_are_numbered_and_names_are_reused() -> None:
     def training() -> None:
         net = nn.Linear(4, 1)
         weight = torch.optim.SGD([net.weight])

@@ -19,7 +19,7 @@ def no_commands(_: RankConnection) -> None:
 
 
 @pytest.mark.usefixtures("matcher")
-def test_steps_that_are_not_observed_tell_how_long_a_step_takes_without_sonde() -> None:
+def test_unobserved_steps_measure_the_time_without_sonde() -> None:
     _, rank = driven(lambda: train(make_net(), 5), no_commands, hub=Hub(paused=False))
     points = [each.point for each in rank.steps]
     # The first steps are observed to learn their graph.

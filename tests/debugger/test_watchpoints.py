@@ -89,7 +89,9 @@ def test_only_enabled_ones_of_this_rank_count() -> None:
         ("name-regex(.*fc1.*)", "Default/fc1/relu-op0", "Default/fc1", False, True),
     ],
 )
-def test_patterns(pattern: str, name: str, scope: str, is_leaf: bool, is_meant: bool) -> None:
+def test_patterns_select_ops(
+    pattern: str, name: str, scope: str, is_leaf: bool, is_meant: bool
+) -> None:
     kind = "Parameter" if is_leaf else "relu"
     assert Pattern.parse(pattern).matches(name, kind, scope, is_leaf=is_leaf) is is_meant
 

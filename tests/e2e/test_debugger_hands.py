@@ -243,9 +243,7 @@ def test_a_new_watchpoint_can_be_checked_on_the_available_values(browser: Browse
         expect(page.locator(".hits [role=status]")).to_have_text("12")
 
 
-def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_find_visits_each_nan_in_all_planes(browser: Browser, tmp_path: Path) -> None:
     script = tmp_path / "planes.py"
     script.write_text(PLANES)
     with Process(*WORDS, str(script)) as training:

@@ -182,7 +182,7 @@ def test_all_that_follows_comes_from_the_one_producer(name: str, commands: Comma
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_sonde_show_names_it_too(name: str, commands: Commands) -> None:
+def test_sonde_show_names_the_producer_too(name: str, commands: Commands) -> None:
     ended = commands.overflow(name)
     shown = commands(f"{name}/shown", "show", str(ended.dump))
     broken = BROKEN[name]

@@ -51,7 +51,7 @@ def test_hits_are_numbered_from_zero_in_their_order() -> None:
     assert list(collector.take()) == []
 
 
-def test_a_flood_is_counted_not_sent() -> None:
+def test_hits_beyond_the_limit_are_counted_not_sent() -> None:
     collector = HitCollector()
     for number in range(MOST_PER_STEP + 25):
         collector.add(hit(f"op{number}"))
@@ -107,7 +107,7 @@ def test_nan_in_the_way_are_one_reason_however_many() -> None:
     ]
 
 
-def test_only_the_latest_are_remembered() -> None:
+def test_only_the_latest_results_are_remembered() -> None:
     collector = HitCollector()
     for number in range(MOST_REMEMBERED + 10):
         collector.add(hit(str(number)))

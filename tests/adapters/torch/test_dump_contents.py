@@ -296,7 +296,7 @@ def test_channels_last_is_dumped_in_the_configured_order(tmp_path: Path) -> None
     assert (np.load(plain) == image.numpy()).all()
 
 
-def test_inputs_only_outputs_only(tmp_path: Path) -> None:
+def test_input_output_selects_inputs_or_outputs(tmp_path: Path) -> None:
     def train() -> None:
         _ = torch.ones(2) * 3
 

@@ -194,7 +194,7 @@ def test_a_histogram_holds_every_finite_element(array: NDArray[Any]) -> None:
     st.integers(1, 40),
 )
 @example([1.7976931348623157e308, -1.7976931348623157e308], 3)
-def test_the_place_of_an_element_is_that_between_the_edges(numbers: list[float], bins: int) -> None:
+def test_an_element_is_counted_between_its_edges(numbers: list[float], bins: int) -> None:
     array = np.array(numbers)
     found = answers.summarize(values(array), bins).histogram
     assert found is not None
@@ -240,7 +240,7 @@ def test_integers_differ_exactly() -> None:
     assert answers.compare(values(small), values(large)).difference.values == (-255,)
 
 
-def test_distances_in_units_of_the_type_the_tensor_had() -> None:
+def test_ulp_distances_use_the_original_dtype() -> None:
     bits = np.array([0x3F80, 0x3F81], np.uint32) << 16
     one, next_one = bits.view(np.float32)[:1], bits.view(np.float32)[1:]
     a, b = values(one, "bfloat16"), values(next_one, "bfloat16")
@@ -266,7 +266,7 @@ def test_a_file_reads_back_as_the_tensor() -> None:
     np.testing.assert_array_equal(np.load(io.BytesIO(data)), array)
 
 
-def test_questions_find_their_answers() -> None:
+def test_each_question_gets_its_answer() -> None:
     tensor = values(np.ones((2, 2), np.float32))
     assert answers.answer(AskSummary(), tensor) == answers.summarize(tensor)
     assert answers.answer(AskTable("[0, :]"), tensor) == answers.tabulate(tensor, "[0, :]")

@@ -38,7 +38,7 @@ def test_the_one_that_was_used_longest_ago_goes_first() -> None:
     assert kept.dropped == 1
 
 
-def test_one_that_is_larger_than_the_budget_is_not_kept_and_drives_nothing_out() -> None:
+def test_a_value_larger_than_the_budget_is_not_kept_and_evicts_nothing() -> None:
     kept = ValueCache(100)
     kept.put(("a", OUT, 0), tensor(0))
     kept.put(("b", OUT, 0), tensor(0, elements=13))
@@ -54,7 +54,7 @@ def test_only_so_many_steps_of_one_place() -> None:
     assert kept.used_bytes == 160
 
 
-def test_the_same_step_again_takes_the_place_of_the_first() -> None:
+def test_a_repeated_step_replaces_the_first() -> None:
     kept = ValueCache(1000)
     kept.put(("a", OUT, 0), tensor(1))
     kept.put(("a", OUT, 0), tensor(1, elements=2))

@@ -319,7 +319,7 @@ for index in (1, 3, 4):
 """
 
 
-def test_a_program_under_sonde_run_ends_as_it_would_and_its_inputs_are_shown(
+def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -89,7 +89,7 @@ def test_saved_data_chooses_tensors_statistics_or_both(
     assert (step.path / layout.STATISTIC).exists() == tables
 
 
-def test_a_configuration_file_asks_for_it(tmp_path: Path) -> None:
+def test_a_configuration_file_enables_statistics(tmp_path: Path) -> None:
     config = {
         "common_dump_settings": {
             "dump_mode": 1,

@@ -231,7 +231,9 @@ def test_jobs_beyond_the_budget_are_written_one_by_one(opened: Open, tmp_path: P
     assert all((tmp_path / str(number)).stat().st_size == 100_000 for number in range(20))
 
 
-def test_owned_memory_may_change(queued: Open, tmp_path: Path, elsewhere: Path) -> None:
+def test_memory_may_change_after_the_writer_owns_a_copy(
+    queued: Open, tmp_path: Path, elsewhere: Path
+) -> None:
     writer = queued(1, GIGABYTE)
     gate = Gate(writer, tmp_path, elsewhere)
     payload = Payload(b"before" * 50_000)

@@ -18,7 +18,7 @@ def checked(path: Path) -> list[Hit]:
 
 
 @pytest.mark.parametrize("rows", [(), COUNTS])
-def test_processes_find_what_one_finds(
+def test_several_processes_find_the_same_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: tuple[str, ...]
 ) -> None:
     path = dumps.write_dump(tmp_path / "d", bad_steps(), rows=rows)

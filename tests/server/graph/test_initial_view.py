@@ -51,7 +51,7 @@ def test_at_most_the_requested_boxes_are_open_and_outer_scopes_come_first(
         seen.add(scope)
 
 
-def test_a_single_scope_opens_though_it_has_more_and_not_if_it_has_very_many() -> None:
+def test_a_single_scope_opens_beyond_the_limit_unless_it_has_very_many_boxes() -> None:
     kinds = [f"k{n}" for n in range(200)]
     forty = graph(*(op(f"Default/{kind}-op0", type_=kind) for kind in kinds[:40]))
     assert opened(forty, 30) == ("Default/",)

@@ -338,7 +338,7 @@ def test_lists_come_in_pages() -> None:
         PageWindow(0, 10_000)
 
 
-def test_lines_of_code_have_the_ops_they_made() -> None:
+def test_lines_of_code_have_the_ops_they_ran() -> None:
     lines = sources(INDEX, "train.py:1")
     assert {(use.line, use.ops) for use in lines.lines} == {(10, 13), (11, 4), (12, 4), (13, 4)}
     assert sources(INDEX, "LOSS = MODEL").lines[0].line == 99

@@ -68,7 +68,7 @@ def test_a_form_of_a_foreign_page_cannot_post(server: Server, kind: str) -> None
     assert is_well(server)
 
 
-def test_browsers_that_say_the_request_is_cross_site_are_believed(server: Server) -> None:
+def test_requests_that_the_browser_marks_as_cross_site_are_refused(server: Server) -> None:
     assert (
         server.ask("GET", "/runs", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="no-cors")[0] == 403
     )

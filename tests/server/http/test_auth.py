@@ -8,7 +8,7 @@ from sonde.core.errors import UsageError
 from sonde.server.http.auth import SHORTEST_TOKEN, TokenCheck, checked_token, new_token
 
 
-def test_a_token_that_is_made_up_cannot_be_guessed() -> None:
+def test_a_generated_token_cannot_be_guessed() -> None:
     assert checked_token(new_token())
     assert len({new_token() for _ in range(100)}) == 100
 
@@ -21,7 +21,7 @@ def test_only_the_token_opens(given: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("token", ["x", "secret", "x" * (SHORTEST_TOKEN - 1)])
-def test_a_token_that_could_be_guessed_is_not_taken(token: str) -> None:
+def test_a_token_that_could_be_guessed_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match=f"of {len(token)} characters can be guessed") as caught:
         checked_token(token)
     assert caught.value.slug == "token"

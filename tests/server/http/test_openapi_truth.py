@@ -130,7 +130,7 @@ def test_every_answer_is_as_it_is_described(server: Server) -> None:
     assert seen - right == {("DELETE", RUN), ("DELETE", f"{POINTS}/{{number}}")}
 
 
-def test_events_are_as_they_are_described(server: Server) -> None:
+def test_events_follow_the_openapi_document(server: Server) -> None:
     described = server.get("/openapi.json")
     with connect(f"ws://127.0.0.1:{server.port}/api/v1/events") as socket:
         server.post(f"/runs/{LIVE}/watchpoints", DRAFT)
@@ -139,7 +139,7 @@ def test_events_are_as_they_are_described(server: Server) -> None:
     assert event["run"] == LIVE
 
 
-def test_the_token_is_described(server: Server) -> None:
+def test_the_openapi_document_describes_the_token(server: Server) -> None:
     described = server.get("/openapi.json")
     schemes = described["components"]["securitySchemes"]
     assert {name for each in described["security"] for name in each} == set(schemes)
@@ -162,5 +162,5 @@ def test_the_token_is_described(server: Server) -> None:
         (-1, {"type": "integer", "minimum": 0}),
     ],
 )
-def test_the_judge_sees_what_is_untrue(value: Any, schema: Any) -> None:
+def test_the_schema_check_finds_wrong_values(value: Any, schema: Any) -> None:
     assert Schemas({"components": {"schemas": {}}}).problems(value, schema) != []

@@ -38,7 +38,7 @@ def test_the_page_and_its_files_are_served(server: Server) -> None:
     assert server.open("GET", "/icon.svg")[1]["content-type"] == "image/svg+xml"
 
 
-def test_an_unknown_path_is_the_page_and_a_missing_part_of_it_is_missing(server: Server) -> None:
+def test_an_unknown_path_gets_the_page_and_a_missing_asset_is_not_found(server: Server) -> None:
     for path in ("/runs/x", "/anything/at/all", "/.hidden"):
         assert b"the page" in server.open("GET", path)[2]
     assert server.open("GET", "/assets/index-old.js")[0] == 404

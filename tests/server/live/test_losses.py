@@ -31,7 +31,7 @@ def test_optimizers_that_take_turns_both_stay(rank: LiveRank) -> None:
     assert enter(rank, *"DG" * 4, "D") == [(0, "D"), (1, "G"), (4, "D"), (5, "G"), (8, "D")]
 
 
-def test_however_many_optimizers_there_are_no_more_is_kept(rank: LiveRank) -> None:
+def test_the_kept_data_are_bounded_for_any_number_of_optimizers(rank: LiveRank) -> None:
     kept = enter(rank, *map(str, range(1000)))
     assert len(kept) <= 8
     assert kept[-1] == (999, "999")

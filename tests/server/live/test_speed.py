@@ -47,7 +47,7 @@ def test_each_of_several_optimizers_counts_as_often_as_it_steps() -> None:
     assert speed(*quick, odd, *slow) == (4.0, 3.0)
 
 
-def test_the_first_step_counts_only_as_long_as_it_is_the_only_one() -> None:
+def test_the_first_step_counts_only_while_it_is_the_only_one() -> None:
     steps = StepHistory()
     steps.add(point(0, 9.0, 8.0), None)
     assert (steps.seconds, steps.bare_seconds) == (9.0, 8.0)

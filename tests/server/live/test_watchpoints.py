@@ -149,7 +149,7 @@ def test_watchpoints_are_added_changed_saved_and_loaded(server: Server) -> None:
         ({"conditions": 3}, "bad-request"),
     ],
 )
-def test_a_watchpoint_that_cannot_be_is_refused(
+def test_an_invalid_watchpoint_is_refused(
     server: Server, draft: dict[str, object], slug: str
 ) -> None:
     with RankConversation(server):

@@ -182,7 +182,7 @@ def test_one_s_own_loop_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert train(None, None, tmp_path) == {step: whole[step] for step in range(7, 13)}
 
 
-def test_a_generator_is_passed_over_to_where_the_run_stopped(tmp_path: Path) -> None:
+def test_batches_of_a_generator_are_skipped_to_where_the_run_stopped(tmp_path: Path) -> None:
     x, y = data()
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:

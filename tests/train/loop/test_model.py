@@ -83,7 +83,7 @@ class TestAnyIterableIsADataset:
             Model(network, nn.CrossEntropyLoss(), sgd(network)).train(1, batches, losses)
             assert losses.values == pytest.approx(self.expected, rel=1e-6)
 
-    def test_networks_that_return_their_own_loss(self) -> None:
+    def test_a_network_may_return_its_own_loss(self) -> None:
         @dataclasses.dataclass
         class Output:
             loss: Tensor
@@ -109,7 +109,7 @@ class TestAnyIterableIsADataset:
             if wrap in (Output, dict):
                 assert model.eval(batches)["accuracy"] == share_right(network.inner)
 
-    def test_several_inputs_before_the_target(self) -> None:
+    def test_a_batch_may_have_several_inputs_before_the_target(self) -> None:
         class Two(nn.Module):
             def __init__(self) -> None:
                 super().__init__()

@@ -181,7 +181,7 @@ def test_a_value_before_any_sample_is_a_runtime_error_that_says_what_to_do(metri
         metric.eval()
 
 
-def test_clear_forgets_and_a_call_starts_afresh():
+def test_clear_resets_the_metric_and_a_call_uses_its_own_batch_only():
     metric = Accuracy()
     metric.update(SCORES, LABELS)
     metric.clear()

@@ -348,7 +348,7 @@ def test_a_measure_without_meaning_is_nan():
         ("sum_channel", [1.5, 0.0]),
     ],
 )
-def test_measures_of_each_sample_and_class_are_reduced_without_the_meaningless(decrease, expected):
+def test_measures_of_each_sample_and_class_are_reduced_without_undefined_ones(decrease, expected):
     # Sensitivity by hand: sample 0 has 1/1 and 1/2; sample 1 has no positive in class 0, and 0/1.
     y = torch.tensor([[[1, 0], [1, 1]], [[0, 0], [1, 0]]])
     x = torch.tensor([[[1, 0], [1, 0]], [[1, 0], [0, 1]]])

@@ -114,7 +114,7 @@ def observed(origin: Any, *values: float, first: int = 1) -> list[ReportedValue]
     ]
 
 
-def test_a_report_is_believed_before_a_summary_and_that_before_the_log() -> None:
+def test_a_report_takes_precedence_over_a_summary_and_a_summary_over_the_log() -> None:
     series = Series(SearchTarget(name="loss"))
     assert series.note(observed("log", 9.0)) == [(1, 9.0)]
     assert series.note(observed("summary", 8.0, first=2)) == [(2, 8.0)]

@@ -66,7 +66,7 @@ def test_the_expression_of_the_manual_compares_with_the_step_before() -> None:
     assert verdict(text, statistics(1, 2), statistics(1, math.nan)) == "undecided"
 
 
-def test_it_says_what_it_needs_and_what_it_found() -> None:
+def test_an_expression_lists_its_needs_and_its_values() -> None:
     plain, former = (parse_condition("expression", None, t) for t in ("max > 1", "prev.max > 1"))
     assert not plain.needs.previous_statistics
     assert former.needs.previous_statistics
@@ -122,7 +122,7 @@ WORDS = [*EXPRESSION_NAMES, "0", "1.5", "-", "+", "/", "<", ">=", "and", "or", "
 
 @given(st.text(max_size=80) | st.lists(st.sampled_from(WORDS), max_size=7).map(" ".join))
 @example("max > 1 or not prev.min / 0.5 >= zero_percentage")
-def test_no_text_gets_further_than_a_refusal_or_a_condition(text: str) -> None:
+def test_any_text_is_refused_or_becomes_a_condition(text: str) -> None:
     try:
         condition = parse_condition("expression", None, text)
     except UsageError:

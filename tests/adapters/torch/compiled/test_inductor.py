@@ -117,7 +117,7 @@ def alone(train: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "ops"), [("a_cnn_with_batch_norm", 75), ("a_model", 40)])
-def test_every_observed_value_is_what_its_inputs_make(name: str, ops: int) -> None:
+def test_every_observed_value_can_be_recomputed_from_its_inputs(name: str, ops: int) -> None:
     _, seen = trained(lambda: COMPILED[name]("inductor"))
     assert check_against_recomputation(seen, 1) >= ops
     orders = [call.order for call in seen.calls(1)]

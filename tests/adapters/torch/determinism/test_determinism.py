@@ -196,7 +196,7 @@ def test_workers_that_are_not_forked_are_reported_as_unwatched() -> None:
     assert any("workers of a DataLoader that start by spawn" in what for what in found.left)
 
 
-def test_no_dropout_lets_everything_through_in_training() -> None:
+def test_without_dropout_all_elements_pass_in_training() -> None:
     x = torch.arange(1.0, 25.0).reshape(2, 3, 4)
     attention = nn.MultiheadAttention(4, 2, dropout=0.9, batch_first=True)
     recurrent = nn.LSTM(4, 5, num_layers=2, dropout=0.9)

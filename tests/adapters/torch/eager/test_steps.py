@@ -299,7 +299,7 @@ def test_modules_that_run_in_other_threads_do_not_disturb_names() -> None:
     }
 
 
-def test_evaluation_in_between_makes_graphs_that_come_back() -> None:
+def test_steps_with_an_evaluation_have_a_second_graph_that_is_recognised_again() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with watch() as seen:

@@ -360,7 +360,7 @@ def test_no_copy_is_made_of_a_strided_tensor(
     ] * 2
 
 
-def test_a_whole_training_step_is_read_no_more_than_it_computes(
+def test_a_training_step_reads_each_value_once(
     tmp_path: Path, matcher: str, reads: list[Any]
 ) -> None:
     """Weights in transposed views, outputs autograd keeps for backward: all known already."""

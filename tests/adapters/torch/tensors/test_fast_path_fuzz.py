@@ -205,7 +205,7 @@ def assert_told(rows: list[Row], seen: list[tuple[str, list[Numbers]]]) -> None:
 
 @pytest.mark.parametrize("matcher", ["native", "python"])
 @pytest.mark.parametrize("seed", range(25))
-def test_every_row_of_a_random_program_is_what_a_witness_saw(
+def test_every_row_of_a_random_program_equals_the_recorded_values(
     seed: int, matcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if matcher == "native":
