@@ -265,7 +265,7 @@ def test_find_visits_each_nan_in_all_planes(browser: Browser, tmp_path: Path) ->
         picture(page, "84-found")
         page.reload()
         expect(page.locator(".cell.target")).to_have_text("nan")
-        page.get_by_role("button", name="Previous index of dimension 0").click()
+        page.get_by_role("button", name="Previous slice in dimension 0").click()
         expect(page.locator(".cell").first).to_be_visible()
         expect(page.locator(".cell.target")).to_have_count(0)
 

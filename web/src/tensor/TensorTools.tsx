@@ -225,7 +225,7 @@ function IndexField({
             <button
               type="button"
               class="small"
-              aria-label={`Previous index of dimension ${dimension}`}
+              aria-label={`Previous slice in dimension ${dimension}`}
               disabled={axis === 0}
               onClick={() => go({ index: movedIndex(plane, dimension, -1, type.shape) })}
             >
@@ -237,7 +237,7 @@ function IndexField({
             <button
               type="button"
               class="small"
-              aria-label={`Next index of dimension ${dimension}`}
+              aria-label={`Next slice in dimension ${dimension}`}
               disabled={axis + 1 === type.shape[dimension]}
               onClick={() => go({ index: movedIndex(plane, dimension, 1, type.shape) })}
             >
