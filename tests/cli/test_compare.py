@@ -145,7 +145,7 @@ def test_the_page_holds_the_pairs_as_data_that_names_cannot_break(
     assert shown["a"].endswith("gelu-op0")
 
 
-def test_a_map_is_written_and_taken_back(
+def test_a_map_is_written_and_read_back(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "map.yaml"

@@ -262,7 +262,7 @@ def test_a_pattern_without_a_match_is_accepted_with_force(
     ]
 
 
-def test_before_the_first_step_a_pattern_is_taken_with_a_warning(
+def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rank = RankSocket("127.0.0.1", server.rank_port)
@@ -347,7 +347,7 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
 
 
 @pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (1, 3)])
-def test_the_exit_code_of_a_training_decides_whatever_its_last_words(
+def test_the_exit_code_of_a_training_decides_whatever_it_printed_last(
     server: Server, capsys: pytest.CaptureFixture[str], exit_code: int, expected: int
 ) -> None:
     rank = RankSocket("127.0.0.1", server.rank_port)

@@ -103,7 +103,7 @@ def test_it_waits_before_the_first_step_and_ends_as_the_script_does() -> None:
     assert "paused in step 0: before the first step" in said
 
 
-def test_watchpoints_given_on_the_command_line_stop_it_and_the_page_ends_it(
+def test_watchpoints_of_the_command_line_pause_the_training_and_the_page_ends_it(
     tmp_path: Path,
 ) -> None:
     points = tmp_path / "points.json"

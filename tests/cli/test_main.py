@@ -89,7 +89,7 @@ def test_python_m_sonde_is_sonde() -> None:
     assert done.stderr.startswith("sonde: no program given")
 
 
-def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_message(tmp_path: Path) -> None:
     impatient = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
     (tmp_path / "click.py").write_text(impatient, "utf-8")
     done = python("-m", "sonde", "run", before=str(tmp_path))

@@ -84,7 +84,7 @@ def test_a_configuration_file_is_combined_with_the_other_options(tmp_path: Path)
     assert ready.note is None
 
 
-def test_options_say_it_without_a_file(tmp_path: Path) -> None:
+def test_options_replace_the_file(tmp_path: Path) -> None:
     words = "--dump-to out --dump-steps 0|5-8 --dump-ops conv --dump-memory 2G train.py"
     config = prepared(*words.split()).config
     assert config is not None
@@ -99,7 +99,7 @@ def test_options_say_it_without_a_file(tmp_path: Path) -> None:
     ("words", "saved_data", "debug_mode"),
     [("--stats", "statistic", "off"), ("--overflow", "tensor", "overflow")],
 )
-def test_a_short_form_goes_to_a_folder_it_names(
+def test_a_short_form_dumps_to_a_directory_that_it_prints(
     tmp_path: Path, words: str, saved_data: str, debug_mode: str
 ) -> None:
     ready = prepared(words, "train.py")

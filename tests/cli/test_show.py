@@ -354,7 +354,9 @@ class TestOverflow:
             f"  passed on by {SCALE} from",
         ]
 
-    def test_nonsense_in_the_file_is_shown_as_it_is(self, tmp_path: Path, shown: Shown) -> None:
+    def test_invalid_values_in_the_file_are_shown_unchanged(
+        self, tmp_path: Path, shown: Shown
+    ) -> None:
         made = small_dump(tmp_path)
         nonsense = {"slot": [], "dtype": 3, "shape": 7, "nan_count": "many", "max": {}, "min": "x"}
         made.add_overflow(

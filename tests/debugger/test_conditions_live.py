@@ -280,7 +280,7 @@ def test_expanded_elements_count_as_often_as_they_occur() -> None:
     assert {(hit.type.shape, hit.values[0].actual) for hit in rank.hits} == {((3, 4), 12.0)}
 
 
-def test_a_weight_that_takes_the_place_of_another_is_judged_in_its_place() -> None:
+def test_a_weight_that_replaces_another_is_evaluated_in_its_place() -> None:
     """With a new optimizer at once; else within as many steps as networks are looked at again."""
     greatest: list[float] = []
 

@@ -40,7 +40,7 @@ def test_it_pauses_before_the_first_step_until_continue() -> None:
     assert rank.all(Goodbye) == [Goodbye(0, "")]
 
 
-def test_every_way_of_going_on_leaves_the_result_as_it_is() -> None:
+def test_every_command_that_continues_leaves_the_result_unchanged() -> None:
     net = make_net()
 
     def person(rank: RankConnection) -> None:

@@ -235,7 +235,7 @@ def test_an_input_that_an_op_does_not_have_is_reported(
     driven(lambda: train(make_net(), 2), person)
 
 
-def test_a_question_while_it_runs_is_answered_when_a_step_ends() -> None:
+def test_a_question_to_a_running_training_is_answered_at_the_end_of_a_step() -> None:
     def person(rank: RankConnection) -> None:
         rank.wait(lambda: any(isinstance(each, StepDone) for each in rank.seen))
         summary = rank.answer("fc1.weight", AskSummary(), Summary)

@@ -37,7 +37,7 @@ def watched(*watchpoints: WatchpointSpec) -> Hub:
     return Hub(paused=False, watchpoints=watchpoints)
 
 
-def test_it_stops_in_the_forward_pass_at_the_op_that_made_it() -> None:
+def test_the_training_pauses_in_the_forward_pass_at_the_producer() -> None:
     def person(rank: RankConnection) -> None:
         status = rank.paused()
         assert (status.step, status.op) == (3, "Default/network-Net/log-op0")
@@ -156,7 +156,7 @@ def test_next_after_a_hit_goes_to_the_next_op_and_the_values_of_the_hit_stay() -
     driven(lambda: train(make_net(corrupt_step_3), 9), person, hub=watched(OVERFLOW))
 
 
-def test_it_stops_in_the_middle_of_the_backward_pass() -> None:
+def test_the_training_pauses_in_the_middle_of_the_backward_pass() -> None:
     net = make_net(lambda step, hidden: _BadGradient.apply(hidden))  # type: ignore[no-untyped-call]
 
     def person(rank: RankConnection) -> None:
@@ -331,7 +331,7 @@ def test_zero_times_an_infinite_number_is_a_hit_and_one_times_it_a_mask() -> Non
     assert (hits[0].op, hits[0].verdict) == ("Default/network-Net/mul-op0", "hit")
 
 
-def test_a_mask_in_what_is_computed_again_for_backward_does_not_stop_it() -> None:
+def test_a_mask_in_recomputed_ops_does_not_pause_the_training() -> None:
     mask = torch.triu(torch.full((16, 16), -torch.inf), 1)
 
     def scores(hidden: torch.Tensor) -> torch.Tensor:

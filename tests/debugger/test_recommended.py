@@ -65,12 +65,12 @@ def test_ops_that_create_zeros_are_no_hits(op: str) -> None:
 @pytest.mark.parametrize(
     "name", ["bn.num_batches_tracked", "data-1", "Default/optimizer-Adam/mul_-op0"]
 )
-def test_counters_inputs_and_optimizer_state_may(name: str) -> None:
+def test_counters_inputs_and_optimizer_state_may_be_zero(name: str) -> None:
     assert not looks_at("tensor_all_zero", name)
 
 
 @pytest.mark.parametrize("op", ["select-op0", "t-op3", "split_with_sizes-op0", "_unsafe_view-op1"])
-def test_ops_that_only_hand_on_zeros_may(op: str) -> None:
+def test_ops_that_only_pass_on_zeros_are_no_hits(op: str) -> None:
     assert not looks_at("tensor_all_zero", f"Default/network-Net/rnn-LSTM/{op}")
 
 
@@ -84,7 +84,7 @@ def test_ops_that_only_hand_on_zeros_may(op: str) -> None:
         "scalar_tensor-op1",
     ],
 )
-def test_ops_whose_zero_is_a_good_answer_may(op: str) -> None:
+def test_ops_for_which_zero_is_a_valid_result_are_no_hits(op: str) -> None:
     assert not looks_at("tensor_all_zero", f"Default/{op}")
 
 
@@ -105,7 +105,7 @@ def test_outputs_of_the_zero_first_state_of_a_recurrent_layer_are_no_hits(layer:
         "threshold_backward-op1",
     ],
 )
-def test_other_ops_may_not(op: str) -> None:
+def test_other_ops_with_zeros_are_hits(op: str) -> None:
     assert looks_at("tensor_all_zero", f"Default/network-Net/{op}")
 
 
@@ -168,7 +168,9 @@ def _normalised() -> None:
 
 
 @pytest.mark.parametrize("training", [_scaled, _masked_attention, _recurrent, _normalised])
-def test_they_find_nothing_in_a_healthy_training(training: Callable[[], None]) -> None:
+def test_the_recommended_watchpoints_find_nothing_in_a_healthy_training(
+    training: Callable[[], None],
+) -> None:
     specs = starting_set((), recommended=True)
     quiet = tuple(msgspec.structs.replace(each, break_after=0) for each in specs)
     torch.manual_seed(0)

@@ -72,7 +72,7 @@ def test_a_weight_that_its_own_optimizer_does_not_change_is_reported() -> None:
     assert steps == [2, 4, 6]  # the second step of each pair is over then
 
 
-def test_a_network_that_runs_later_in_the_first_step_is_judged_before_it_is_changed() -> None:
+def test_a_network_that_runs_later_in_the_first_step_is_evaluated_before_its_update() -> None:
     (hit,) = hits_of(train_both, watchpoint(1, "weight_initialization", "name-regex(.*weight)"))
     assert (hit.op, hit.step) == ("judged.weight", 0)
 

@@ -78,7 +78,7 @@ def test_keys_typed_into_the_search_before_there_is_a_graph_are_not_commands(
         in_state(page, "paused after a step")
 
 
-def test_the_list_is_walked_opened_and_ticked_with_keys_alone(
+def test_the_list_can_be_used_with_keys_alone(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
     page = look(browser, f"{server.url}/?run=sample&tree=Default/")

@@ -171,7 +171,7 @@ def test_observing_leaves_storages_as_they_are(tmp_path: Path) -> None:
     x.resize_(100)
 
 
-def test_room_made_for_others_to_fill_is_read_again_where_it_is_used(tmp_path: Path) -> None:
+def test_memory_that_other_code_fills_is_read_again_where_it_is_used(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.empty(4)
         np.frombuffer((4 * 4 * np.ctypeslib.ctypes.c_char).from_address(x.data_ptr()), np.float32)[
@@ -254,7 +254,7 @@ def lent_bytes(capture: Capture) -> int:
     return sum(hold.nbytes for hold in holds if hold is not None)
 
 
-def test_memory_lent_is_given_back_when_it_is_written(tmp_path: Path) -> None:
+def test_lent_memory_is_released_when_it_is_written(tmp_path: Path) -> None:
     """A step that makes and frees 60 x 4 MB never holds more than the budget and a few."""
     held: list[int] = []
     with dumping(tmp_path, memory_budget=8 << 20) as capture:

@@ -75,7 +75,7 @@ def test_a_module_selects_its_ops_forward_and_backward(tmp_path: Path, target: s
     }
 
 
-def test_the_last_word_counts_and_holds_for_what_it_covers(tmp_path: Path) -> None:
+def test_the_last_call_of_set_dump_decides_for_the_ops_it_covers(tmp_path: Path) -> None:
     found = dumped(tmp_path, {0: [("module", True), ("rest.1", False)], 2: [("rest.1", True)]})
     assert not any("1-Tanh" in name for name in found[0] | found[1])
     assert any("1-Tanh" in name for name in found[2])

@@ -47,7 +47,7 @@ def gain(finding: Finding) -> float:
 X = [("x", "float32", (64, 64))]
 
 
-def test_a_value_that_is_read_takes_with_it_what_only_it_needs() -> None:
+def test_a_read_value_includes_the_ops_that_only_it_needs() -> None:
     nodes = [
         node("mm", "mm", inputs=X, source=line(1)),
         node("abs", "abs", inputs=[("mm", "float32", (64, 64))], source=line(2)),

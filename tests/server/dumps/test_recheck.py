@@ -55,7 +55,9 @@ def test_a_check_that_is_stopped_ends_its_processes(
     assert reported == [7]
 
 
-def test_without_processes_it_is_done_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_processes_the_check_runs_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = dumps.write_dump(tmp_path / "d", bad_steps())
     alone = checked(path)
     monkeypatch.setattr(recheck, "_ALONE_SECONDS", -1.0)

@@ -36,7 +36,7 @@ def test_a_name_pointed_at_this_machine_is_refused(server: Server, host: str) ->
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1234", "LOCALHOST", "[::1]:80"])
-def test_names_of_this_machine_are_taken(server: Server, host: str) -> None:
+def test_names_of_this_machine_are_accepted(server: Server, host: str) -> None:
     assert server.ask("GET", "/runs", Host=host)[0] == 200
 
 
@@ -52,7 +52,7 @@ def test_a_foreign_page_cannot_change_or_read_anything(server: Server, origin: s
     assert is_well(server)
 
 
-def test_our_own_page_may(server: Server) -> None:
+def test_our_own_page_is_accepted(server: Server) -> None:
     origin = f"http://127.0.0.1:{server.port}"
     assert server.ask("POST", "/runs/steady/keep", {"ops": ["x"]}, Origin=origin)[0] == 204
 

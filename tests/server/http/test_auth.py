@@ -30,7 +30,7 @@ def test_a_token_that_could_be_guessed_is_refused(token: str) -> None:
 @pytest.mark.parametrize(
     "token", ["", "two words that are long", "späterer Zugang für alle", "a\nb"]
 )
-def test_a_token_that_cannot_be_sent_is_not_taken(token: str) -> None:
+def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
     with pytest.raises(UsageError):
         checked_token(token)
 

@@ -98,7 +98,7 @@ def template(path: str) -> str:
     return f"{head}/{{number}}" if last.isdigit() else path
 
 
-def test_every_answer_is_as_it_is_described(server: Server) -> None:
+def test_every_answer_follows_the_openapi_document(server: Server) -> None:
     described = server.get("/openapi.json")
     schemas = Schemas(described)
     right, seen = set(), set()

@@ -66,7 +66,7 @@ def test_the_progress_bar_can_be_switched_on_and_off(
     assert "epoch 1/1" in capsys.readouterr().out
 
 
-def test_the_line_is_taken_down_when_training_fails() -> None:
+def test_the_progress_line_is_removed_when_training_fails() -> None:
     console = terminal()
     bar = ProgressBar(console)
 

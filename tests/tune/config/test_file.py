@@ -177,7 +177,7 @@ def test_a_command_a_shell_would_be_needed_for_is_refused(
     assert any(words in one for one in problems(tmp_path, text))
 
 
-def test_conditions_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
+def test_circular_conditions_are_refused(tmp_path: Path) -> None:
     text = """\
 command: x
 parameters:

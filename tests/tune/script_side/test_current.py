@@ -21,7 +21,7 @@ def in_trial(monkeypatch: pytest.MonkeyPatch, directory: Path, **values: object)
     monkeypatch.setenv("SONDE_TUNE_VALUES", json.dumps(values))
 
 
-def test_outside_a_search_the_default_is_used_and_reports_go_nowhere() -> None:
+def test_outside_a_search_the_default_is_used_and_reports_have_no_effect() -> None:
     assert sonde.tune.suggest("learning_rate", 0.1) == 0.1
     assert sonde.tune.suggest("width", None) is None
     assert sonde.tune.summary_dir("here") == "here"

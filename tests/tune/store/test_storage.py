@@ -107,7 +107,7 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_waiting_trial_is_taken_by_one_search_only(tmp_path: Path) -> None:
+def test_a_waiting_trial_is_claimed_by_one_search_only(tmp_path: Path) -> None:
     """Optuna on SQLite alone lets two processes take the same one now and then."""
     code = (
         "import sys, optuna\n"

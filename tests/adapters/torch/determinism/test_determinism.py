@@ -255,7 +255,7 @@ def test_an_operator_without_a_deterministic_version_is_named_with_its_line() ->
     assert count == 2
 
 
-def test_other_warnings_go_their_way() -> None:
+def test_other_warnings_are_not_intercepted() -> None:
     with deterministic(Wanted(), lambda line: None), pytest.warns(UserWarning, match="mine"):
         warnings.warn("mine", stacklevel=1)
 

@@ -196,7 +196,7 @@ def test_idle_steps_have_no_mode_and_no_module_hooks() -> None:
     assert torch.Tensor.numpy is numpy
 
 
-def test_everything_is_taken_away_at_the_end_also_after_an_exception() -> None:
+def test_everything_is_uninstalled_at_the_end_also_after_an_exception() -> None:
     numpy, resize = torch.Tensor.numpy, torch.UntypedStorage.resize_
 
     def fail() -> None:
