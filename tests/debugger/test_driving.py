@@ -125,7 +125,7 @@ def test_a_step_whose_ops_are_not_observed_is_left_before_its_backward_pass(comm
             is_inside.set()
             debugging = running_debugger()
             assert debugging is not None
-            assert not debugging.is_observed()
+            assert not debugging.debugger._trainee.is_observed()
             assert debugging.debugger.session.wait()
         return hidden
 

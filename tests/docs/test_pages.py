@@ -32,10 +32,9 @@ def slugs_in(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.keyword) and node.arg == "slug":
             if isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
-        elif isinstance(node, ast.Assign) and _is_name(node.targets[0], "slug"):
-            if isinstance(node.value, ast.BoolOp):
-                last = node.value.values[-1]
-                yield from [str(last.value)] if isinstance(last, ast.Constant) else []
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "slug":
+            values = node.value.values if isinstance(node.value, ast.BoolOp) else [node.value]
+            yield from (str(each.value) for each in values if isinstance(each, ast.Constant))
         elif isinstance(node, ast.arguments):
             defaults = dict(zip(node.kwonlyargs, node.kw_defaults, strict=True))
             for argument, default in defaults.items():
@@ -45,10 +44,6 @@ def slugs_in(tree: ast.AST) -> Iterator[str]:
             match = SAID.search(node.value)
             if match is not None:
                 yield match[1]
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def used_slugs() -> dict[str, str]:
