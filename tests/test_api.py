@@ -64,7 +64,7 @@ def test_every_dtype_has_its_numbers(
         (np.float32(3), "float32 [] value 3"),
     ],
 )
-def test_the_line_it_prints(
+def test_the_printed_line_has_the_documented_form(
     tensor: torch.Tensor | NDArray[Any], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = sonde.statistics(tensor)
@@ -92,7 +92,7 @@ def test_a_parameter_and_its_gradient_stay_as_they_are() -> None:
         (None, "statistics takes a torch tensor or a numpy array, not NoneType"),
     ],
 )
-def test_what_has_no_values_is_refused(thing: Any, message: str) -> None:
+def test_a_tensor_without_values_is_refused(thing: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         sonde.statistics(thing)
 
@@ -101,7 +101,7 @@ def test_what_has_no_values_is_refused(thing: Any, message: str) -> None:
     "thing",
     [torch.ones(2, dtype=torch.complex64), np.ones(2, complex), np.array(["a"]), np.array([{}])],
 )
-def test_what_has_no_order_is_refused(thing: Any) -> None:
+def test_a_type_without_order_is_refused(thing: Any) -> None:
     with pytest.raises(SondeError) as caught:
         sonde.statistics(thing)
     assert caught.value.slug == "statistics-dtype"

@@ -1,13 +1,14 @@
-"""``sonde``, and ``python -m sonde``: the command, once it is imported.
+"""``sonde``, and ``python -m sonde``: imports the command and runs it.
 
-That takes a moment, and this module next to none, so that Ctrl-C finds somebody in charge.
+The import takes a moment. This module imports almost nothing, so that it can handle a Ctrl-C that
+comes during that import.
 """
 
 import sys
 
 
 def main() -> int:
-    """The exit code; 130 without a word where Ctrl-C comes before there is a command."""
+    """Run the command; return 130 without a message if Ctrl-C comes while it is imported."""
     try:
         from sonde.cli.main import main as run
     except KeyboardInterrupt:

@@ -35,7 +35,7 @@ def test_the_documents_own_example_is_read_field_by_field(load: Load, tmp_path: 
     assert config.debug_mode == "off"
 
 
-def test_what_the_file_leaves_out_has_the_documented_default(load: Load) -> None:
+def test_missing_keys_have_the_documented_default(load: Load) -> None:
     config = load()
     assert config.asynchronous is True
     assert config.transpose_to_nchw is True
@@ -114,7 +114,7 @@ def test_steps_in_every_documented_spelling(load: Load, iteration: Any, steps: S
 
 
 @pytest.mark.parametrize("iteration", ["5-", "-1", "", "|", "0||2", "1,2", "0-1-2", "a", -1])
-def test_what_is_not_a_list_of_steps_is_refused(
+def test_an_invalid_list_of_steps_is_refused(
     refuse: Callable[..., list[str]], iteration: Any
 ) -> None:
     assert refuse(iteration=iteration) == [

@@ -1,4 +1,4 @@
-"""What a dump configuration may not say, and how that is told."""
+"""Errors in a dump configuration, and their messages."""
 
 # ruff: noqa: E501 - the tables have each message on one line, as it is said
 
@@ -103,9 +103,7 @@ def test_a_combination_the_document_forbids_is_refused_with_its_reason(
 @pytest.mark.parametrize(
     "key", ["dump_mode", "net_name", "iteration", "input_output", "kernels", "support_device"]
 )
-def test_a_key_the_document_requires_is_asked_for(
-    refuse: Callable[..., list[str]], key: str
-) -> None:
+def test_a_missing_required_key_is_reported(refuse: Callable[..., list[str]], key: str) -> None:
     lines = refuse(**{key: ...})
     assert len(lines) == 1
     assert lines[0].startswith(f"dump.json: {key} is missing; write ")
@@ -128,7 +126,7 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(
     assert refuse(**settings) == [f"dump.json: {line} [config-unknown-key]"]
 
 
-def test_all_problems_are_said_at_once_and_only_real_ones(
+def test_all_problems_are_reported_at_once_and_only_real_ones(
     refuse: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     lines = refuse(
@@ -265,7 +263,7 @@ def test_json_that_is_not_json_is_explained(
         assert line == f"{said} [config-json]"
 
 
-def test_a_trailing_comma_is_pointed_at(tmp_path: Path) -> None:
+def test_the_position_of_a_trailing_comma_is_reported(tmp_path: Path) -> None:
     line = raw(tmp_path, b'{\n  "a": 1,\n}')
     assert "remove the comma" in line
 
@@ -276,7 +274,7 @@ def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:
     assert load_config(path, {}).text.startswith("{")
 
 
-def test_a_missing_file_and_a_directory_are_said(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_directory_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(tmp_path / "no.json", {})
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""A dump asked for without a file."""
+"""A dump configured by options, without a file."""
 
 import dataclasses
 from pathlib import Path
@@ -131,6 +131,6 @@ def test_sizes(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "M", "1X", "1e9", "0.1", "NaN", "٣"])
-def test_what_is_not_a_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a size such as '512M' or '4G'"):
         parse_size(text)

@@ -1,4 +1,4 @@
-"""What sinks ask for, and the names a person may have meant."""
+"""The requests of sinks, and suggestions for names that match no op."""
 
 from __future__ import annotations
 

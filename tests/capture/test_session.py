@@ -1,4 +1,4 @@
-"""The session between an adapter and its sinks: who is asked, who is told, who is switched off."""
+"""The session between an adapter and its sinks: which are asked, called and disabled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sonde.core.sink import StepEnd
 
 @dataclass
 class Noting:
-    """A sink that writes down what it is told, and raises where it is told to."""
+    """A sink that records its calls, and raises where the test wants it."""
 
     name: str
     log: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ def names(wants: Wants | None) -> list[str]:
     return [] if wants is None else [each.sink.name for each in wants.subscriptions]  # type: ignore[attr-defined]
 
 
-def test_each_step_is_told_only_to_those_who_want_it() -> None:
+def test_each_step_is_reported_only_to_sinks_that_want_it() -> None:
     log: list[str] = []
     session, _ = made((Noting("a", log), "0|2", None), (Noting("b", log), "1-2", ("mul",)))
     for step in range(3):
@@ -92,7 +92,7 @@ def test_each_step_is_told_only_to_those_who_want_it() -> None:
     assert session.step == 3
 
 
-def test_ops_are_wanted_by_those_whose_selection_has_them() -> None:
+def test_a_sink_wants_the_ops_of_its_selection() -> None:
     session, _ = made((Noting("a"), "0", None), (Noting("b"), "0-1", ("mul",)))
     assert session.wanted(0)
     assert session.wanted(1)
@@ -129,7 +129,7 @@ def test_steps_count_on_from_the_first_number_whether_wanted_or_not() -> None:
 
 
 @pytest.mark.parametrize("method", ["begin", "write", "end", "drop", "close"])
-def test_a_sink_that_raises_is_said_once_and_told_nothing_more(method: str) -> None:
+def test_a_sink_that_raises_is_reported_once_and_gets_no_more_calls(method: str) -> None:
     log: list[str] = []
     bad = Noting("bad", log, method)
     session, said = made((bad, "all", None), (Noting("good", log), "all", None))
@@ -153,7 +153,7 @@ def test_a_sink_that_raises_is_said_once_and_told_nothing_more(method: str) -> N
     assert "good close" in log
 
 
-def test_an_error_of_ours_is_said_in_its_own_words_and_once_for_all_sinks() -> None:
+def test_a_sonde_error_is_reported_with_its_own_message_and_once_for_all_sinks() -> None:
     error = DumpError("/x: the dump stops here", slug="dump-stopped")
     one, two = Noting("a", [], "write", error), Noting("b", [], "write", error)
     session, said = made((one, "all", None), (two, "all", None))
@@ -165,7 +165,7 @@ def test_an_error_of_ours_is_said_in_its_own_words_and_once_for_all_sinks() -> N
     assert not session.wanted(1)
 
 
-def test_who_wants_an_op_is_told_when_it_raises() -> None:
+def test_sinks_that_want_an_op_are_notified_when_it_raises() -> None:
     told: list[Any] = []
     session, _ = made((Noting("a"), "all", None))
     session.subscriptions[0].op_failed = lambda call, error: told.append((call, error))
@@ -177,7 +177,7 @@ def test_who_wants_an_op_is_told_when_it_raises() -> None:
     assert told == [("call", error)]
 
 
-def test_switching_off_ends_all_wishes() -> None:
+def test_switching_off_ends_all_requests() -> None:
     session, said = made((Noting("a"), "all", None))
     session.begin_step()
     before = session.generation

@@ -1,4 +1,4 @@
-"""``sonde`` with a capture that only writes down when it begins and ends, so that tests are quick.
+"""``sonde`` with a capture that only records when it begins and ends, so that tests are quick.
 
 The lines go to the file named by ``SONDE_TEST_LOG``.
 """

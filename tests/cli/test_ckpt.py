@@ -85,7 +85,7 @@ def test_a_conversion_renames_proves_and_goes_back(
     assert Path(back).read_bytes() == Path(INIT).read_bytes(), "MindSpore's own file, byte for byte"
 
 
-def test_a_conversion_refuses_to_replace_and_takes_names_of_ones_own(
+def test_a_conversion_refuses_to_replace_a_file_and_accepts_a_map_of_names(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = str(tmp_path / "a.safetensors")
@@ -173,7 +173,7 @@ def test_a_flat_lstm_weight_becomes_parts_that_compute_the_same_and_back(tmp_pat
     assert main(["ckpt", "diff", str(old), str(again)]) == 0
 
 
-def test_a_flat_lstm_weight_is_refused_where_nobody_knows_its_parts(
+def test_a_flat_lstm_weight_is_refused_if_its_parts_are_unknown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, target = tmp_path / "old.ckpt", tmp_path / "new.pt"

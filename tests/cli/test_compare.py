@@ -66,9 +66,7 @@ def test_equal_dumps_exit_with_0(place: Path, capsys: pytest.CaptureFixture[str]
     assert err == ""
 
 
-def test_the_first_divergence_stands_on_top(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_first_divergence_is_on_top(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(place / "gelu"), str(place / "relu")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("diverged  ")
@@ -147,7 +145,7 @@ def test_the_page_holds_the_pairs_as_data_that_names_cannot_break(
     assert shown["a"].endswith("gelu-op0")
 
 
-def test_a_map_is_written_and_taken_back(
+def test_a_map_is_written_and_read_back(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "map.yaml"
@@ -160,7 +158,7 @@ def test_a_map_is_written_and_taken_back(
     assert after.splitlines()[:10] == before.splitlines()[:10]
 
 
-def test_a_map_overrides_what_speaks_against_it(place: Path, tmp_path: Path) -> None:
+def test_a_map_overrides_evidence_against_its_pairs(place: Path, tmp_path: Path) -> None:
     file, found = tmp_path / "map.yaml", tmp_path / "found.json"
     scope = "Default/network-Net"
     a, b = f"{scope}/first-Linear/addmm-op0", f"{scope}/last-Linear/addmm-op0"
@@ -171,7 +169,7 @@ def test_a_map_overrides_what_speaks_against_it(place: Path, tmp_path: Path) -> 
     assert (b, "map") in {(pair["b"], pair["how"]) for pair in pairs if pair["a"] == a}
 
 
-def test_every_mistake_in_a_map_is_said_with_its_line(
+def test_every_mistake_in_a_map_is_reported_with_its_line(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "map.yaml"
@@ -258,7 +256,7 @@ def test_a_damaged_tensor_makes_equal_dumps_incomparable(
     assert json.loads(file.read_text())["verdict"] == "incomparable"
 
 
-def test_what_cannot_be_compared_at_all_still_has_a_json_document(
+def test_dumps_that_cannot_be_compared_still_have_a_json_document(
     place: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "found.json"
@@ -292,7 +290,7 @@ def test_scripts_are_run_compared_and_stopped_after_their_steps(
     assert Dump(tmp_path / "kept" / "a").steps() == (0, 1)
 
 
-def test_a_script_that_ends_badly_is_named_with_its_last_words(
+def test_a_script_that_fails_is_named_with_its_last_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "broken.py").write_text("raise SystemExit('the disk is on fire')")

@@ -1,4 +1,4 @@
-"""``sonde compile-check``: what it says, and its exit codes."""
+"""``sonde compile-check``: its report and its exit codes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_code_that_agrees_ends_with_0_and_the_program_goes_on_if_asked(tmp_path: Path) -> None:
+def test_code_that_agrees_ends_with_0_and_the_program_continues_on_request(tmp_path: Path) -> None:
     done = run("--step", "1", "--continue", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -158,7 +158,7 @@ WRONG = WrongOp(
 )
 
 
-def test_the_wrong_op_is_told_with_its_place() -> None:
+def test_the_wrong_op_is_reported_with_its_place() -> None:
     graph = GraphVerdict("Net", "inductor", 9, 4, (OFF,), WRONG, random_ops=2, problems=("odd",))
     assert list(as_lines(CompileVerdict(3, (graph,), (), ("strange",)))) == [
         "step 3: relative error to float64",
@@ -176,7 +176,7 @@ def test_the_wrong_op_is_told_with_its_place() -> None:
     ]
 
 
-def test_random_numbers_that_could_not_be_matched_are_told() -> None:
+def test_random_numbers_that_could_not_be_matched_are_reported() -> None:
     graph = GraphVerdict(
         "Net", "inductor", 9, 0, (OFF,), None, random_ops=1, is_random_matched=False
     )
@@ -188,14 +188,14 @@ def test_random_numbers_that_could_not_be_matched_are_told() -> None:
     assert lines[-1] == "the check is not complete: see the notes"
 
 
-def test_a_deviation_without_an_op_is_told() -> None:
+def test_a_deviation_without_an_op_is_reported() -> None:
     graph = GraphVerdict("Net", "inductor", 9, 9, (OFF,), None)
     assert list(as_lines(CompileVerdict(0, (graph,))))[-1].startswith(
         "compiled code deviates, but no op does by itself"
     )
 
 
-def test_ops_that_are_wrong_together_are_told_by_line() -> None:
+def test_ops_that_are_wrong_together_are_reported_by_line() -> None:
     line = Source("train.py", 7, "forward", "h = h * h + 1")
     members = (
         Member("aten.mul.Tensor", "", line),

@@ -1,4 +1,4 @@
-"""``sonde ctl`` against a real server and a rank that obeys."""
+"""``sonde ctl`` against a real server and a simulated rank."""
 
 import json
 import os
@@ -216,7 +216,7 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["step", "--timeout", "-1"], "--timeout must be 0 or more seconds (got -1)"),
     ],
 )
-def test_mistakes_are_said_in_a_line(
+def test_mistakes_are_reported_in_a_line(
     words: list[str], part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = ctl(capsys, *words)
@@ -226,7 +226,9 @@ def test_mistakes_are_said_in_a_line(
 
 
 @pytest.mark.usefixtures("rank")
-def test_a_check_of_what_is_at_hand_says_what_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_of_available_values_reports_the_missing_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     code, text = ctl(capsys, "recheck")
     assert (code, text) == (2, "sonde: there are no watchpoints to check [no-such-watchpoint]\n")
     ctl(capsys, "watch", "add", "tensor_overflow")
@@ -249,7 +251,7 @@ def test_parts_of_a_scope_are_left_out(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("rank")
-def test_a_pattern_that_nothing_matches_is_taken_by_force(
+def test_a_pattern_without_a_match_is_accepted_with_force(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "nosuch", "--force")
@@ -260,7 +262,7 @@ def test_a_pattern_that_nothing_matches_is_taken_by_force(
     ]
 
 
-def test_before_the_first_step_a_pattern_is_taken_with_a_warning(
+def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rank = RankSocket("127.0.0.1", server.rank_port)
@@ -345,7 +347,7 @@ def test_a_training_that_fails_or_is_late_has_its_own_exit_code(
 
 
 @pytest.mark.parametrize(("exit_code", "expected"), [(0, 0), (1, 3)])
-def test_the_exit_code_of_a_training_decides_whatever_its_last_words(
+def test_the_exit_code_of_a_training_decides_whatever_it_printed_last(
     server: Server, capsys: pytest.CaptureFixture[str], exit_code: int, expected: int
 ) -> None:
     rank = RankSocket("127.0.0.1", server.rank_port)
@@ -367,7 +369,7 @@ def test_a_training_that_ends_before_the_op_comes_has_not_run_to_it(
     rank.join()
 
 
-def test_a_wait_goes_on_where_the_server_gives_up(
+def test_the_client_continues_to_wait_after_the_timeout_of_the_server(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctl_command, "_HELD_SECONDS", 0.01)
@@ -401,7 +403,7 @@ def test_a_server_and_a_training_that_come_soon_are_waited_for(
     assert ctl(capsys, "--patience", "-1", "status")[0] == 2
 
 
-def test_the_exit_code_is_that_of_the_rank_that_was_asked_for(
+def test_the_exit_code_is_that_of_the_requested_rank(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ranks = [
@@ -435,7 +437,7 @@ def test_a_dump_is_checked_from_the_terminal(
         assert "not a training that can be controlled" in ctl(capsys, *server, "step")[1]
 
 
-def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "status")
     assert (code, "you have no running server on this machine" in text) == (2, True)
     code, text = ctl(capsys, "--server", "127.0.0.1:1", "status")
@@ -443,7 +445,7 @@ def test_a_server_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str]) 
     assert ctl(capsys, "--server", "ftp://x", "status")[0] == 2
 
 
-def test_the_token_of_ones_own_server_is_found(
+def test_the_token_of_the_user_s_own_server_is_found(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with serving(host="0.0.0.0", token="hidden") as found:
@@ -474,7 +476,7 @@ def test_of_several_servers_the_newest_is_named(
         assert "servers" not in ctl(capsys, "--server", server.url, "status")[1]
 
 
-def test_of_hits_that_are_not_printed_it_is_told(
+def test_hits_that_are_not_printed_are_counted(
     server: Server, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hit_store, "MOST_HITS", 8)
@@ -495,7 +497,7 @@ def test_of_hits_that_are_not_printed_it_is_told(
     rank.close()
 
 
-def test_files_of_dead_servers_and_of_others_are_not_believed(tmp_path: Path) -> None:
+def test_files_of_dead_servers_and_of_other_users_are_ignored(tmp_path: Path) -> None:
     directory = tmp_path / "runtime" / "sonde-servers"
     dead = ServerState("http://127.0.0.1:1", "127.0.0.1", 1, None, "", 2**22 + 5, 0.0)
     directory.mkdir(mode=0o700)

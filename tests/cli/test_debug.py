@@ -103,7 +103,7 @@ def test_it_waits_before_the_first_step_and_ends_as_the_script_does() -> None:
     assert "paused in step 0: before the first step" in said
 
 
-def test_watchpoints_given_on_the_command_line_stop_it_and_the_page_ends_it(
+def test_watchpoints_of_the_command_line_pause_the_training_and_the_page_ends_it(
     tmp_path: Path,
 ) -> None:
     points = tmp_path / "points.json"
@@ -142,7 +142,7 @@ def test_the_page_outlives_a_training_that_fails(tmp_path: Path) -> None:
         debugged.api("runs")
 
 
-def test_a_command_that_is_told_to_end_ends_training_and_server() -> None:
+def test_a_signal_to_the_command_ends_training_and_server() -> None:
     debugged = Debugged("--no-open", SMALL, "2", python=sys.executable)
     debugged.run_in_state("paused")
     debugged.process.terminate()
@@ -165,7 +165,7 @@ def test_the_server_does_not_outlive_a_command_that_was_killed() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the server in /proc")
-def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
+def test_a_page_whose_server_was_killed_is_not_reported_as_available() -> None:
     debugged = Debugged("--no-open", SMALL, "2", python=sys.executable, SONDE_DEBUGGER_LOST="0")
     debugged.run_in_state("paused")
     us = debugged.process.pid
@@ -188,7 +188,7 @@ def test_a_page_whose_server_was_killed_is_not_said_to_stay() -> None:
         (["--token", "two words", SMALL], "usage"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_runs(words: list[str], slug: str) -> None:
+def test_impossible_options_are_reported_before_anything_runs(words: list[str], slug: str) -> None:
     done = subprocess.run(
         [warm_python(), *COMMAND, *words],
         env=environment(None),
@@ -230,7 +230,7 @@ def test_ranks_of_torchrun_that_are_ended_have_the_exit_code_of_ctrl_c_and_no_tr
     assert "Traceback" not in said
 
 
-def test_a_rank_that_would_start_a_server_of_its_own_is_told_how_to_do_it() -> None:
+def test_a_rank_that_would_start_its_own_server_gets_advice() -> None:
     done = subprocess.run(
         [warm_python(), *COMMAND, SMALL],
         env=environment(None, RANK="1", WORLD_SIZE="2"),
@@ -253,7 +253,7 @@ def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Pa
     package.mkdir()
     here = tmp_path / "here"
     os.mkfifo(here)
-    # Opened by the other side, too, it is done; then nobody writes, so that it stays.
+    # Opening the pipe returns when the other side has opened it; no data follows, so it stays open.
     (package / "__init__.py").write_text(f"open({str(here)!r}, 'w'); open({str(here)!r})")
     process = subprocess.Popen(
         [sys.executable, *COMMAND, SMALL],
@@ -269,7 +269,7 @@ def test_ctrl_c_while_the_server_starts_ends_it_without_a_traceback(tmp_path: Pa
     assert (process.returncode, said) == (130, "sonde: interrupted\n")
 
 
-def test_ports_that_somebody_took_in_the_meantime_are_exchanged(
+def test_ports_taken_in_the_meantime_are_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

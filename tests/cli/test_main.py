@@ -89,14 +89,14 @@ def test_python_m_sonde_is_sonde() -> None:
     assert done.stderr.startswith("sonde: no program given")
 
 
-def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_word(tmp_path: Path) -> None:
+def test_ctrl_c_while_sonde_is_imported_ends_it_without_a_message(tmp_path: Path) -> None:
     impatient = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
     (tmp_path / "click.py").write_text(impatient, "utf-8")
     done = python("-m", "sonde", "run", before=str(tmp_path))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_what_is_installed_as_sonde_is_in_charge_before_anything_else_is_imported() -> None:
+def test_the_installed_command_imports_little_before_it_handles_ctrl_c() -> None:
     project = (SRC.parent / "pyproject.toml").read_text("utf-8")
     assert 'sonde = "sonde.__main__:main"' in project
     done = python("-c", "import sys, sonde.__main__; print(*sys.modules)")
@@ -110,7 +110,7 @@ def test_starting_imports_no_framework_and_no_numpy() -> None:
     assert loaded.isdisjoint({"torch", "numpy", "rich", "jax", "mindspore"})
 
 
-def test_a_failure_of_ours_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_sonde_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 

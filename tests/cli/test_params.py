@@ -18,7 +18,7 @@ FINAL = str(CHECKPOINTS / "bn_compare_final.ckpt")
 
 
 class ConvBN(torch.nn.Module):
-    """The PyTorch twin of the net that made the checkpoints."""
+    """The PyTorch port of the net that made the checkpoints."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ def test_json_has_the_numbers_and_nothing_else_is_printed(
     assert (document["count"], document["elements"]) == (2, 4)
 
 
-def test_a_mindspore_net_is_paired_with_its_torch_twin_none_by_hand(
+def test_a_mindspore_net_is_paired_with_its_torch_port_without_a_map(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     torch.save(ConvBN().state_dict(), tmp_path / "twin.pt")
@@ -72,7 +72,7 @@ def test_a_mindspore_net_is_paired_with_its_torch_twin_none_by_hand(
     assert "14 paired" in out
 
 
-def test_what_is_missing_extra_or_of_another_shape_ends_with_1(
+def test_missing_extra_or_differently_shaped_parameters_end_with_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     state = ConvBN().state_dict()
@@ -98,7 +98,7 @@ def test_a_dump_and_the_checkpoint_of_its_run_have_the_same_values(
     assert all(pair["equal"] for pair in weights)
 
 
-def test_where_only_statistics_are_known_that_is_said(
+def test_a_file_with_statistics_only_is_reported_as_such(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "train.py"

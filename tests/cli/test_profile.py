@@ -129,7 +129,7 @@ def test_a_failing_program_with_too_few_steps_keeps_its_exit_code(
         (["profile", "--wrong"], "no such option"),
     ],
 )
-def test_mistakes_are_said_in_a_line(
+def test_mistakes_are_reported_in_a_line(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 2

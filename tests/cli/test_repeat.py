@@ -72,7 +72,7 @@ def test_a_seeded_training_is_equal_in_both_runs(tmp_path: Path) -> None:
     assert document["same_output"] is False, "the hashes of texts differ"
 
 
-def test_unseeded_weights_are_named_told_and_kept(tmp_path: Path) -> None:
+def test_unseeded_weights_are_reported_and_the_dumps_are_kept(tmp_path: Path) -> None:
     training(tmp_path, before="")
     words = ("--steps", "0-1", "--keep", "kept", "--json", "out.json")
     done = sonde(tmp_path, "repeat", *words, "train.py")
@@ -89,7 +89,7 @@ def test_unseeded_weights_are_named_told_and_kept(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "run_1" / "dump" / "rank_0").is_dir()
 
 
-def test_other_data_are_told_from_other_weights(tmp_path: Path) -> None:
+def test_different_data_are_distinguished_from_different_weights(tmp_path: Path) -> None:
     path = training(tmp_path, before=f"{SEEDED}; noise = torch.Generator(); noise.seed()")
     text = path.read_text().replace("net(batch)", "net(torch.rand(4, 4, generator=noise))")
     path.write_text(text)
@@ -114,7 +114,7 @@ def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) ->
     assert first["source"]["line"] == 13
 
 
-def test_a_result_that_cannot_be_written_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_result_that_cannot_be_written_is_still_printed(tmp_path: Path) -> None:
     text = "import sonde, torch\nnet = torch.nn.ReLU()\nnet(torch.ones(2))\nsonde.step()\n"
     (tmp_path / "train.py").write_text(text)
     words = ("--step-by", "manual", "--json", "no/x.json")
@@ -174,11 +174,13 @@ def test_batches_of_workers_and_dropout_without_a_seed_repeat_with_the_seed(tmp_
     # When a batch happens to arrive is no op of the program: it would differ from run to run.
     orders = (tmp_path / "kept" / "run_1" / "dump" / "rank_0" / "execution_order").glob("*.csv")
     assert not any("set_" in path.read_text() for path in orders)
-    # Processes that prove each other who they are draw no numbers of the program.
+    # Random numbers that multiprocessing draws to authenticate are not those of the program.
     assert found["not_removed"] == []
 
 
-def test_what_no_seed_reaches_is_told_and_the_option_not_advised_again(tmp_path: Path) -> None:
+def test_randomness_that_no_seed_reaches_is_reported_without_advising_the_option_again(
+    tmp_path: Path,
+) -> None:
     text = WORKERS.format(after="+ torch.tensor(float(os.urandom(1)[0]))")
     (tmp_path / "train.py").write_text(dedent(text))
     done = sonde(tmp_path, "repeat", "--deterministic", "train.py")

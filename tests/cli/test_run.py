@@ -1,4 +1,4 @@
-"""What ``sonde run`` makes of its options and of the environment."""
+"""The options of ``sonde run`` and the environment variables that it reads."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_everything_after_the_program_belongs_to_it(
     assert (params["module"], params["program"]) == (module, program)
 
 
-def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
+def test_without_a_dump_the_script_runs_plainly_and_a_hint_is_printed() -> None:
     plain = prepared("train.py", "--epochs", "3")
     assert (plain.module, plain.program) == (None, ("train.py", "--epochs", "3"))
     assert plain.config is None
@@ -74,7 +74,7 @@ def test_nothing_asked_for_runs_plainly_and_says_how_to_ask() -> None:
     )
 
 
-def test_a_file_says_everything(tmp_path: Path) -> None:
+def test_a_configuration_file_is_combined_with_the_other_options(tmp_path: Path) -> None:
     file = write_config("a", tmp_path, iteration="3")
     ready = prepared("--dump", file, "--dump-memory", "1M", "--step-by", "manual", "-m", "train")
     assert ready.config is not None
@@ -84,7 +84,7 @@ def test_a_file_says_everything(tmp_path: Path) -> None:
     assert ready.note is None
 
 
-def test_options_say_it_without_a_file(tmp_path: Path) -> None:
+def test_options_replace_the_file(tmp_path: Path) -> None:
     words = "--dump-to out --dump-steps 0|5-8 --dump-ops conv --dump-memory 2G train.py"
     config = prepared(*words.split()).config
     assert config is not None
@@ -99,7 +99,7 @@ def test_options_say_it_without_a_file(tmp_path: Path) -> None:
     ("words", "saved_data", "debug_mode"),
     [("--stats", "statistic", "off"), ("--overflow", "tensor", "overflow")],
 )
-def test_a_short_form_goes_to_a_folder_it_names(
+def test_a_short_form_dumps_to_a_directory_that_it_prints(
     tmp_path: Path, words: str, saved_data: str, debug_mode: str
 ) -> None:
     ready = prepared(words, "train.py")
@@ -113,7 +113,7 @@ def test_a_short_form_goes_to_a_folder_it_names(
     assert elsewhere.note is None
 
 
-def test_the_environment_names_a_file_and_ours_wins(tmp_path: Path) -> None:
+def test_the_environment_names_a_file_and_the_sonde_variable_wins(tmp_path: Path) -> None:
     ours, theirs = write_config("ours", tmp_path), write_config("theirs", tmp_path)
     environ = {"SONDE_DUMP_CONFIG": ours, "MINDSPORE_DUMP_CONFIG": theirs}
     ready = prepared("train.py", environ=environ)

@@ -1,4 +1,4 @@
-"""A program under ``sonde run`` is what it is under ``python``: the two are run and compared."""
+"""A program under ``sonde run`` behaves as under ``python``: both are run and compared."""
 
 import os
 import py_compile
@@ -286,7 +286,7 @@ def test_flags_of_the_interpreter_hold(folder: Folder, flags: tuple[str, ...]) -
     assert folder.sonde("program.py", flags=flags) == folder.python("program.py", flags=flags)
 
 
-def test_the_scripts_folder_is_searched_unless_python_was_told_not_to(folder: Folder) -> None:
+def test_the_script_s_folder_is_searched_unless_python_is_in_safe_mode(folder: Folder) -> None:
     folder.write("sub/beside.py", "")
     folder.write("sub/program.py", "import beside")
     assert folder.sonde("sub/program.py").code == 0
@@ -417,6 +417,6 @@ def test_a_reader_that_goes_away_ends_the_program_as_it_would_without_sonde(
     assert codes[0] not in (0, 2)
 
 
-def test_death_by_a_signal_is_seen_by_the_shell(folder: Folder) -> None:
+def test_the_shell_sees_that_a_signal_ended_the_program(folder: Folder) -> None:
     folder.write("program.py", PROGRAMS["an_interrupt"])
     assert folder.sonde("program.py").code == -signal.SIGINT

@@ -62,7 +62,7 @@ def serving(runtime: Path, *words: str, env: dict[str, str] | None = None) -> It
         popen.communicate(timeout=30)
 
 
-def test_the_server_says_where_it_is_and_ends_when_told(tmp_path: Path) -> None:
+def test_the_server_prints_its_address_and_ends_on_a_signal(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         told = {"runs": [], "rank_port": server.rank_port, "has_token": False}
         assert json.loads(server.get("/api/v1/runs")) == told
@@ -100,7 +100,7 @@ def test_other_machines_need_the_token_that_is_made_up(tmp_path: Path) -> None:
             FakeRank(server.rank_port).start()
 
 
-def test_trainings_on_other_machines_are_told_a_name_they_can_find(
+def test_trainings_on_other_machines_get_a_reachable_host_name(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _print_addresses(ServerState.of("0.0.0.0", 8080, 50051, "secret"))
@@ -117,7 +117,9 @@ def test_a_token_can_be_given(tmp_path: Path) -> None:
         FakeRank(server.rank_port, token=token).start().close()
 
 
-def test_a_token_may_have_any_signs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_token_may_have_any_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     token = "a&b=%41;'+\"/?#,:@!$"
     with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": token}) as server:
         FakeRank(server.rank_port, token=token).start().close()
@@ -158,7 +160,7 @@ def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:
         assert run["ranks"][0]["message"] == "ended with exit code 0"
 
 
-def test_a_taken_port_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_taken_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -170,7 +172,7 @@ def test_a_taken_port_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])
-def test_an_address_of_another_machine_is_said(
+def test_an_address_of_another_machine_is_reported(
     host: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--host", host, "--port", "0", "--debugger-port", "0"]) == 2

@@ -1,4 +1,4 @@
-"""``sonde show``: what people read, what machines read, what is said when it fails."""
+"""``sonde show``: text, JSON and error messages."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TestOverview:
         assert "GateNet, by MindSpore 2.10.0" in text.replace("\n", " ")
         assert "   0       0   2        23       119   22 kB" in text
 
-    def test_what_a_kill_left(
+    def test_the_remains_of_a_killed_run_are_shown(
         self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("COLUMNS", "300")
@@ -148,7 +148,7 @@ class TestTensors:
             "",
         ]
 
-    def test_nan_stands_out_with_what_is_finite(self, tmp_path: Path, shown: Shown) -> None:
+    def test_nan_is_highlighted_with_the_finite_range(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         text = shown(tmp_path, "--op", LOG, "--step", 5, "--io", "output")
         assert "min nan  max nan  mean nan  std nan" in text
@@ -160,7 +160,7 @@ class TestTensors:
         assert names == ["input0", LOG, "scale.weight", SCALE, GRADIENT]
 
     @pytest.mark.parametrize("width", ["80", "40"])
-    def test_no_name_loses_its_end(
+    def test_long_names_keep_their_end(
         self, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch, width: str
     ) -> None:
         name = "Default/" + "/".join(f"layer{number}-Block" for number in range(30)) + "/mm-op7"
@@ -180,7 +180,7 @@ class TestTensors:
         monkeypatch.delenv("COLUMNS")
         assert f"{NET}/Log-op0\n" in shown(NAN_LOG, "--op", "log")
 
-    def test_a_part_of_the_name_will_do(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_part_of_the_name_is_sufficient(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         found = shown.json(tmp_path, "--op", "scale-scale/", "--step", 0)
         assert {tensor["op"] for tensor in found["tensors"]} == {SCALE, GRADIENT}
@@ -210,7 +210,7 @@ class TestTensors:
         assert "step 0, rank 1, forward" in shown(tmp_path, "--rank", 1, "--step", 0)
         assert len(shown.json(tmp_path, "--rank", 1, "--step", 0)["tensors"]) == 1
 
-    def test_a_damaged_file_is_told_in_its_place(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_damaged_file_is_reported_at_its_place(self, tmp_path: Path, shown: Shown) -> None:
         made, node = MadeDump(tmp_path), small_graph().node(LOG)
         path = made.add_tensor(made.step(0), node, "output.0", np.ones(4, np.float32))
         os.truncate(path, 140)
@@ -235,7 +235,7 @@ class TestTensors:
 
 
 class TestJson:
-    def test_a_tensor_has_everything_known_of_it(self, tmp_path: Path, shown: Shown) -> None:
+    def test_a_tensor_is_shown_with_all_its_data(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         found = shown.json(tmp_path, "--op", LOG, "--step", 5, "--io", "output")
         (tensor,) = found["tensors"]
@@ -354,7 +354,9 @@ class TestOverflow:
             f"  passed on by {SCALE} from",
         ]
 
-    def test_nonsense_in_the_file_is_shown_as_it_is(self, tmp_path: Path, shown: Shown) -> None:
+    def test_invalid_values_in_the_file_are_shown_unchanged(
+        self, tmp_path: Path, shown: Shown
+    ) -> None:
         made = small_dump(tmp_path)
         nonsense = {"slot": [], "dtype": 3, "shape": 7, "nan_count": "many", "max": {}, "min": "x"}
         made.add_overflow(

@@ -1,4 +1,4 @@
-"""``sonde show`` on what a SummaryCollector left."""
+"""``sonde show`` on a directory that a SummaryCollector wrote."""
 
 from __future__ import annotations
 

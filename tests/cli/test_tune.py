@@ -1,4 +1,4 @@
-"""``sonde tune`` as people run it."""
+"""``sonde tune`` as a command."""
 
 import json
 import os
@@ -95,7 +95,9 @@ def test_without_a_limit_one_more_trial_is_run(tmp_path: Path) -> None:
         assert len(read_study(tmp_path / "out").trials) == count
 
 
-def test_mistakes_in_the_configuration_are_all_said_and_the_exit_code_is_2(tmp_path: Path) -> None:
+def test_mistakes_in_the_configuration_are_all_reported_and_the_exit_code_is_2(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "config.yaml").write_text(
         "comand: x\ntuner: bayes\nparameters: {a: {choice: []}}\n"
     )
@@ -134,7 +136,7 @@ def test_a_command_that_cannot_work_ends_the_search_after_three_trials(tmp_path:
     assert done.stderr.strip().endswith("[tune-all-failed]")
 
 
-def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_program_that_is_not_there_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("command: pyhton x\nparameters: {a: {choice: [1]}}\n")
     done = tuned(tmp_path, "config.yaml")
     assert done.returncode == 2
@@ -186,7 +188,7 @@ def _environments() -> bytes:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a terminal")
-def test_in_a_terminal_a_table_lives(tmp_path: Path) -> None:
+def test_in_a_terminal_the_table_is_updated(tmp_path: Path) -> None:
     import pty
 
     configured(tmp_path, QUADRATIC, *RANDOM_X)

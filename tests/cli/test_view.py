@@ -143,7 +143,9 @@ def test_conditions_expressions_and_files_can_be_checked(
         ([], "missing argument"),
     ],
 )
-def test_mistakes_are_said(words: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_reported(
+    words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, text = view(capsys, *words)
     assert code == 2
     assert part in text
@@ -173,7 +175,7 @@ def test_the_page_shows_a_dump(bad: Path, good: Path, tmp_path: Path) -> None:
     assert popen.returncode == 0
 
 
-def test_a_dump_that_is_none_is_said_before_the_page_opens(
+def test_a_directory_without_a_dump_is_reported_before_the_page_opens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = view(capsys, "--no-browser", "--port", "0", str(tmp_path))

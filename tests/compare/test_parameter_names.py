@@ -67,7 +67,7 @@ def test_the_names_of_the_document_are_paired_and_the_counter_is_left_out() -> N
     assert all(pair.fit.is_plain for pair in found.pairs)
 
 
-def test_pairing_is_the_same_seen_from_the_other_side() -> None:
+def test_pairing_is_symmetric() -> None:
     assert pairs_of(TORCH, MINDSPORE) == {b: a for a, b in PAIRS.items()}
 
 
@@ -285,7 +285,7 @@ def test_a_linear_layer_without_bias_is_no_embedding() -> None:
     }
 
 
-def test_roles_and_what_is_trainable_are_told_from_names() -> None:
+def test_roles_and_trainability_are_derived_from_names() -> None:
     for name, role, trainable in (
         ("bn1.gamma", "weight", True),
         ("bn1.moving_mean", "buffer", False),
@@ -299,7 +299,7 @@ def test_roles_and_what_is_trainable_are_told_from_names() -> None:
         assert is_trainable(name, role) is trainable
 
 
-def test_names_without_parts_do_no_harm() -> None:
+def test_names_without_parts_are_accepted() -> None:
     assert tokens("") == ("",)
     assert tokens("...") == ("...",)
     assert pair_parameters({"": (1,), ".": (2,)}, {"": (1,), ".": (2,)}).is_complete

@@ -1,4 +1,4 @@
-"""From which op on two runs differ, on dumps made by hand."""
+"""The first op at which two runs differ, on dumps made by hand."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_op_whose_inputs_agree_is_named_and_what_follows_inherits(tmp_path: 
     assert found.differing == 5
 
 
-def test_weights_data_and_random_ops_are_told_apart(tmp_path: Path) -> None:
+def test_weights_data_and_random_ops_are_distinguished(tmp_path: Path) -> None:
     a = dump(tmp_path / "a")
     for name, kind in (("w", "weights"), ("input0", "data"), ("Default/bernoulli-op0", "random")):
         found = compare_repetition(a, dump(tmp_path / kind, {name: "x"}))
@@ -104,7 +104,7 @@ def test_weights_data_and_random_ops_are_told_apart(tmp_path: Path) -> None:
         assert found.first.source == LINE, "of a leaf, the line that first reads it"
 
 
-def test_memory_nobody_wrote_is_equal_until_an_op_writes_it(tmp_path: Path) -> None:
+def test_unwritten_memory_is_not_compared_until_an_op_writes_to_it(tmp_path: Path) -> None:
     a = dump(tmp_path / "a")
     unwritten = {"Default/empty-op0": "x", "Default/view-op0": "y"}
     assert compare_repetition(a, dump(tmp_path / "b", unwritten)).first is None
@@ -124,7 +124,7 @@ def test_scratch_memory_counts_only_when_what_reads_it_differs(tmp_path: Path) -
     assert found.first.evidence["op"] == "Default/mul-op0"
 
 
-def test_runs_of_other_ops_or_other_steps_differ_there(tmp_path: Path) -> None:
+def test_different_ops_or_steps_are_a_difference(tmp_path: Path) -> None:
     a = dump(tmp_path / "a", steps=(0, 1))
     fewer = tuple(name for name in OPS if name != "Default/bernoulli-op0")
     found = compare_repetition(a, dump(tmp_path / "b", names=fewer, steps=(0, 1)))

@@ -1,4 +1,4 @@
-"""When compiled code is right: the rules, with numbers worked by hand."""
+"""The rules by which compiled code agrees, with numbers worked by hand."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_elements_that_are_not_finite_in_compiled_code_alone_are_never_right() -
     assert not replace(FINE, broken=1).agrees
 
 
-def test_a_way_that_was_not_run_is_not_wrong() -> None:
+def test_a_way_that_was_not_run_does_not_count_as_wrong() -> None:
     assert replace(FINE, interpreted=nan).interpreted_agrees
     assert not replace(FINE, interpreted=9.0).interpreted_agrees
 
 
-def test_totals_are_relative_and_say_who_is_closer() -> None:
+def test_totals_are_relative_and_say_which_way_is_closer() -> None:
     other = replace(FINE, norm=0.0, eager=0.0, compiled=0.0, interpreted=nan)
     (total,) = totals([FINE, other])
     assert (total.kind, total.count, total.agreeing) == ("gradient", 2, 2)

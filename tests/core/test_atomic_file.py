@@ -1,4 +1,4 @@
-"""Files that are replaced whole or not at all."""
+"""Files are replaced completely or not at all."""
 
 from __future__ import annotations
 

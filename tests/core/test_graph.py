@@ -83,6 +83,6 @@ def test_keys_of_tensors_sort_in_execution_order_and_print() -> None:
     assert str(SPEC) == "float32[2, 3]"
 
 
-def test_an_op_stands_for_its_gradient_which_is_named_where_it_is_alone() -> None:
+def test_gradients_are_dropped_unless_only_the_gradient_exists() -> None:
     names = ["Gradients/Default/a", "Default/a", "Gradients/Default/b", "Default/a"]
     assert but_gradients(names) == ["Default/a", "Gradients/Default/b"]

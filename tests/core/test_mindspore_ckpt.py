@@ -247,7 +247,7 @@ def test_a_shape_that_does_not_fit_the_bytes_is_damage() -> None:
         decode_bytes(message.SerializeToString())
 
 
-def test_a_name_that_comes_back_later_is_damage() -> None:
+def test_a_name_that_occurs_again_later_is_damage() -> None:
     one = encode_bytes({"a": np.zeros(1)})
     with pytest.raises(CheckpointError, match="occurs twice"):
         decode_bytes(one + encode_bytes({"b": np.zeros(1)}) + one)

@@ -47,7 +47,7 @@ def test_counts_sizes_and_times_have_their_unit() -> None:
     assert [long_duration(s) for s in (1.25, 125, 3725)] == ["1.2 s", "2m05s", "1h02m"]
 
 
-def test_what_json_lacks_is_text_at_any_depth() -> None:
+def test_numbers_that_json_lacks_are_text_at_any_depth() -> None:
     value = json_value({1: [math.nan, (math.inf, -math.inf)], "x": {"y": 0.5, "z": None}})
     assert value == {"1": ["NaN", ["Infinity", "-Infinity"]], "x": {"y": 0.5, "z": None}}
     json.dumps(value, allow_nan=False)

@@ -45,7 +45,7 @@ def test_an_inherited_method_is_inherited_again_after_the_patch() -> None:
     assert Child().greet() == "hello"
 
 
-def test_a_replacement_made_by_other_code_meanwhile_is_left_alone() -> None:
+def test_a_replacement_made_by_other_code_meanwhile_is_kept() -> None:
     module: Any = types.SimpleNamespace(value=1)
     with ExitStack() as undo:
         replace(module, "value", 2, undo)

@@ -1,4 +1,4 @@
-"""Which steps and ops a text asks for."""
+"""The steps and ops that a text selects."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sonde.core.selection import OpPattern, Selection, parse_steps
         ("5|1-9|8-10", [1, 10], [0, 11]),
     ],
 )
-def test_steps_are_those_of_the_text(text: str, inside: list[int], outside: list[int]) -> None:
+def test_a_text_selects_its_steps(text: str, inside: list[int], outside: list[int]) -> None:
     steps = parse_steps(text)
     assert all(step in steps for step in inside)
     assert not any(step in steps for step in outside)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "1--2", "1,2", "1|", "1-2-3", "0x1", "1.5"])
-def test_what_is_no_list_of_steps_is_refused(text: str) -> None:
+def test_an_invalid_list_of_steps_is_refused(text: str) -> None:
     with pytest.raises(SondeError, match="is not a list of steps"):
         parse_steps(text)
 
@@ -72,7 +72,7 @@ NAME = "Default/network-Net/conv1-Conv2d/convolution-op0"
         ("convolution-op0", False),
     ],
 )
-def test_an_op_is_meant_by_name_type_or_expression(text: str, matches: bool) -> None:
+def test_an_op_is_selected_by_name_type_or_expression(text: str, matches: bool) -> None:
     assert OpPattern.parse(text).matches(NAME, "convolution") is matches
 
 
@@ -84,7 +84,7 @@ def test_a_word_is_also_a_part_of_a_leafs_name() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "name-regex(()", "name-regex(.*fc1", "name-regex(("])
-def test_a_pattern_that_can_mean_nothing_is_refused(text: str) -> None:
+def test_a_pattern_that_can_match_nothing_is_refused(text: str) -> None:
     with pytest.raises(SondeError):
         OpPattern.parse(text)
 

@@ -1,4 +1,4 @@
-"""What statistics are called and how they read."""
+"""The names of statistics, and their text."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_integers_read_in_full() -> None:
     ("zeros", "text"),
     [(1, "<0.1% zero"), (9_999, ">99.9% zero"), (9_960, "99.6% zero"), (9_900, "99% zero")],
 )
-def test_a_percentage_says_none_or_all_only_when_it_means_it(zeros: int, text: str) -> None:
+def test_a_percentage_is_0_or_100_only_if_exact(zeros: int, text: str) -> None:
     assert str(replace(PLAIN, count=10_000, zero_count=zeros)).endswith(text)
 
 
@@ -132,7 +132,7 @@ def test_hashes_come_after_the_numbers() -> None:
     assert [raw_column(name) for name in HASHES] == [ROW_COLUMNS, ROW_COLUMNS + 1]
 
 
-def test_a_statistic_nobody_knows_is_refused() -> None:
+def test_an_unknown_statistic_is_refused() -> None:
     with pytest.raises(SondeError, match=r"'median' is not a statistic; choose from max, min"):
         raw_column("median")
 
@@ -149,7 +149,7 @@ def test_a_statistic_nobody_knows_is_refused() -> None:
         [],
     ],
 )
-def test_zeros_that_nobody_stores_count_as_if_they_were_stored(elements: list[float]) -> None:
+def test_zeros_that_are_not_stored_count_as_if_they_were(elements: list[float]) -> None:
     stored = np.array(elements, np.float64)
     whole = np.array([*elements, *[0.0] * 5], np.float64)
     address, shape = stored.ctypes.data, stored.shape

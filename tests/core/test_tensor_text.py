@@ -60,7 +60,7 @@ def test_an_elided_tensor_reads_as_numpy_elides_the_whole(shape: list[int], seed
     )
 
 
-def test_what_cannot_be_read_is_said() -> None:
+def test_unreadable_values_are_reported() -> None:
     assert unreadable_text("float8_new", [2], "it is far away") == (
         "Tensor(shape=[2], dtype=float8_new, no values: it is far away)"
     )

@@ -1,4 +1,4 @@
-"""The pages name everything the program says and takes, and nothing else."""
+"""The pages name every message and option of the program, and nothing else."""
 
 import ast
 import json
@@ -23,11 +23,12 @@ SAID = re.compile(r"(?:^|\s)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\]\n?$")
 
 
 def slugs_in(tree: ast.AST) -> Iterator[str]:
-    """Slugs given as ``slug="..."``, as a default of a parameter, or at the end of a message."""
+    """Slugs given as ``slug="..."``, as a default of a parameter, in a statement
+    ``slug = ... or "..."``, or at the end of a message."""
     names = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
         if id(node) in names:
-            continue  # A constant with a name, such as a mark in somebody's file, is no message.
+            continue  # A named constant, such as a marker in a file, is not a message.
         if isinstance(node, ast.keyword) and node.arg == "slug":
             if isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
@@ -70,7 +71,7 @@ def test_every_slug_has_a_heading() -> None:
     assert missing == {}, "add a heading to docs/messages.md"
 
 
-def test_every_heading_is_a_slug_that_is_used_and_stands_once() -> None:
+def test_every_heading_is_a_slug_that_is_used_and_occurs_once() -> None:
     known = headings(MESSAGES, 3)
     assert len(known) == len(set(known))
     assert set(known) - used_slugs().keys() == set()

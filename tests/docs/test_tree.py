@@ -1,4 +1,4 @@
-"""The tree reads as CONTRIBUTING.md says: names that tell, and tests where their subject is."""
+"""The tree follows CONTRIBUTING.md: meaningful names, and tests beside their subject."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def modules(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
 
 
-def test_no_module_has_a_name_that_tells_nothing() -> None:
+def test_no_module_has_a_meaningless_name() -> None:
     found = [path for path in (*modules(SOURCES), *modules(TESTS)) if path.stem in TELLS_NOTHING]
     assert found == []
 
@@ -40,7 +40,7 @@ def test_tests_are_in_the_folder_of_what_they_test() -> None:
     assert misplaced == []
 
 
-def test_what_tests_import_of_each_other_is_there() -> None:
+def test_modules_that_tests_import_from_each_other_exist() -> None:
     found = {
         name
         for path in (*modules(TESTS), *modules(ROOT / "benchmarks"))

@@ -1,4 +1,4 @@
-"""What the reader's tests read."""
+"""Dumps that the tests of the reader read."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def test_the_limit_counts_bytes_not_letters() -> None:
     assert _assign(FileNamer(), "mm", "é" * 120)[0] == "0.npy"
 
 
-def test_two_ops_that_escape_to_one_text_are_told_apart_by_the_mapping() -> None:
+def test_two_ops_with_the_same_escaped_name_are_distinguished_by_the_mapping() -> None:
     namer = FileNamer()
     first, first_line = _assign(namer, "mm", "Default/a/b", 1)
     second, second_line = _assign(namer, "mm", "Default/a_b", 2)
@@ -66,7 +66,7 @@ def test_a_mapping_line_cut_off_by_a_kill_is_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["mm", "Parameter"]), st.text(min_size=1, max_size=300))))
-def test_what_a_directory_holds_leads_back_to_each_op(ops: list[tuple[str, str]]) -> None:
+def test_each_file_name_in_a_directory_leads_back_to_its_op(ops: list[tuple[str, str]]) -> None:
     namer, on_disk, mapping = FileNamer(), {}, ""
     for timestamp, (op_type, op_name) in enumerate(ops):
         name, line = _assign(namer, op_type, op_name, timestamp)

@@ -55,7 +55,7 @@ def test_other_numbers_are_not_paired_when_there_are_fewer_or_more_ops() -> None
     assert _resolve(_graph("a/mm-op1", "a/mm-op2"), text) == {}
 
 
-def test_two_ops_of_one_text_are_told_apart_by_the_one_in_full() -> None:
+def test_two_ops_with_the_same_escaped_name_are_distinguished_by_the_full_name() -> None:
     graph = _graph("a/b", "a_b")
     plain, full = OpText("mm", "a_b", False), OpText("mm", "a_b", True)
     assert _resolve(graph, plain, full) == {plain: "a/b", full: "a_b"}
@@ -63,7 +63,7 @@ def test_two_ops_of_one_text_are_told_apart_by_the_one_in_full() -> None:
     assert _resolve(graph, plain, slashed) == {plain: "a_b", slashed: "a/b"}
 
 
-def test_two_ops_of_one_text_are_never_guessed_between() -> None:
+def test_two_ops_of_one_escaped_text_are_never_guessed() -> None:
     assert _resolve(_graph("a/b", "a_b"), OpText("mm", "a_b", False)) == {}
 
 

@@ -1,4 +1,4 @@
-"""``Dump``: what Sonde wrote, what MindSpore wrote, what a kill left, what is damaged."""
+"""``Dump`` on dumps by Sonde, by MindSpore, of killed runs, and damaged ones."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class TestOurOwn:
         assert dump.problems == ()
 
     @pytest.mark.parametrize("dumped", [["Default/a/b"], ["Default/a_b"]])
-    def test_ops_of_one_escaped_text_are_told_apart_by_their_time(
+    def test_ops_with_the_same_escaped_name_are_distinguished_by_timestamp(
         self, tmp_path: Path, dumped: list[str]
     ) -> None:
         names = ["Default/first", "Default/a/b", "Default/middle", "Default/a_b", "Default/last"]
@@ -154,7 +154,7 @@ class TestOurOwn:
         assert all(names[int(value)] == name for name, value in found.items())
         assert not (made.step(0) / layout.MAPPING).exists()
 
-    def test_ops_that_cannot_be_told_apart_are_not_guessed_between(self, tmp_path: Path) -> None:
+    def test_ops_that_cannot_be_distinguished_are_not_guessed(self, tmp_path: Path) -> None:
         names = ["Default/a/b", "Default/a_b"]
         graph = Graph(0, "g", tuple(OpNode(name, "mm", "", "forward") for name in names))
         made = MadeDump(tmp_path)

@@ -1,4 +1,4 @@
-"""``Dump`` on what MindSpore wrote, on any path, and on what is damaged."""
+"""``Dump`` on dumps by MindSpore, on any path, and on damaged files."""
 
 from __future__ import annotations
 
@@ -114,16 +114,16 @@ class TestMindSpore:
 
 
 class TestPaths:
-    def test_a_directory_above_the_dump_will_do(self, tmp_path: Path) -> None:
+    def test_a_directory_above_the_dump_is_accepted(self, tmp_path: Path) -> None:
         small_dump(tmp_path / "runs/monday")
         assert Dump(tmp_path).path == tmp_path / "runs/monday"
         assert Dump(str(tmp_path / "runs")).steps() == (0, 5)
 
-    def test_a_rank_will_do(self, tmp_path: Path) -> None:
+    def test_the_directory_of_a_rank_is_accepted(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)
         assert Dump(made.rank.root).ranks == (0,)
 
-    def test_a_rank_under_another_name_will_do(self, tmp_path: Path) -> None:
+    def test_the_directory_of_a_rank_under_another_name_is_accepted(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)
         made.rank.root.rename(tmp_path / "saved")
         assert Dump(tmp_path / "saved").steps() == (0, 5)
@@ -143,7 +143,7 @@ class TestPaths:
             ("d/rank_0/Net/0/5", "is a part of the dump .*/d; give that directory"),
         ],
     )
-    def test_a_wrong_path_is_told(self, tmp_path: Path, path: str, message: str) -> None:
+    def test_a_wrong_path_is_reported(self, tmp_path: Path, path: str, message: str) -> None:
         small_dump(tmp_path / "d")
         (tmp_path / "file").touch()
         (tmp_path / "empty").mkdir()
@@ -227,7 +227,7 @@ class TestDamage:
         (problem,) = dump.check()
         assert problem.path == record.path
 
-    def test_foreign_files_are_listed_and_harm_nothing(self, tmp_path: Path) -> None:
+    def test_foreign_files_are_listed_and_ignored(self, tmp_path: Path) -> None:
         made = small_dump(tmp_path)
         foreign = [
             made.rank.root / "notes.txt",

@@ -1,4 +1,4 @@
-"""Real trainings and servers as processes, and a real browser that looks at them."""
+"""Real trainings and servers as processes, and a real browser that shows them."""
 
 from __future__ import annotations
 
@@ -194,5 +194,5 @@ def read(page: Page) -> None:
 
 
 def in_state(page: Page, text: str) -> None:
-    """Wait until the training is in the state the pill tells."""
+    """Wait until the page shows this state of the training."""
     expect(page.locator(".pill")).to_have_text(re.compile(text))

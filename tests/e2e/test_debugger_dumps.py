@@ -30,7 +30,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return paths
 
 
-def test_a_dump_is_looked_at_step_by_step_checked_and_compared_with_another(
+def test_a_dump_is_viewed_step_by_step_checked_and_compared_with_another(
     dumps: tuple[Path, Path],
 ) -> None:
     first, second = map(str, dumps)

@@ -62,7 +62,9 @@ def test_another_tensor_is_named_letter_by_letter_and_compared_slot_by_slot(
     expect(page.get_by_label("Tolerance", exact=True)).to_have_value("2.5")
 
 
-def test_letters_typed_before_there_is_a_graph_command_nobody(browser: Browser) -> None:
+def test_keys_typed_into_the_search_before_there_is_a_graph_are_not_commands(
+    browser: Browser,
+) -> None:
     with Serving() as server, server.train("early", str(RAINFALL)):
         page = look(browser, f"{server.page}?run=early")
         in_state(page, "paused before the first step")
@@ -76,7 +78,7 @@ def test_letters_typed_before_there_is_a_graph_command_nobody(browser: Browser) 
         in_state(page, "paused after a step")
 
 
-def test_the_list_is_walked_opened_and_ticked_with_keys_alone(
+def test_the_list_can_be_used_with_keys_alone(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
     page = look(browser, f"{server.url}/?run=sample&tree=Default/")
@@ -114,7 +116,7 @@ def test_the_list_is_walked_opened_and_ticked_with_keys_alone(
     in_state(page, "running|ended|hit")
 
 
-def test_a_reload_gives_back_lines_frames_counts_questions_and_where_lists_stand(
+def test_a_reload_restores_lines_frames_counts_dialogs_and_scroll_positions(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
     page = look(browser, f"{server.url}/?run=sample&op={TANH}")
@@ -142,7 +144,7 @@ def test_a_reload_gives_back_lines_frames_counts_questions_and_where_lists_stand
     expect(tree).to_have_js_property("scrollTop", 64)
 
 
-def test_what_is_wrong_in_a_watchpoint_is_said_and_what_is_deleted_comes_back(
+def test_errors_in_a_watchpoint_are_shown_and_deleted_ones_can_be_restored(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
     page = look(browser, f"{server.url}/?run=sample&side=watchpoints", dark=False)
@@ -218,7 +220,7 @@ def test_a_weight_is_compared_with_its_step_before_and_a_hit_gradient_is_shown(
         expect(page.locator(".hits [role=status]")).to_have_text("6")
 
 
-def test_a_new_watchpoint_is_asked_at_once_of_what_is_at_hand(browser: Browser) -> None:
+def test_a_new_watchpoint_can_be_checked_on_the_available_values(browser: Browser) -> None:
     with Process(*WORDS, str(RAINFALL), "--epochs", "50") as training:
         page = look(browser, training.said(r"the page is at (\S+)").group(1))
         in_state(page, "paused before the first step")
@@ -241,9 +243,7 @@ def test_a_new_watchpoint_is_asked_at_once_of_what_is_at_hand(browser: Browser) 
         expect(page.locator(".hits [role=status]")).to_have_text("12")
 
 
-def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_find_visits_each_nan_in_all_planes(browser: Browser, tmp_path: Path) -> None:
     script = tmp_path / "planes.py"
     script.write_text(PLANES)
     with Process(*WORDS, str(script)) as training:
@@ -265,12 +265,12 @@ def test_a_nan_is_found_in_whatever_plane_it_is_one_after_the_other(
         picture(page, "84-found")
         page.reload()
         expect(page.locator(".cell.target")).to_have_text("nan")
-        page.get_by_role("button", name="Dimension 0, one back").click()
+        page.get_by_role("button", name="Previous slice in dimension 0").click()
         expect(page.locator(".cell").first).to_be_visible()
         expect(page.locator(".cell.target")).to_have_count(0)
 
 
-def test_a_rank_that_stops_while_another_is_looked_at_is_told(
+def test_a_message_names_a_rank_that_pauses_while_another_is_shown(
     server: Server, browser: Browser
 ) -> None:
     ranks = [

@@ -109,13 +109,13 @@ def test_the_list_is_at_the_same_hit_after_a_reload(page: Page) -> None:
     assert abs(_first_visible(page) - before) <= 1
 
 
-def test_a_hit_that_unfolds_is_seen_from_its_top_and_pushes_the_ones_below_down(page: Page) -> None:
+def test_an_unfolded_hit_is_visible_from_its_top_and_moves_the_ones_below(page: Page) -> None:
     _scroll_to(page, 0.5)
     chosen = _first_visible(page) + 1
     row = page.locator(".hits .row-place").filter(
         has=page.get_by_text(f"step {chosen}", exact=True)
     )
-    row.get_by_role("button", name="chain of 6").click()
+    row.get_by_role("button", name="chain of 6 ops").click()
     expect(row.locator(".chain")).to_be_visible()
     _rows(page)
     inside, around = row.bounding_box(), page.locator(".hits .rows").bounding_box()

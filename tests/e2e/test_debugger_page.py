@@ -18,7 +18,7 @@ NETWORK = "Default/network-FlowNet/"
 LOG = f"{NETWORK}log-op0"
 
 
-def test_a_nan_is_stopped_at_its_origin_looked_at_compared_and_the_training_ended() -> None:
+def test_the_training_pauses_at_the_origin_of_a_nan_which_is_inspected_and_compared() -> None:
     words = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
     with Process(*words, str(RAINFALL), "--epochs", "200") as training, chromium() as browser:
         page = look(browser, training.said(r"the page is at (\S+)").group(1))

@@ -35,7 +35,7 @@ def _step_is(page: Page, number: int) -> None:
     expect(page.locator(".where b")).to_have_text(str(number))
 
 
-def test_two_trainings_and_four_browsers_share_a_server_and_a_death_harms_nobody(
+def test_two_trainings_and_four_browsers_share_a_server_and_survive_a_death(
     endless: str,
 ) -> None:
     with (

@@ -48,7 +48,7 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     dialog.get_by_label("max_gt").press("Tab")
     page.reload()
     expect(dialog.get_by_label("max_gt")).to_have_value("3.5")
-    dialog.get_by_role("button", name="another condition").click()
+    dialog.get_by_role("button", name="add a condition").click()
     dialog.get_by_role("radio", name="and").click()
     dialog.get_by_label("Condition", exact=True).nth(1).select_option("expression")
     dialog.get_by_label("Expression").fill("nan_count >")
@@ -193,7 +193,7 @@ def test_ranks_and_themes_are_switched_and_remembered(server: Server, browser: B
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     expect(page.locator(".distances")).to_contain_text("differ")
-    page.get_by_label("Ranks the controls act on").select_option("one")
+    page.get_by_label("Ranks to control").select_option("one")
     page.keyboard.press("s")
     in_state(page, "paused after a step")
     expect(page.get_by_role("tab", name="0", exact=True)).to_have_attribute(

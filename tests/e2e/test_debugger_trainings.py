@@ -76,7 +76,7 @@ def test_each_optimizer_has_its_curve_and_its_graph(tmp_path: Path, browser: Bro
         picture(page, "optimizers-code")
 
 
-def test_a_training_that_fails_is_told_apart_from_one_that_ends(
+def test_a_training_that_fails_is_distinguished_from_one_that_ends(
     tmp_path: Path, browser: Browser
 ) -> None:
     script = tmp_path / "fails.py"

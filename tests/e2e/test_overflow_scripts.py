@@ -129,10 +129,10 @@ def test_the_first_producer_is_named_at_the_end_with_its_line(
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_the_first_producer_stands_first_in_its_step(name: str, commands: Commands) -> None:
+def test_the_first_producer_is_listed_first_in_its_step(name: str, commands: Commands) -> None:
     steps = commands.overflow(name).overflow()
     broken = BROKEN[name]
-    if name != "masked_softmax_row":  # there the mask is put in before it does any harm
+    if name != "masked_softmax_row":  # there the mask is made before it becomes a fault
         assert min(steps) == broken.step
     first = steps[broken.step][0]
     number, code = marked_line(name)
@@ -182,7 +182,7 @@ def test_all_that_follows_comes_from_the_one_producer(name: str, commands: Comma
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_sonde_show_names_it_too(name: str, commands: Commands) -> None:
+def test_sonde_show_names_the_producer_too(name: str, commands: Commands) -> None:
     ended = commands.overflow(name)
     shown = commands(f"{name}/shown", "show", str(ended.dump))
     broken = BROKEN[name]
@@ -193,7 +193,7 @@ def test_sonde_show_names_it_too(name: str, commands: Commands) -> None:
     assert f"{SCRIPTS / name}.py:{number}" in shown.stdout[made:].splitlines()[1]
 
 
-def test_a_healthy_net_with_infinite_masks_is_not_blamed(commands: Commands) -> None:
+def test_a_healthy_net_with_infinite_masks_has_no_fault(commands: Commands) -> None:
     ended = commands.overflow("causal_masks")
     assert ended.code == 0
     assert "first non-finite values" not in ended.stderr

@@ -125,7 +125,7 @@ def test_processes_started_by_torch_are_observed_as_ranks(method: str, tmp_path:
     assert all(dump.steps(rank=rank) == (0, 1) for rank in (0, 1))
 
 
-def test_workers_of_loaders_are_left_alone(tmp_path: Path) -> None:
+def test_workers_of_loaders_are_not_observed(tmp_path: Path) -> None:
     alone = bare("loaders.py")
     assert alone.returncode == 0, alone.stderr
     seen = observed(["--dump-to", str(tmp_path)], "loaders.py")
@@ -139,7 +139,7 @@ def test_workers_of_loaders_are_left_alone(tmp_path: Path) -> None:
     assert dump.check() == ()
 
 
-def test_a_rank_that_is_not_asked_for_dumps_nothing(tmp_path: Path) -> None:
+def test_a_rank_that_is_not_selected_dumps_nothing(tmp_path: Path) -> None:
     config = tmp_path / "dump.json"
     config.write_text(
         '{"common_dump_settings": {"dump_mode": 0, "path": "%s", "net_name": "Net",'

@@ -54,7 +54,7 @@ def test_stats_writes_a_row_for_every_tensor_of_every_step(tmp_path: Path) -> No
     assert "healthy.py:12" in shown.stdout
 
 
-def test_overflow_of_a_healthy_program_says_so_and_leaves_no_step(tmp_path: Path) -> None:
+def test_overflow_of_a_healthy_program_reports_no_fault_and_leaves_no_step(tmp_path: Path) -> None:
     bare = run(HEALTHY)
     dump = tmp_path / "out"
     watched = run("-m", "sonde", "run", "--overflow", "--dump-to", str(dump), HEALTHY)

@@ -220,7 +220,7 @@ def _made(root: Path) -> MadeDump:
 
 
 def _dump(directory: Path) -> Kind:
-    """A whole dump in which one file at a time is damaged: it opens, and tells its problems."""
+    """A whole dump in which one file at a time is damaged: it opens, and lists its problems."""
     return _dump_of(_made(directory / "dump").root, directory)
 
 

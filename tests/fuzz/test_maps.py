@@ -79,7 +79,7 @@ def mutated(text: str, rng: random.Random) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def test_mutated_maps_are_taken_or_refused_with_their_name(
+def test_mutated_maps_are_accepted_or_refused_with_their_name(
     pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     a, b = (Dump(path) for path in pair)

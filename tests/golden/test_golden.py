@@ -12,7 +12,7 @@ from sonde.dump.graph_files.pb import decode_graph
 
 
 @pytest.mark.parametrize("name", sorted(golden_files()))
-def test_a_file_is_written_as_it_always_was(name: str) -> None:
+def test_a_file_has_the_golden_bytes(name: str) -> None:
     assert (FILES / name).read_bytes() == golden_files()[name], (
         "the format changed; if that is meant: python -m tests.golden.rewrite"
     )

@@ -1,4 +1,4 @@
-"""Every test that asks for ``path`` runs on each path this machine has, the twin included."""
+"""Every test with the fixture ``path`` runs on each path of this machine, numpy included."""
 
 from __future__ import annotations
 

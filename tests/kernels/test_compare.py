@@ -152,7 +152,7 @@ def test_different_dtypes_are_compared_as_their_values(path: str) -> None:
 
 
 @pytest.mark.parametrize("factor", [1e300, 1e-300])
-def test_squares_beyond_float64_do_not_spoil_direction_and_norm(path: str, factor: float) -> None:
+def test_squares_beyond_float64_leave_cosine_and_norm_correct(path: str, factor: float) -> None:
     a, b = noisy("float64", 2000)
     plain = kernels.compare_arrays(a, b)
     found = kernels.compare_arrays(a * factor, b * factor)
@@ -224,7 +224,7 @@ def test_all_native_paths_give_the_same_bits() -> None:
     assert len(found) == 1
 
 
-def test_what_cannot_be_compared_is_refused(path: str) -> None:
+def test_tensors_that_cannot_be_compared_are_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\) cannot be compared"):
         kernels.compare_arrays(np.zeros(2), np.zeros(3))
     with pytest.raises(SondeError, match="complex numbers have no order"):
@@ -258,7 +258,7 @@ def test_distances_are_symmetric_where_they_should_be(values: list[tuple[float, 
 
 @given(pairs)
 @settings(max_examples=200, deadline=None)
-def test_the_twin_agrees_exactly_in_counts_and_extremes(values: list[tuple[float, float]]) -> None:
+def test_numpy_agrees_exactly_in_counts_and_extremes(values: list[tuple[float, float]]) -> None:
     a, b = (np.array(side, np.float32) for side in zip(*values, strict=True))
     before = kernels.current_path()
     try:

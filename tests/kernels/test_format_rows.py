@@ -48,7 +48,7 @@ def test_a_row_without_head_is_left_out(path: str) -> None:
     )
 
 
-def test_texts_stand_where_their_column_is(path: str) -> None:
+def test_texts_are_in_their_columns(path: str) -> None:
     rows = rows_of(np.ones(2), np.full(2, 3.0))
     columns = [raw_column(name) for name in ("max", "md5", "min", "xxh3")]
     text = kernels.format_rows(

@@ -14,7 +14,7 @@ EVERY_HALF = torch.arange(65536, dtype=torch.int64).to(torch.uint16)
 
 
 @pytest.mark.parametrize("name", EIGHTH_TABLES)
-def test_the_twin_knows_every_value_of_an_eight_bit_type(name: str) -> None:
+def test_numpy_decodes_every_value_of_an_eight_bit_type(name: str) -> None:
     expected = EVERY_BYTE.view(getattr(torch, name)).float().numpy()
     np.testing.assert_array_equal(EIGHTH_TABLES[name], expected)
     zero = expected == 0
@@ -22,7 +22,7 @@ def test_the_twin_knows_every_value_of_an_eight_bit_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EIGHTH_TABLES)
-def test_every_path_knows_every_value_of_an_eight_bit_type(path: str, name: str) -> None:
+def test_every_path_decodes_every_value_of_an_eight_bit_type(path: str, name: str) -> None:
     for byte in range(256):
         one = EVERY_BYTE[byte : byte + 1].clone().view(getattr(torch, name))
         found = kernels.summarize(one.data_ptr(), name, (1,))
@@ -31,7 +31,7 @@ def test_every_path_knows_every_value_of_an_eight_bit_type(path: str, name: str)
 
 
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
-def test_every_path_knows_every_value_of_a_sixteen_bit_type(path: str, name: str) -> None:
+def test_every_path_decodes_every_value_of_a_sixteen_bit_type(path: str, name: str) -> None:
     # In one call each value would hide the others: 2048 calls of 32 neighbours, which differ in
     # one sign and one exponent, show each in the extremes and the sums.
     for start in range(0, 65536, 32):

@@ -118,7 +118,7 @@ def test_an_extreme_that_is_zero_has_no_sign(path: str) -> None:
         assert math.copysign(1, found.avg) == 1
 
 
-def test_nothing_has_a_norm_of_zero_and_no_extremes(path: str) -> None:
+def test_an_empty_tensor_has_norm_zero_and_no_extremes(path: str) -> None:
     found = kernels.summarize_array(np.zeros((3, 0, 2), np.float32))
     assert (found.count, found.l2norm) == (0, 0.0)
     for number in (found.max, found.min, found.finite_max, found.avg, found.std, found.abs_mean):
@@ -131,7 +131,7 @@ def test_squares_that_overflow_float32_do_not_overflow_the_norm(path: str) -> No
     assert found.l2norm == pytest.approx(float(np.float32(3e38)) * math.sqrt(1000), rel=1e-14)
 
 
-def test_squares_that_leave_float64_do_not_spoil_its_norm_mean_or_spread(path: str) -> None:
+def test_squares_beyond_float64_leave_norm_mean_and_std_correct(path: str) -> None:
     huge = np.array([1e300, 3e300, -2e300] * 1000)
     found = kernels.summarize_array(huge)
     assert found.l2norm == pytest.approx(math.sqrt(14000) * 1e300, rel=1e-14)
@@ -209,7 +209,7 @@ def test_complex_is_refused_with_the_reason(path: str, name: str) -> None:
         kernels.summarize_array(np.zeros(3, name))
 
 
-def test_what_has_no_numbers_is_refused(path: str) -> None:
+def test_types_without_numbers_are_refused(path: str) -> None:
     with pytest.raises(SondeError, match=r"\[statistics-dtype\]"):
         kernels.summarize_array(np.array(["a"]))
     with pytest.raises(SondeError, match=r"qint8 tensors have no statistics"):

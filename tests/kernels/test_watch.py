@@ -97,9 +97,9 @@ def test_a_change_is_summed_and_judged_as_numpy_does(
 def test_an_unchanged_tensor_has_not_moved_and_a_nan_has(path: str) -> None:
     tensor = torch.randn(1000)
     assert change(tensor, tensor.clone(), 0.0, 0.0) == (0.0, 0)
-    spoiled = tensor.clone()
-    spoiled[[3, 999]] = math.nan
-    total, apart = change(spoiled, tensor, 1.0, 1.0)
+    with_nan = tensor.clone()
+    with_nan[[3, 999]] = math.nan
+    total, apart = change(with_nan, tensor, 1.0, 1.0)
     assert math.isnan(total)
     assert apart == 2
 

@@ -114,13 +114,13 @@ def test_the_threshold_of_the_screen_can_be_raised(tmp_path: Path):
     assert {level for _, level in _said(done.stderr)} == {"error"}
 
 
-def test_a_directory_without_the_wish_for_a_file_stays_empty(tmp_path: Path):
+def test_a_log_directory_without_logging_to_a_file_stays_empty(tmp_path: Path):
     done = _run(GLOG_log_dir=str(tmp_path), GLOG_logtostderr="1")
     assert list(tmp_path.iterdir()) == []
     assert len(_said(done.stderr)) == 6
 
 
-def test_bad_values_are_told_once_and_the_default_is_used():
+def test_bad_values_are_reported_once_and_the_default_is_used():
     twice = "from sonde import logs; logs.configure()\n" + SPEAK
     said = _said(_run(twice, GLOG_v="loud").stderr)
     assert said[0] == (
@@ -131,7 +131,7 @@ def test_bad_values_are_told_once_and_the_default_is_used():
     assert len(said) == 7
 
 
-def test_a_directory_that_cannot_be_written_is_told_and_the_screen_is_used(tmp_path: Path):
+def test_a_directory_that_cannot_be_written_is_reported_and_the_screen_is_used(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     said = _said(_run(SONDE_LOG_TO_STDERR="0", SONDE_LOG_DIR=str(tmp_path / "file")).stderr)
     assert "cannot be written (Not a directory); logging to the screen [log-file]" in said[0][1]

@@ -8,12 +8,12 @@ PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
 SOURCES = Path(__file__).parents[2] / "src" / "sonde"
 
 
-def test_every_variable_stands_on_the_page():
+def test_every_variable_is_on_the_page():
     for own, reference in VARIABLES.values():
         assert f"| `{own}` | `{reference}` |" in PAGE
 
 
-def test_every_sub_module_stands_on_the_page():
+def test_every_sub_module_is_on_the_page():
     for name in SUBMODULES:
         assert f"| sonde/{name.lower()} | {name} | `sonde.{name.lower()}` |" in PAGE
 

@@ -1,4 +1,4 @@
-"""What the variables mean, as values."""
+"""The meaning of the variables, as values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _only(setting: str, name: str, text: str) -> object:
     return getattr(settings, setting)
 
 
-def test_without_variables_the_defaults_stand():
+def test_without_variables_the_defaults_apply():
     settings, problems = log_settings({})
     assert settings == LogSettings()
     assert settings.level is None
@@ -73,7 +73,7 @@ def test_sondes_own_name_wins_and_an_empty_one_counts_as_not_set():
         ("backup_count", "1.5"),
     ],
 )
-def test_a_bad_value_is_one_problem_that_names_it_and_the_default_stands(setting: str, text: str):
+def test_a_bad_value_is_one_problem_that_names_it_and_the_default_applies(setting: str, text: str):
     for name in VARIABLES[setting]:
         settings, problems = log_settings({name: text})
         assert settings == LogSettings()
@@ -82,7 +82,7 @@ def test_a_bad_value_is_one_problem_that_names_it_and_the_default_stands(setting
         assert problem.endswith("using the default")
 
 
-def test_a_file_without_a_directory_is_told_and_the_screen_stays():
+def test_a_log_file_without_a_directory_is_reported_and_messages_go_to_the_screen():
     settings, problems = log_settings({"GLOG_logtostderr": "0"})
     assert settings.to_stderr is True
     assert problems == (
@@ -91,7 +91,7 @@ def test_a_file_without_a_directory_is_told_and_the_screen_stays():
     )
 
 
-def test_bad_entries_of_sub_modules_are_told_and_the_good_ones_used():
+def test_bad_entries_of_sub_modules_are_reported_and_the_good_ones_used():
     settings, problems = log_settings({"SONDE_SUBMODULE_LOG_V": "{CAPTURE:1,NOSUCH:2,DUMP:9,CLI}"})
     assert settings.submodules == {"CAPTURE": logging.INFO}
     assert len(problems) == 3

@@ -1,4 +1,4 @@
-"""A program that compiles is recorded otherwise; what other tests compiled is no matter."""
+"""Resets the state of the compiler, because programs that compile are recorded differently."""
 
 from __future__ import annotations
 

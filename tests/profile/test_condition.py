@@ -59,7 +59,7 @@ def test_a_condition_is_arithmetic_and_one_comparison(text: str, holds: bool) ->
         ("(" * 400 + "step_time" + ")" * 400 + " > 1", "cannot be used"),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(text: str, why: str) -> None:
+def test_an_invalid_condition_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         parse_condition(text, load)
 
@@ -75,7 +75,7 @@ def test_any_text_is_a_condition_or_a_clear_error(text: str) -> None:
         parse_condition(text, lambda path: profile()).holds(profile())
 
 
-def test_a_missing_baseline_is_said(tmp_path: Path) -> None:
+def test_a_missing_baseline_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no profile can be read"):
         parse_condition(f"step_time > {tmp_path}/gone.json")
 

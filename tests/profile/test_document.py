@@ -7,7 +7,7 @@ from sonde.core.errors import SondeError
 from sonde.profile.document import load_profile, save_profile
 
 
-def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_profile_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     made = profile(0.1, findings=2)
     save_profile(made, tmp_path / "profile.json")
     assert load_profile(tmp_path / "profile.json") == made
@@ -18,7 +18,7 @@ def test_a_profile_comes_back_as_it_was(tmp_path: Path) -> None:
     ("text", "why"),
     [("{}", "is not a profile"), ("", "is not a profile"), ('{"format": "a"}', "is not a profile")],
 )
-def test_what_is_no_profile_is_refused(tmp_path: Path, text: str, why: str) -> None:
+def test_a_file_that_is_not_a_profile_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(SondeError, match=why):
         load_profile(tmp_path / "a.json")

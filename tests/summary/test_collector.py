@@ -305,7 +305,7 @@ def test_the_users_hooks_are_not_called_for_the_graph(run: Run, tmp_path: Path):
         ({"collect_learning_rate": False}, True, "loss", "learning_rate"),
     ],
 )
-def test_what_is_collected_can_be_chosen(run, tmp_path, specified, keep, present, absent):
+def test_the_collected_data_can_be_chosen(run, tmp_path, specified, keep, present, absent):
     collector = SummaryCollector(
         tmp_path, collect_specified_data=specified, keep_default_action=keep
     )
@@ -365,7 +365,7 @@ def test_the_total_counts_the_files_of_earlier_runs(tmp_path: Path):
     assert read_summary(tmp_path).size <= 120_000
 
 
-def test_an_event_larger_than_a_file_is_left_out_and_said_once(run, tmp_path, caplog):
+def test_an_event_larger_than_a_file_is_left_out_and_logged_once(run, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "sonde.summary"):
         run.train(SummaryCollector(tmp_path, collect_freq=1, max_file_size=2_500))
     said = [record.getMessage() for record in caplog.records]
@@ -402,7 +402,7 @@ def test_a_run_that_fails_is_marked_so(run: Run, tmp_path: Path):
     assert read_summary(tmp_path).status == "failed"
 
 
-def test_a_resumed_run_goes_on_in_the_same_summary(run: Run, tmp_path: Path):
+def test_a_resumed_run_continues_in_the_same_summary(run: Run, tmp_path: Path):
     run.train(SummaryCollector(tmp_path, collect_freq=8), epochs=1)
     run.train(SummaryCollector(tmp_path, collect_freq=8), epochs=1, start=8)
     listing = read_summary(tmp_path)

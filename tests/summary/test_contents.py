@@ -1,4 +1,4 @@
-"""What goes into a summary: pictures, graphs of datasets, facts; and who writes it."""
+"""The contents of a summary: pictures, graphs of datasets, facts; and which rank writes it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from sonde.summary.recorder import Recorder
         {"a": 1},
     ],
 )
-def test_a_batch_without_a_picture_gives_none(element):
+def test_a_batch_without_a_picture_gives_no_image(element):
     assert first_picture(element) is None
 
 
@@ -250,7 +250,7 @@ def test_without_tensorboard_the_collector_says_what_to_install(tmp_path: Path):
     assert "pip install 'sonde[summary]' [extra-missing]" in last
 
 
-def test_a_directory_that_cannot_be_made_is_said_at_once(tmp_path: Path):
+def test_a_directory_that_cannot_be_made_is_reported_at_once(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SummaryError, match=r"cannot be made.*\[summary-directory\]"):
         SummaryCollector(tmp_path / "file" / "summary")

@@ -149,7 +149,7 @@ def test_reading_a_summary_imports_no_torch(tmp_path: Path):
     assert done.stdout == "3 False\n"
 
 
-def test_what_is_no_summary_says_so(tmp_path: Path):
+def test_a_directory_without_a_summary_is_reported(tmp_path: Path):
     for path in (tmp_path, tmp_path / "missing"):
         assert not is_summary(path)
         with pytest.raises(SummaryError, match=r"holds no summary.*\[summary-read\]"):

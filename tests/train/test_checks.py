@@ -172,7 +172,7 @@ class TestGradients:
         assert state.mean == pytest.approx(4.0 / 20)
         assert state.zeros == pytest.approx(0.9)
 
-    def test_frozen_weights_are_not_asked_for_a_gradient(self) -> None:
+    def test_gradients_of_frozen_weights_are_not_checked(self) -> None:
         network = nn.Linear(1, 1)
         network.requires_grad_(False)
         assert check_gradients(network).gradients == ()
@@ -196,7 +196,7 @@ class TestWeights:
         assert {finding.severity for finding in report.findings} == {"error"}
         assert str(report).startswith("4 weights, 2 with NaN or Inf")
 
-    def test_buffers_of_a_network_are_looked_at(self) -> None:
+    def test_buffers_of_a_network_are_checked(self) -> None:
         network = nn.BatchNorm1d(2)
         assert check_weights(network)
         assert network.running_var is not None

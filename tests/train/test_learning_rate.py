@@ -161,7 +161,7 @@ def test_the_rate_of_a_step_is_worked_by_hand(schedule, step: int, expected: flo
         ),
     ],
 )
-def test_where_torch_has_the_same_schedule_the_rates_agree(ours, theirs, steps: int):
+def test_the_rates_agree_with_torch_where_it_has_the_same_schedule(ours, theirs, steps: int):
     expected = _rates(theirs(_optimizer(lr=0.1)), steps)
     assert _rates(ours.scheduler(_optimizer()), steps) == pytest.approx(expected, rel=1e-12)
 
@@ -192,7 +192,7 @@ def test_a_list_of_rates_is_a_schedule():
 
 
 @given(st.integers(0, 30), st.integers(1, 10))
-def test_a_saved_schedule_goes_on_where_it_was(before: int, after: int):
+def test_a_saved_schedule_continues_where_it_was(before: int, after: int):
     schedule = CosineDecayLR(0.0, 0.1, 25)
     first = schedule.scheduler(_optimizer())
     _rates(first, before)

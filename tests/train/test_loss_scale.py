@@ -151,7 +151,7 @@ def test_the_dynamic_rule_is_torchs_own_as_long_as_the_scale_is_above_one(histor
 
 
 @given(st.lists(st.booleans(), max_size=30), st.lists(st.booleans(), max_size=30))
-def test_a_restored_manager_goes_on_as_the_first_would(before, after):
+def test_a_restored_manager_continues_as_the_first_would(before, after):
     first = DynamicLossScaleManager(2.0**20, 2, 4)
     for overflow in before:
         first.update_loss_scale(overflow)
@@ -268,7 +268,7 @@ def test_bfloat16_needs_no_scale_and_does_not_overflow():
 
 
 @pytest.mark.parametrize("drop", [True, False])
-def test_an_overflow_drops_the_update_or_not_as_asked(drop: bool):
+def test_an_overflow_drops_the_update_or_not_as_configured(drop: bool):
     net = nn.Linear(1, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     scaling = LossScaling(optimizer, FixedLossScaleManager(4.0, drop_overflow_update=drop))

@@ -97,7 +97,7 @@ def test_a_study_without_trials_has_a_page_and_no_best(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_directory_knows_its_study(tmp_path: Path) -> None:
+def test_a_directory_has_the_address_of_its_study(tmp_path: Path) -> None:
     assert not is_study(tmp_path)
     with pytest.raises(TuneError, match=r"holds no search.*\[tune-study\]"):
         read_study(tmp_path)

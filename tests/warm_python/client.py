@@ -1,4 +1,4 @@
-"""Stands in for ``python``: asks the server to fork, and lives and ends as the child does.
+"""Replaces ``python``: asks the server to fork, forwards signals, and ends as the child does.
 
 Signals are passed on, the exit code comes back. What a fork cannot give is run by a real Python:
 options other than ``-u``, ``-m`` and ``-c``, variables that are read when Python or torch starts,

@@ -1,4 +1,4 @@
-"""A program run by the warm Python is what it is when run by ``python``."""
+"""A program behaves under the warm Python as under ``python``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_two_processes_draw_other_numbers(tmp_path: Path) -> None:
     assert not set(first) & set(second)
 
 
-def test_a_signal_reaches_the_program_and_kills_it_with_its_stand_in() -> None:
+def test_a_signal_ends_the_program_and_the_process_that_stands_for_it() -> None:
     code = "print('up', flush=True); input()"
     for number in (signal.SIGTERM, signal.SIGKILL):
         process = subprocess.Popen(

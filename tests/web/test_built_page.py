@@ -1,4 +1,4 @@
-"""The page in the package is the one the sources make; checked without Node."""
+"""The page in the package was built from these sources; checked without Node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_script_of_the_report_pages_was_built_from_these_sources() -> None:
         assert found == digest, f"{name} changed: make web"
 
 
-def test_the_script_of_the_report_pages_can_stand_inside_a_page() -> None:
+def test_the_script_of_the_report_pages_can_be_embedded_in_a_page() -> None:
     for name in ("report.js", "report.css"):
         text = (REPORT / name).read_text().lower()
         assert "</script" not in text

@@ -32,7 +32,7 @@ describe("an index", () => {
   });
 
   test.each([
-    ["[0, 1, 2]", [3, 3], /2 dimensions, the index names 3/],
+    ["[0, 1, 2]", [3, 3], /2 dimensions, but the index has 3/],
     ["[:, :, :]", [2, 2, 2], /two dimensions can be sliced/],
     ["[5, :]", [3, 3], /dimension 0 of size 3/],
     ["[x, :]", [3, 3], /neither a number nor a slice/],
@@ -58,7 +58,7 @@ test("tiles cover what is on the screen", () => {
   expect(tilesFor([], [0], 64, 64)).toEqual([]);
 });
 
-test("all planes are walked through, from the next one on, the first again and the own last", () => {
+test("all planes are visited from the next one on, then from the first, and the current one last", () => {
   const shape = [2, 3, 4, 5];
   const planes = planesAfter(parseIndex("[1, 1, :, 1:5:2]", shape), shape).map((axes) =>
     planeIndex(axes, shape),

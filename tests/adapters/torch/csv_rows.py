@@ -1,4 +1,4 @@
-"""``statistic.csv`` read with the csv module, and what must stand in it, worked out with numpy."""
+"""``statistic.csv`` read with the csv module, and its expected contents computed with numpy."""
 
 from __future__ import annotations
 

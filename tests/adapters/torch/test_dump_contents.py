@@ -1,4 +1,4 @@
-"""What is in the files of a dump is what the ops computed, also when writing lags behind."""
+"""The files of a dump contain what the ops computed, also if the writer is behind."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_observing_leaves_storages_as_they_are(tmp_path: Path) -> None:
     x.resize_(100)
 
 
-def test_room_made_for_others_to_fill_is_read_again_where_it_is_used(tmp_path: Path) -> None:
+def test_memory_that_other_code_fills_is_read_again_where_it_is_used(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.empty(4)
         np.frombuffer((4 * 4 * np.ctypeslib.ctypes.c_char).from_address(x.data_ptr()), np.float32)[
@@ -254,7 +254,7 @@ def lent_bytes(capture: Capture) -> int:
     return sum(hold.nbytes for hold in holds if hold is not None)
 
 
-def test_memory_lent_is_given_back_when_it_is_written(tmp_path: Path) -> None:
+def test_lent_memory_is_released_when_it_is_written(tmp_path: Path) -> None:
     """A step that makes and frees 60 x 4 MB never holds more than the budget and a few."""
     held: list[int] = []
     with dumping(tmp_path, memory_budget=8 << 20) as capture:
@@ -267,7 +267,7 @@ def test_memory_lent_is_given_back_when_it_is_written(tmp_path: Path) -> None:
     assert max(held) <= 13 << 20
 
 
-def test_sparse_and_nested_tensors_are_said_once_and_left_out(
+def test_sparse_and_nested_tensors_are_reported_once_and_left_out(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     dump_of(tmp_path, TRAININGS["sparse_gradients"])
@@ -278,7 +278,7 @@ def test_sparse_and_nested_tensors_are_said_once_and_left_out(
     assert arrays(tmp_path)
 
 
-def test_channels_last_is_dumped_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_channels_last_is_dumped_in_the_configured_order(tmp_path: Path) -> None:
     image = torch.arange(24.0).view(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)
 
     def train() -> None:
@@ -296,7 +296,7 @@ def test_channels_last_is_dumped_in_the_order_asked_for(tmp_path: Path) -> None:
     assert (np.load(plain) == image.numpy()).all()
 
 
-def test_inputs_only_outputs_only(tmp_path: Path) -> None:
+def test_input_output_selects_inputs_or_outputs(tmp_path: Path) -> None:
     def train() -> None:
         _ = torch.ones(2) * 3
 
@@ -323,7 +323,7 @@ def _ios(tmp_path: Path, ios: set[str]) -> dict[str, Any]:
     return {"selection": dataclasses.replace(selection, ios=frozenset(ios))}
 
 
-def test_arguments_of_ops_are_saved_when_asked_for(tmp_path: Path) -> None:
+def test_arguments_of_ops_are_saved_on_request(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.ones(1, 1, 4, 4)
         _ = functional.conv2d(x, torch.ones(1, 1, 3, 3), padding=1)

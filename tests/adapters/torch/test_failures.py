@@ -1,4 +1,4 @@
-"""A failure of ours never ends the training: it is said once and what failed is switched off."""
+"""A failure of Sonde never ends the training: it is reported once and disables the failing part."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PLACES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("after", [0, 3, 30])
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("matcher", ["native", "python"])
-def test_observation_that_breaks_is_said_once_and_training_goes_on(
+def test_a_failure_of_observation_is_reported_once_and_training_continues(
     place: str, after: int, matcher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = PLACES[place]
@@ -164,7 +164,7 @@ def boom(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_the_traceback_of_an_op_that_raises_has_no_frame_of_ours(known: bool) -> None:
+def test_the_traceback_of_an_op_that_raises_has_no_frame_of_sonde(known: bool) -> None:
     def trace() -> list[tuple[str, int | None]]:
         try:
             boom(torch.ones(2, 2))
@@ -388,5 +388,5 @@ def test_higher_order_ops_run_as_they_do_bare() -> None:
     assert seen.reports == []
 
 
-def test_all_trainings_were_looked_at() -> None:
+def test_all_trainings_were_observed() -> None:
     assert len(TRAININGS) >= 35

@@ -25,10 +25,10 @@ def run(train: Callable[[], Any]) -> tuple[Any, Watched]:
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_training_gives_the_same_bits_when_every_tensor_is_looked_at(
+def test_a_training_gives_the_same_bits_when_every_tensor_is_observed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the native matcher and with its twin, and the two see the same."""
+    """With the native matcher and with the Python one, which must observe the same."""
     train = TRAININGS[name]
     torch.manual_seed(0)
     np.random.seed(0)
@@ -68,8 +68,8 @@ def test_a_training_gives_the_same_bits_when_steps_are_observed_now_and_then(
     assert same(bare, seen)
 
 
-def test_what_a_program_lets_go_of_is_gone() -> None:
-    """Frames keep their variables for whoever has asked for them."""
+def test_objects_that_a_program_releases_are_freed() -> None:
+    """Frames keep the dict of variables that ``locals()`` returned."""
     gone: list[bool] = []
 
     def program() -> None:
@@ -88,7 +88,7 @@ def test_what_a_program_lets_go_of_is_gone() -> None:
     assert gone == [True] * 4
 
 
-def test_what_exec_and_locals_gave_a_program_stays() -> None:
+def test_variables_from_exec_and_locals_are_kept() -> None:
     def program() -> list[Any]:
         exec("hidden = 3")
         net = nn.Linear(4, 4)
@@ -107,7 +107,7 @@ def test_what_exec_and_locals_gave_a_program_stays() -> None:
 
 
 def test_a_tracer_that_calculates_leaves_the_program_its_variables() -> None:
-    """Python writes back, after a tracer ran, what a frame told of its variables."""
+    """After a tracer ran, Python writes the variables of a frame back from its dict."""
     lines: list[torch.Tensor] = []
 
     def tracer(frame: FrameType, event: str, argument: object) -> Any:
@@ -122,7 +122,7 @@ def test_a_tracer_that_calculates_leaves_the_program_its_variables() -> None:
         more = batch * 2
         return float((batch + more).sum())
 
-    # Found among nobody's variables.
+    # No frame has a variable for it.
     own = SimpleNamespace(values=[torch.ones(2), torch.ones(2), torch.ones(2)])
     before = sys.gettrace()
     with watch() as seen:

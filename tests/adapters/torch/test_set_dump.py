@@ -1,4 +1,4 @@
-"""``set_dump``: what is dumped is switched on and off while the training runs."""
+"""``set_dump``: ops are selected and deselected while the training runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nothing_is_dumped_until_it_is_switched_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["module", "rest"])
-def test_a_module_stands_for_its_ops_forward_and_backward(tmp_path: Path, target: str) -> None:
+def test_a_module_selects_its_ops_forward_and_backward(tmp_path: Path, target: str) -> None:
     found = dumped(tmp_path, {1: [(target, True)], 2: [(target, False)]})
     assert found[0] == found[2] == set()
     scopes = {name.rsplit("/", 1)[0] for name in found[1]}
@@ -75,7 +75,7 @@ def test_a_module_stands_for_its_ops_forward_and_backward(tmp_path: Path, target
     }
 
 
-def test_the_last_word_counts_and_holds_for_what_it_covers(tmp_path: Path) -> None:
+def test_the_last_call_of_set_dump_decides_for_the_ops_it_covers(tmp_path: Path) -> None:
     found = dumped(tmp_path, {0: [("module", True), ("rest.1", False)], 2: [("rest.1", True)]})
     assert not any("1-Tanh" in name for name in found[0] | found[1])
     assert any("1-Tanh" in name for name in found[2])
@@ -100,7 +100,7 @@ def test_ops_are_named_as_in_kernels(tmp_path: Path) -> None:
     assert any("optimizer-SGD" in name for name in found[2])
 
 
-def test_it_may_be_said_before_the_capture_begins(tmp_path: Path) -> None:
+def test_set_dump_may_be_called_before_the_capture_begins(tmp_path: Path) -> None:
     sonde.set_dump("tanh")
     assert len(dumped(tmp_path, {})[0]) == 2
 
@@ -119,7 +119,7 @@ def test_switching_in_the_middle_of_a_step_holds_from_there_on(tmp_path: Path) -
     assert names == {"Default/mul-op2", "Default/mul-op3"}
 
 
-def test_what_is_no_module_and_no_name_is_refused() -> None:
+def test_a_target_that_is_neither_module_nor_name_is_refused() -> None:
     with pytest.raises(UsageError, match="takes a module or a name, not int"):
         sonde.set_dump(3)  # type: ignore[arg-type]
     with pytest.raises(SondeError, match="not a regular expression"):

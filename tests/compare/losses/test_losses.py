@@ -1,4 +1,4 @@
-"""Two loss curves: where they part, and what that says; and where curves are read from."""
+"""Two loss curves: where they first differ, the likely cause, and the files they are read from."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compared(a: list[float], b: list[float], rtol: float = 1e-3) -> LossComparis
         ([*DECAY[:60], math.nan, *DECAY[61:]], "jump", 60),
     ],
 )
-def test_a_comparison_tells_forward_update_jump_and_drift_apart(
+def test_a_comparison_distinguishes_forward_update_jump_and_drift(
     b: list[float], verdict: str, first: int | None
 ) -> None:
     found = compared(DECAY, b)
@@ -77,7 +77,7 @@ def test_a_divergence_is_a_finding_with_its_evidence() -> None:
     )
 
 
-def test_what_is_said_is_the_reasoning_of_the_document() -> None:
+def test_the_explanation_follows_the_reasoning_of_the_document() -> None:
     first = " ".join(reasoning(compared(DECAY, [value * 1.01 for value in DECAY])))
     assert "the forward pass does not compute the same" in first
     second = compared(DECAY, [DECAY[0], *(value * 1.01 for value in DECAY[1:])])
@@ -175,7 +175,7 @@ def test_curves_are_read_from_every_kind_of_text(tmp_path: Path) -> None:
         assert np.array_equal(found.values, values, equal_nan=True), name
 
 
-def test_lines_that_should_have_a_loss_and_have_none_are_told(tmp_path: Path) -> None:
+def test_lines_without_a_readable_loss_are_reported(tmp_path: Path) -> None:
     table, lines = tmp_path / "a.csv", tmp_path / "a.jsonl"
     table.write_text("step,loss\n0,1\n1,abc\n2,\n3,2\n4,x\n")
     lines.write_text('{"loss": 1}\n{"loss": \n\n{"lr": 1}\n{"loss": 2}\n')

@@ -117,7 +117,7 @@ def test_shapes_of_other_sizes_cannot_be_compared(tmp_path: Path) -> None:
     assert isnan(found.error)
 
 
-def test_a_damaged_file_is_said_to_be_damaged(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_as_damaged(tmp_path: Path) -> None:
     good = record(tmp_path, "good", np.zeros(4))
     bad = record(tmp_path, "bad", np.zeros(4))
     (tmp_path / "bad.npy").write_bytes((tmp_path / "bad.npy").read_bytes()[:-8])
@@ -179,7 +179,7 @@ def test_another_order_of_axes_is_recognised(turn: tuple[int, ...], name: str | 
     assert name is None or laid[1] == name
 
 
-def test_channels_last_is_told_from_channels_first_where_sizes_are_equal() -> None:
+def test_channels_last_is_distinguished_from_channels_first_if_sizes_are_equal() -> None:
     b = np.random.default_rng(0).standard_normal((2, 6, 4, 4))
     laid = lay_out(np.ascontiguousarray(b.transpose(0, 2, 3, 1)), b, is_weight=False)
     assert laid is not None

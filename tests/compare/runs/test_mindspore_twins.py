@@ -1,4 +1,4 @@
-"""A real MindSpore dump against PyTorch twins of its script, run under Sonde; answers known."""
+"""A real MindSpore dump against PyTorch ports of its script, run under Sonde; answers known."""
 
 import lzma
 import subprocess
@@ -54,7 +54,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def comparisons(place: Path) -> dict[str, RunComparison]:
-    """MindSpore's run against each twin."""
+    """MindSpore's run against each port."""
     found = {}
     for twin in ("ok", "wrong_eps", "wrong_momentum"):
         words = ["-m", "sonde", "run", "--dump-to", str(place / twin), f"torch_{twin}.py"]
@@ -68,7 +68,7 @@ def pairs_of(found: RunComparison, step: int) -> dict[str, OpPair]:
 
 
 @pytest.mark.parametrize("step", [0, 1])
-def test_every_layer_is_paired_with_its_twin(
+def test_every_layer_is_paired_with_its_counterpart(
     comparisons: dict[str, RunComparison], step: int
 ) -> None:
     pairs = pairs_of(comparisons["ok"], step)
@@ -102,7 +102,7 @@ def test_gradients_named_after_one_layer_are_paired_by_their_wiring(
     assert twins == {ours}
 
 
-def test_the_right_twin_is_aligned_within_the_known_error(
+def test_the_correct_port_is_aligned_within_the_known_error(
     comparisons: dict[str, RunComparison],
 ) -> None:
     found = comparisons["ok"]
@@ -161,7 +161,7 @@ def test_a_wrong_momentum_diverges_first_in_the_running_mean(
     assert [loss.agrees for loss in found.losses] == [True, True]
 
 
-def test_what_has_no_twin_is_listed(comparisons: dict[str, RunComparison]) -> None:
+def test_ops_without_a_counterpart_are_listed(comparisons: dict[str, RunComparison]) -> None:
     unpaired = {(each.side, each.name) for each in comparisons["ok"].unpaired if each.step == 0}
     assert ("a", "global_step") in unpaired
     assert ("b", "bn1.num_batches_tracked") in unpaired

@@ -101,7 +101,7 @@ def test_equal_runs_are_aligned_and_every_tensor_is_equal(
 
 
 @pytest.mark.parametrize("training", [resnet, gpt])
-def test_lower_precision_throughout_is_blamed_on_no_op(
+def test_lower_precision_throughout_is_attributed_to_no_op(
     training: Training, tmp_path: Path, right: dict[Training, Dump]
 ) -> None:
     lower = dumped(tmp_path / "lower", training("autocast"))
@@ -112,7 +112,7 @@ def test_lower_precision_throughout_is_blamed_on_no_op(
         assert all(growth.last > 1e-3 for growth in found.growth)
 
 
-def test_a_wrong_weight_also_shows_by_statistics_and_is_said_to(tmp_path: Path) -> None:
+def test_a_wrong_weight_is_also_found_by_statistics_and_the_report_says_so(tmp_path: Path) -> None:
     for name, fault in (("a", "weight"), ("b", "")):
         train = gpt(fault)
         config = config_from_options(str(tmp_path / name), {}, stats=True, net_name="Net")

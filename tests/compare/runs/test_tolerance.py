@@ -1,4 +1,4 @@
-"""What an error may be, checked against errors that really occur."""
+"""The tolerances of ops, checked against errors that really occur."""
 
 from math import inf, sqrt
 
@@ -104,7 +104,7 @@ def test_without_errors_in_its_inputs_an_op_has_only_its_own_rounding(behaviour:
     assert found.total <= 100 * ROUNDOFF["float32"] * 10 * sqrt(100.0)
 
 
-def test_nothing_is_said_about_what_is_not_finite() -> None:
+def test_non_finite_values_get_an_infinite_tolerance() -> None:
     one = Signal(0.0, float("nan"), 4, 0.0)
     assert allow("sum", "add", one, [], ROUNDOFF["float32"]).total == inf
 

@@ -1,4 +1,4 @@
-"""Checkpoints of four formats read without their frameworks, and refused when they are none."""
+"""Checkpoints of four formats are read without their frameworks; invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_tensor_split_over_several_values_is_joined(tmp_path: Path) -> None:
         assert np.array_equal(found.weights[name].numbers(), array)
 
 
-def test_empty_tensors_of_shapes_nobody_can_count_are_refused(tmp_path: Path) -> None:
+def test_empty_tensors_with_shapes_too_large_to_count_are_refused(tmp_path: Path) -> None:
     dims = b"".join(b"\x08" + b"\xff\xff\xff\x7f" for _ in range(5)) + b"\x08\x00"
     tensor = dims + b"\x12\x07Float32\x1a\x00"
     value = b"\x0a\x01w\x12" + bytes([len(tensor)]) + tensor

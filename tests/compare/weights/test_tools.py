@@ -123,7 +123,7 @@ def test_a_type_the_format_has_not_is_refused_and_leaves_no_file(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_file_is_replaced_only_when_asked_for(tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_only_on_request(tmp_path: Path) -> None:
     source = checkpoint({"w": np.ones(2, np.float32)})
     target = tmp_path / "a.ckpt"
     target.write_text("mine")
@@ -142,7 +142,7 @@ def test_an_existing_file_is_replaced_only_when_asked_for(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["a.ckpt"]
 
 
-def test_what_does_not_come_back_as_written_never_gets_its_name(tmp_path: Path) -> None:
+def test_a_file_that_differs_when_read_back_is_never_renamed(tmp_path: Path) -> None:
     source = checkpoint({"w": np.ones(2, np.float32)})
     broken = Format(write_mindspore, lambda path: checkpoint({"w": np.zeros(2, np.float32)}))
     with pytest.raises(CheckpointError, match="was not read back as it was written"):
@@ -150,7 +150,7 @@ def test_what_does_not_come_back_as_written_never_gets_its_name(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_of_ones_own_win_and_two_weights_never_share_one() -> None:
+def test_the_map_of_names_wins_and_two_weights_never_share_a_name() -> None:
     source = checkpoint({"a.weight": np.ones((2, 2)), "b": np.ones(1)})
     assert new_names(source, "keep", given={"b": "c"}) == {"a.weight": "a.weight", "b": "c"}
     with pytest.raises(UsageError, match="would both be called 'b'"):
@@ -304,7 +304,7 @@ def test_a_flat_lstm_is_compared_with_its_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("twin", ["ok", "wrong_eps", "wrong_momentum"])
-def test_the_weights_of_a_mindspore_run_and_of_its_torch_twins_differ_as_known(twin: str) -> None:
+def test_the_weights_of_a_mindspore_run_and_of_its_torch_ports_differ_as_known(twin: str) -> None:
     """The numbers were computed with numpy alone, when the runs were made."""
     expected = json.loads((TWINS / "expected.json").read_text())[twin]
     a = open_checkpoint(CHECKPOINTS / "bn_compare_final.ckpt", read_torch)

@@ -86,7 +86,7 @@ def test_a_real_file_gives_backward_ops_the_line_of_their_forward_op() -> None:
     assert (source.line, source.code) == (25, "        return self.fc2(h * gate)")
 
 
-def test_only_library_lines_are_better_than_none() -> None:
+def test_library_lines_are_used_if_there_are_no_others() -> None:
     found = read_ir_file(DATA / "nan_log/dump/rank_0/graphs/ms_output_trace_code_graph_0.ir")
     loss = (
         "Default/network-WithLossCell/_loss_fn-SoftmaxCrossEntropyWithLogits/"
@@ -141,7 +141,7 @@ def test_any_text_can_be_read(text: str) -> None:
     read_ir(f"%0\n# Fullname with scope: (a)\n# In file {text}")
 
 
-def test_a_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_sonde_error(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match=r"no\.ir: cannot be read"):
         read_ir_file(tmp_path / "no.ir")
 

@@ -1,4 +1,4 @@
-"""Graph files: exact for our own graphs, right for MindSpore's, unmoved by damage."""
+"""Graph files: exact for our own graphs, correct for MindSpore's, robust against damage."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_real_op_has_its_wiring_shapes_and_source() -> None:
     )
 
 
-def test_real_leaves_stand_before_their_first_use() -> None:
+def test_real_leaves_come_before_their_first_use() -> None:
     graph = _mindspore("nan_log")
     seen: set[str | None] = set()
     for node in graph:
@@ -124,7 +124,7 @@ def test_real_leaves_stand_before_their_first_use() -> None:
     assert graph.node("Default_data-4").attributes == (("value", "(0, 0)"),)
 
 
-def test_real_phases_are_told_from_the_scopes() -> None:
+def test_real_phases_are_derived_from_the_scopes() -> None:
     phases = {node.phase: node.name for node in _mindspore("nan_log").ops}
     assert phases["backward"].startswith("Gradients/")
     assert phases["optimizer"].startswith("Default/optimizer-SGD/")
@@ -208,7 +208,7 @@ def test_an_error_names_the_file_and_the_byte(tmp_path: Path) -> None:
     assert caught.value.slug == "graph-file"
 
 
-def test_a_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_sonde_error(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match="No such file"):
         read_graph_file(tmp_path / "no.pb", 0)
 

@@ -58,7 +58,7 @@ def test_a_number_without_end_is_refused() -> None:
         list(_message(b"\xff" * 1000).fields())
 
 
-def test_a_fault_is_told_with_its_place() -> None:
+def test_a_fault_is_reported_with_its_place() -> None:
     with pytest.raises(WireError) as caught:
         list(_message(encode_text(1, "abc") + b"\x0b").fields())
     assert caught.value.position == 5

@@ -1,4 +1,4 @@
-"""``.npy`` files: right values, and no way for a bad file to hurt."""
+"""``.npy`` files: correct values, and damaged files are refused safely."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _header(descr: str, shape: str, fortran: str = "False") -> str:
     ),
     fortran=st.booleans(),
 )
-def test_what_numpy_saved_is_read_back(
+def test_files_saved_by_numpy_are_read(
     array: np.ndarray, fortran: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("npy") / "a.npy"
@@ -174,7 +174,7 @@ def test_a_damaged_file_is_read_or_refused_and_never_more(tmp_path: Path) -> Non
 
 
 def test_headers_are_read_by_many_threads_at_once(tmp_path: Path) -> None:
-    """Python 3.11's own parser fails there; a header nobody's library writes needs it."""
+    """Python 3.11's own parser fails there; only a header that no library writes reaches it."""
     plain, odd = tmp_path / "plain.npy", tmp_path / "odd.npy"
     np.save(plain, np.zeros((2, 3), np.float32))
     header = b"{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}".ljust(117) + b"\n"

@@ -1,4 +1,4 @@
-"""``statistic.csv``: ours, MindSpore's, and what is neither."""
+"""``statistic.csv`` by Sonde, by MindSpore, and damaged."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_other_spellings_of_the_header_are_known() -> None:
     assert (row.io, row.shape, row.values) == ("output", (2, 2), {"nan count": 3})
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_left_out() -> None:
     text = MINDSPORE.splitlines()[0] + '\nSub,a,0,0,1,input,0,4,float32,"()",,null,\n'
     assert read_rows(text).rows[0].values == {}
 
@@ -79,7 +79,7 @@ def test_a_row_cut_off_by_a_kill_is_left_out() -> None:
     assert read_rows(MINDSPORE[:-12]).problems == ()
 
 
-def test_a_damaged_row_is_told_with_its_line_and_others_are_read() -> None:
+def test_a_damaged_row_is_reported_with_its_line_and_others_are_read() -> None:
     lines = MINDSPORE.splitlines(keepends=True)
     lines[2] = lines[2].replace("float32", "flaot32")
     file = read_rows("".join(lines))
@@ -89,7 +89,7 @@ def test_a_damaged_row_is_told_with_its_line_and_others_are_read() -> None:
     )
 
 
-def test_a_file_without_the_columns_is_told() -> None:
+def test_a_file_without_the_columns_is_reported() -> None:
     assert read_rows("a,b,c\n1,2,3\n").problems == ("line 1: no column 'Op Type'",)
 
 

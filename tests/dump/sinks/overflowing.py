@@ -1,4 +1,4 @@
-"""What a run with the overflow watch leaves."""
+"""Runs a program with the overflow watch and reads its files."""
 
 from __future__ import annotations
 

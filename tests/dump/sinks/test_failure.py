@@ -1,4 +1,4 @@
-"""``op_debug_mode: 4``: the inputs of an op that raises, and an exception nobody touched."""
+"""``op_debug_mode: 4``: the inputs of an op that raises, and the unchanged exception."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_ops_of_the_programs_own_are_ops(
     np.testing.assert_array_equal(arrays(tmp_path)[2, op, "input", 0], [2, 2])
 
 
-def test_nothing_is_said_or_saved_while_all_is_well(
+def test_nothing_is_reported_or_saved_without_a_failure(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with dumping(tmp_path, step_by="manual", debug_mode="exception"):
@@ -182,7 +182,7 @@ def test_nothing_is_said_or_saved_while_all_is_well(
 # ---------------------------------------------------------------- the program goes on
 
 
-def test_a_program_that_catches_the_exception_trains_on_as_if_nothing_had_happened(
+def test_a_program_that_catches_the_exception_trains_on_unchanged(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def train() -> list[Any]:
@@ -214,7 +214,7 @@ def test_a_program_that_catches_the_exception_trains_on_as_if_nothing_had_happen
     ]
 
 
-def test_an_exception_the_program_has_let_go_of_is_not_kept_alive(
+def test_an_exception_that_the_program_released_is_not_kept_alive(
     tmp_path: Path, matcher: str
 ) -> None:
     class Big:
@@ -243,7 +243,7 @@ def test_the_first_op_of_a_step_may_be_the_one_that_raises(
     ]
 
 
-def test_what_raises_after_the_last_step_is_kept(
+def test_an_op_that_raises_after_the_last_step_is_kept(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Ops on plain tensors after the last step belong to none, unless one of them raises."""
@@ -278,7 +278,7 @@ def test_ctrl_c_inside_an_op_is_not_the_ops_failure(
     assert not list(tmp_path.rglob("*.npy"))
 
 
-def test_the_traceback_has_no_frame_of_ours(tmp_path: Path) -> None:
+def test_the_traceback_has_no_frame_of_sonde(tmp_path: Path) -> None:
     pytest.importorskip("sonde.adapters.torch.eager._match")
 
     def deep(width: int) -> torch.Tensor:
@@ -319,7 +319,7 @@ for index in (1, 3, 4):
 """
 
 
-def test_a_program_under_sonde_run_ends_as_it_would_and_its_inputs_are_shown(
+def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)

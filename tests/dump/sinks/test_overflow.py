@@ -1,4 +1,4 @@
-"""``op_debug_mode: 3``: what is dumped, who is named, and what is left alone."""
+"""``op_debug_mode: 3``: the ops that are dumped, the producer that is named, and the limits."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_the_inputs_of_an_op_that_writes_are_from_before_it(tmp_path: Path, matc
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_so_many_ops_are_dumped_and_the_first_is_named_all_the_same(
+def test_at_most_overflow_number_ops_are_dumped_and_the_first_is_still_named(
     most: int, tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     x = torch.tensor([0.0, 1.0])
@@ -167,7 +167,7 @@ def test_so_many_ops_are_dumped_and_the_first_is_named_all_the_same(
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float64, torch.float8_e5m2, torch.float8_e4m3fn]
 )
-def test_every_float_is_watched(dtype: torch.dtype, tmp_path: Path, matcher: str) -> None:
+def test_every_floating_type_is_checked(dtype: torch.dtype, tmp_path: Path, matcher: str) -> None:
     x = torch.tensor([1.0, NAN])
     y = torch.ones(2, 2).to(dtype)
 
@@ -233,7 +233,7 @@ def test_a_step_that_is_never_finished_is_kept_if_something_went_wrong_in_it(
     assert "made in step 1 by Default/log-op0" in capfd.readouterr().err
 
 
-def test_whoever_reports_a_bad_loss_is_told_the_op_at_once(tmp_path: Path, matcher: str) -> None:
+def test_a_report_of_a_bad_loss_names_the_op_at_once(tmp_path: Path, matcher: str) -> None:
     x = torch.tensor([1.0])
     with dumping(tmp_path, step_by="manual", debug_mode="overflow"):
         x.log()

@@ -1,4 +1,4 @@
-"""Which op is blamed for NaN and Inf, and what is not blamed: unfilled memory, masks, constants."""
+"""The op that NaN and Inf are attributed to; unfilled memory, masks and constants are no fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def memory_starts_as_nan() -> Iterator[None]:
 # ----------------------------------------------------------------- where it comes from
 
 
-def test_carriers_know_their_own_producer_of_several(tmp_path: Path, matcher: str) -> None:
+def test_each_carrier_names_its_own_producer(tmp_path: Path, matcher: str) -> None:
     x = torch.tensor([-1.0])
     big = torch.tensor([3e38])
 
@@ -64,7 +64,7 @@ def test_the_producer_of_the_inf_is_the_origin_of_the_nan(tmp_path: Path, matche
         assert entries[1]["outputs"][0]["nan_count"] == 1
 
 
-def test_a_view_taken_before_the_memory_was_spoiled_leads_to_the_op_that_spoiled_it(
+def test_a_view_made_before_the_memory_became_nan_leads_to_the_op_that_wrote_the_nan(
     tmp_path: Path, matcher: str
 ) -> None:
     x = torch.tensor([[4.0, -4.0], [1.0, 1.0]])
@@ -98,7 +98,7 @@ def test_finite_numbers_written_over_bad_ones_end_the_story(tmp_path: Path, matc
         ]
 
 
-def test_weights_spoiled_in_one_step_name_its_op_in_the_next(tmp_path: Path, matcher: str) -> None:
+def test_weights_made_nan_in_one_step_name_its_op_in_the_next(tmp_path: Path, matcher: str) -> None:
     torch.manual_seed(0)
     net = nn.Linear(3, 1)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -121,7 +121,7 @@ def test_weights_spoiled_in_one_step_name_its_op_in_the_next(tmp_path: Path, mat
         assert {(entry["role"], entry["from"], entry["from_step"]) for entry in found[step]} == {
             ("carrier", "Default/sqrt-op0", 1)
         }
-    # The ones that are written over the spoiled weights have seen them last.
+    # The op that overwrites the non-finite weights with ones is the last to read them.
     assert [entry["op"] for entry in found[4]] == [
         "weight",
         "Default/fill_-op0",
@@ -130,7 +130,7 @@ def test_weights_spoiled_in_one_step_name_its_op_in_the_next(tmp_path: Path, mat
     ]
 
 
-def test_memory_that_numpy_spoils_is_named_with_the_line_that_reads_it(
+def test_nan_written_by_numpy_is_named_with_the_line_that_reads_it(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     buffer = np.ones(3, np.float32)
@@ -151,10 +151,10 @@ def test_memory_that_numpy_spoils_is_named_with_the_line_that_reads_it(
     ) in capfd.readouterr().err
 
 
-# ------------------------------------------------------------------- what is not blamed
+# ------------------------------------------------------------------- what is not a fault
 
 
-def test_memory_that_was_only_asked_for_is_not_reported(
+def test_memory_that_was_only_allocated_is_not_reported(
     tmp_path: Path, matcher: str, memory_starts_as_nan: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
     x = torch.ones(2, 3)
@@ -199,7 +199,7 @@ def test_a_nan_stored_in_a_part_of_such_memory_is_followed_through_it(
         assert {entry["from"] for entry in entries[1:]} == {"Default/sqrt-op0"}
 
 
-def test_an_op_that_computes_with_unfilled_memory_is_told_so(
+def test_an_op_that_computes_with_unfilled_memory_is_marked(
     tmp_path: Path, matcher: str, memory_starts_as_nan: None
 ) -> None:
     (entries,) = watch(tmp_path, lambda: torch.empty(3) + 1).values()
@@ -243,7 +243,7 @@ def test_the_workspace_of_a_loss_is_not_taken_for_its_value(tmp_path: Path, matc
 # -------------------------------------------------------------- infinities put on purpose
 
 
-def test_a_mask_is_recorded_and_not_blamed(
+def test_a_mask_is_recorded_but_not_reported_as_a_fault(
     tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     scores = torch.randn(3, 3)
@@ -313,7 +313,7 @@ def test_a_mask_that_reaches_the_loss_or_becomes_nan_is_the_first_producer(
 
 
 @pytest.mark.parametrize("value", [INF, -INF])
-def test_an_infinite_constant_is_recorded_and_not_blamed(
+def test_an_infinite_constant_is_recorded_but_not_reported_as_a_fault(
     value: float, tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     best = torch.tensor(value)

@@ -32,7 +32,7 @@ def test_a_sample_is_evenly_spaced_with_the_first_and_last_element(tmp_path: Pat
 
 
 @pytest.mark.parametrize("count", [1, 2, 100, 999])
-def test_a_sample_has_as_many_elements_as_asked_for(count: int, tmp_path: Path) -> None:
+def test_a_sample_has_as_many_elements_as_requested(count: int, tmp_path: Path) -> None:
     found = sampled(tmp_path, torch.arange(1000), count)
     assert found.shape == (count,)
     spaces = np.diff(found)

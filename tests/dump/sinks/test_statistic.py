@@ -1,4 +1,4 @@
-"""``statistic.csv``: its columns, its numbers for every kind of tensor, and who can read it."""
+"""``statistic.csv``: its columns, its numbers for every kind of tensor, and its readers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_saved_data_chooses_tensors_statistics_or_both(
     assert (step.path / layout.STATISTIC).exists() == tables
 
 
-def test_a_configuration_file_asks_for_it(tmp_path: Path) -> None:
+def test_a_configuration_file_enables_statistics(tmp_path: Path) -> None:
     config = {
         "common_dump_settings": {
             "dump_mode": 1,
@@ -172,7 +172,7 @@ def test_every_kind_of_tensor_has_the_numbers_numpy_finds(tmp_path: Path, matche
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.complex32])
-def test_complex_tensors_have_no_row_and_that_is_said_once(
+def test_complex_tensors_have_no_row_and_that_is_reported_once(
     dtype: torch.dtype, tmp_path: Path, matcher: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     x = torch.ones(2, dtype=dtype)

@@ -1,4 +1,4 @@
-"""The background writer: whole files, kept memory, the budget, the choice of who writes."""
+"""The background writer: complete files, held memory, the budget, the choice of the writer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_text_is_copied(queued: Open, tmp_path: Path, elsewhere: Path) -> None:
     assert (tmp_path / "text").read_bytes() == b"some text"
 
 
-def test_of_two_files_with_one_name_the_later_stays(opened: Open, tmp_path: Path) -> None:
+def test_the_later_of_two_files_with_one_name_remains(opened: Open, tmp_path: Path) -> None:
     writer = opened(2, GIGABYTE)
     slow = Payload(b"x" * 3_000_000)
     for number in range(20):
@@ -155,7 +155,7 @@ def test_a_file_being_written_has_a_partial_name(name: str, long: bool, tmp_path
 # ---------------------------------------------------------------- memory
 
 
-def test_what_a_job_keeps_lives_until_it_is_written(
+def test_objects_that_a_job_holds_live_until_it_is_written(
     queued: Open, tmp_path: Path, elsewhere: Path
 ) -> None:
     writer = queued(1, GIGABYTE)
@@ -176,7 +176,9 @@ def test_what_a_job_keeps_lives_until_it_is_written(
     assert (writer.pending_jobs, writer.pending_bytes) == (0, 0)
 
 
-def test_what_a_job_kept_is_released_by_the_thread_that_calls(opened: Open, tmp_path: Path) -> None:
+def test_objects_that_a_job_held_are_released_by_the_calling_thread(
+    opened: Open, tmp_path: Path
+) -> None:
     released_by: list[int] = []
 
     class Keep:
@@ -229,7 +231,9 @@ def test_jobs_beyond_the_budget_are_written_one_by_one(opened: Open, tmp_path: P
     assert all((tmp_path / str(number)).stat().st_size == 100_000 for number in range(20))
 
 
-def test_owned_memory_may_change(queued: Open, tmp_path: Path, elsewhere: Path) -> None:
+def test_memory_may_change_after_the_writer_owns_a_copy(
+    queued: Open, tmp_path: Path, elsewhere: Path
+) -> None:
     writer = queued(1, GIGABYTE)
     gate = Gate(writer, tmp_path, elsewhere)
     payload = Payload(b"before" * 50_000)

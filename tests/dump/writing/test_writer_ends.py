@@ -101,7 +101,9 @@ def test_an_interrupted_write_keeps_nothing(
     gate.open()
 
 
-def test_a_closed_writer_keeps_its_figures_and_takes_no_more(opened: Open, tmp_path: Path) -> None:
+def test_a_closed_writer_keeps_its_counts_and_accepts_no_more_jobs(
+    opened: Open, tmp_path: Path
+) -> None:
     writer = opened(2, GIGABYTE)
     threads = threading.active_count()
     payload = Payload(b"x" * 10)

@@ -119,7 +119,7 @@ job = writer.write_text(str(pipe), b"")
 writer.wait(job)
 pipe.unlink()
 os.mkfifo(pipe)
-writer.link(job, str(here / "gate"))  # A copy, from a pipe that nobody writes to.
+writer.link(job, str(here / "gate"))  # A copy, from a pipe that no process writes to.
 """
 
 
@@ -203,7 +203,7 @@ for number in range(100):
     assert all((tmp_path / each).stat().st_size == 1_000_000 for each in whole)
 
 
-def test_the_interpreter_ends_though_the_disk_stands_still(
+def test_the_interpreter_ends_although_the_disk_blocks(
     queueing_name: str, tmp_path: Path, elsewhere: Path
 ) -> None:
     run(

@@ -54,7 +54,7 @@ class Gate:
     """Stops one thread of a writer until it is opened.
 
     The writer is asked to link a file of another file system, has to copy it, and finds a pipe
-    that nobody writes to.
+    that no process writes to.
     """
 
     def __init__(self, writer: Writer, here: Path, elsewhere: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trains a while, says when it is half-way, and goes on when it is told to."""
+"""Trains for a while, prints when it is half-way, and continues when it gets a line of input."""
 
 import sys
 

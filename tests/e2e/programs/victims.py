@@ -1,4 +1,4 @@
-"""Forks processes that dump without end, one after another; each is killed by whoever reads."""
+"""Forks processes that dump without end, one after another; the reader kills each of them."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""An op spoils a row of a tensor in place; what reads the whole of it comes later."""
+"""An op makes a row of a tensor non-finite in place; a later op reads the whole tensor."""
 
 import torch
 from torch import nn

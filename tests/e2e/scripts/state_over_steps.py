@@ -1,4 +1,4 @@
-"""A recurrent state is carried from step to step; it is spoiled in one and read in the next."""
+"""A recurrent state is carried over steps; it becomes non-finite in one and is read in the next."""
 
 import torch
 from torch import nn

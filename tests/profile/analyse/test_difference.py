@@ -16,7 +16,7 @@ def test_one_slow_step_is_not_a_difference() -> None:
     assert is_surely_different([1.0] * 10, [1.0] * 9 + [50.0]) is False
 
 
-def test_few_steps_tell_nothing() -> None:
+def test_few_steps_give_no_verdict() -> None:
     assert is_surely_different([1.0] * 3, [2.0] * 10) is None
 
 

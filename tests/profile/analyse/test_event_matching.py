@@ -46,7 +46,7 @@ def test_words_put_in_the_middle_do_not_stop_the_rest_from_being_paired(
     assert len(pairs) == len(head) + len(tail)
 
 
-def test_an_op_is_named_and_what_it_is_made_of_belongs_to_it() -> None:
+def test_an_op_is_named_and_its_inner_ops_belong_to_it() -> None:
     main = nest(
         [
             event("aten::linear", 0, 50),

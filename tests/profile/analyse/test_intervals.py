@@ -30,7 +30,7 @@ def test_difference_and_intersection_are_those_of_sets(
 
 
 @given(SPANS, SPANS)
-def test_what_is_left_and_what_is_shared_make_the_whole(
+def test_difference_and_intersection_add_up_to_the_whole(
     a: list[tuple[int, int]], b: list[tuple[int, int]]
 ) -> None:
     first, second = union(a), union(b)

@@ -77,7 +77,7 @@ def test_one_disturbed_step_of_three_does_not_show_in_what_is_usual() -> None:
     assert made.usual_part_seconds("forward") == pytest.approx(200e-6)
 
 
-def test_modules_and_what_is_in_none_add_up_to_the_step() -> None:
+def test_modules_and_code_outside_of_them_add_up_to_the_step() -> None:
     tree = module_tree(timings(0))
     assert tree.forward + tree.backward == pytest.approx(1e-3)
     network = next(child for child in tree.children if child.name == "network")
@@ -168,7 +168,7 @@ def test_ops_of_a_dataset_are_data_and_other_time_of_their_line() -> None:
     assert loading.other == pytest.approx(50e-6)
 
 
-def test_steps_that_were_held_up_are_left_out_of_the_means() -> None:
+def test_delayed_steps_are_left_out_of_the_means() -> None:
     made = timings(0, 0, 5_000_000, 0, 0)
     even = without_outliers(made, GRAPH)
     assert [step.trace.number for step in even.steps] == [6, 7, 9, 10]

@@ -14,7 +14,7 @@ def test_an_event_owns_the_time_that_no_event_inside_it_covers() -> None:
     assert [each.name for each in nested.roots()] == ["outer", "after"]
 
 
-def test_an_event_that_begins_with_another_lies_in_the_longer_one() -> None:
+def test_of_two_events_that_start_together_the_longer_one_contains_the_other() -> None:
     nested = nest([event("short", 0, 10), event("long", 0, 30)])
     assert [each.name for each in nested.events] == ["long", "short"]
     assert nested.parents == (-1, 0)

@@ -32,7 +32,7 @@ def test_new_blocks_lie_in_memory_that_was_touched_before() -> None:
     assert touched(16 << 20) < 100
 
 
-def test_little_is_not_worth_it_and_much_is_not_kept() -> None:
+def test_a_few_events_need_no_warm_heap_and_its_size_is_bounded() -> None:
     assert warm_heap(event_bytes(900)) == 0
     assert warm_heap(event_bytes(18_000)) == 13_500_000
     assert warm_heap(event_bytes(900_000)) == 30 << 20

@@ -182,7 +182,7 @@ def test_step_0_is_never_timed() -> None:
 @pytest.mark.parametrize(
     ("ran", "why"), [(0, "no optimizer's step"), (3, "made 3 steps; try --steps 1:3")]
 )
-def test_too_few_steps_are_said(ran: int, why: str) -> None:
+def test_too_few_steps_are_reported(ran: int, why: str) -> None:
     step = training()
     with recording("5:15") as recorder:
         for _ in range(ran):
@@ -191,7 +191,7 @@ def test_too_few_steps_are_said(ran: int, why: str) -> None:
         analyse(recorder, SUBJECT, PLACES, print)
 
 
-def test_a_profiler_of_the_programs_own_is_left_alone() -> None:
+def test_a_profiler_of_the_program_itself_is_not_disturbed() -> None:
     step = training()
     said: list[str] = []
     with recording("2:6", said=said) as recorder:

@@ -16,7 +16,7 @@ def test_a_single_step_is_named_and_timed_at_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "5-15", "a:b", "5:", ":5", "-1:4", "5:15:2"])
-def test_what_is_no_slice_is_refused(text: str) -> None:
+def test_an_invalid_slice_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"is not a range such as 5:15"):
         parse_window(text)
 

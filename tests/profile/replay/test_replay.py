@@ -1,4 +1,4 @@
-"""What is replayed is the same work; which way is faster is the machine's business, mostly."""
+"""Replayed work is the same work; which way is faster mostly depends on the machine."""
 
 import time
 from typing import Any
@@ -78,7 +78,7 @@ def test_a_larger_batch_is_replayed_on_a_copy_without_hooks() -> None:
     assert all(each.grad is None for each in net.parameters())
 
 
-def test_a_module_that_cannot_be_called_like_that_is_left_alone() -> None:
+def test_a_module_that_cannot_be_replayed_is_skipped() -> None:
     class Odd(nn.Linear):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             raise ValueError("only once")
@@ -138,7 +138,7 @@ def _stacked_slowly(samples: list[Any]) -> torch.Tensor:
 
 
 @pytest.mark.timeout(60)
-def test_the_slow_line_of_a_collate_function_is_found_and_none_of_the_program() -> None:
+def test_the_slow_line_of_a_collate_function_is_found_and_no_other_line() -> None:
     places = Places(lambda file: file == __file__)
     data = TensorDataset(torch.ones(64, 2))
     loader = DataLoader(data, batch_size=4, collate_fn=_stacked_slowly)

@@ -47,7 +47,7 @@ def gain(finding: Finding) -> float:
 X = [("x", "float32", (64, 64))]
 
 
-def test_a_value_that_is_read_takes_with_it_what_only_it_needs() -> None:
+def test_a_read_value_includes_the_ops_that_only_it_needs() -> None:
     nodes = [
         node("mm", "mm", inputs=X, source=line(1)),
         node("abs", "abs", inputs=[("mm", "float32", (64, 64))], source=line(2)),
@@ -170,7 +170,7 @@ def test_exposed_collectives_are_bounded_by_what_backward_can_hide() -> None:
     assert "0 % of their time is hidden" in found[0].message
 
 
-def test_a_rule_that_fails_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_fails_is_skipped_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: ProfileEvidence) -> list[Finding]:
         raise RuntimeError("no")
 

@@ -1,4 +1,4 @@
-"""What is worth a trial, and not said twice."""
+"""Suggestions that are worth a trial, each made once."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def names(hints: Sequence[str]) -> list[str]:
     return [hint.partition(":")[0] for hint in hints]
 
 
-def test_what_takes_much_of_a_step_is_worth_a_trial() -> None:
+def test_a_large_share_of_a_step_is_worth_a_trial() -> None:
     assert names(worth_trying(evidence("relu", fused=False), 1, ())) == ["compile", "fused"]
     assert names(worth_trying(evidence("mm", fused=False), 1, ())) == ["amp", "fused"]
     assert names(worth_trying(evidence("convolution", fused=True), 1, ())) == [

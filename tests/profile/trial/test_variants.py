@@ -1,4 +1,4 @@
-"""Each variant changes what its name says, and puts everything back."""
+"""Each variant changes what its name says, and restores everything."""
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def test_workers_are_those_of_every_loader() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD])
-def test_fused_is_for_optimizers_that_were_not_told_otherwise(kind: type) -> None:
+def test_fused_applies_to_optimizers_without_an_explicit_setting(kind: type) -> None:
     parameters = [nn.Parameter(torch.ones(2))]
     applied = Applied(PLACES)
     with variant("fused", applied):
@@ -71,7 +71,7 @@ def test_fused_is_for_optimizers_that_were_not_told_otherwise(kind: type) -> Non
     assert not kind(parameters, lr=0.1).defaults["fused"]
 
 
-def test_threads_stay_what_the_variant_says() -> None:
+def test_the_number_of_threads_is_that_of_the_variant() -> None:
     before = torch.get_num_threads()
     applied = Applied(PLACES)
     with variant("threads=1", applied):

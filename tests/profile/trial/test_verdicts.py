@@ -1,4 +1,4 @@
-"""What is made of the times and losses of trial runs; the runs themselves are made up."""
+"""Verdicts from the times and losses of trial runs; the runs themselves are made up."""
 
 from pathlib import Path
 
@@ -85,7 +85,7 @@ def test_a_round_is_set_against_the_program_in_the_same_round(
         ([(-1.0, 0.0)] * 3, "failed"),
     ],
 )
-def test_what_is_not_clearly_better_is_not_called_so(
+def test_a_variant_that_is_not_clearly_faster_is_not_called_faster(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     rounds: list[tuple[float, float | None]],
@@ -106,7 +106,7 @@ def test_a_program_whose_loss_differs_from_itself_allows_as_much(
     assert tried["fused"].verdict == "faster"
 
 
-def test_what_changes_nothing_gets_one_turn(
+def test_a_variant_that_changes_nothing_runs_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tried, turns = run(
@@ -116,7 +116,7 @@ def test_what_changes_nothing_gets_one_turn(
     assert turns.count("fused") == 1
 
 
-def test_a_program_that_fails_by_itself_is_said(
+def test_a_program_that_fails_by_itself_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="the program itself failed"):
@@ -175,7 +175,7 @@ def test_a_trial_confirms_or_drops_the_finding_that_says_the_same() -> None:
     assert dropped == (other,)
 
 
-def test_of_several_values_the_fastest_is_a_finding() -> None:
+def test_the_fastest_of_several_values_is_a_finding() -> None:
     tried = [
         tried_item("threads=1", "faster", 0.8),
         tried_item("threads=4", "faster", 0.5),

@@ -123,7 +123,7 @@ class TestTheContract:
         with pytest.raises(UsageError, match=r"derive its class from sonde\.train\.Callback"):
             model().train(1, loader(), [print])  # type: ignore[list-item]
 
-    def test_a_hook_nobody_wrote_is_not_called(self) -> None:
+    def test_a_hook_that_is_not_overridden_is_not_called(self) -> None:
         class Strict(Callback):
             def __getattribute__(self, name: str) -> Any:
                 assert not name.endswith("step_begin"), "looked up in the loop"
@@ -180,7 +180,7 @@ class TestLossMonitor:
         assert isinstance(caught.value, NonFiniteLossError)
         assert caught.value.slug == "loss-not-finite"
 
-    def test_the_op_is_named_when_somebody_observes(self) -> None:
+    def test_the_op_is_named_when_an_observer_is_registered(self) -> None:
         unregister = register_origin(lambda: "Default/network-GateNet/log-op3 (net.py:12)")
         try:
             with pytest.raises(ValueError, match=r"came from Default/.*log-op3 \(net\.py:12\)\."):
@@ -190,7 +190,7 @@ class TestLossMonitor:
         unregister()
         assert first_bad_op() is None
 
-    def test_an_observer_that_fails_or_knows_nothing_is_passed_over(self) -> None:
+    def test_an_observer_that_fails_or_knows_nothing_is_ignored(self) -> None:
         def broken() -> str | None:
             raise RuntimeError
 
@@ -207,7 +207,7 @@ class TestLossMonitor:
         line = f"Eval result: epoch 1, metrics: {{'accuracy': {accuracy!r}}}\n"
         assert capsys.readouterr().out == line
 
-    def test_an_own_loop_that_reports_no_loss_is_told_how(self) -> None:
+    def test_an_own_loop_without_a_loss_gets_a_hint(self) -> None:
         with (
             pytest.raises(UsageError, match=r"set cb\.loss in every step"),
             callbacks(LossMonitor()) as cb,

@@ -1,4 +1,4 @@
-"""Callbacks that stop a run, lower its rate, save it or look at its gradients."""
+"""Callbacks that stop a run, lower its rate, save it or check its gradients."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestEarlyStopping:
         assert torch.equal(network[0].weight.detach(), weights[1])
         assert capsys.readouterr().out == "Epoch 4: early stopping, best eval_loss 1.0\n"
 
-    def test_a_result_nobody_evaluates_is_a_warning_that_says_what_to_do(self) -> None:
+    def test_a_monitored_result_that_is_never_evaluated_is_a_warning_with_advice(self) -> None:
         with pytest.warns(UserWarning, match="'eval_loss' was not evaluated in epoch 1"):
             model().train(1, loader(), EarlyStopping())
 
@@ -124,7 +124,7 @@ class TestReduceLROnPlateau:
         assert self.rates([1.0] * 4, factor=0.1, patience=1, min_lr=0.05) == [1, 0.1, 0.05, 0.05]
         assert self.rates([1.0, 0.9, 0.8], factor=0.1, patience=1, min_delta=0.5)[-1] < 0.011
 
-    def test_it_says_so_when_asked(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_verbose_prints_a_message(self, capsys: pytest.CaptureFixture[str]) -> None:
         self.rates([1.0, 1.0], factor=0.5, patience=1, verbose=True)
         assert capsys.readouterr().out == "Epoch 2: learning rate [1.0] lowered to [0.5]\n"
 
@@ -144,7 +144,7 @@ class TestStopping:
         with pytest.raises(UsageError, match="minutes"):
             StopAtTime(-1)
 
-    def test_a_signal_saves_and_ends_the_run_and_the_handler_comes_back(
+    def test_a_signal_saves_and_ends_the_run_and_the_old_handler_is_restored(
         self, tmp_path: Path
     ) -> None:
         before = signal.getsignal(signal.SIGUSR1)
@@ -182,7 +182,7 @@ class TestStopping:
         model().train(9, loader(), [LambdaCallback(on_train_step_begin=write), exit_cb])
         assert steps == [1, 2, 3]
 
-    def test_outside_the_main_thread_signals_are_left_alone(self) -> None:
+    def test_outside_the_main_thread_it_runs_without_a_signal_handler(self) -> None:
         failures: list[BaseException] = []
 
         def run() -> None:

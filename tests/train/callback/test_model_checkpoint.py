@@ -76,7 +76,9 @@ def test_seconds_and_steps_each_make_a_checkpoint_due() -> None:
         (10, 0, []),
     ],
 )
-def test_what_is_kept(newest: int, apart: float, gone: list[int]) -> None:
+def test_files_beyond_the_configured_limits_are_superfluous(
+    newest: int, apart: float, gone: list[int]
+) -> None:
     times = [0, 10, 25, 60, 61, 200]
     saved = [(Path(str(moment)), float(moment)) for moment in times]
     assert [int(path.name) for path in superfluous(saved, newest, apart)] == gone
@@ -146,7 +148,7 @@ def test_another_run_in_the_same_directory_gets_its_own_prefix(tmp_path: Path) -
     assert names(tmp_path) == ["a-1_4.ckpt", "a_1-1_4.ckpt", "a_2-1_4.ckpt"]
 
 
-def test_a_resumed_run_goes_on_with_its_prefix_and_its_count(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_its_prefix_and_its_count(tmp_path: Path) -> None:
     config = CheckpointConfig(4, keep_checkpoint_max=2)
     model().train(1, loader(), ModelCheckpoint("a", tmp_path, config))
     model().train(1, loader(), ModelCheckpoint("a", tmp_path, config))
@@ -178,7 +180,7 @@ def lose(directory: Path) -> LambdaCallback:
 
 
 @pytest.mark.parametrize("async_save", [False, True])
-def test_a_lost_disk_is_logged_and_training_goes_on_until_its_end(
+def test_a_lost_disk_is_logged_and_training_continues_until_its_end(
     async_save: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path / "disk"
@@ -196,7 +198,7 @@ def test_a_lost_disk_is_logged_and_training_goes_on_until_its_end(
     assert caplog.text.count("training goes on") >= 4
 
 
-def test_a_disk_that_comes_back_is_used_again(
+def test_a_disk_that_is_available_again_is_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = tmp_path / "disk"

@@ -1,4 +1,4 @@
-"""The callbacks in a loop of one's own: ``with callbacks([...]) as cb`` and as a decorator."""
+"""Callbacks in a loop of your own: ``with callbacks([...]) as cb`` and as a decorator."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_steps_alone_are_one_epoch_each() -> None:
     assert events.seen[4:] == ["epoch+ 2.1", "step 2.2", "epoch- 2.2", "end 2.2"]
 
 
-def test_a_break_ends_step_epoch_and_run_as_far_as_they_got() -> None:
+def test_a_break_ends_the_current_step_epoch_and_run() -> None:
     events = Events()
     with sonde.train.callbacks(events) as cb:
         for _ in cb.epochs(5):
@@ -191,7 +191,7 @@ def test_as_a_decorator_each_call_is_a_run_of_its_own() -> None:
     ]
 
 
-def test_a_loop_of_another_shape_calls_the_moments_itself() -> None:
+def test_a_loop_of_another_shape_calls_the_hooks_itself() -> None:
     events = Events()
     with sonde.train.callbacks(events) as cb:
         for loss in (3.0, 2.0):
@@ -229,7 +229,7 @@ def test_checkpoints_work_and_hold_the_states_given(tmp_path: Path) -> None:
     assert state["scheduler"]["last_epoch"] == 0
 
 
-def test_an_empty_dataset_is_said() -> None:
+def test_an_empty_dataset_is_reported() -> None:
     with (
         pytest.raises(UsageError, match="gave no batch in epoch 1"),
         sonde.train.callbacks() as cb,
@@ -238,7 +238,7 @@ def test_an_empty_dataset_is_said() -> None:
             pass
 
 
-def test_nothing_done_calls_nothing() -> None:
+def test_a_loop_without_steps_calls_no_hook() -> None:
     events = Events()
     with sonde.train.callbacks(events):
         pass

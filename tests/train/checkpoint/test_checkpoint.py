@@ -64,7 +64,7 @@ def awkward() -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_every_type_and_shape_comes_back_as_it_was(format: str, tmp_path: Path) -> None:
+def test_every_type_and_shape_is_read_back_unchanged(format: str, tmp_path: Path) -> None:
     before = awkward()
     path = save_checkpoint(before, tmp_path / f"all.{format}")
     after = load_checkpoint(path)
@@ -152,13 +152,13 @@ def test_appended_numbers_and_texts_come_back(format: str, tmp_path: Path) -> No
     assert float(loaded["rate"]) == 0.5
 
 
-def test_mindspore_s_checksum_can_be_asked_for(tmp_path: Path) -> None:
+def test_mindspore_s_checksum_can_be_requested(tmp_path: Path) -> None:
     path = save_checkpoint({"w": torch.ones(2)}, tmp_path / "a.ckpt", crc_check=True)
     assert path.read_bytes()[-17:-10] == b"crc_num"
     assert torch.equal(load_checkpoint(path)["w"], torch.ones(2))
 
 
-def test_what_mindspore_s_format_cannot_hold_is_refused_before_anything_is_written(
+def test_types_that_mindspore_s_format_lacks_are_refused_before_anything_is_written(
     tmp_path: Path,
 ) -> None:
     for tensor in (torch.zeros(2, dtype=torch.complex64), torch.zeros(2).to(torch.float8_e5m2)):
@@ -226,7 +226,7 @@ def test_weights_inside_another_trainer_s_file_are_found(tmp_path: Path) -> None
 
 
 class TestLoadingIntoANetwork:
-    def test_what_found_no_place_and_what_got_no_value_is_returned(self) -> None:
+    def test_unused_entries_and_parameters_without_a_value_are_returned(self) -> None:
         network = classifier()
         given = {"0.weight": torch.zeros(8, 4), "other": torch.ones(1)}
         missing, unused = load_param_into_net(network, given)
@@ -271,14 +271,14 @@ class TestAtomicity:
         assert [p.name for p in tmp_path.iterdir()] == ["file"]
         assert path.read_text() == "old"
 
-    def test_remains_of_the_dead_are_removed_and_those_of_the_living_not(
+    def test_partial_files_of_dead_processes_are_removed_and_others_kept(
         self, tmp_path: Path
     ) -> None:
         living: list[str] = []
 
         def look(partial: Path) -> None:
             partial.write_text("x")
-            dead = partial.name.replace(f".{partial.name.split('.')[-2]}", ".999999999-1@nobody")
+            dead = partial.name.replace(f".{partial.name.split('.')[-2]}", ".999999999-1@elsewhere")
             living.append(partial.name)
             (tmp_path / dead).write_text("of another machine: cannot know, leave it")
             own = partial.name.split("@")
@@ -292,7 +292,7 @@ class TestAtomicity:
         assert not any(".4194999-7@" in name and "CKP" in name for name in names)
         assert any(name.startswith(".other-1_1.ckpt.4194999-7@") for name in names)
 
-    def test_an_asynchronous_save_has_the_values_of_the_moment_it_was_asked_for(
+    def test_an_asynchronous_save_has_the_values_at_the_time_of_the_call(
         self, tmp_path: Path
     ) -> None:
         weight = torch.ones(1000)
@@ -301,7 +301,7 @@ class TestAtomicity:
         path = future.result(timeout=30)
         assert torch.equal(load_checkpoint(path)["w"], torch.ones(1000))
 
-    def test_an_asynchronous_failure_comes_back_through_the_future(self, tmp_path: Path) -> None:
+    def test_an_asynchronous_failure_is_raised_by_the_future(self, tmp_path: Path) -> None:
         (tmp_path / "in the way").write_text("")
         future = save_checkpoint_async({"w": torch.ones(1)}, tmp_path / "in the way" / "a.ckpt")
         with pytest.raises(OSError, match="in the way"):
@@ -332,7 +332,7 @@ class TestNewest:
         assert newest_checkpoint(tmp_path) == good
         assert newest_checkpoint(tmp_path, "other") is None
 
-    def test_without_a_directory_there_is_none(self, tmp_path: Path) -> None:
+    def test_without_a_directory_there_is_no_newest_checkpoint(self, tmp_path: Path) -> None:
         assert newest_checkpoint(tmp_path / "nowhere") is None
 
 

@@ -85,7 +85,7 @@ def test_worker_processes_are_replayed_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("every", ["step", "epoch"])
-def test_the_learning_rate_schedule_goes_on_where_it_was(every: str, tmp_path: Path) -> None:
+def test_the_learning_rate_schedule_continues_where_it_was(every: str, tmp_path: Path) -> None:
     rates: list[float] = []
 
     def make() -> tuple[Model, Any]:
@@ -166,7 +166,7 @@ def test_plateau_callbacks_keep_counting_after_a_resume(tmp_path: Path) -> None:
     assert (stopper.stopped_epoch, rate) == (5, 0.25e-30)
 
 
-def test_a_finished_run_goes_on_with_the_next_epoch(tmp_path: Path) -> None:
+def test_a_finished_run_continues_with_the_next_epoch(tmp_path: Path) -> None:
     def train(epochs: int, resume: Path | None) -> tuple[dict[int, float], list[str]]:
         seed(99 if resume else 11)
         network = classifier(dropout=0.5)
@@ -219,7 +219,7 @@ def test_resuming_a_run_that_is_done_trains_nothing(tmp_path: Path) -> None:
     assert_same_weights(dict(network.state_dict()), weights)
 
 
-def test_a_death_after_the_last_step_of_an_epoch_still_ends_that_epoch(tmp_path: Path) -> None:
+def test_a_run_killed_after_the_last_step_of_an_epoch_still_ends_that_epoch(tmp_path: Path) -> None:
     def make() -> tuple[Model, Any]:
         network = classifier()
         return Model(network, nn.CrossEntropyLoss(), sgd(network)), shuffled()

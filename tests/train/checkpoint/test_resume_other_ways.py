@@ -1,4 +1,4 @@
-"""Resuming runs that were stopped, one's own loops, other datasets, and what cannot be resumed."""
+"""Resuming stopped runs, loops of your own, other datasets, and runs that cannot be resumed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stop_after(step: int) -> Callback:
 
 @pytest.mark.parametrize("every", ["step", "epoch"])
 @pytest.mark.parametrize("stop", [2, 4, 7])
-def test_a_run_that_a_callback_stopped_goes_on_in_that_epoch_bit_for_bit(
+def test_a_run_that_a_callback_stopped_continues_in_that_epoch_bit_for_bit(
     stop: int, every: str, tmp_path: Path
 ) -> None:
     def fit(more: list[Callback], resume: Path | None = None) -> tuple[dict[str, Tensor], History]:
@@ -92,7 +92,7 @@ def test_a_stopped_run_whose_state_cannot_be_saved_ends_well_without_checkpoints
 
 
 @pytest.mark.parametrize("every", ["step", "epoch"])
-def test_a_run_goes_on_from_the_best_checkpoint_with_the_next_epoch(
+def test_a_run_continues_from_the_best_checkpoint_with_the_next_epoch(
     every: str, tmp_path: Path
 ) -> None:
     def train(more: list[Callback], resume: Path | None = None) -> dict[str, Tensor]:
@@ -182,7 +182,7 @@ def test_one_s_own_loop_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert train(None, None, tmp_path) == {step: whole[step] for step in range(7, 13)}
 
 
-def test_a_generator_is_passed_over_to_where_the_run_stopped(tmp_path: Path) -> None:
+def test_batches_of_a_generator_are_skipped_to_where_the_run_stopped(tmp_path: Path) -> None:
     x, y = data()
 
     def batches() -> Iterator[tuple[Tensor, Tensor]]:
@@ -226,7 +226,7 @@ class StatefulBatches:
         self.position = state["position"]
 
 
-def test_a_dataset_with_a_state_is_asked_and_nothing_is_read_twice(tmp_path: Path) -> None:
+def test_a_dataset_with_a_state_restores_it_and_nothing_is_read_twice(tmp_path: Path) -> None:
     def train(die_after: int | None, resume: Path | None) -> tuple[list[int], dict[int, float]]:
         seed(11)
         network = classifier()
@@ -262,7 +262,7 @@ def test_resuming_from_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> N
         model.train(1, loader(), resume=tmp_path / "gone.ckpt")
 
 
-def test_resuming_with_fewer_batches_says_so(tmp_path: Path) -> None:
+def test_resuming_with_fewer_batches_is_an_error(tmp_path: Path) -> None:
     network = classifier()
     model = Model(network, nn.CrossEntropyLoss(), sgd(network))
     with pytest.raises(KilledError):

@@ -83,7 +83,7 @@ class TestAnyIterableIsADataset:
             Model(network, nn.CrossEntropyLoss(), sgd(network)).train(1, batches, losses)
             assert losses.values == pytest.approx(self.expected, rel=1e-6)
 
-    def test_networks_that_return_their_own_loss(self) -> None:
+    def test_a_network_may_return_its_own_loss(self) -> None:
         @dataclasses.dataclass
         class Output:
             loss: Tensor
@@ -109,7 +109,7 @@ class TestAnyIterableIsADataset:
             if wrap in (Output, dict):
                 assert model.eval(batches)["accuracy"] == share_right(network.inner)
 
-    def test_several_inputs_before_the_target(self) -> None:
+    def test_a_batch_may_have_several_inputs_before_the_target(self) -> None:
         class Two(nn.Module):
             def __init__(self) -> None:
                 super().__init__()
@@ -126,7 +126,7 @@ class TestAnyIterableIsADataset:
 
 
 class TestErrors:
-    def test_an_iterator_used_up_is_said_in_the_second_epoch(self) -> None:
+    def test_an_exhausted_iterator_is_reported_in_the_second_epoch(self) -> None:
         with pytest.raises(UsageError, match="no batch in epoch 2: an iterator can be used only"):
             train(iter(list(loader())), epochs=2)
 
@@ -158,7 +158,7 @@ class TestErrors:
             Model(classifier(), nn.CrossEntropyLoss()).eval(loader())
 
     @pytest.mark.parametrize("epoch", [0, -1, 1.5, "2"])
-    def test_a_number_of_epochs_that_is_none_is_refused(self, epoch: Any) -> None:
+    def test_an_invalid_number_of_epochs_is_refused(self, epoch: Any) -> None:
         with pytest.raises(SondeError, match="epoch"):
             train(loader(), epochs=epoch)
 
@@ -229,7 +229,7 @@ class TestEvaluation:
         assert result["loss"] == 4.0
         assert result["accuracy"] == share_right(network)
 
-    def test_fit_evaluates_when_it_is_due_and_tells_the_callbacks(self) -> None:
+    def test_fit_evaluates_when_it_is_due_and_calls_the_callbacks(self) -> None:
         seen: list[tuple[int, Any]] = []
         network = classifier()
         model = Model(network, nn.CrossEntropyLoss(), sgd(network), metrics={"accuracy"})
@@ -248,7 +248,7 @@ class TestEvaluation:
         model.fit(3, loader(), loader(), [1, 3], LambdaCallback(on_train_epoch_end=look))
         assert seen == [(1, both), (2, None), (3, both)]
 
-    def test_old_hook_names_mean_training_inside_fit_and_both_outside(self) -> None:
+    def test_old_hook_names_apply_to_training_inside_fit_and_to_both_phases_outside(self) -> None:
         modes: list[str] = []
 
         class Old(Callback):
@@ -344,7 +344,7 @@ def test_an_initial_epoch_starts_the_counts_there() -> None:
     assert seen == [(2, 8), (3, 12)]
 
 
-def test_a_distributed_sampler_is_told_the_epoch() -> None:
+def test_a_distributed_sampler_gets_the_epoch() -> None:
     sampler: torch.utils.data.DistributedSampler[Any] = torch.utils.data.DistributedSampler(
         range(8),  # type: ignore[arg-type]
         num_replicas=2,

@@ -63,7 +63,7 @@ class TestLossScale:
         losses = train(loader(), 3, loss_scale_manager=FixedLossScaleManager(1024.0))
         assert losses == by_hand(3)[0]
 
-    def test_overflow_and_scale_are_told_per_step_and_the_update_is_dropped(self) -> None:
+    def test_overflow_and_scale_are_available_per_step_and_the_update_is_dropped(self) -> None:
         class Explosive(nn.Module):
             def __init__(self) -> None:
                 super().__init__()

@@ -54,7 +54,7 @@ def test_without_a_terminal_nothing_is_written(capsys: pytest.CaptureFixture[str
     assert (captured.out, captured.err) == ("", "")
 
 
-def test_it_can_be_asked_for_and_declined(
+def test_the_progress_bar_can_be_switched_on_and_off(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     network = classifier()
@@ -66,7 +66,7 @@ def test_it_can_be_asked_for_and_declined(
     assert "epoch 1/1" in capsys.readouterr().out
 
 
-def test_the_line_is_taken_down_when_training_fails() -> None:
+def test_the_progress_line_is_removed_when_training_fails() -> None:
     console = terminal()
     bar = ProgressBar(console)
 

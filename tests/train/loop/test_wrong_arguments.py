@@ -100,13 +100,15 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_argument_is_told_by_its_name(case: str) -> None:
+def test_a_wrong_argument_is_reported_by_name(case: str) -> None:
     call, text = WRONG[case]
     with pytest.raises(SondeError, match=text):
         call()
 
 
-def test_a_directory_that_cannot_be_made_is_told_before_the_first_step(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_reported_before_the_first_step(
+    tmp_path: Path,
+) -> None:
     occupied = tmp_path / "file"
     occupied.write_text("not a directory")
     steps: list[int] = []

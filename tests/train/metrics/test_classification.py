@@ -181,7 +181,7 @@ def test_a_value_before_any_sample_is_a_runtime_error_that_says_what_to_do(metri
         metric.eval()
 
 
-def test_clear_forgets_and_a_call_starts_afresh():
+def test_clear_resets_the_metric_and_a_call_uses_its_own_batch_only():
     metric = Accuracy()
     metric.update(SCORES, LABELS)
     metric.clear()
@@ -190,7 +190,7 @@ def test_clear_forgets_and_a_call_starts_afresh():
     assert metric(SCORES[2:], LABELS[2:]) == 0
 
 
-def test_a_value_may_be_asked_for_between_batches():
+def test_a_value_may_be_computed_between_batches():
     metric = Accuracy()
     metric.update(SCORES[:1], LABELS[:1])
     assert metric.eval() == 1
@@ -226,7 +226,7 @@ def test_multilabel_inputs_must_be_zeros_and_ones():
         Accuracy("multilabel").update(SCORES, torch.zeros(3, 2))
 
 
-def test_what_is_no_tensor_list_or_array_is_a_type_error():
+def test_an_argument_that_is_no_tensor_list_or_array_is_a_type_error():
     with pytest.raises(MetricInputTypeError, match="not str"):
         Accuracy().update("scores", LABELS)
 

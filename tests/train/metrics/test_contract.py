@@ -82,7 +82,7 @@ class MyMAE(Metric):
         return self._abs_error_sum / self._samples_num
 
 
-def test_a_user_class_obeys_set_indexes():
+def test_a_user_class_applies_set_indexes():
     x = torch.tensor([[0.1, 0.2, 0.6, 0.9], [0.1, 0.2, 0.6, 0.9]])
     y = torch.tensor([[0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.1]])
     y2 = torch.tensor([[0.1, 0.25, 0.7, 0.9], [0.1, 0.25, 0.7, 0.9]])
@@ -92,7 +92,7 @@ def test_a_user_class_obeys_set_indexes():
     assert metric.eval() == pytest.approx(0.15)
 
 
-def test_a_built_in_metric_obeys_set_indexes():
+def test_a_built_in_metric_applies_set_indexes():
     labels, scores = torch.tensor([1, 0]), torch.tensor([[0.1, 0.9], [0.8, 0.2]])
     assert Accuracy().set_indexes([2, 0])(labels, None, scores) == 1
 

@@ -50,7 +50,9 @@ def test_arrays_read_backwards_or_not_writable_are_taken():
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any), st.integers(0, 2**32 - 1))
-def test_errors_are_means_over_elements_as_scikit_learns_however_cut(sizes: list[int], seed: int):
+def test_errors_are_means_over_elements_as_in_scikit_learn_for_any_batches(
+    sizes: list[int], seed: int
+):
     rng = np.random.default_rng(seed)
     data = [(rng.normal(size=(size, 3)), rng.normal(size=(size, 3))) for size in sizes]
     x, y = (np.concatenate(side) for side in zip(*data, strict=True))
@@ -346,7 +348,7 @@ def test_a_measure_without_meaning_is_nan():
         ("sum_channel", [1.5, 0.0]),
     ],
 )
-def test_measures_of_each_sample_and_class_are_reduced_without_the_meaningless(decrease, expected):
+def test_measures_of_each_sample_and_class_are_reduced_without_undefined_ones(decrease, expected):
     # Sensitivity by hand: sample 0 has 1/1 and 1/2; sample 1 has no positive in class 0, and 0/1.
     y = torch.tensor([[[1, 0], [1, 1]], [[0, 0], [1, 0]]])
     x = torch.tensor([[[1, 0], [1, 0]], [[1, 0], [0, 1]]])

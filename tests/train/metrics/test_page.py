@@ -24,7 +24,7 @@ def _examples(page: str) -> list[str]:
     return re.findall(r"(?ms)^```python\n(.*?)^```", page)
 
 
-def test_every_metric_stands_on_its_page_by_name_and_by_class():
+def test_every_metric_is_on_its_page_by_name_and_by_class():
     for name in metrics.names():
         assert f"`{name}`" in METRICS, name
         assert type(metrics.get_metrics(_with_arguments(name))[name]).__name__ in METRICS, name
@@ -38,7 +38,7 @@ def _with_arguments(name: str) -> dict[str, metrics.Metric]:
 @pytest.mark.parametrize(
     "module", [learning_rate, loss_scale, validator], ids=lambda module: module.__name__
 )
-def test_everything_public_stands_on_the_page_of_rates_and_scales(module):
+def test_everything_public_is_on_the_page_of_rates_and_scales(module):
     for name, value in vars(module).items():
         of_its_own = getattr(value, "__module__", None) == module.__name__
         if of_its_own and not name.startswith("_") and not name.endswith(("Error", "Manager")):
@@ -54,7 +54,7 @@ def test_the_first_example_prints_what_the_page_says():
     assert shown.getvalue() == "Accuracy is  0.6667\n"
 
 
-def test_the_metric_of_ones_own_works():
+def test_the_custom_metric_on_the_page_works():
     names: dict[str, type] = {}
     exec(_examples(METRICS)[-1], names)
     metric = names["LargestError"]()
@@ -63,7 +63,7 @@ def test_the_metric_of_ones_own_works():
     assert metric.set_indexes([1, 0])(torch.zeros(1), torch.ones(1)) == 1
 
 
-def test_the_schedule_of_ones_own_works():
+def test_the_custom_schedule_on_the_page_works():
     names: dict[str, type] = {}
     exec(next(text for text in _examples(RATES) if "class WarmUpLR" in text), names)
     assert [names["WarmUpLR"](1.0, 4)(step) for step in range(6)] == [0, 0.25, 0.5, 0.75, 1, 1]

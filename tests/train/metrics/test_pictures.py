@@ -33,7 +33,7 @@ def test_dice_of_soft_predictions_is_worked_by_hand():
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7))
-def test_dice_of_masks_is_scikit_learns_f1_however_cut(seed: int, cut: int):
+def test_dice_of_masks_is_the_f1_of_scikit_learn_for_any_batches(seed: int, cut: int):
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 2, (8, 3)), rng.integers(0, 2, (8, 3))
     metric = Dice(smooth=1e-12)
@@ -43,7 +43,7 @@ def test_dice_of_masks_is_scikit_learns_f1_however_cut(seed: int, cut: int):
     assert metric.eval() == pytest.approx(expected, abs=1e-11)
 
 
-def test_dice_of_nothing_is_zero_and_smooth_must_be_positive():
+def test_dice_of_empty_masks_is_zero_and_smooth_must_be_positive():
     assert Dice()(np.zeros((2, 2)), np.zeros((2, 2))) == 0
     with pytest.raises(ValueError, match="smooth must be greater than 0"):
         Dice(smooth=0.0)

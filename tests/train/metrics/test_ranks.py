@@ -162,11 +162,11 @@ def test_both_ranks_get_the_value_of_all_the_data(name: str, ranks: list[dict[st
                 np.testing.assert_allclose(ours, theirs, rtol=1e-6 if "torch" in key else 1e-13)
 
 
-def test_a_rank_that_saw_nothing_takes_part(ranks: list[dict[str, Any]]):
+def test_a_rank_without_data_takes_part(ranks: list[dict[str, Any]]):
     assert [results["idle"] for results in ranks] == [2 / 3, 2 / 3]
 
 
-def test_when_no_rank_saw_anything_all_are_told(ranks: list[dict[str, Any]]):
+def test_if_no_rank_has_data_all_ranks_raise(ranks: list[dict[str, Any]]):
     assert [results["empty"] for results in ranks] == ["metric-empty", "metric-empty"]
 
 

@@ -1,4 +1,4 @@
-"""The YAML of a search: the document's runs, more is understood, every mistake is said at once."""
+"""The YAML of a search: MindOptimizer's keys, further keys, and all errors reported at once."""
 
 import re
 from pathlib import Path
@@ -76,7 +76,7 @@ parameters:
     assert config.space["momentum"].conditions == (ParameterCondition("optimizer", ("sgd",)),)
 
 
-def test_every_mistake_is_said_at_once_with_its_line(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_at_once_with_its_line(tmp_path: Path) -> None:
     said = problems(
         tmp_path,
         """\
@@ -141,14 +141,16 @@ def test_the_documents_typing_error_is_explained(tmp_path: Path) -> None:
         ("a: &x {b: *x}", None, "an alias refers to a value that contains it"),
     ],
 )
-def test_what_is_not_yaml_is_said(tmp_path: Path, text: str, line: int | None, words: str) -> None:
+def test_a_file_that_is_not_yaml_is_reported(
+    tmp_path: Path, text: str, line: int | None, words: str
+) -> None:
     said = problems(tmp_path, text)
     assert any(words in one for one in said), said
     if line is not None:
         assert any(one.startswith(f"f:{line}: ") for one in said)
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"No such file or directory \[tune-file\]"):
         load_config(tmp_path / "none.yaml")
 
@@ -175,7 +177,7 @@ def test_a_command_a_shell_would_be_needed_for_is_refused(
     assert any(words in one for one in problems(tmp_path, text))
 
 
-def test_conditions_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
+def test_circular_conditions_are_refused(tmp_path: Path) -> None:
     text = """\
 command: x
 parameters:

@@ -1,4 +1,4 @@
-"""What a training script calls: suggest, report, HyperConfig."""
+"""The functions that a training script calls: suggest, report, HyperConfig."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def in_trial(monkeypatch: pytest.MonkeyPatch, directory: Path, **values: object)
     monkeypatch.setenv("SONDE_TUNE_VALUES", json.dumps(values))
 
 
-def test_outside_a_search_the_default_is_used_and_reports_go_nowhere() -> None:
+def test_outside_a_search_the_default_is_used_and_reports_have_no_effect() -> None:
     assert sonde.tune.suggest("learning_rate", 0.1) == 0.1
     assert sonde.tune.suggest("width", None) is None
     assert sonde.tune.summary_dir("here") == "here"
@@ -69,14 +69,14 @@ def test_only_the_first_rank_reports(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_number_is_refused() -> None:
+def test_a_value_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(TuneError, match="loss is a str, not a number"):
         sonde.tune.report(loss="low")
     with pytest.raises(TuneError, match="needs a value"):
         sonde.tune.report()
 
 
-def test_a_script_may_ask_for_a_value_nobody_foresaw(
+def test_a_script_may_suggest_a_parameter_that_the_configuration_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_trial(monkeypatch, tmp_path)

@@ -113,7 +113,7 @@ def test_two_searches_on_one_postgresql_study_share_the_trials(
     assert f"all {TRIALS} trials are done" in more.stdout
 
 
-def test_a_server_that_does_not_answer_is_said(tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("psycopg2", reason="the driver is not installed: psycopg2-binary")
     configured(tmp_path, QUADRATIC, *SPACE)
     url = "postgresql://me:secret@127.0.0.1:1/none"

@@ -39,7 +39,7 @@ def test_a_running_process_is_alive_and_an_ended_one_is_gone() -> None:
     assert not Owner("elsewhere", "x", 1, "1").is_gone()
 
 
-def test_trials_of_a_dead_search_are_taken_back_and_queued_again(tmp_path: Path) -> None:
+def test_trials_of_a_dead_search_are_queued_again(tmp_path: Path) -> None:
     study = study_at(tmp_path)
     finished = ask_signed(study)
     study.tell(finished, finished.suggest_float("x", 0, 1))
@@ -57,7 +57,7 @@ def test_trials_of_a_dead_search_are_taken_back_and_queued_again(tmp_path: Path)
     assert mine.number not in [one.number for one in recover(study)]
 
 
-def test_what_kills_every_search_is_given_up(tmp_path: Path) -> None:
+def test_a_trial_that_kills_every_search_is_given_up(tmp_path: Path) -> None:
     study = study_at(tmp_path)
     for _ in range(MOST_ATTEMPTS):
         trial = ask_signed(study)
@@ -67,7 +67,7 @@ def test_what_kills_every_search_is_given_up(tmp_path: Path) -> None:
     assert study.get_trials(states=(TrialState.WAITING,)) == []
 
 
-def test_a_silent_machine_loses_its_trials_and_a_talking_one_does_not(tmp_path: Path) -> None:
+def test_a_machine_without_heartbeat_loses_its_trials_and_others_do_not(tmp_path: Path) -> None:
     import time
 
     study = study_at(tmp_path)
@@ -107,7 +107,7 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_waiting_trial_is_taken_by_one_search_only(tmp_path: Path) -> None:
+def test_a_waiting_trial_is_claimed_by_one_search_only(tmp_path: Path) -> None:
     """Optuna on SQLite alone lets two processes take the same one now and then."""
     code = (
         "import sys, optuna\n"
@@ -154,7 +154,7 @@ def test_a_journal_file_is_a_storage_too(tmp_path: Path) -> None:
         study.tell(trial, trial.suggest_float("x", 0, 1))
 
 
-def test_what_a_trial_left_running_is_found_and_nothing_else(tmp_path: Path) -> None:
+def test_processes_that_a_trial_left_running_are_found_and_no_others(tmp_path: Path) -> None:
     words = [sys.executable, "-c", "print('up', flush=True); input()"]
     place = new_directory(tmp_path, 7)
     assert place.name == "trial_0007"

@@ -1,4 +1,4 @@
-"""Trials that wait for each other, in processes of their own; nobody polls."""
+"""Trials that wait for each other, in processes of their own, without polling."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""Values reach a script that was not changed: by placeholder, option, variable or question."""
+"""Values reach an unchanged script: by placeholder, option, variable or ``suggest``."""
 
 import json
 import shlex
@@ -83,7 +83,7 @@ def test_assignments_before_the_command_are_variables() -> None:
     assert (launch.environment["LR"], launch.environment["EPOCHS"]) == ("0.02", "3")
 
 
-def test_what_nobody_takes_is_named() -> None:
+def test_a_parameter_that_the_script_does_not_read_is_named() -> None:
     Path("train.py").write_text("print('loss: 1')\n")
     assert template("python train.py").unused == ("learning_rate", "batch_size", "epoch")
     Path("train.py").write_text("from sonde.tune import HyperConfig\nprint(HyperConfig().params)\n")

@@ -90,7 +90,7 @@ def test_a_function_may_bring_parts_of_its_space() -> None:
     assert suggest("width", 8) == 8  # outside, the default
 
 
-def test_what_the_function_raises_ends_the_search() -> None:
+def test_an_exception_of_the_function_ends_the_search() -> None:
     def fails(parameters: Any) -> float:
         raise RuntimeError("no data")
 
@@ -113,7 +113,7 @@ def test_a_nan_is_a_divergence_and_not_a_result() -> None:
     assert all((one.parameters["x"] > 0.5) == (one.state == "diverged") for one in found.trials)
 
 
-def test_mistakes_in_the_space_are_all_said() -> None:
+def test_mistakes_in_the_space_are_all_reported() -> None:
     with pytest.raises(ConfigError) as caught:
         search(quadratic, {"x": {"bounds": [1, 0], "type": "float"}, "y": {}})
     assert [error.message for error in caught.value.problems] == [

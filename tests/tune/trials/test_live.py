@@ -114,7 +114,7 @@ def observed(origin: Any, *values: float, first: int = 1) -> list[ReportedValue]
     ]
 
 
-def test_a_report_is_believed_before_a_summary_and_that_before_the_log() -> None:
+def test_a_report_takes_precedence_over_a_summary_and_a_summary_over_the_log() -> None:
     series = Series(SearchTarget(name="loss"))
     assert series.note(observed("log", 9.0)) == [(1, 9.0)]
     assert series.note(observed("summary", 8.0, first=2)) == [(2, 8.0)]
@@ -126,7 +126,7 @@ def test_a_report_is_believed_before_a_summary_and_that_before_the_log() -> None
     assert only_log.result() == 5.0
 
 
-def test_the_best_value_counts_if_that_is_asked() -> None:
+def test_with_keep_best_the_best_value_counts() -> None:
     for goal, expected in (("minimize", 1.0), ("maximize", 3.0)):
         series = Series(SearchTarget(name="loss", goal=goal, keep="best"))  # type: ignore[arg-type]
         series.note(observed("report", 3.0, 1.0, 2.0))
@@ -141,7 +141,7 @@ def test_steps_that_are_kept_depend_on_the_step_alone_and_are_few() -> None:
     assert not is_kept(-1)  # Optuna takes none
 
 
-def test_a_step_is_told_to_the_study_once() -> None:
+def test_a_step_is_reported_to_the_study_once() -> None:
     series = Series(SearchTarget(name="loss"))
     assert series.note(observed("report", 3.0, 2.0)) == [(1, 3.0), (2, 2.0)]
     assert series.note(observed("report", 1.0)) == []  # step 1 again

@@ -1,4 +1,4 @@
-"""A command is put under the overflow watch, however Python is started in it."""
+"""A command is run under the overflow watch, however it starts Python."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def test_the_earliest_step_counts_also_in_the_order_of_numbers(tmp_path: Path) -
     assert str(origin) == "first made the first NaN, in step 9 at t.py:3: first"
 
 
-def test_infinities_that_were_asked_for_are_no_reason_unless_a_nan_comes_of_them(
+def test_expected_infinities_are_no_reason_unless_they_become_nan(
     tmp_path: Path,
 ) -> None:
     mask = entry("masked_fill", by_argument="value=-inf")

@@ -18,7 +18,7 @@ from sonde.tune.trials.trial import Result, RunningTrial
 
 
 class Recorder:
-    """Notes what a search tells."""
+    """Records the events of a search."""
 
     def __init__(self) -> None:
         self.most_at_once = 0
@@ -119,7 +119,7 @@ def test_when_the_time_is_up_trials_under_way_are_queued_again(tmp_path: Path) -
     assert [one.system_attrs["fixed_params"] for one in waiting] == [listing.trials[0].parameters]
 
 
-def test_a_search_ends_when_it_is_good_enough_or_tired(tmp_path: Path) -> None:
+def test_a_search_ends_at_its_value_or_its_patience(tmp_path: Path) -> None:
     listing, reason, _ = run(tmp_path, QUADRATIC, *RANDOM_X, "limits: {value: 0.05, trials: 40}")
     assert reason.startswith("loss reached ")
     assert listing.best == listing.trials[-1].number

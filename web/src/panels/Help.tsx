@@ -40,8 +40,8 @@ export function Help(): JSX.Element {
         </tbody>
       </table>
       <p class="quiet">
-        The same from a terminal: <code>sonde ctl</code>. The server's interface:{" "}
-        <a href="api/v1/docs">description</a>.
+        <code>sonde ctl</code> does the same from a terminal. Programs can use the server's{" "}
+        <a href="api/v1/docs">HTTP interface</a>.
       </p>
     </Dialog>
   );

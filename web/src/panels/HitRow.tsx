@@ -75,7 +75,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         )}
         <span class="spacer" />
         {hit.verdict === "undecided" ? (
-          <span class="badge-text undecided">could not be checked</span>
+          <span class="badge-text undecided">undecided</span>
         ) : (
           <PartBadge part={hit.part} />
         )}
@@ -129,7 +129,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
             }
             onClick={(event) => toggle(event.currentTarget)}
           >
-            {hit.chain.length > 1 ? `chain of ${hit.chain.length}` : "advice"}
+            {hit.chain.length > 1 ? `chain of ${hit.chain.length} ops` : "advice"}
           </button>
         )}
       </div>
@@ -145,14 +145,14 @@ export function PartBadge({ part }: { readonly part: Hit["part"] }): JSX.Element
       return (
         <span
           class="badge-text producer"
-          title="Its inputs are finite and its output is not: the values were produced here"
+          title="Its inputs are finite and its output is not: this op produced the values"
         >
           producer
         </span>
       );
     case "carrier":
       return (
-        <span class="badge-text carrier" title="Its inputs were already non-finite">
+        <span class="badge-text carrier" title="It got non-finite values from its inputs">
           carrier
         </span>
       );

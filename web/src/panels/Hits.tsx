@@ -121,7 +121,7 @@ function NoHits(): JSX.Element {
   );
 }
 
-/** The number of hits of the listed ranks, without those that could not be checked. */
+/** The number of hits of the listed ranks, without undecided results. */
 function hitCount(): number {
   const all = place.value.hitAllRanks
     ? (run.value?.ranks ?? [])
@@ -161,7 +161,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
       >
         <option value="">result</option>
         <option value="hit">hits ({grouped(hitCount())})</option>
-        <option value="undecided">could not be checked</option>
+        <option value="undecided">undecided</option>
       </select>
       <TextField
         label="Step"
@@ -187,7 +187,7 @@ function HitFilters({ total, loading }: { total: number; loading: boolean }): JS
       <span
         class="quiet"
         role="status"
-        title="Number of hits in this list, including those that could not be checked"
+        title="Number of results in this list, including undecided ones"
       >
         {loading ? "…" : grouped(total)}
       </span>

@@ -296,8 +296,8 @@ function ControlledRanks(): JSX.Element {
   const chosen = rank.value?.rank ?? 0;
   return (
     <select
-      aria-label="Ranks the controls act on"
-      title="Ranks the controls act on"
+      aria-label="Ranks to control"
+      title="Ranks to control"
       value={rankToControl.value === null ? "all" : "one"}
       onChange={(event) => controlledRank.set(event.currentTarget.value === "all" ? null : chosen)}
     >

@@ -163,7 +163,7 @@ function Conditions({ catalogue, draft, onChange }: ConditionsProps): JSX.Elemen
           })
         }
       >
-        <Icon name="plus" /> another condition
+        <Icon name="plus" /> add a condition
       </button>
     </fieldset>
   );
@@ -230,7 +230,7 @@ function ConditionField({
                 ))}
             </optgroup>
           ))}
-          <optgroup label="Your own">
+          <optgroup label="Custom">
             <option value={EXPRESSION}>Expression</option>
           </optgroup>
         </select>
@@ -381,7 +381,7 @@ function OpsField({ isForAll, draft, onChoose, onChange }: OpsFieldProps): JSX.E
           class="small"
           onClick={() => onChange({ ops: [...draft.ops, ...more] })}
         >
-          <Icon name="plus" /> add the {grouped(more.length)} that are ticked in the list
+          <Icon name="plus" /> add the {grouped(more.length)} ticked in the list
         </button>
       )}
     </fieldset>

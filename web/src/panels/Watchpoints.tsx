@@ -55,7 +55,7 @@ export function Watchpoints(): JSX.Element {
         >
           save
         </a>
-        <label class="button small" title="Replace these watchpoints by those of a file">
+        <label class="button small" title="Replace these watchpoints with those of a file">
           load
           <input
             type="file"

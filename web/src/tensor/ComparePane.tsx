@@ -229,8 +229,8 @@ interface ChoiceProps {
 
 function Choice({ data, shown, onShown }: ChoiceProps): JSX.Element {
   const texts: readonly (readonly [Shown, string, string])[] = [
-    ["both", "side by side", "Both, and a picture of the difference"],
-    ["difference", "difference", "This minus the other"],
+    ["both", "side by side", "Both tensors, and their difference as an image"],
+    ["difference", "difference", "This tensor minus the other"],
     ["a", "this", `${name(data.a)} ${typeText(data.a.type)}`],
     ["b", "other", `${name(data.b)} ${typeText(data.b.type)}`],
   ];
@@ -264,7 +264,10 @@ function ToleranceField({ boundary }: { boundary: number }): JSX.Element {
       go({ tolerance: Math.min(Math.max(given / 100, 0), 1) });
   };
   return (
-    <span class="tolerance" title="Differences up to this share of the largest count as none">
+    <span
+      class="tolerance"
+      title="Differences up to this share of the largest difference count as equal"
+    >
       tolerance
       <input
         type="range"

@@ -86,13 +86,13 @@ function Curves({ data }: { data: StatisticCurve }): JSX.Element {
         label="Values by step"
         onStep={open}
       />
-      <h4>Spread</h4>
+      <h4>Standard deviation, mean of |x|</h4>
       <Chart
         steps={steps}
         series={spread}
         bad={bad}
         height={170}
-        label="Spread by step"
+        label="Standard deviation by step"
         onStep={open}
       />
     </div>

@@ -214,7 +214,7 @@ function IndexField({
       <TextField
         label="Index"
         class={problem === null ? "index" : "index wrong"}
-        title="Which elements, as [0, :, 3:5]: at most two dimensions sliced"
+        title="Elements to show, for example [0, :, 3:5]; at most two dimensions may be slices"
         value={text}
         isWrong={problem !== null}
         onDone={(index) => go({ index, comparedRow: 0 })}
@@ -225,7 +225,7 @@ function IndexField({
             <button
               type="button"
               class="small"
-              aria-label={`Dimension ${dimension}, one back`}
+              aria-label={`Previous slice in dimension ${dimension}`}
               disabled={axis === 0}
               onClick={() => go({ index: movedIndex(plane, dimension, -1, type.shape) })}
             >
@@ -237,7 +237,7 @@ function IndexField({
             <button
               type="button"
               class="small"
-              aria-label={`Dimension ${dimension}, one on`}
+              aria-label={`Next slice in dimension ${dimension}`}
               disabled={axis + 1 === type.shape[dimension]}
               onClick={() => go({ index: movedIndex(plane, dimension, 1, type.shape) })}
             >
@@ -250,7 +250,7 @@ function IndexField({
         <button
           type="button"
           class="link"
-          title="Show the whole first plane again"
+          title="Go back to the default slice"
           onClick={() => go({ index: "" })}
         >
           reset

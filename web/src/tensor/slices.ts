@@ -44,7 +44,7 @@ export function parseIndex(text: string, shape: readonly number[]): Plane {
   const parts = shape.map((_, axis) => named[axis] ?? ":");
   if (named.length > shape.length) {
     throw new IndexError(
-      `The tensor has ${shape.length} dimensions, the index names ${named.length}; an example: ${defaultIndex(shape)}`,
+      `The tensor has ${shape.length} dimensions, but the index has ${named.length}; an example: ${defaultIndex(shape)}`,
     );
   }
   const axes = parts.map((part, axis) => parseAxis(part, axis, shape[axis] ?? 0));
@@ -77,7 +77,8 @@ function parseAxis(part: string, axis: number, size: number): Axis {
     throw new IndexError(`“${part}” is neither a number nor a slice such as 3:5 or ::2`);
   }
   const step = match[3] === undefined ? LEAST_STEP : Number(match[3]);
-  if (step < LEAST_STEP) throw new IndexError(`A slice's step is at least 1, in dimension ${axis}`);
+  if (step < LEAST_STEP)
+    throw new IndexError(`The step of a slice must be at least 1 (dimension ${axis})`);
   const clip = (given: string | undefined, otherwise: number): number => {
     if (given === undefined) return otherwise;
     const place = Number(given) < 0 ? Number(given) + size : Number(given);

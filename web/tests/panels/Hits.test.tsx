@@ -33,7 +33,7 @@ test("of a long list only the first page is loaded and only a few rows exist", a
   expect(screen.getByRole("status").textContent).toBe("1,000");
 });
 
-test("a producer, a carrier and a tensor that could not be checked are told apart", async () => {
+test("producers, carriers and undecided results are distinguished", async () => {
   listOf([
     hit(0, { part: "producer", origin: "Default/net/log-op0" }),
     hit(1, { part: "carrier", op: "Default/net/mean-op0", origin: "Default/net/log-op0" }),
@@ -47,7 +47,7 @@ test("a producer, a carrier and a tensor that could not be checked are told apar
   expect(rows[0]).not.toContain("origin:");
   expect(rows[1]).toContain("carrier");
   expect(rows[1]).toContain("origin: log-op0");
-  expect(rows[2]).toContain("could not be checked");
+  expect(rows[2]).toContain("undecided");
   expect(rows[2]).toContain("it has no elements");
 });
 
@@ -56,7 +56,7 @@ test("the chain of a hit unfolds, stays in the address, and its ops can be selec
   listOf([hit(4, { origin: "Default/a", chain })]);
   show(RUN);
   render(<Hits />);
-  await userEvent.click(await screen.findByRole("button", { name: "chain of 2" }));
+  await userEvent.click(await screen.findByRole("button", { name: "chain of 2 ops" }));
   expect(place.value.chains).toEqual(["0.4"]);
   expect(screen.getByRole("list", { name: "From the origin to here" })).toBeTruthy();
   await userEvent.click(screen.getByRole("button", { name: "b" }));

@@ -75,7 +75,7 @@ test("the readers of an output are listed once each, many of them behind a butto
   expect(place.value.op).toBe("Default/f");
 });
 
-test("hits are counted without those that could not be checked, and a click lists them", async () => {
+test("hits are counted without undecided results, and a click lists them", async () => {
   serveOp({ hits: [hit(1), hit(2), hit(3, { verdict: "undecided" })] }, []);
   show(RUN);
   render(<OpDetails />);

@@ -58,7 +58,7 @@ test("the controls act on one rank if the reader chose that", async () => {
   show({ ...RUN, ranks: [RANK, { ...RANK, rank: 1 }] });
   go({ rank: 1 });
   render(<TopBar />);
-  await userEvent.selectOptions(screen.getByLabelText("Ranks the controls act on"), "one");
+  await userEvent.selectOptions(screen.getByLabelText("Ranks to control"), "one");
   await userEvent.click(screen.getByRole("button", { name: "Continue" }));
   expect(controls()).toMatchObject([{ command: "continue", rank: 1 }]);
 });

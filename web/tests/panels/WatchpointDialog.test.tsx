@@ -69,7 +69,7 @@ test("a watchpoint without a name gets one from its conditions, and is active at
   show(RUN);
   newWatchpoint([]);
   await shown();
-  await userEvent.click(screen.getByRole("button", { name: "another condition" }));
+  await userEvent.click(screen.getByRole("button", { name: "add a condition" }));
   await userEvent.click(screen.getByRole("radio", { name: "and" }));
   await userEvent.click(screen.getByRole("button", { name: "Add watchpoint" }));
   await waitFor(() => expect(dialog.value).toBeNull());

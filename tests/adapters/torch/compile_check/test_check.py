@@ -1,4 +1,4 @@
-"""Compiled code held against float64: healthy networks agree, planted mistakes are named."""
+"""Compiled code compared with float64: healthy networks agree, planted mistakes are named."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_program_that_compiles_nothing_is_checked_as_if_it_did(
     assert nn.Module.__call__.__module__ == "torch.nn.modules.module"
 
 
-def test_numbers_that_are_not_finite_anywhere_are_no_mistake_and_told() -> None:
+def test_numbers_that_are_non_finite_in_all_ways_agree_and_are_reported() -> None:
     class Logarithm(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -250,7 +250,7 @@ def test_choices_that_fall_the_other_way_are_counted_not_measured(
 # ---------------------------------------------------------------- the program round it
 
 
-def test_a_program_that_goes_on_computes_what_it_would_without_the_check() -> None:
+def test_a_program_that_continues_computes_the_same_as_without_the_check() -> None:
     net, twin = new_net(), new_net()
     alone = train(twin, steps=3, optimizer=torch.optim.AdamW)
     torch._dynamo.reset()
@@ -272,7 +272,7 @@ def test_a_step_that_never_comes_leaves_no_verdict() -> None:
     assert check.steps_seen == 2
 
 
-def test_an_optimizer_that_cannot_be_copied_is_said() -> None:
+def test_an_optimizer_that_cannot_be_copied_is_reported() -> None:
     net = new_net()
 
     def program() -> None:
@@ -290,7 +290,7 @@ def test_an_optimizer_that_cannot_be_copied_is_said() -> None:
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.01, 65536.0])
-def test_what_the_program_does_to_gradients_is_done_in_every_way(factor: float) -> None:
+def test_changes_of_gradients_by_the_program_are_applied_in_every_way(factor: float) -> None:
     net = nn.Linear(3, 2)
     optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
     raw = {each: torch.randn_like(each) for each in net.parameters()}

@@ -1,4 +1,4 @@
-"""What Inductor's kernels compute: observed values against re-computation, and no harm."""
+"""Values observed in Inductor's kernels equal a re-computation; the training is unchanged."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def alone(train: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.parametrize(("name", "ops"), [("a_cnn_with_batch_norm", 75), ("a_model", 40)])
-def test_every_observed_value_is_what_its_inputs_make(name: str, ops: int) -> None:
+def test_every_observed_value_can_be_recomputed_from_its_inputs(name: str, ops: int) -> None:
     _, seen = trained(lambda: COMPILED[name]("inductor"))
     assert check_against_recomputation(seen, 1) >= ops
     orders = [call.order for call in seen.calls(1)]
@@ -183,7 +183,7 @@ class Split(torch.nn.Module):
         return self.head(one @ two.transpose(-1, -2) @ three)
 
 
-def test_what_backward_is_given_lies_as_it_expects_it() -> None:
+def test_inputs_of_backward_have_the_expected_strides() -> None:
     def train() -> Any:
         net = Split()
 

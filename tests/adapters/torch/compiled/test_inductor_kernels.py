@@ -1,4 +1,4 @@
-"""Kernels of observed code are compiled in few files, and are the kernels they would be apart."""
+"""Kernels of observed code are compiled in few files, and are the same as in separate files."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_source_with_macros_or_two_kernels_is_not_simple() -> None:
     assert not compiler_kernels._is_simple('extern "C" void other(float* out)\n{\n}\n')
 
 
-def test_together_leaves_torch_as_it_was() -> None:
+def test_compiling_kernels_together_leaves_torch_unchanged() -> None:
     kind = compiler_kernels._async_compile.AsyncCompile
     before = kind.cpp_pybinding, kind.wait
     with compiler_kernels.together():

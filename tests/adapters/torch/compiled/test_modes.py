@@ -52,7 +52,7 @@ def test_in_every_mode_each_op_is_seen_in_order(settings: dict[str, Any]) -> Non
     np.testing.assert_array_equal(after, np.maximum(before, 0))
 
 
-def test_a_pass_of_the_program_stays_in_force_beside_ours() -> None:
+def test_a_pass_of_the_program_runs_beside_that_of_sonde() -> None:
     passed: list[torch.fx.Graph] = []
     net = Plain()
     options = {"post_grad_custom_post_pass": passed.append}
@@ -62,7 +62,7 @@ def test_a_pass_of_the_program_stays_in_force_beside_ours() -> None:
     assert seen.call("Default/network-Plain/relu-op0").outputs[0] is not None
 
 
-def test_a_graph_with_frozen_parameters_runs_as_it_is_and_is_told_of() -> None:
+def test_a_graph_with_frozen_parameters_runs_unobserved_and_is_reported() -> None:
     net = Plain().eval()
     x = torch.ones(3, 4)
     with torch.no_grad(), config.patch(freezing=True), watch(step_by="manual") as seen:

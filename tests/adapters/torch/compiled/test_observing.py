@@ -1,4 +1,4 @@
-"""Compiled code is observed as eager code is: the same names, lines and values, and no harm."""
+"""Compiled code has the names, lines and values of eager code; the training is unchanged."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_forward_and_backward_ops_of_an_aot_graph_have_scopes_phases_and_lines()
     assert [frame.function for frame in frames][:3] == ["forward", "fit", "a_model"]
 
 
-def test_eager_ops_around_a_compiled_graph_stand_in_order() -> None:
+def test_eager_ops_around_a_compiled_graph_are_in_order() -> None:
     with watch() as seen:
         train("graph_breaks", "aot_eager")
     names = [name.rpartition("/")[2] for name in seen.names(1)]
@@ -127,7 +127,7 @@ def test_one_code_for_all_sizes_shows_each_step_its_own() -> None:
     assert len({graph.id for step in range(1, 4) for graph in seen.parts[step]}) == 2
 
 
-def test_recomputed_activations_are_told_apart() -> None:
+def test_recomputed_activations_are_distinguished() -> None:
     with watch() as seen:
         train("activation_checkpointing", "aot_eager")
     names = set(seen.names(1))
@@ -167,7 +167,7 @@ def test_only_what_is_wanted_is_observed() -> None:
     assert seen.reports == ["sonde: 1 of 6 ops in 1 compiled graph observed"]
 
 
-def test_a_failure_of_ours_leaves_compiled_training_alone(monkeypatch: Any) -> None:
+def test_a_failure_of_sonde_does_not_affect_compiled_training(monkeypatch: Any) -> None:
     bare = train("a_model", "aot_eager")
 
     def broken(*_: Any) -> Any:
@@ -218,7 +218,7 @@ def test_code_compiled_before_the_capture_runs_eagerly_in_observed_steps() -> No
 
 
 @pytest.mark.parametrize(("steps", "mode"), [("7", "observe"), ("0", "eager")])
-def test_code_compiled_before_is_told_of_where_it_matters_only(steps: str, mode: Any) -> None:
+def test_code_compiled_before_is_reported_only_if_it_matters(steps: str, mode: Any) -> None:
     net = Plain()
     run = torch.compile(net, backend="aot_eager")
     run(torch.ones(2, 4))
@@ -227,14 +227,14 @@ def test_code_compiled_before_is_told_of_where_it_matters_only(steps: str, mode:
     assert seen.reports == []
 
 
-def test_code_compiled_before_that_does_not_run_is_not_told_of() -> None:
+def test_code_compiled_before_that_does_not_run_is_not_reported() -> None:
     torch.compile(Plain(), backend="aot_eager")(torch.ones(2, 4))
     with watch(step_by="manual") as seen:
         Plain()(torch.ones(2, 4))
     assert seen.reports == []
 
 
-def test_a_compiled_graph_without_ops_is_no_trouble() -> None:
+def test_a_compiled_graph_without_ops_works() -> None:
     same_thing = torch.compile(lambda x: x, backend="aot_eager")
     with watch(step_by="manual") as seen:
         nn.Linear(2, 2)(same_thing(torch.ones(1, 2)))

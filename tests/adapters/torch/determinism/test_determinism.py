@@ -1,4 +1,4 @@
-"""Seeds, and what is taken out of a program's randomness while it runs."""
+"""Seeds, and the randomness that is removed from a program while it runs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_workers_of_a_data_loader_follow_the_seed() -> None:
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 1.5, "1", True, None])
-def test_a_seed_that_is_none_is_refused(seed: object) -> None:
+def test_an_invalid_seed_is_refused(seed: object) -> None:
     with pytest.raises(UsageError, match="whole number from 0 to 4294967295"):
         sonde.set_seed(seed)  # type: ignore[arg-type]
 
@@ -154,7 +154,7 @@ def test_everything_is_put_back_afterwards() -> None:
     assert replaceable() == before
 
 
-def test_random_numbers_of_the_system_are_told_and_stay_random() -> None:
+def test_random_numbers_of_the_system_are_reported_and_stay_random() -> None:
     said: list[str] = []
     with deterministic(Determinism(), said.append) as found:
         assert os.urandom(16) != os.urandom(16)
@@ -176,7 +176,7 @@ class Drawing(Dataset[torch.Tensor]):
         return torch.tensor(drawn + uuid.uuid4().int % 7)
 
 
-def test_random_numbers_of_the_system_in_workers_are_told() -> None:
+def test_random_numbers_of_the_system_in_workers_are_reported() -> None:
     said: list[str] = []
     line = Drawing.__getitem__.__code__.co_firstlineno
     with deterministic(Determinism(), said.append) as found:
@@ -188,7 +188,7 @@ def test_random_numbers_of_the_system_in_workers_are_told() -> None:
     assert sum(text.endswith("in a worker, 4 times") for text in said) == 3
 
 
-def test_workers_that_are_not_forked_are_told_to_be_unwatched() -> None:
+def test_workers_that_are_not_forked_are_reported_as_unwatched() -> None:
     loader = DataLoader(
         TensorDataset(torch.arange(4.0)), num_workers=1, multiprocessing_context="spawn"
     )
@@ -197,7 +197,7 @@ def test_workers_that_are_not_forked_are_told_to_be_unwatched() -> None:
     assert any("workers of a DataLoader that start by spawn" in what for what in found.left)
 
 
-def test_no_dropout_lets_everything_through_in_training() -> None:
+def test_without_dropout_all_elements_pass_in_training() -> None:
     x = torch.arange(1.0, 25.0).reshape(2, 3, 4)
     attention = nn.MultiheadAttention(4, 2, dropout=0.9, batch_first=True)
     recurrent = nn.LSTM(4, 5, num_layers=2, dropout=0.9)
@@ -224,7 +224,7 @@ def test_dropout_is_off_in_compiled_code_too_and_breaks_no_graph() -> None:
     torch._dynamo.reset()
 
 
-def test_no_shuffle_keeps_the_order_and_tells_what_shuffles_itself() -> None:
+def test_no_shuffle_keeps_the_order_and_reports_explicit_shuffling() -> None:
     data = TensorDataset(torch.arange(6))
     with deterministic(Determinism(no_shuffle=True), lambda line: None) as found:
         loaded = [int(batch) for (batch,) in DataLoader(data, shuffle=True)]
@@ -256,7 +256,7 @@ def test_an_operator_without_a_deterministic_version_is_named_with_its_line() ->
     assert count == 2
 
 
-def test_other_warnings_go_their_way() -> None:
+def test_other_warnings_are_not_intercepted() -> None:
     with deterministic(Determinism(), lambda line: None), pytest.warns(UserWarning, match="mine"):
         warnings.warn("mine", stacklevel=1)
 

@@ -83,7 +83,7 @@ def test_saved_tensors_are_the_forward_ops_outputs() -> None:
     assert [edge.producer for edge in product[1].inputs] == ["Gradients/Default/expand-op0", "x"]
 
 
-def test_conjugated_and_plain_are_told_apart() -> None:
+def test_conjugated_and_plain_are_distinguished() -> None:
     x = torch.tensor([1 + 2j])
     with watch() as seen:
         y = x * 1

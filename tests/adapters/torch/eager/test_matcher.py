@@ -7,7 +7,7 @@ import pytest
 from sonde.adapters.torch.eager import matcher
 
 
-def test_one_of_other_sources_is_left_alone_and_that_is_said(
+def test_a_matcher_built_from_other_sources_is_not_used_and_that_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("sonde.adapters.torch.eager._match")

@@ -1,4 +1,4 @@
-"""What ops are called: scope, type and number, the same in every step and run."""
+"""The names of ops: scope, type and number, the same in every step and run."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_optimizer_ops_have_the_scope_of_their_optimizer() -> None:
     assert "Default/optimizer-Adam/_foreach_addcdiv_-op0" in {node.name for node in second}
 
 
-def test_weights_of_a_second_network_like_the_first_stand_in_their_own_modules() -> None:
+def test_weights_of_a_second_equal_network_are_in_their_own_modules() -> None:
     first, second = (nn.Sequential(nn.Sequential(nn.Linear(3, 3))) for _ in range(2))
     with watch() as seen:
         second(first(torch.ones(2, 3)))
@@ -198,7 +198,7 @@ def test_custom_functions_have_the_place_they_are_called_from() -> None:
 
 
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_what_checkpointing_computes_again_says_so(use_reentrant: bool) -> None:
+def test_ops_recomputed_by_checkpointing_are_marked(use_reentrant: bool) -> None:
     net = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
     x = torch.ones(1, 2, requires_grad=True)
     with watch() as seen:
@@ -292,7 +292,7 @@ def test_leaves_are_named_by_module_optimizer_and_variable() -> None:
     ]
 
 
-def test_two_inputs_of_one_name_are_told_apart() -> None:
+def test_two_inputs_of_one_name_are_distinguished() -> None:
     xs = [torch.ones(2), torch.ones(2)]
     with watch() as seen:
         for x in list(xs):

@@ -1,4 +1,4 @@
-"""What an op writes to is known, whether its schema says so or not."""
+"""The inputs that an op writes to are known, also if its schema does not declare them."""
 
 from __future__ import annotations
 

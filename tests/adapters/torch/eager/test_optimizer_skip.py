@@ -1,4 +1,4 @@
-"""An optimizer whose ops nobody wants is left alone from its fourth step on, and only then."""
+"""An optimizer whose ops no consumer wants is not observed from its fourth step on."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_optimizer_whose_ops_are_wanted_is_watched_in_every_step(present: _Pr
     assert all(seen.calls(step) for step in range(8))
 
 
-def test_another_option_or_gradient_is_looked_at_again(present: _Presence) -> None:
+def test_a_changed_option_or_gradient_is_observed_again(present: _Presence) -> None:
     def before(step: int, net: nn.Module, optimizer: Any) -> None:
         if step == 4:
             optimizer.param_groups[0]["lr"] = 0.05  # no other ops
@@ -170,7 +170,7 @@ def test_an_optimizer_that_raises_leaves_the_rest_watched(
     assert not any(isinstance(mode, eager.Observer) for mode in private.mode_stack())
 
 
-def test_what_is_wanted_later_is_seen_from_the_next_step_on(present: _Presence) -> None:
+def test_ops_wanted_later_are_observed_from_the_next_step_on(present: _Presence) -> None:
     with watch(ops=LINEAR) as seen:
 
         def before(step: int, net: nn.Module, optimizer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Every op knows the line of the program that made it run."""
+"""Every op has the line of the program that ran it."""
 
 from __future__ import annotations
 

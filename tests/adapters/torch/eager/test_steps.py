@@ -139,7 +139,7 @@ def test_with_manual_steps_optimizers_do_not_count() -> None:
     assert list(seen.steps) == [0, 1]
 
 
-def test_what_runs_after_the_last_step_is_a_step_only_if_a_network_ran() -> None:
+def test_ops_after_the_last_step_are_a_step_only_if_a_network_ran() -> None:
     net = mlp()
     with watch() as seen:
         losses = train(2, net)
@@ -196,7 +196,7 @@ def test_idle_steps_have_no_mode_and_no_module_hooks() -> None:
     assert torch.Tensor.numpy is numpy
 
 
-def test_everything_is_taken_away_at_the_end_also_after_an_exception() -> None:
+def test_everything_is_uninstalled_at_the_end_also_after_an_exception() -> None:
     numpy, resize = torch.Tensor.numpy, torch.UntypedStorage.resize_
 
     def fail() -> None:
@@ -250,7 +250,7 @@ def test_modes_of_the_program_work_round_and_inside_the_loop(steps: str) -> None
     assert "Default/network-Sequential/0-Linear/addmm-op0" in seen.names()
 
 
-def test_training_in_another_thread_is_left_alone_and_said_once() -> None:
+def test_training_in_another_thread_is_not_observed_and_reported_once() -> None:
     def elsewhere(results: list[Any]) -> None:
         torch.manual_seed(0)
         results.append(train(2))
@@ -299,7 +299,7 @@ def test_modules_that_run_in_other_threads_do_not_disturb_names() -> None:
     }
 
 
-def test_evaluation_in_between_makes_graphs_that_come_back() -> None:
+def test_steps_with_an_evaluation_have_a_second_graph_that_is_recognised_again() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with watch() as seen:

@@ -1,4 +1,4 @@
-"""The short way of the native matcher to what tensors are, and the way through Python."""
+"""The native matcher reads the same of a tensor directly and through Python."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_tensors_that_are_not_alike_open_no_short_way() -> None:
     assert native().probe(functions, [*samples(), quantized]) is False
 
 
-def test_what_an_op_wrote_over_is_shown_as_it_was_before(tmp_path: Path, way: str) -> None:
+def test_overwritten_inputs_are_shown_with_their_old_values(tmp_path: Path, way: str) -> None:
     before = torch.tensor([[1.0, 0.0, 3.0], [0.5, 2.0, -1.0]])
 
     def train() -> None:
@@ -133,7 +133,7 @@ def test_no_line_is_printed_for_tensors_of_other_classes(
     assert "aoti" not in capfd.readouterr().err
 
 
-def test_torch_is_answered_for_our_mode_and_asked_for_others() -> None:
+def test_our_mode_is_answered_natively_and_others_by_torch() -> None:
     asked = []
 
     def original(op: object, kind: type) -> str:

@@ -1,4 +1,4 @@
-"""``sonde.print`` and its kin: exact texts, in order, every step."""
+"""``sonde.print`` and the other print functions: exact texts, in order, at every step."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_first_n_and_every_n_count_for_each_place(
     ]
 
 
-def test_code_that_is_compiled_later_goes_on_counting(
+def test_code_that_is_compiled_later_continues_the_count(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def step(x: torch.Tensor) -> torch.Tensor:
@@ -253,7 +253,7 @@ def test_the_gradient_of_a_parameter_is_printed_once_a_step(
         )
 
 
-def test_the_log_takes_it_instead_of_stdout(
+def test_a_print_can_go_to_the_log_instead_of_stdout(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logger = logging.getLogger("sonde")
@@ -316,7 +316,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("backend", ["none", "aot_eager"])
-def test_with_several_ranks_every_line_says_whose_it_is(tmp_path: Path, backend: str) -> None:
+def test_with_several_ranks_every_line_names_its_rank(tmp_path: Path, backend: str) -> None:
     script = tmp_path / "ranks.py"
     script.write_text(RANKS)
     command = [sys.executable, str(script)]

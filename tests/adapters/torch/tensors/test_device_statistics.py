@@ -139,7 +139,7 @@ def test_low_precision_sums_in_the_dtype_of_the_tensor() -> None:
     assert on_device(whole, high_precision=False).l2norm == 5.0
 
 
-def test_only_what_is_asked_for_is_computed() -> None:
+def test_only_the_requested_statistics_are_computed() -> None:
     with Counted() as counted:
         row = device_row(
             torch.randn(8), kernels.dtype_code("float32"), columns={MAX}, high_precision=True

@@ -1,4 +1,4 @@
-"""Statistics taken by the native shortcut, by the long way round, and worked out with numpy."""
+"""Statistics from the native fast path, from the slow path, and computed with numpy are equal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SOME = (
 
 @pytest.fixture(autouse=True)
 def memory_starts_as_nan() -> Iterator[None]:
-    """Memory nobody has filled is the same in every run, and as bad as can be."""
+    """Makes unfilled memory the same in every run, with the worst possible values."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     assert torch.utils.deterministic.fill_uninitialized_memory
     yield
@@ -71,7 +71,7 @@ def test_every_row_is_what_numpy_finds_in_the_tensor_dumped_beside_it(
 
 
 @pytest.mark.parametrize("name", [name for name in TRAININGS if name not in WITH_GAPS])
-def test_rows_stand_in_the_order_the_ops_ran(name: str, tmp_path: Path) -> None:
+def test_rows_are_in_execution_order(name: str, tmp_path: Path) -> None:
     found = statistics(tmp_path, TRAININGS[name])
     dump = Dump(tmp_path)
     for graph in dump.graphs():
@@ -360,7 +360,7 @@ def test_no_copy_is_made_of_a_strided_tensor(
     ] * 2
 
 
-def test_a_whole_training_step_is_read_no_more_than_it_computes(
+def test_a_training_step_reads_each_value_once(
     tmp_path: Path, matcher: str, reads: list[Any]
 ) -> None:
     """Weights in transposed views, outputs autograd keeps for backward: all known already."""

@@ -1,4 +1,4 @@
-"""Random programs of views, writes in place and memory changed from outside, against a witness."""
+"""Random programs of views, in-place ops and outside writes, against recorded values."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def assert_told(rows: list[Row], seen: list[tuple[str, list[Numbers]]]) -> None:
 
 @pytest.mark.parametrize("matcher", ["native", "python"])
 @pytest.mark.parametrize("seed", range(25))
-def test_every_row_of_a_random_program_is_what_a_witness_saw(
+def test_every_row_of_a_random_program_equals_the_recorded_values(
     seed: int, matcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if matcher == "native":

@@ -1,4 +1,4 @@
-"""A training gives the same bits whichever of the small dumps watches it."""
+"""A training gives the same bits with each kind of statistics dump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops are paired by what they compute from what, whatever they are called."""
+"""Ops are paired by their computation and inputs, whatever their names are."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -149,7 +149,7 @@ def test_another_memory_format_is_no_difference(found: dict[str, RunComparison])
     assert found["channels last"].verdict == "aligned"
 
 
-def test_other_data_are_blamed_on_the_data(tmp_path: Path) -> None:
+def test_different_data_are_reported_as_such(tmp_path: Path) -> None:
     def train(seed: int) -> Callable[[], None]:
         torch.manual_seed(0)
         net = nn.Linear(4, 2)
