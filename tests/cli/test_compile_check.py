@@ -12,10 +12,7 @@ import click
 import pytest
 from tests.warm_python.starting import warm_python
 
-from sonde.cli.compile_check import compile_check
-from sonde.cli.compile_check_text import as_document, as_lines
-from sonde.cli.main import main
-from sonde.core.agreement import (
+from sonde.adapters.torch.compile_check.agreement import (
     CompileVerdict,
     GraphVerdict,
     Member,
@@ -23,6 +20,9 @@ from sonde.core.agreement import (
     WrongGroup,
     WrongOp,
 )
+from sonde.cli.compile_check import compile_check
+from sonde.cli.compile_check_text import as_document, as_lines
+from sonde.cli.main import main
 from sonde.core.graph import Source
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite, isnan
 from typing import Any
 
-from sonde.core.agreement import (
+from sonde.adapters.torch.compile_check.agreement import (
     CompileVerdict,
     GraphVerdict,
     ResultComparison,

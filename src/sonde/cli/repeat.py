@@ -19,6 +19,7 @@ import click
 from sonde.cli.ckpt_files import json_option, write_json
 from sonde.cli.run import RunCommand, program_arguments, step_by_option
 from sonde.cli.run_deterministic import determinism_options, requested
+from sonde.cli.script import say
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.finding import Finding
@@ -82,7 +83,7 @@ def repeat(
     with _directory(directory) as place:
         runs, dumps = [], []
         for number in (1, 2):
-            print(f"sonde: run {number} of 2", file=sys.stderr, flush=True)
+            say(f"run {number} of 2")
             options = [*(determinism.words() if determinism else ()), "--step-by", step_by]
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
             dumps.append(_dump(runs[-1]))

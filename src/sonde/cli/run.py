@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,7 +21,7 @@ from sonde.cli.run_deterministic import (
     requested,
     without_randomness,
 )
-from sonde.cli.script import needing_torch, run_program
+from sonde.cli.script import needing_torch, run_program, say
 from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
@@ -55,13 +54,13 @@ class ScriptRun:
         start = without_randomness(self.determinism, self._attach)
         outcome = run_program(self.module, self.program, start)
         if isinstance(outcome, Terminated):
-            print("sonde: the training was ended from the debugger", file=sys.stderr, flush=True)
+            say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
         if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
-            print(f"sonde: {self.note}", file=sys.stderr, flush=True)
+            say(self.note)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):

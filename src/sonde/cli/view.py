@@ -42,7 +42,7 @@ Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a 
 """
 
 
-@click.command(short_help="View dumps in the debugger's page.", epilog=EPILOG)
+@click.command(epilog=EPILOG)
 @click.argument("directories", nargs=-1, required=True, metavar="DIR [DIR2]")
 @click.option(
     "--watch", multiple=True, metavar="CONDITION", help="Check this condition in all steps."
