@@ -172,7 +172,7 @@ def test_the_wrong_op_is_told_with_its_place() -> None:
         "the first wrong op is aten.tanh.default, backward in module encoder.0 at train.py:7: "
         "h = torch.tanh(h)",
         "  float32 [2, 3] off by inf from float64 on the same inputs; eager 0, allowed 1.0e-06",
-        "  its decomposition is right, or it has none: the code made of it is wrong",
+        "  the code generated for it is wrong: its decomposition, if it has one, is right",
     ]
 
 

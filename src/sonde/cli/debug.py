@@ -15,8 +15,8 @@ import click
 
 from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
-from sonde.cli.run import RunCommand, program_arguments, step_by_option
 from sonde.cli.script import say
+from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.cli.serve import host_option, pause_option, token_option
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
@@ -35,7 +35,7 @@ Examples:
 _LAUNCHER = "torch.distributed.run"
 
 
-@click.command(cls=RunCommand, epilog=EPILOG)
+@click.command(cls=ScriptCommand, epilog=EPILOG)
 @click.option(
     "--port",
     type=int,
@@ -125,7 +125,7 @@ def _command(module: str | None, program: Sequence[str], step_by: str) -> list[s
     if module is None and not os.path.exists(program[0]):
         raise UsageError(f"script {program[0]!r} does not exist", slug="program-not-found")
     command = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
-    return [*command, *(["-m", module] if module is not None else []), *program]
+    return [*command, *program_words(module, program)]
 
 
 def _announce(server: ServerProcess, *, opens: bool) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.cli.script import run_program, say
+from sonde.cli.script_command import program_words
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.sink import Sink, StepEnd, TensorView
@@ -43,7 +44,7 @@ class ProfileOptions:
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the program at the end of a command line."""
-        return self.program if self.module is None else ("-m", self.module, *self.program)
+        return tuple(program_words(self.module, self.program))
 
 
 def profile_program(

@@ -6,9 +6,9 @@ What ``encode`` writes equals what MindSpore writes for the same values, byte fo
 over 512 MB is split over several values with one tag. Text is UTF-32 with the type ``str``. With
 ``crc`` 17 bytes follow: ``crc_num`` and the CRC-32 of all before, ten bytes, big-endian.
 
-``decode`` and ``scan`` trust nothing: every length is checked against the bytes that are there,
-memory use is bounded by the size of the file, and damaged bytes raise ``CheckpointError`` with the
-byte at which the damaged value begins.
+Files may be damaged or hostile: ``decode`` and ``scan`` check every length against the size of the
+file, which also bounds their memory, and damaged bytes raise ``CheckpointError`` with the byte at
+which the damaged value begins.
 """
 
 from __future__ import annotations
@@ -159,10 +159,10 @@ class StoredValue:
         dtype = _STORAGE.get(label)
         if dtype is None:
             raise CheckpointError(
-                f"{name}: {tag!r} has the element type {label!r}, which is not known here",
+                f"{name}: {tag!r} has the element type {label!r}, which Sonde does not know",
                 slug="checkpoint-dtype",
             )
-        # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
+        # Also with a size of 0: numpy refuses shapes whose other sizes are too large.
         is_countable = (
             len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
         )

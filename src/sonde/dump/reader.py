@@ -32,7 +32,7 @@ class Dump:
     """A dump on disk.
 
     ``path`` is its directory, one of its ``rank_N``, or a directory above one dump. Opening lists
-    directories only; graphs, steps and values are read when asked for. Files that cannot be
+    directories only; graphs, steps and values are read on demand. Files that cannot be
     read are listed in ``problems``; only one that was requested by name raises DumpError. With
     ``rank=None`` a method covers all ranks, or the first one that has the requested part.
 

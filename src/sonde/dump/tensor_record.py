@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class TensorRecord:
     """One tensor of a dump: its values in a file, a row of statistics, or both.
 
-    Nothing is read before it is asked for. ``node`` is None where the graph is not known;
+    Files are read on demand. ``node`` is None where the graph is not known;
     ``graph_id`` is None where the process ended inside the step. ``shape_from_graph``: MindSpore
     2.10 gives some values the shape of their op's input; the graph's shape is taken where it has
     as many elements.

@@ -25,12 +25,6 @@ Shape = Sequence[int]
 Floats = NDArray[np.float64]
 
 
-def compare_into(
-    out_address: int, address_a: int, code_a: int, address_b: int, code_b: int, numel: int, /
-) -> None:
-    compare_strided_into(out_address, address_a, code_a, None, address_b, code_b, None, (numel,))
-
-
 def compare_strided_into(
     out_address: int,
     address_a: int,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.core.statistics import FINITE_MAX, ROW_COLUMNS
+from sonde.core.statistics import FINITE_MAX, NOT_IN_OUTLINE, ROW_COLUMNS
 from sonde.kernels import memory
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.low_precision import numbers, storage_of
@@ -166,7 +166,7 @@ def outline_strided_into(
     out_address: int, address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
 ) -> None:
     row = _summarize(raw_elements(address, dtype_code, shape, strides), dtype_code)
-    row[[4, 5, 6, 11, 13, 14]] = nan
+    row[list(NOT_IN_OUTLINE)] = nan
     _write(out_address, row)
 
 
