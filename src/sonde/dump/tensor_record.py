@@ -114,6 +114,13 @@ class TensorRecord:
         """The values, read-only, widened where numpy lacks the type; mapped if large."""
         return self.header.array(self.shape)
 
+    def single_number(self) -> float | None:
+        """The value of a tensor of one element, from its file or statistics; None if unknown."""
+        if self.path is not None:
+            return float(self.numpy().reshape(-1)[0])
+        value = None if self.row is None else self.row.values.get("max")
+        return float(value) if isinstance(value, int | float) else None
+
     def statistics(self) -> Statistics:
         """All statistics, computed from the values in one pass."""
         from sonde.kernels import summarize_array
