@@ -23,12 +23,17 @@ SAID = re.compile(r"(?:^|\s)\[([a-z][a-z0-9]*(?:-[a-z0-9]+)*)\]\n?$")
 
 
 def slugs_in(tree: ast.AST) -> Iterator[str]:
-    """Slugs given as ``slug="..."``, as a default of a parameter, or at the end of a message."""
+    """Slugs given as ``slug="..."``, as ``slug = ... or "..."``, as a default of a parameter, or at
+    the end of a message."""
     names = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in ast.walk(tree):
         if id(node) in names:
             continue  # A constant with a name, such as a mark in somebody's file, is no message.
-        if isinstance(node, ast.keyword) and node.arg == "slug":
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "slug":
+            default = node.value.values[-1] if isinstance(node.value, ast.BoolOp) else None
+            if isinstance(default, ast.Constant):
+                yield str(default.value)
+        elif isinstance(node, ast.keyword) and node.arg == "slug":
             if isinstance(node.value, ast.Constant):
                 yield str(node.value.value)
         elif isinstance(node, ast.arguments):

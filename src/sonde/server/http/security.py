@@ -72,11 +72,11 @@ class Guard:
         headers = Headers(scope=scope)
         if not self._is_our_name(headers.get("host", "")):
             return problem_response(
-                403, "the Host header does not name this server", "foreign-host"
+                403, "the Host header does not name this server", slug="foreign-host"
             )
         if not _is_our_page(scope, headers):
             text = "requests from pages of other sites are refused"
-            return problem_response(403, text, "foreign-page")
+            return problem_response(403, text, slug="foreign-page")
         if (
             scope["type"] == "http"
             and scope["method"] not in _SAFE
