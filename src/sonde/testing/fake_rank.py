@@ -252,15 +252,15 @@ class FakeRank:
         for watchpoint in self.watchpoints:
             ids = {condition.id for condition in watchpoint.conditions}
             if watchpoint.enabled and "tensor_overflow" in ids:
-                for node in bad:
-                    number = self._hits + len(hits)
-                    hit = self._values.hit(number, watchpoint.id, self.step, node, bad[0])
-                    hits.append(hit)
+                hits += [self._hit(watchpoint.id, node, bad[0]) for node in bad]
         if hits:
             self._send(Hits(tuple(hits)))
-            self._hits += len(hits)
             self._place = hits[0].order
         return bool(hits)
+
+    def _hit(self, watchpoint: int, node: Node, origin: Node) -> Hit:
+        self._hits += 1
+        return self._values.hit(self._hits - 1, watchpoint, self.step, node, origin)
 
     def _answer(self, ask: Ask) -> None:
         try:
