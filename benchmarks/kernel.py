@@ -160,8 +160,8 @@ def pairs(elements: int, repeats: int) -> None:
 
         def compare(x: torch.Tensor, y: torch.Tensor = b) -> object:
             code = code_of(x)
-            return kernels.compare_into(
-                row.ctypes.data, x.data_ptr(), code, y.data_ptr(), code, x.numel()
+            return kernels.compare_strided_into(
+                row.ctypes.data, x.data_ptr(), code, None, y.data_ptr(), code, None, (x.numel(),)
             )
 
         (seconds,) = medians({"compare": compare}, [a], repeats).values()

@@ -218,8 +218,6 @@ PyMethodDef methods[] = {
      "non_finite(address, dtype_code, numel)"},
     {"non_finite_strided", as_function(non_finite_strided), METH_FASTCALL,
      "non_finite_strided(address, dtype_code, shape, strides)"},
-    {"compare_into", as_function(compare_into), METH_FASTCALL,
-     "compare_into(out_address, address_a, code_a, address_b, code_b, numel)"},
     {"compare_strided_into", as_function(compare_strided_into), METH_FASTCALL,
      "compare_strided_into(out_address, address_a, code_a, strides_a, address_b, code_b, "
      "strides_b, shape)"},

@@ -45,7 +45,6 @@ void without_gil(std::int64_t bytes, Work work) {
 PyObject* format_rows(PyObject* module, Arguments arguments, Py_ssize_t count);
 PyObject* count_between(PyObject* module, Arguments arguments, Py_ssize_t count);
 PyObject* tally_change(PyObject* module, Arguments arguments, Py_ssize_t count);
-PyObject* compare_into(PyObject* module, Arguments arguments, Py_ssize_t count);
 PyObject* compare_strided_into(PyObject* module, Arguments arguments, Py_ssize_t count);
 
 }  // namespace sonde

@@ -12,26 +12,6 @@ PyObject* compare_pairs(const PairLayout& layout, DType first, DType second, voi
 
 }  // namespace
 
-// out address, then address and dtype code of each side, element count
-PyObject* compare_into(PyObject*, Arguments arguments, Py_ssize_t count) {
-  void* row = nullptr;
-  void* addresses[2];
-  DType dtypes[2];
-  std::int64_t numel = 0;
-  if (!expect_arguments("compare_into", count, 6) || !read_address(arguments[0], row) ||
-      !read_address(arguments[1], addresses[0]) || !read_dtype(arguments[2], dtypes[0]) ||
-      !read_address(arguments[3], addresses[1]) || !read_dtype(arguments[4], dtypes[1]) ||
-      !read_count(arguments[5], numel)) {
-    return nullptr;
-  }
-  const int itemsizes[2] = {kItemSize[static_cast<int>(dtypes[0])],
-                            kItemSize[static_cast<int>(dtypes[1])]};
-  const std::int64_t one = 1;
-  const std::int64_t* const strides[2] = {&one, &one};
-  return compare_pairs(any_pair_order(addresses, itemsizes, &numel, strides, 1), dtypes[0],
-                       dtypes[1], row);
-}
-
 // out address, then address, dtype code and strides of each side, shape
 PyObject* compare_strided_into(PyObject*, Arguments arguments, Py_ssize_t count) {
   void* row = nullptr;

@@ -235,12 +235,6 @@ bool Engine::knows(JobNumber number) {
     return number >= 1 && number < first_number_ + slots_.size();
 }
 
-bool Engine::is_pending(JobNumber number) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const Slot* held = slot(number);
-    return held != nullptr && held->job != nullptr;
-}
-
 Counts Engine::counts() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return counts_;
@@ -305,7 +299,6 @@ void Engine::work(unsigned worker) {
             lock.lock();
             if (failure.error != 0 && failure_.error == 0) failure_ = std::move(failure);
             if (failure.error == 0 && job->kind == Kind::file) {
-                counts_.written_files += 1;
                 counts_.written_bytes += job->bytes();
             }
         }

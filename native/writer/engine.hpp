@@ -89,7 +89,6 @@ struct Job {
 struct Counts {
     std::size_t pending_jobs = 0;
     std::size_t pending_bytes = 0;
-    std::size_t written_files = 0;
     std::size_t written_bytes = 0;
 };
 
@@ -134,7 +133,6 @@ public:
                       std::vector<Token>& finished);
 
     bool knows(JobNumber number);
-    bool is_pending(JobNumber number);
     Counts counts();
     Failure failure();
     void collect(std::vector<Token>& finished);

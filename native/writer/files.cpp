@@ -143,8 +143,9 @@ int make_named(const std::string& path, const std::string& partial, Fill&& fill)
 
 }  // namespace
 
-// The scheme of sonde.dump.layout.partial_name, for the name followed by the worker's number:
-// two long names may end alike, two files of one worker are never written at the same time.
+// Hidden, so that no reader takes it for a whole file (sonde.dump.layout.is_partial). It keeps the
+// end of a long name and the number of the worker: two long names may end alike, but two files of
+// one worker are never written at the same time.
 std::string FileMaker::partial_path(const std::string& directory, const std::string& name) const {
     std::string tail = name + suffix_;
     if (tail.size() > kNameTailBytes) {

@@ -23,16 +23,8 @@ PyObject* writer_pending_bytes(PyObject* self, void*) {
     return PyLong_FromSize_t(counts(self).pending_bytes);
 }
 
-PyObject* writer_pending_jobs(PyObject* self, void*) {
-    return PyLong_FromSize_t(counts(self).pending_jobs);
-}
-
 PyObject* writer_written_bytes(PyObject* self, void*) {
     return PyLong_FromSize_t(counts(self).written_bytes);
-}
-
-PyObject* writer_written_files(PyObject* self, void*) {
-    return PyLong_FromSize_t(counts(self).written_files);
 }
 
 PyObject* writer_error(PyObject* self, void*) {
@@ -129,20 +121,16 @@ PyMethodDef writer_methods[] = {
     {"barrier_rename", method(shielded<writer_barrier_rename>), METH_FASTCALL,
      "barrier_rename(old_directory, new_directory, /) -> None"},
     {"own", writer_own, METH_O, "own(job, /) -> None"},
-    {"is_pending", writer_is_pending, METH_O, "is_pending(job, /) -> bool"},
     {"wait", writer_wait, METH_O, "wait(job, /) -> None"},
     {"wait_all", method(writer_wait_all), METH_VARARGS | METH_KEYWORDS,
      "wait_all(progress=None, interval_seconds=0.5) -> None"},
-    {"release", writer_release, METH_NOARGS, "release() -> None"},
     {"close", writer_close, METH_NOARGS, "close() -> None"},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef writer_properties[] = {
     {"pending_bytes", writer_pending_bytes, nullptr, nullptr, nullptr},
-    {"pending_jobs", writer_pending_jobs, nullptr, nullptr, nullptr},
     {"written_bytes", writer_written_bytes, nullptr, nullptr, nullptr},
-    {"written_files", writer_written_files, nullptr, nullptr, nullptr},
     {"error", writer_error, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -86,7 +86,7 @@ void submit_steps(Engine& engine, const std::string& root, int submitter) {
             engine.submit_link(number, growing + "/link" + std::to_string(file), finished);
             release(finished);
             write(engine, root + "/same", value);
-            engine.is_pending(number);
+            engine.counts();
         }
         engine.submit_rename(growing, place, finished);
         release(finished);

@@ -77,15 +77,6 @@ PyObject* writer_own(PyObject* self, PyObject* value) {
     Py_RETURN_NONE;
 }
 
-PyObject* writer_is_pending(PyObject* self, PyObject* value) {
-    JobNumber number = 0;
-    if (!parse_number(value, number)) return nullptr;
-    Engine& engine = *cast(self)->engine;
-    if (engine.inert()) Py_RETURN_FALSE;
-    release_finished(engine);
-    return PyBool_FromLong(engine.is_pending(number));
-}
-
 PyObject* writer_wait(PyObject* self, PyObject* value) {
     JobNumber number = 0;
     if (!parse_number(value, number)) return nullptr;
@@ -116,12 +107,6 @@ PyObject* writer_wait_all(PyObject* self, PyObject* args, PyObject* keywords) {
     if (!wait_for_all(engine, progress == Py_None ? nullptr : progress, interval_seconds)) {
         return nullptr;
     }
-    Py_RETURN_NONE;
-}
-
-PyObject* writer_release(PyObject* self, PyObject*) {
-    Engine& engine = *cast(self)->engine;
-    if (!engine.inert()) release_finished(engine);
     Py_RETURN_NONE;
 }
 

@@ -80,12 +80,10 @@ PyObject* writer_write_text(PyObject* self, PyObject* const* args, Py_ssize_t co
 PyObject* writer_link(PyObject* self, PyObject* const* args, Py_ssize_t count);
 PyObject* writer_barrier_rename(PyObject* self, PyObject* const* args, Py_ssize_t count);
 
-// waiting.cpp: functions that ask about jobs in the queue, or wait for them
+// waiting.cpp: functions that wait for jobs in the queue
 PyObject* writer_own(PyObject* self, PyObject* value);
-PyObject* writer_is_pending(PyObject* self, PyObject* value);
 PyObject* writer_wait(PyObject* self, PyObject* value);
 PyObject* writer_wait_all(PyObject* self, PyObject* args, PyObject* keywords);
-PyObject* writer_release(PyObject* self, PyObject*);
 PyObject* writer_close(PyObject* self, PyObject*);
 
 }  // namespace sonde

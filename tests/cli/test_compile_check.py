@@ -12,10 +12,7 @@ import click
 import pytest
 from tests.warm_python.starting import warm_python
 
-from sonde.cli.compile_check import compile_check
-from sonde.cli.compile_check_text import as_document, as_lines
-from sonde.cli.main import main
-from sonde.core.agreement import (
+from sonde.adapters.torch.compile_check.agreement import (
     CompileVerdict,
     GraphVerdict,
     Member,
@@ -23,6 +20,9 @@ from sonde.core.agreement import (
     WrongGroup,
     WrongOp,
 )
+from sonde.cli.compile_check import compile_check
+from sonde.cli.compile_check_text import as_document, as_lines
+from sonde.cli.main import main
 from sonde.core.graph import Source
 
 pytestmark = pytest.mark.slow
@@ -172,7 +172,7 @@ def test_the_wrong_op_is_reported_with_its_place() -> None:
         "the first wrong op is aten.tanh.default, backward in module encoder.0 at train.py:7: "
         "h = torch.tanh(h)",
         "  float32 [2, 3] off by inf from float64 on the same inputs; eager 0, allowed 1.0e-06",
-        "  its decomposition is right, or it has none: the code made of it is wrong",
+        "  the code generated for it is wrong: its decomposition, if it has one, is right",
     ]
 
 

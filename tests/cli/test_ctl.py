@@ -20,8 +20,9 @@ from sonde.cli.main import main
 from sonde.debugger.launch.server_registry import ServerState, announce_server, running_servers
 from sonde.server import hit_store
 from sonde.server.dumps.run import open_dumps
-from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import (
     PROTOCOL,
     Answer,

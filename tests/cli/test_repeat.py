@@ -128,7 +128,7 @@ def test_a_result_that_cannot_be_written_is_still_printed(tmp_path: Path) -> Non
     ("words", "said"),
     [
         ([], "no program given"),
-        (["nope.py"], "can't find 'nope.py' [program-not-found]"),
+        (["nope.py"], "script 'nope.py' does not exist [program-not-found]"),
         (["--steps", "5-", "train.py"], "[steps]"),
         (["--seed", "3", "train.py"], "--seed needs --deterministic [usage]"),
         (["broken.py"], "ZeroDivisionError"),

@@ -19,7 +19,8 @@ import pytest
 from sonde.cli.main import main
 from sonde.cli.serve import _print_addresses
 from sonde.debugger.launch.server_registry import ServerState
-from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.testing.fake_rank import FakeRank, RankSocket
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Welcome
 
 OPENER = build_opener(ProxyHandler({}))

@@ -139,12 +139,11 @@ def test_google_protobuf_reads_and_writes_the_very_same_bytes() -> None:
     assert str(np.frombuffer(text, f"U{len(text) // 4}")[0]) == "naïve"
 
 
-def test_bfloat16_keeps_its_bits_and_widens_exactly() -> None:
+def test_bfloat16_keeps_its_bits() -> None:
     bits = np.array([0x3F80, 0xC000, 0x7F80, 0x0001], dtype=np.uint16)
     back = decode_bytes(encode_bytes({"w": BFloat16Array(bits)}))["w"]
     assert isinstance(back, BFloat16Array)
     assert back.bits.tolist() == bits.tolist()
-    assert back.float32().tolist() == [1.0, -2.0, float("inf"), 2.0**-133]
 
 
 def test_a_large_tensor_is_split_over_values_with_one_tag_and_joined_again() -> None:

@@ -115,8 +115,7 @@ def test_any_other_text_is_refused_or_printed_back(text: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        layout.partial_name(REAL),
-        layout.partial_name("x" * 250 + REAL),
+        f".{REAL}.partial",
         "statistic.csv",
         "12.npy",
         "Conv2D.npy",
@@ -128,22 +127,6 @@ def test_any_other_text_is_refused_or_printed_back(text: str) -> None:
 )
 def test_other_names_are_no_tensors(name: str) -> None:
     assert layout.parse_tensor_file_name(name) is None
-
-
-@given(st.text(max_size=300))
-def test_a_partial_name_fits_and_is_known_as_partial(text: str) -> None:
-    name = layout.partial_name(layout.escape(text))
-    assert layout.is_partial(name)
-    assert len(name.encode()) <= layout.NAME_LIMIT_BYTES
-
-
-def test_two_slots_of_one_long_name_have_different_partial_names() -> None:
-    long = "x" * 300
-    names = {
-        layout.partial_name("5".join(layout.name_parts("op", long, "input", slot, "F", "")))
-        for slot in range(20)
-    }
-    assert len(names) == 20
 
 
 def test_the_paths_of_a_rank() -> None:

@@ -27,7 +27,6 @@ class TestOurOwn:
         assert dump.graphs() == (small_graph(),)
         assert dump.graph(0) == small_graph()
         assert dump.execution_order(0) == (LOG, SCALE, GRADIENT)
-        assert dump.executed_steps(0) == (0, 5)
         assert dump.metadata().config == {"sonde_version": "0.1.0"}
         assert dump.metadata().dump_config == {"common_dump_settings": {}}
         assert dump.problems == dump.check() == ()

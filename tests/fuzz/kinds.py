@@ -26,7 +26,7 @@ from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.compare.weights.table import list_parameters
 from sonde.core.mindspore_ckpt import decode
 from sonde.dump.file_names import read_mapping
-from sonde.dump.graph_files.execution_order import read_node_order, read_steps
+from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.ir import read_ir_file, write_ir
 from sonde.dump.graph_files.pb import encode_graph, read_graph_file
 from sonde.dump.reader import Dump
@@ -153,7 +153,6 @@ def _csv(directory: Path) -> Kind:
         read_rows(text)
         read_mapping(text)
         read_node_order(text)
-        read_steps(text)
         read_losses(path)
 
     return Kind([*rows, losses], directory / "rows.csv", _shielded(read))
@@ -250,7 +249,6 @@ def _dump_of(root: Path, directory: Path) -> Kind:
             dump.metadata()
             for graph_id in dump.graph_ids():
                 _shielded(lambda _, graph_id=graph_id: dump.execution_order(graph_id))(path)
-                dump.executed_steps(graph_id)
         finally:
             files[target].write_bytes(contents[target])
 

@@ -6,7 +6,7 @@ import pytest
 from tests.golden.rewrite import FILES, golden_files
 from tests.golden.sample import sample_graph
 
-from sonde.dump.graph_files.execution_order import read_node_order, read_steps
+from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.ir import read_ir
 from sonde.dump.graph_files.pb import decode_graph
 
@@ -42,5 +42,3 @@ def test_the_golden_text_gives_every_source_line() -> None:
 def test_the_golden_orders_are_read() -> None:
     nodes = read_node_order((FILES / "ms_execution_order_graph_3.csv").read_text())
     assert nodes == tuple(op.name for op in sample_graph().ops)
-    steps = read_steps((FILES / "ms_global_execution_order_graph_3.csv").read_text())
-    assert steps == (0, 1, 5)

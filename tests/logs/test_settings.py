@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core.logs import LEVELS, SUBMODULES, VARIABLES, LogSettings, log_settings
+from sonde.logs.settings import LEVELS, SUBMODULES, VARIABLES, LogSettings, log_settings
 
 BOTH = [(setting, name) for setting, names in VARIABLES.items() for name in names]
 

@@ -2,7 +2,8 @@
 
 from tests.server.serving_in_thread import Server
 
-from sonde.testing.fake_rank import RankSocket, sample_metadata
+from sonde.testing.fake_rank import RankSocket
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello
 
 LOG = "Default/network-Net/loss-Loss/log-op0"

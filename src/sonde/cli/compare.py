@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
 from sonde.cli.compare_text import print_comparison
+from sonde.cli.script import say
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare as compare_dumps
 from sonde.compare.runs.pairing.map_file import read_map, write_map
@@ -131,7 +132,7 @@ def compare(**given: Any) -> int:
         print_comparison(comparison, Console(highlight=False), limit=arguments.limit)
         _name_files(arguments)
     if comparison.verdict == "incomparable":
-        print(f"sonde: {damaged(comparison)[0]} [npy-file]", file=sys.stderr)
+        say(f"{damaged(comparison)[0]} [npy-file]")
     return EXIT_CODES[comparison.verdict]
 
 
@@ -161,7 +162,7 @@ def _dumps(arguments: CompareArguments) -> Iterator[tuple[Dump, Dump]]:
     place = arguments.keep or Path(tempfile.mkdtemp(prefix="sonde-compare-"))
     try:
         for number, command in enumerate(arguments.runs):
-            print(f"sonde: running {command}", file=sys.stderr, flush=True)
+            say(f"running {command}")
             paths.insert(number, run_into(command, place / "ab"[number], steps))
         yield Dump(paths[0]), Dump(paths[1])
     finally:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sonde.cli.script import say
 from sonde.compare.options import CompareError
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.selection import StepSet
@@ -60,8 +61,8 @@ def run_into(command: str, directory: Path, steps: StepSet) -> Path:
     if not _steps_in(dump):
         _raise_failure(command, process.returncode, log)
     if process.returncode and not was_stopped:
-        ended = f"sonde: {command!r} ended with code {process.returncode}"
-        print(f"{ended}; its finished steps are compared", file=sys.stderr)
+        ended = f"{command!r} ended with code {process.returncode}"
+        say(f"{ended}; its finished steps are compared")
     return dump
 
 

@@ -14,8 +14,8 @@ import click
 
 from sonde.capture.options import parse_size
 from sonde.cli.compile_check_text import as_document, as_lines
-from sonde.cli.run import RunCommand, program_arguments
-from sonde.cli.script import needing_torch, run_program
+from sonde.cli.script import needing_torch, run_program, say
+from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import CaptureError
 from sonde.core.number_text import count_text
 
@@ -35,7 +35,7 @@ Exit codes: 0 compiled code agrees; 1 it deviates; 2 the check could not run.
 """
 
 
-@click.command("compile-check", cls=RunCommand, epilog=EPILOG)
+@click.command("compile-check", cls=ScriptCommand, epilog=EPILOG)
 @click.option(
     "--step",
     type=click.IntRange(0),
@@ -101,7 +101,7 @@ class _CheckRun:
         with needing_torch("PyTorch is not installed, so there is nothing to check"):
             from sonde.adapters.torch.compile_check.check import CompileCheck
         self.check = CompileCheck(
-            self.step, continues=self.continues, say=_say, budget=parse_size(self.memory)
+            self.step, continues=self.continues, say=say, budget=parse_size(self.memory)
         )
         # Output of the program must not appear between the lines of the JSON.
         output: AbstractContextManager[object] = (
@@ -133,7 +133,3 @@ class _CheckRun:
         if not verdict.agrees:
             return SystemExit(DEVIATES)
         return None if verdict.is_complete else SystemExit(FAILED)
-
-
-def _say(text: str) -> None:
-    print(f"sonde: {text}", file=sys.stderr, flush=True)

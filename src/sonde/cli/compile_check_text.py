@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite, isnan
 from typing import Any
 
-from sonde.core.agreement import (
+from sonde.adapters.torch.compile_check.agreement import (
     CompileVerdict,
     GraphVerdict,
     ResultComparison,
@@ -133,9 +133,9 @@ def _wrong_lines(wrong: WrongOp) -> Iterator[str]:
         f"inputs; eager {_number(wrong.eager)}, allowed {_number(wrong.allowed)}{broken}"
     )
     if wrong.fault == "decomposition":
-        yield "  its decomposition is wrong: run op by op it gives the same wrong numbers"
+        yield "  its decomposition is wrong: run op by op, it gives the same wrong numbers"
     elif wrong.fault == "lowering":
-        yield "  its decomposition is right, or it has none: the code made of it is wrong"
+        yield "  the code generated for it is wrong: its decomposition, if it has one, is right"
 
 
 def as_document(verdict: CompileVerdict) -> dict[str, Any]:

@@ -46,7 +46,7 @@ _HELD_SECONDS: Final = 600.0
 _POLL_SECONDS: Final = 0.5
 
 
-@click.group(short_help="Control the debugger from a terminal.", epilog=EPILOG)
+@click.group(epilog=EPILOG)
 @click.option(
     "--server", metavar="URL", help="The server. Default: your newest server on this machine."
 )

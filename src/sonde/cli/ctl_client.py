@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
+from sonde.cli.script import say
 from sonde.core.errors import UsageError
 
 ANSWER_SECONDS: Final = 150.0
@@ -68,10 +68,9 @@ def find_server(url: str | None, token: str | None) -> Client:
                 slug="no-server",
             )
         if len(servers) > 1:  # A command for one training must not reach another unnoticed.
-            print(
-                f"sonde: you have {len(servers)} running servers on this machine; using the "
-                f"newest, {servers[0].url}; choose another with --server",
-                file=sys.stderr,
+            say(
+                f"you have {len(servers)} running servers on this machine; using the newest, "
+                f"{servers[0].url}; choose another with --server"
             )
         return Client(servers[0].url, servers[0].token or token)
     asked, url = url, url if "//" in url else f"http://{url}"

@@ -15,7 +15,8 @@ import click
 
 from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
-from sonde.cli.run import RunCommand, program_arguments, step_by_option
+from sonde.cli.script import say
+from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.cli.serve import host_option, pause_option, token_option
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
@@ -34,7 +35,7 @@ Examples:
 _LAUNCHER = "torch.distributed.run"
 
 
-@click.command(cls=RunCommand, short_help="Run a script under the debugger.", epilog=EPILOG)
+@click.command(cls=ScriptCommand, epilog=EPILOG)
 @click.option(
     "--port",
     type=int,
@@ -124,19 +125,15 @@ def _command(module: str | None, program: Sequence[str], step_by: str) -> list[s
     if module is None and not os.path.exists(program[0]):
         raise UsageError(f"script {program[0]!r} does not exist", slug="program-not-found")
     command = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
-    return [*command, *(["-m", module] if module is not None else []), *program]
+    return [*command, *program_words(module, program)]
 
 
 def _announce(server: ServerProcess, *, opens: bool) -> None:
-    _print(f"the page is at {server.page}")
+    say(f"the page is at {server.page}")
     if server.elsewhere:
-        _print(f"from other machines it is at {server.elsewhere}")
+        say(f"from other machines it is at {server.elsewhere}")
     if opens:
         open_page(server.page)
-
-
-def _print(text: str) -> None:
-    print(f"sonde: {text}", file=sys.stderr, flush=True)
 
 
 def _environment(
@@ -204,7 +201,7 @@ def _keep_page(server: ServerProcess, code: int) -> None:
     """Keep serving the page, with what it knows of the training, until Ctrl-C or SIGTERM."""
     how = "ended" if code in (0, 130) else f"ended with exit code {code}"
     if not server.is_running:
-        _print(f"the training has {how}; the page is closed, because its server has ended")
+        say(f"the training has {how}; the page is closed, because its server has ended")
         return
     if not _has_runs(server):
         return  # The program did not start: the page has nothing to show.
@@ -213,5 +210,5 @@ def _keep_page(server: ServerProcess, code: int) -> None:
         raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt), _handling_signals(stop):
-        _print(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
+        say(f"the training has {how}; the page stays at {server.page} until Ctrl-C")
         server.wait()

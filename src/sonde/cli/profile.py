@@ -17,8 +17,8 @@ from sonde.cli.profile_run import (
     run_trial,
     try_variants,
 )
-from sonde.cli.run import RunCommand, program_arguments
 from sonde.cli.script import needing_torch
+from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import UsageError
 
 EPILOG = """\b
@@ -36,7 +36,7 @@ Exit codes: that of the program; 2 for an error in the command; 3 if --fail-if i
 """
 
 
-@click.command(cls=RunCommand, epilog=EPILOG)
+@click.command(cls=ScriptCommand, epilog=EPILOG)
 @click.option(
     "--steps",
     metavar="START:STOP",

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.cli.script import run_program
+from sonde.cli.script import run_program, say
+from sonde.cli.script_command import program_words
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
-from sonde.core.sink import OpCall, StepEnd
+from sonde.core.sink import Sink, StepEnd, TensorView
 
 if TYPE_CHECKING:
     from sonde.profile.condition import ProfileCondition
@@ -43,7 +44,7 @@ class ProfileOptions:
     @property
     def words(self) -> tuple[str, ...]:
         """The words of the program at the end of a command line."""
-        return self.program if self.module is None else ("-m", self.module, *self.program)
+        return tuple(program_words(self.module, self.program))
 
 
 def profile_program(
@@ -80,7 +81,7 @@ def profile_program(
     except SondeError as error:
         if outcome is None:
             raise
-        print(f"sonde: {error}", file=sys.stderr)
+        say(str(error))
         return outcome
     return outcome or _judged(result, condition)
 
@@ -135,8 +136,11 @@ def recording(
             recorder.close()
 
 
-class _GraphKeeper:
-    """A sink that takes no tensors, only the graph of the step that is run to learn names."""
+class _GraphKeeper(Sink):
+    """A sink that takes no tensors, only the graph of the step that is run to learn names.
+
+    It is also its own request: it wants no op, and one step.
+    """
 
     def __init__(self, recorder: ProfileRecorder) -> None:
         self._recorder = recorder
@@ -151,19 +155,12 @@ class _GraphKeeper:
     def wants_op(self, node: OpNode) -> bool:
         return False
 
-    def begin_step(self, step: int) -> None: ...
-
-    def write(self, call: OpCall) -> None: ...
+    def has(self, view: TensorView) -> bool:
+        return True
 
     def end_step(self, end: StepEnd) -> None:
         if end.complete:
             self._recorder.learned(end.graph)
-
-    def drop_step(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    def fast_path(self) -> None: ...
 
 
 def run_trial(options: ProfileOptions, order: str) -> BaseException | None:

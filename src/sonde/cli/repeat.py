@@ -17,8 +17,9 @@ from typing import Any
 import click
 
 from sonde.cli.ckpt_files import json_option, write_json
-from sonde.cli.run import RunCommand, program_arguments, step_by_option
 from sonde.cli.run_deterministic import determinism_options, requested
+from sonde.cli.script import say
+from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.finding import Finding
@@ -51,7 +52,7 @@ class _Run:
     dump: Path
 
 
-@click.command(cls=RunCommand, epilog=EPILOG)
+@click.command(cls=ScriptCommand, epilog=EPILOG)
 @click.option("--steps", metavar="STEPS", help="Only these steps, such as '0|5-8'. Default: all.")
 @step_by_option
 @click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
@@ -76,13 +77,15 @@ def repeat(
     and classified: the weights, the data, an op that draws random numbers, or an op whose algorithm
     is not deterministic, with its line in your code.
     """
-    words = _words(module, program)
+    if module is None and not os.path.exists(program[0]):
+        raise UsageError(f"script {program[0]!r} does not exist", slug="program-not-found")
+    words = program_words(module, program)
     determinism = requested(deterministic, seed, no_shuffle, no_dropout)
     parse_steps("all" if steps is None else steps)
     with _directory(directory) as place:
         runs, dumps = [], []
         for number in (1, 2):
-            print(f"sonde: run {number} of 2", file=sys.stderr, flush=True)
+            say(f"run {number} of 2")
             options = [*(determinism.options() if determinism else ()), "--step-by", step_by]
             runs.append(_run(place / f"run_{number}", steps or "all", options, words))
             dumps.append(_dump(runs[-1]))
@@ -95,14 +98,6 @@ def repeat(
     if json_file is not None:
         write_json(json_file, document)
     return 0 if found.first is None and runs[0].code == runs[1].code else 1
-
-
-def _words(module: str | None, program: tuple[str, ...]) -> list[str]:
-    if module is not None:
-        return ["-m", module, *program]
-    if not os.path.exists(program[0]):
-        raise UsageError(f"can't find {program[0]!r}", slug="program-not-found")
-    return list(program)
 
 
 @contextmanager

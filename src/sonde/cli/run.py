@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import click
 
@@ -18,12 +17,12 @@ from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
-from sonde.cli.script import needing_torch, run_program
+from sonde.cli.script import needing_torch, run_program, say
+from sonde.cli.script_command import ScriptCommand, program_arguments, step_by_option
 from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
 
-F = TypeVar("F", bound=Callable[..., Any])
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
 
@@ -51,13 +50,13 @@ class ScriptRun:
         start = without_randomness(self.determinism, self._attach)
         outcome = run_program(self.module, self.program, start)
         if isinstance(outcome, Terminated):
-            print("sonde: the training was ended from the debugger", file=sys.stderr, flush=True)
+            say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
         if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
-            print(f"sonde: {self.note}", file=sys.stderr, flush=True)
+            say(self.note)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):
@@ -105,58 +104,6 @@ class RunOptions:
         return tuple(name for name, is_given in given.items() if is_given)
 
 
-class RunCommand(click.Command):
-    """A command with `program_arguments`, which must be given.
-
-    Passes everything after the script, or after ``-m MODULE``, to the program.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ours, theirs = self._split(args)
-        rest = super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
-        if not ctx.params["program"] and ctx.params["module"] is None:
-            raise UsageError(
-                f"no program given: sonde {self.name} [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
-                slug="usage",
-            )
-        return rest
-
-    def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
-        takes_value = {
-            name
-            for option in self.params
-            if isinstance(option, click.Option) and not option.is_flag
-            for name in option.opts
-        }
-        index = 0
-        while index < len(args):
-            word = args[index]
-            if word == "--":
-                return args[:index], args[index + 1 :]
-            if word == "-" or not word.startswith("-"):
-                return args[:index], args[index:]
-            index += 2 if word in takes_value else 1
-            if word.startswith("-m"):
-                break
-        return args[:index], args[index:]
-
-
-def program_arguments(command: F) -> F:
-    """Add the option ``-m MODULE`` and the argument ``SCRIPT [ARGS]...``."""
-    module = click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
-    program = click.argument(
-        "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."
-    )
-    return module(program(command))
-
-
-step_by_option = click.option(
-    "--step-by",
-    type=click.Choice(["optimizer", "manual"]),
-    default="optimizer",
-    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
-)
-
 EPILOG = """\b
 Examples:
   sonde run --stats train.py --epochs 3       statistics of every op's inputs and outputs
@@ -171,7 +118,7 @@ Then show the dump:
 """
 
 
-@click.command(cls=RunCommand, epilog=EPILOG)
+@click.command(cls=ScriptCommand, epilog=EPILOG)
 @click.option(
     "--dump",
     "dump_file",

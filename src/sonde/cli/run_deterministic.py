@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from sonde.adapters.torch.determinism import MAX_SEED, Determinism
-from sonde.cli.script import needing_torch
+from sonde.cli.script import needing_torch, say
 from sonde.core.errors import UsageError
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -80,7 +80,7 @@ def without_randomness(determinism: Determinism | None, start: Start) -> Start:
 
 def _print(line: str) -> None:
     if os.environ.get("RANK", "0") == "0":  # one rank prints it
-        print(f"sonde: {line}", file=sys.stderr, flush=True)
+        say(line)
 
 
 def _restart_with_fixed_hashes() -> None:

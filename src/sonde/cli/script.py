@@ -89,6 +89,11 @@ def run_program(
     return _leave(context, outcome)
 
 
+def say(text: str) -> None:
+    """Print one line for the user on standard error."""
+    print(f"sonde: {text}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def needing_torch(why: str) -> Iterator[None]:
     """Report it as an error of the user if an import in this context needs PyTorch."""
@@ -150,10 +155,10 @@ def _leave(
         outcome = outcome or interrupt
         clean = outcome.__traceback__
     except SondeError as error:
-        print(f"sonde: {error}", file=sys.stderr)
+        say(str(error))
     except Exception:
         traceback.print_exc()
-        print("sonde: the failure above is Sonde's, not your program's", file=sys.stderr)
+        say("the failure above is Sonde's, not your program's")
     if outcome is not None:
         outcome.__traceback__ = clean
     return outcome

@@ -41,7 +41,7 @@ pause_option = click.option(
 )
 
 
-@click.command(short_help="Run the debugger server.", epilog=EPILOG)
+@click.command(epilog=EPILOG)
 @click.option(
     "--port", default=8080, show_default=True, help="The port of the page; 0: any free port."
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sonde.cli.script import say
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,10 +32,7 @@ docs/tune.md describes the configuration.
 """
 
 
-@click.command(
-    epilog=EPILOG,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+@click.command(epilog=EPILOG)
 @click.argument("config", metavar="CONFIG", type=click.Path(path_type=Path))
 @click.option(
     "--iter",
@@ -176,10 +173,10 @@ def _close(session: SearchSession, screen: Any, reason: str, *, is_limited: bool
     listing = session.write()
     screen.results(listing, reason)
     if not reason:
-        print("sonde: interrupted; the same command continues the search", file=sys.stderr)
+        say("interrupted; the same command continues the search")
         return 130
     if not is_limited:
-        print("sonde: that was one trial; --iter N runs more", file=sys.stderr)
+        say("that was one trial; --iter N runs more")
     return 0 if listing.best is not None else 1
 
 

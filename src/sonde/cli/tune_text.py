@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from sonde.cli.script import say
 from sonde.core.number_text import long_duration, number_text
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class SearchProgress:
 
     def requeued(self, trials: list[FrozenTrial]) -> None:
         if self._done or trials:
-            print(f"sonde: continuing a search with {self._done} trials done", file=sys.stderr)
+            say(f"continuing a search with {self._done} trials done")
         if trials:
             numbers = ", ".join(str(one.number) for one in trials)
-            print(f"sonde: queued again after their search was killed: {numbers}", file=sys.stderr)
+            say(f"queued again after their search was killed: {numbers}")
 
     def polled(self, running: list[RunningTrial]) -> None:
         now = time.monotonic()
@@ -234,10 +234,9 @@ def show_check(config: TuneConfig, template: CommandTemplate) -> None:
 
 def warn_unused(template: CommandTemplate) -> None:
     for name in template.unused:
-        print(
-            f"sonde: neither the command nor its script uses {name}; write {{{name}}} in the "
-            f"command, or call sonde.tune.suggest({name!r}, default) in the script [tune-unused]",
-            file=sys.stderr,
+        say(
+            f"neither the command nor its script uses {name}; write {{{name}}} in the command, or "
+            f"call sonde.tune.suggest({name!r}, default) in the script [tune-unused]"
         )
 
 

@@ -42,7 +42,7 @@ Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a 
 """
 
 
-@click.command(short_help="View dumps in the debugger's page.", epilog=EPILOG)
+@click.command(epilog=EPILOG)
 @click.argument("directories", nargs=-1, required=True, metavar="DIR [DIR2]")
 @click.option(
     "--watch", multiple=True, metavar="CONDITION", help="Check this condition in all steps."
@@ -128,29 +128,24 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
 
     default = [WatchpointDraft("", (ConditionSpec("tensor_overflow"),))]
     answers: list[dict[str, Any]] = []
-    is_hit = is_damaged = False
     for path in paths:
         problems: list[DumpProblem] = []
-        progress = None if as_json else _progress
-        book = check_dump(path, drafts or default, progress, problems.append)
-        hits = msgspec.to_builtins(list(book.in_order()))
-        is_hit = is_hit or any(hit["verdict"] == "hit" for hit in hits)
-        damaged = [str(each) for each in problems if is_damage(each)]
-        is_damaged = is_damaged or bool(damaged)
+        found = check_dump(path, drafts or default, None if as_json else _progress, problems.append)
+        hits = msgspec.to_builtins(list(found.in_order()))
         answers.append(
             {
                 "dump": str(path),
                 "total": len(hits),
-                "dropped": book.dropped(),
+                "dropped": found.dropped(),
                 "hits": hits,
                 "problems": [str(each) for each in problems],
-                "damaged": damaged,
+                "damaged": [str(each) for each in problems if is_damage(each)],
             }
         )
         if not as_json:
             if len(paths) > 1:
                 click.echo(f"{path}:")
-            page = msgspec.to_builtins(book.page(HitFilter(), PageWindow(0, _SHOWN)))
+            page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
             for line in text.hits_lines(page, "; --json prints them"):
                 click.echo(line)
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
@@ -158,7 +153,9 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 click.echo(f"sonde: {word}: {safe(str(problem))}", err=True)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
-    return HIT if is_hit else DAMAGED if is_damaged else 0
+    if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):
+        return HIT
+    return DAMAGED if any(answer["damaged"] for answer in answers) else 0
 
 
 def _progress(done: int, total: int) -> None:

@@ -19,8 +19,9 @@ evidence suggests it, but does not decide it."""
 class Finding:
     """A fault or a hint: rule, severity, certainty, place, evidence, advice.
 
-    The place is what is known of it: the tensor ``where``, or an ``op``, or a ``parameter``; the
-    ``rank``; the line of the user's code (``source``). ``evidence`` has the measured facts by name.
+    The place has those fields that are known: the tensor ``where``, or an ``op``, or a
+    ``parameter``; the ``rank``; the line of the user's code (``source``). ``evidence`` has the
+    measured facts by name.
     """
 
     rule: str

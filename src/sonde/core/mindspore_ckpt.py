@@ -6,9 +6,9 @@ What ``encode`` writes equals what MindSpore writes for the same values, byte fo
 over 512 MB is split over several values with one tag. Text is UTF-32 with the type ``str``. With
 ``crc`` 17 bytes follow: ``crc_num`` and the CRC-32 of all before, ten bytes, big-endian.
 
-``decode`` and ``scan`` trust nothing: every length is checked against the bytes that are there,
-memory use is bounded by the size of the file, and damaged bytes raise ``CheckpointError`` with the
-byte at which the damaged value begins.
+Files may be damaged or hostile: ``decode`` and ``scan`` check every length against the size of the
+file, which also bounds their memory, and damaged bytes raise ``CheckpointError`` with the byte at
+which the damaged value begins.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import SondeError
 from sonde.core.protobuf_wire import (
     BYTES,
@@ -50,21 +51,14 @@ _CRC_TRAILER_BYTES = 17
 _ENCRYPTED_STARTS = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f")
 _BFLOAT16 = "BFloat16"
 _TEXT = "str"
-_NUMPY_TYPES = {
-    "Bool": "?",
-    "Int8": "<i1",
-    "Int16": "<i2",
-    "Int32": "<i4",
-    "Int64": "<i8",
-    "UInt8": "<u1",
-    "UInt16": "<u2",
-    "UInt32": "<u4",
-    "UInt64": "<u8",
-    "Float16": "<f2",
-    "Float32": "<f4",
-    "Float64": "<f8",
+_STORAGE: dict[str, np.dtype[Any]] = {
+    each.label: np.dtype(each.stored).newbyteorder("<")
+    for each in BY_NAME.values()
+    if each.stored == each.name and not each.is_complex
 }
-_LABELS = {np.dtype(code): label for label, code in _NUMPY_TYPES.items()}
+"""The numpy type of the bits of an element, by MindSpore's name of the element type."""
+_LABELS = {dtype: label for label, dtype in _STORAGE.items()}
+_STORAGE[_BFLOAT16] = np.dtype("<u2")
 
 
 class CheckpointError(SondeError):
@@ -76,10 +70,6 @@ class BFloat16Array:
     """bfloat16 values, which numpy lacks, as their 16 bits."""
 
     bits: NDArray[np.uint16]
-
-    def float32(self) -> NDArray[np.float32]:
-        """The same values, exactly: bfloat16 is the upper half of float32."""
-        return (self.bits.astype(np.uint32) << 16).view(np.float32)
 
 
 CheckpointValue = NDArray[Any] | BFloat16Array | str
@@ -152,9 +142,9 @@ class StoredValue:
     @property
     def shape(self) -> tuple[int, ...]:
         """``dims``, but () for a scalar as older versions write it."""
-        code = _code_of(self.label)
+        dtype = _STORAGE.get(self.label)
         size = sum(len(part) for part in self.parts)
-        is_scalar = self.dims == (0,) and code is not None and size == np.dtype(code).itemsize
+        is_scalar = self.dims == (0,) and dtype is not None and size == dtype.itemsize
         return () if is_scalar else self.dims
 
     def value(self, name: str = "checkpoint") -> CheckpointValue:
@@ -166,14 +156,13 @@ class StoredValue:
                 return bytes(content).decode("utf-32-le", "surrogatepass").rstrip("\0")
             except UnicodeDecodeError:
                 raise _damaged(name, f"{tag!r} is not UTF-32 text") from None
-        code = _code_of(label)
-        if code is None:
+        dtype = _STORAGE.get(label)
+        if dtype is None:
             raise CheckpointError(
-                f"{name}: {tag!r} has the element type {label!r}, which is not known here",
+                f"{name}: {tag!r} has the element type {label!r}, which Sonde does not know",
                 slug="checkpoint-dtype",
             )
-        dtype = np.dtype(code)
-        # A size of 0 does not make the others harmless: numpy refuses shapes it cannot count.
+        # Also with a size of 0: numpy refuses shapes whose other sizes are too large.
         is_countable = (
             len(dims) <= _MAX_DIMENSIONS and math.prod(dim or 1 for dim in dims) < 1 << 59
         )
@@ -303,11 +292,6 @@ def _text(field: Field) -> str:
         return field.as_bytes().decode()
     except UnicodeDecodeError:
         raise WireError("a name is not UTF-8", field.value) from None
-
-
-def _code_of(label: str) -> str | None:
-    """The numpy type of the bits of an element; None for texts and for types not known here."""
-    return "<u2" if label == _BFLOAT16 else _NUMPY_TYPES.get(label)
 
 
 def _damaged(name: str, reason: str) -> CheckpointError:

@@ -79,7 +79,7 @@ def json_number(value: float) -> float | str:
 
 
 def json_value(value: Any, number: Callable[[float], float | str] = json_number) -> Any:
-    """``value`` with every float inside replaced by ``number`` of it, and every key as text."""
+    """``value`` with ``number`` applied to every float inside it, and every key as text."""
     if isinstance(value, float):
         return number(value)
     if isinstance(value, dict):

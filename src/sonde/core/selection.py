@@ -1,4 +1,4 @@
-"""Which steps, ops, slots and ranks the user asked for."""
+"""Which steps, ops, inputs or outputs, and ranks the user has selected."""
 
 from __future__ import annotations
 

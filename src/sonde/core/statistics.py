@@ -31,6 +31,8 @@ STD: Final = 13
 ABS_MEAN: Final = 14
 DTYPE: Final = 15  # sonde.kernels.dtype_code of the elements
 ROW_COLUMNS: Final = 16
+NOT_IN_OUTLINE: Final = (ZERO_COUNT, NEGATIVE_COUNT, POSITIVE_COUNT, AVG, STD, ABS_MEAN)
+"""The columns that an outline row (``kernels.outline_into``) lacks."""
 
 HASHES: Final = ("md5", "xxh3")
 """The categories that are texts, not numbers: columns ROW_COLUMNS + index of ``format_rows``."""
@@ -50,7 +52,7 @@ CATEGORIES: Mapping[str, Category] = MappingProxyType(
         "min": Category("Min Value", MIN),
         "avg": Category("Avg Value", AVG),
         "count": Category("Count", COUNT),
-        # The document's names: elements below and above zero.
+        # MindSpore's names for the elements below and above zero.
         "negative zero count": Category("Negative Zero Count", NEGATIVE_COUNT),
         "positive zero count": Category("Positive Zero Count", POSITIVE_COUNT),
         "zero count": Category("Zero Count", ZERO_COUNT),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonde.core.orderly_end import OrderlyEnd
+from sonde.core.running_training import OrderlyEnd
 
 
 class Terminated(OrderlyEnd):

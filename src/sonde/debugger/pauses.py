@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sonde.core.orderly_end import end_in_order
+from sonde.core.running_training import end_in_order
 from sonde.core.sink import OpCall
 from sonde.debugger import Terminated
 from sonde.debugger.connection.controller import RankController

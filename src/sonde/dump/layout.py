@@ -144,15 +144,8 @@ def kernel_args_file_name(op_type: str, op_name: str) -> str:
     return f"{escape_op(op_type, op_name)}.json"
 
 
-def partial_name(name: str) -> str:
-    """The name a file has while it is written; hidden, and no reader takes it for a whole file.
-
-    It keeps the end of a long name (time, io and slot), which distinguishes files.
-    """
-    return f".{name.encode()[-200:].decode('utf-8', 'ignore')}.partial"
-
-
 def is_partial(name: str) -> bool:
+    """True of the hidden names that the writers give to files until they are complete."""
     return name.startswith(".") and name.endswith(".partial")
 
 

@@ -16,7 +16,7 @@ from sonde.core.selection import OpPattern, StepSet
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files.columns import GraphColumns
-from sonde.dump.graph_files.execution_order import read_node_order, read_steps
+from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir, find_ranks, scan_rank
 from sonde.dump.reading.graph_store import GraphStore
 from sonde.dump.reading.side_files import DumpMetadata, OverflowEntry, read_json, read_overflow
@@ -32,7 +32,7 @@ class Dump:
     """A dump on disk.
 
     ``path`` is its directory, one of its ``rank_N``, or a directory above one dump. Opening lists
-    directories only; graphs, steps and values are read when asked for. Files that cannot be
+    directories only; graphs, steps and values are read on demand. Files that cannot be
     read are listed in ``problems``; only one that was requested by name raises DumpError. With
     ``rank=None`` a method covers all ranks, or the first one that has the requested part.
 
@@ -220,14 +220,6 @@ class Dump:
             if text is not None:
                 return read_node_order(text)
         return tuple(op.name for op in self.graph(graph_id, rank).ops)
-
-    def executed_steps(self, graph_id: int, rank: int | None = None) -> tuple[int, ...]:
-        """The steps a graph ran in, as its csv file says; () without one."""
-        for tree in self._trees(rank):
-            text = self._text(tree.layout.global_order_csv(graph_id))
-            if text is not None:
-                return read_steps(text)
-        return ()
 
     def metadata(self, rank: int | None = None) -> DumpMetadata:
         """The program and configuration that made the dump; empty where unknown."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class TensorRecord:
     """One tensor of a dump: its values in a file, a row of statistics, or both.
 
-    Nothing is read before it is asked for. ``node`` is None where the graph is not known;
+    Files are read on demand. ``node`` is None where the graph is not known;
     ``graph_id`` is None where the process ended inside the step. ``shape_from_graph``: MindSpore
     2.10 gives some values the shape of their op's input; the graph's shape is taken where it has
     as many elements.
@@ -113,6 +113,13 @@ class TensorRecord:
     def numpy(self) -> NDArray[Any]:
         """The values, read-only, widened where numpy lacks the type; mapped if large."""
         return self.header.array(self.shape)
+
+    def single_number(self) -> float | None:
+        """The value of a tensor of one element, from its file or statistics; None if unknown."""
+        if self.path is not None:
+            return float(self.numpy().reshape(-1)[0])
+        value = None if self.row is None else self.row.values.get("max")
+        return float(value) if isinstance(value, int | float) else None
 
     def statistics(self) -> Statistics:
         """All statistics, computed from the values in one pass."""

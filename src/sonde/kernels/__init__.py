@@ -49,7 +49,6 @@ __all__ = [
     "available_paths",
     "compare",
     "compare_arrays",
-    "compare_into",
     "compare_strided_into",
     "count_between",
     "current_path",
@@ -86,14 +85,12 @@ non_finite: Callable[[int, int, int], int]
 """``(address, dtype_code, numel)``: how many contiguous elements are NaN or infinite."""
 non_finite_strided: Callable[[int, int, Shape, Shape | None], int]
 """``(address, dtype_code, shape, strides)``: the same; strides in elements."""
-compare_into: Callable[[int, int, int, int, int, int], None]
-"""``(out_address, address_a, code_a, address_b, code_b, numel)``: one row of PAIR_COLUMNS float64,
-the fields of Distances, for contiguous elements; dtypes may differ."""
 compare_strided_into: Callable[
     [int, int, int, Shape | None, int, int, Shape | None, Shape],
     None,
 ]
-"""``(out_address, address_a, code_a, strides_a, address_b, code_b, strides_b, shape)``."""
+"""``(out_address, address_a, code_a, strides_a, address_b, code_b, strides_b, shape)``: one row of
+PAIR_COLUMNS float64, the fields of Distances; dtypes may differ."""
 count_between: Callable[[int, int, Shape, Shape | None, float, float], int]
 """``(address, dtype_code, shape, strides, low, high)``: elements of low <= x <= high, compared
 exactly; NaN is never counted."""
@@ -114,7 +111,7 @@ _copy_range: _digest.CopyRange
 
 _REBOUND = (
     *("summarize_into", "summarize_strided_into", "outline_into", "outline_strided_into"),
-    *("non_finite", "non_finite_strided", "compare_into", "count_between", "tally_change"),
+    *("non_finite", "non_finite_strided", "count_between", "tally_change"),
     "thread_limit",
 )
 """Functions above that ``use_path`` rebinds, and that this module itself does not call."""

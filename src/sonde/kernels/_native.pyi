@@ -41,9 +41,6 @@ def non_finite(address: int, dtype_code: int, numel: int, /) -> int: ...
 def non_finite_strided(
     address: int, dtype_code: int, shape: Sequence[int], strides: Sequence[int] | None, /
 ) -> int: ...
-def compare_into(
-    out_address: int, address_a: int, code_a: int, address_b: int, code_b: int, numel: int, /
-) -> None: ...
 def compare_strided_into(
     out_address: int,
     address_a: int,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 PAIR_COLUMNS: Final = 18
-"""Float64 in a raw row of ``compare_into``; the fields of Distances, in order."""
+"""Float64 in a raw row of ``compare_strided_into``; the fields of Distances, in order."""
 _COUNTS = 8
 
 
@@ -58,7 +58,7 @@ class Distances:
 
 
 def distances_from_row(row: NDArray[np.float64] | Sequence[float]) -> Distances:
-    """The distances in a raw row of ``compare_into``."""
+    """The distances in a raw row of ``compare_strided_into``."""
     values = np.asarray(row, np.float64).tolist()
     if len(values) != PAIR_COLUMNS:
         raise ValueError(f"a row of distances has {PAIR_COLUMNS} numbers, not {len(values)}")

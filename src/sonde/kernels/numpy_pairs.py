@@ -16,22 +16,13 @@ from sonde.kernels import memory
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.distances import PAIR_COLUMNS
 from sonde.kernels.low_precision import numbers
-from sonde.kernels.numpy_statistics import raw_elements
+from sonde.kernels.numpy_statistics import CHUNK, FIRST_FLOAT_CODE, HUGE, TINY, raw_elements
 
-_CHUNK = 1 << 16
-_FIRST_FLOAT_CODE = dtype_code("float16")
-_HUGE, _TINY = 2.0**480, 2.0**-480
 _SMALLEST = np.finfo(np.float64).tiny
 _UNSIGNED = dtype_code("float8_e8m0fnu")
 
 Shape = Sequence[int]
 Floats = NDArray[np.float64]
-
-
-def compare_into(
-    out_address: int, address_a: int, code_a: int, address_b: int, code_b: int, numel: int, /
-) -> None:
-    compare_strided_into(out_address, address_a, code_a, None, address_b, code_b, None, (numel,))
 
 
 def compare_strided_into(
@@ -48,8 +39,8 @@ def compare_strided_into(
     a = raw_elements(address_a, code_a, shape, strides_a)
     b = raw_elements(address_b, code_b, shape, strides_b)
     largest = _largest(a, b, code_a, code_b)
-    scale = 2.0**-600 if largest > _HUGE else 2.0**600 if 0 < largest < _TINY else 1.0
-    totals = _Totals(scale, code_a if code_a == code_b and code_a >= _FIRST_FLOAT_CODE else None)
+    scale = 2.0**-600 if largest > HUGE else 2.0**600 if 0 < largest < TINY else 1.0
+    totals = _Totals(scale, code_a if code_a == code_b and code_a >= FIRST_FLOAT_CODE else None)
     for raw_a, raw_b in _chunks(a, b):
         totals.add(raw_a, raw_b, _wide(raw_a, code_a), _wide(raw_b, code_b))
     memory.view(out_address, "float64", (PAIR_COLUMNS,))[:] = totals.row()
@@ -57,8 +48,8 @@ def compare_strided_into(
 
 def _chunks(a: NDArray[Any], b: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """Pairs of elements with the same index, in one dimension, a chunk at a time."""
-    for start in range(0, a.size, _CHUNK):
-        yield a.flat[start : start + _CHUNK], b.flat[start : start + _CHUNK]
+    for start in range(0, a.size, CHUNK):
+        yield a.flat[start : start + CHUNK], b.flat[start : start + CHUNK]
 
 
 def _wide(raw: NDArray[Any], code: int) -> Floats:

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonde.core.statistics import FINITE_MAX, ROW_COLUMNS
+from sonde.core.statistics import FINITE_MAX, NOT_IN_OUTLINE, ROW_COLUMNS
 from sonde.kernels import memory
 from sonde.kernels.codes import DTYPES, dtype_code
 from sonde.kernels.low_precision import numbers, storage_of
 
-_CHUNK = 1 << 16
-_FIRST_FLOAT_CODE = dtype_code("float16")
+CHUNK = 1 << 16
+FIRST_FLOAT_CODE = dtype_code("float16")
 _WIDE_CODES = (dtype_code("int64"), dtype_code("uint64"))
 # Squares of float64 beyond these overflow or underflow: sums then have a power of two as unit.
-_HUGE, _TINY = 2.0**480, 2.0**-480
+HUGE, TINY = 2.0**480, 2.0**-480
 
 Shape = Sequence[int]
 
@@ -40,11 +40,11 @@ def _chunks(raw: NDArray[Any], code: int) -> Iterator[NDArray[Any]]:
     if not raw.size:
         return
     iterator: Any = np.nditer(
-        raw, flags=["external_loop", "buffered"], op_flags=["readonly"], buffersize=_CHUNK
+        raw, flags=["external_loop", "buffered"], op_flags=["readonly"], buffersize=CHUNK
     )
     for chunk in iterator:
-        for start in range(0, chunk.size, _CHUNK):
-            yield numbers(chunk[start : start + _CHUNK], DTYPES[code])
+        for start in range(0, chunk.size, CHUNK):
+            yield numbers(chunk[start : start + CHUNK], DTYPES[code])
 
 
 def _summarize(raw: NDArray[Any], code: int) -> NDArray[np.float64]:
@@ -53,7 +53,7 @@ def _summarize(raw: NDArray[Any], code: int) -> NDArray[np.float64]:
     extremes: list[Any] = []
     for chunk in _chunks(raw, code):
         finite = chunk
-        if code >= _FIRST_FLOAT_CODE:
+        if code >= FIRST_FLOAT_CODE:
             counts[1] += np.count_nonzero(np.isnan(chunk))
             counts[2] += np.count_nonzero(chunk == inf)
             counts[3] += np.count_nonzero(chunk == -inf)
@@ -107,7 +107,7 @@ def _finite_means(
 ) -> tuple[float, float, float, float]:
     """``_means`` of a tensor with only finite elements, in units of a power of two."""
     largest = max(abs(high), abs(low))
-    exponent = 0 if _TINY <= largest <= _HUGE or not largest else frexp(largest)[1]
+    exponent = 0 if TINY <= largest <= HUGE or not largest else frexp(largest)[1]
 
     def chunks() -> Iterator[NDArray[np.float64]]:
         for chunk in _chunks(raw, code):
@@ -166,7 +166,7 @@ def outline_strided_into(
     out_address: int, address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
 ) -> None:
     row = _summarize(raw_elements(address, dtype_code, shape, strides), dtype_code)
-    row[[4, 5, 6, 11, 13, 14]] = nan
+    row[list(NOT_IN_OUTLINE)] = nan
     _write(out_address, row)
 
 
@@ -177,7 +177,7 @@ def non_finite(address: int, dtype_code: int, numel: int, /) -> int:
 def non_finite_strided(
     address: int, dtype_code: int, shape: Shape, strides: Shape | None, /
 ) -> int:
-    if dtype_code < _FIRST_FLOAT_CODE:
+    if dtype_code < FIRST_FLOAT_CODE:
         return 0
     raw = raw_elements(address, dtype_code, shape, strides)
     return sum(
@@ -237,7 +237,7 @@ def _cell(row: NDArray[np.float64], column: int) -> bytes:
     code = int(row[15])
     if column < 7 and not isnan(value):
         return b"%d" % int(value)
-    if 7 <= column <= 10 and code < _FIRST_FLOAT_CODE:
+    if 7 <= column <= 10 and code < FIRST_FLOAT_CODE:
         if row[0] == 0:
             return b"nan"
         if code in _WIDE_CODES:

@@ -8,34 +8,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import socket
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError
-from sonde.debugger.values import answers
 from sonde.testing.sample_graph import sample_graph
-from sonde.wire.convert import statistic_numbers
+from sonde.testing.sample_values import NAN_FROM_STEP, SampleValues, sample_metadata
 from sonde.wire.framing import FrameReader, frame
-from sonde.wire.questions import (
-    AskCheck,
-    AskCompare,
-    AskFile,
-    AskOp,
-    Checked,
-    OpTensor,
-    OpTensors,
-    question_decoder,
-)
 from sonde.wire.rank import (
     GRAPH_PART_NODES,
     PROTOCOL,
@@ -52,24 +37,16 @@ from sonde.wire.rank import (
     Status,
     StepDone,
     Welcome,
-    encoder,
 )
 from sonde.wire.shapes import (
     Hit,
-    Io,
     LossPoint,
-    Metadata,
     Node,
-    ParameterValue,
     PauseReason,
     State,
     TensorName,
-    TensorType,
     WatchpointSpec,
 )
-
-NAN_FROM_STEP = 5
-KEPT_STEPS = 3
 
 
 class RankSocket:
@@ -99,76 +76,6 @@ class RankSocket:
         self.raw.close()
 
 
-def sample_metadata(rank: int = 0, world_size: int = 1) -> Metadata:
-    return Metadata(
-        host="here",
-        pid=os.getpid(),
-        rank=rank,
-        world_size=world_size,
-        device="cpu",
-        framework="torch",
-        framework_version="2.13.0",
-        sonde_version="0.1.0",
-        python_version="3.11.0",
-        script="/home/me/train.py",
-        arguments=("--lr", "0.1"),
-        working_directory="/home/me",
-        started=time.time(),
-        extra={"batch": "32"},
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _SampleValues:
-    """Random values of all tensors of a graph, and the answers to questions about them."""
-
-    nodes: dict[str, Node]
-    rank: int
-
-    def array(self, tensor: TensorName, latest_step: int) -> NDArray[Any]:
-        node = self.nodes[tensor.op]
-        types = node.outputs if tensor.io == "output" else [edge.type for edge in node.inputs]
-        step = latest_step if tensor.step is None else tensor.step
-        seed = zlib.crc32(f"{tensor.op}{tensor.io}{tensor.slot}{step}{self.rank}".encode())
-        made = np.random.default_rng(seed).normal(size=types[tensor.slot].shape)
-        values: NDArray[Any] = np.asarray(made, np.float32)
-        if node.type in ("log", "mean") and step >= NAN_FROM_STEP and tensor.io == "output":
-            values.reshape(-1)[:: max(values.size // 5, 1)] = np.nan
-        return values
-
-    def bodies(self, ask: Ask, step: int) -> list[bytes]:
-        """The bodies of the answers; KeyError or IndexError for a tensor that does not exist."""
-        question = question_decoder.decode(ask.question)
-        if isinstance(question, AskCheck):
-            names = tuple(self.nodes)
-            return [encoder.encode(Checked(step, 1, 0, len(names) - 1, names[:3], ()))]
-        if isinstance(question, AskOp):
-            return [encoder.encode(self._op_tensors(ask.tensor, step))]
-        values = self._of(ask.tensor, step)
-        if isinstance(question, AskFile):
-            return list(answers.npy_chunks(values))
-        other = self._of(question.other, step) if isinstance(question, AskCompare) else None
-        return [encoder.encode(answers.answer(question, values, other))]
-
-    def _of(self, tensor: TensorName, step: int) -> answers.Values:
-        return answers.Values(tensor, self.array(tensor, step), "float32")
-
-    def _op_tensors(self, tensor: TensorName, step: int) -> OpTensors:
-        node = self.nodes[tensor.op]
-        steps = tuple(range(max(step - KEPT_STEPS + 1, 0), step + 1))
-        slots: list[tuple[Io, int, TensorType]] = [
-            *(("input", slot, edge.type) for slot, edge in enumerate(node.inputs)),
-            *(("output", slot, type_) for slot, type_ in enumerate(node.outputs)),
-        ]
-        found = []
-        for io, slot, type_ in slots:
-            array = self.array(TensorName(node.name, io, slot, tensor.step), step)
-            statistics = answers.statistics_of(array)
-            numbers = statistic_numbers(statistics) if statistics is not None else None
-            found.append(OpTensor(io, slot, type_, numbers, True, steps))
-        return OpTensors(node.name, tensor.step, tuple(found), node.sources)
-
-
 class FakeRank:
     """Executes the server's commands as a training would: one step visits all ``nodes`` in order.
 
@@ -196,12 +103,11 @@ class FakeRank:
         self.welcome: Welcome | None = None
         self.watchpoints: tuple[WatchpointSpec, ...] = ()
         self._places = {node.name: place for place, node in enumerate(self.nodes)}
-        self._values = _SampleValues({node.name: node for node in self.nodes}, rank)
+        self._values = SampleValues({node.name: node for node in self.nodes}, rank)
         self._address = (host, port)
         self._steps = steps
         self._step_seconds = step_seconds
         self._hello = Hello(PROTOCOL, token, run, sample_metadata(rank, world_size), resumes)
-        self._rank = rank
         self._place = 0
         self._generation = 0
         self._hits = 0
@@ -346,7 +252,7 @@ class FakeRank:
         for watchpoint in self.watchpoints:
             ids = {condition.id for condition in watchpoint.conditions}
             if watchpoint.enabled and "tensor_overflow" in ids:
-                hits.extend(self._hit(watchpoint.id, node, bad[0]) for node in bad)
+                hits += [self._hit(watchpoint.id, node, bad[0]) for node in bad]
         if hits:
             self._send(Hits(tuple(hits)))
             self._place = hits[0].order
@@ -354,25 +260,7 @@ class FakeRank:
 
     def _hit(self, watchpoint: int, node: Node, origin: Node) -> Hit:
         self._hits += 1
-        return Hit(
-            number=self._hits - 1,
-            watchpoint=watchpoint,
-            condition="tensor_overflow",
-            rank=self._rank,
-            step=self.step,
-            order=node.order,
-            op=node.name,
-            io="output",
-            slot=0,
-            type=node.outputs[0],
-            verdict="hit",
-            why="",
-            values=(ParameterValue("nan_count", 0, 5),),
-            part="producer" if node is origin else "carrier",
-            origin=origin.name,
-            chain=tuple(dict.fromkeys((origin.name, node.name))),
-            source=node.sources[0],
-        )
+        return self._values.hit(self._hits - 1, watchpoint, self.step, node, origin)
 
     def _answer(self, ask: Ask) -> None:
         try:

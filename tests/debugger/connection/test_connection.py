@@ -15,7 +15,7 @@ from tests.debugger.hub import Hub, RankConnection, watchpoint
 
 from sonde.adapters.torch.attach import attach
 from sonde.debugger.connection.session import ServerSession
-from sonde.testing.fake_rank import sample_metadata
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.framing import GONE_SECONDS, notice_absence
 from sonde.wire.questions import AskSummary, Summary
 from sonde.wire.rank import MOST_BYTES, PROTOCOL, Goodbye, Hello, Hits, StepDone

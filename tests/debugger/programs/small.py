@@ -38,5 +38,5 @@ for _ in range(steps):
     loss = ((net(data) - target) ** 2).mean()
     loss.backward()
     optimizer.step()
-    print(float(loss).hex(), flush=True)
-print(float(sum(p.double().sum() for p in net.parameters())).hex())
+    print(f"{float(loss).hex()}\n", end="", flush=True)  # one write: ranks share the pipe
+print(f"{float(sum(p.double().sum() for p in net.parameters())).hex()}\n", end="")

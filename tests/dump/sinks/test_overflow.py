@@ -13,7 +13,7 @@ from tests.adapters.torch.trainings import TRAININGS
 from tests.dump.sinks.overflowing import INF, NAN, entries_in, told, watch
 
 import sonde
-from sonde.core.origin import first_bad_op
+from sonde.core.running_training import first_bad_op
 
 # ---------------------------------------------------------------------------- the file
 

@@ -8,7 +8,8 @@ from tests.server.serving_in_thread import Server, serving
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.testing.fake_rank import FakeRank, RankSocket
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello, Refused
 
 TOKEN = "a-secret-that-nobody-knows"

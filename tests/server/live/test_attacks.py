@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.server.serving_in_thread import Server
 from tests.server.steady import is_well, serving_a_steady_rank
 
-from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import MOST_BYTES, PROTOCOL, Answer, GraphPart, Hello, Status, encoder
 
 

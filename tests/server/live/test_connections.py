@@ -14,8 +14,9 @@ from sonde.debugger.launch.probe import is_server
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.server.live.run import LiveRun
-from sonde.testing.fake_rank import FakeRank, RankSocket, sample_metadata
+from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Refused, Status, Welcome
 from sonde.wire.shapes import Hit, LossPoint, TensorType
 

@@ -6,7 +6,7 @@ import pytest
 
 from sonde.server.live import steps as live_steps
 from sonde.server.live.rank import LiveRank
-from sonde.testing.fake_rank import sample_metadata
+from sonde.testing.sample_values import sample_metadata
 from sonde.wire.rank import GraphPart, StepDone
 from sonde.wire.shapes import LossPoint
 

@@ -12,7 +12,7 @@ from tests.train.nets import classifier, loader
 from torch import nn
 
 from sonde.core.errors import UsageError
-from sonde.core.origin import first_bad_op, register_origin
+from sonde.core.running_training import first_bad_op, register_origin
 from sonde.train import (
     Callback,
     History,

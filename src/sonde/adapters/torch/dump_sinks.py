@@ -10,7 +10,7 @@ from sonde.adapters.torch.tensors import device_statistics
 from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
 from sonde.capture.session import Subscription
-from sonde.core.origin import register_origin
+from sonde.core.running_training import register_origin
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump

@@ -137,11 +137,4 @@ def _loss(records: list[TensorRecord]) -> float | None:
             numbers[node.name, record.key.slot] = record
             if record.key.slot == 0:
                 last = record
-    return None if last is None else _value(last)
-
-
-def _value(record: TensorRecord) -> float | None:
-    if record.path is not None:
-        return float(record.numpy().reshape(-1)[0])
-    number = None if record.row is None else record.row.values.get("max")
-    return None if number is None or isinstance(number, str) else float(number)
+    return None if last is None else last.single_number()

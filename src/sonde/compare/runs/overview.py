@@ -8,8 +8,6 @@ from math import exp, isfinite, isnan, log
 from statistics import median
 from typing import Final, Literal
 
-import numpy as np
-
 from sonde.compare.options import CompareOptions
 from sonde.compare.runs.kinds import behaviour_of, is_plumbing
 from sonde.compare.runs.pairing.alignment import Alignment
@@ -79,13 +77,8 @@ def _is_float(op: SideOp) -> bool:
 
 def _number(side: RunSide, op: SideOp | None) -> float | None:
     record = None if op is None else side.output_record(op.value)
-    if record is None:
-        return None
     try:
-        if record.path is not None:
-            return float(np.asarray(record.numpy(), np.float64).reshape(-1)[0])
-        value = None if record.row is None else record.row.values.get("max")
-        return float(value) if isinstance(value, int | float) else None
+        return None if record is None else record.single_number()
     except (DumpError, IndexError):
         return None
 

@@ -178,7 +178,7 @@ def _suspect(found: RunComparison) -> DivergenceStart | None:
     if not rated:
         return None
     pair = max(rated, key=lambda each: each.error / each.allowed)
-    cause = "no op stands out; this one is closest to its tolerance, given the errors of its inputs"
+    cause = "no op is clearly at fault; this one is closest to its tolerance"
     tensor = _worst(pair)
     return DivergenceStart(pair, tensor, _finding("closest", cause, "hypothesis", pair, tensor), 0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from math import prod
 from typing import Any
 
@@ -63,12 +62,7 @@ def fit(a: Sequence[int], b: Sequence[int]) -> Fit | None:
 
 def other_orders(shape: Sequence[int]) -> list[Fit]:
     """The transpositions that do not change the shape, which has equal sizes."""
-    rank = len(shape)
-    if rank < 2 or rank > 4:
-        return []
-    known = _LAYOUTS[rank]
+    known = _LAYOUTS.get(len(shape), ()) if len(shape) <= 4 else ()
     return [
-        Fit(axes)
-        for axes in permutations(range(rank))
-        if axes in known and tuple(shape[axis] for axis in axes) == tuple(shape)
+        Fit(axes) for axes in sorted(known) if tuple(shape[axis] for axis in axes) == tuple(shape)
     ]

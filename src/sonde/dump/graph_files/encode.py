@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sonde.core.graph import Edge, Graph, OpNode, Source
@@ -56,7 +56,8 @@ class _Encoder:
                 parts.append(encode("GraphProto", const_vals=self._constant(position, node)))
             else:
                 parts.append(encode("GraphProto", parameters=self._parameter(position, node)))
-        parts.append(encode("GraphProto", source=[_encode_source(each) for each in self.sources]))
+        sources = [encode("SourceProto", **asdict(source)) for source in self.sources]
+        parts.append(encode("GraphProto", source=sources))
         return b"".join(parts)
 
     def _op(self, position: int, node: OpNode) -> bytes:
@@ -131,13 +132,3 @@ def _encode_attributes(node: OpNode) -> list[bytes]:
         encode("AttributeProto", name=name, value=encode_text_value(text))
         for name, text in node.attributes
     ]
-
-
-def _encode_source(source: Source) -> bytes:
-    return encode(
-        "SourceProto",
-        file=source.file,
-        line=source.line,
-        function=source.function,
-        code=source.code,
-    )

@@ -31,13 +31,3 @@ def read_node_order(text: str) -> tuple[str, ...]:
 def write_steps(steps: Iterable[int]) -> str:
     """The steps a graph ran in, one a line, without header."""
     return "".join(f"{step}\n" for step in steps)
-
-
-def read_steps(text: str) -> tuple[int, ...]:
-    """The steps in a global order file, each once, in file order; other lines are skipped.
-
-    A last line without line end was cut off by a kill and is left out.
-    """
-    words = (line.strip() for line in text[: text.rfind("\n") + 1].splitlines())
-    found = (int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 19)
-    return tuple(dict.fromkeys(found))

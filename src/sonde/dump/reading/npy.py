@@ -1,7 +1,7 @@
 """Read ``.npy`` files that may be damaged or hostile.
 
 The header is parsed and checked against the size of the file before anything is allocated;
-objects are refused, so nothing is ever unpickled. Values are read or mapped when asked for.
+objects are refused, so that nothing is unpickled. Values are read or mapped on demand.
 """
 
 from __future__ import annotations

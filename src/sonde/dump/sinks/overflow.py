@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
 from sonde.watch.origins import Origin, OriginTracker, Traced
+
+_STATISTICS = (
+    *("nan_count", "positive_inf_count", "negative_inf_count"),
+    *("max", "min", "avg", "l2norm", "finite_max", "finite_min"),
+)
 
 
 @dataclass(slots=True)
@@ -189,14 +194,7 @@ def _entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]
 
 
 def _source_entry(source: Source | None) -> dict[str, Any] | None:
-    if source is None:
-        return None
-    return {
-        "file": source.file,
-        "line": source.line,
-        "function": source.function,
-        "code": source.code,
-    }
+    return None if source is None else asdict(source)
 
 
 def _statistics(view: TensorView) -> dict[str, Any]:
@@ -223,9 +221,6 @@ def _statistics(view: TensorView) -> dict[str, Any]:
         found["positive_inf_count"] = int((np.isinf(values) & ~np.isnan(values)).sum())
     else:
         statistics = view.statistics()
-        found["nan_count"] = statistics.nan_count
-        found["positive_inf_count"] = statistics.positive_inf_count
-        found["negative_inf_count"] = statistics.negative_inf_count
-        for name in ("max", "min", "avg", "l2norm", "finite_max", "finite_min"):
+        for name in _STATISTICS:
             found[name] = json_number(getattr(statistics, name))
     return found

@@ -18,25 +18,12 @@ from sonde.core.dtypes import dtype_named
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
 from sonde.core.sink import OpCall, RowBuffer, RowPath, Sink, StepEnd, TensorView
-from sonde.core.statistics import HASHES, ROW_COLUMNS, raw_column
+from sonde.core.statistics import HASHES, NOT_IN_OUTLINE, ROW_COLUMNS, raw_column
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer
 
 _FIRST_CAPACITY = 4096
-_OUTLINE = frozenset(
-    {
-        "max",
-        "min",
-        "count",
-        "nan count",
-        "negative inf count",
-        "positive inf count",
-        "l2norm",
-        "finite max",
-        "finite min",
-    }
-)
 
 Gather = Callable[[Sequence[Any]], NDArray[np.float64]]
 """Copies rows that a device computed to the host, all at once."""
@@ -68,7 +55,7 @@ class StatisticDump(Sink):
         self._categories = tuple(categories)
         self._columns = tuple(raw_column(name) for name in categories)
         self._hashes = tuple(name for name in HASHES if name in categories)
-        self._is_outline = _OUTLINE.issuperset(set(categories) - set(HASHES))
+        self._is_outline = set(NOT_IN_OUTLINE).isdisjoint(self._columns)
         self._inputs = "input" in ios
         self._outputs = "output" in ios
         self._report = report

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
@@ -122,8 +121,7 @@ class StepFiles(Sink):
 
     def close(self) -> None:
         """Wait for the writer, showing progress if much is left, and remove the empty directory."""
-        with _FlushProgress(self._writer) as progress:
-            self._writer.wait_all(progress.show)
+        _wait_showing_progress(self._writer)
         self._writer.close()
         with contextlib.suppress(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
@@ -168,39 +166,26 @@ def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
     report(f"sonde: an earlier dump was moved to {aside} [dump-moved]")
 
 
-class _FlushProgress:
-    """Shows on stderr how much a writer has left to write: one line, rewritten on a terminal.
+def _wait_showing_progress(writer: Writer) -> None:
+    """Wait for the writer; if much is left, show on stderr how much.
 
-    Shows nothing if little is left.
+    On a terminal this is one line that is rewritten.
     """
+    total = writer.pending_bytes
+    if total < _MIN_SHOWN_BYTES:
+        writer.wait_all()
+        return
+    if not sys.stderr.isatty():
+        print(f"sonde: writing the last {size_text(total)} of the dump", file=sys.stderr)
+        writer.wait_all()
+        return
 
-    def __init__(self, writer: Writer) -> None:
-        self._total = writer.pending_bytes
-        self._is_terminal = sys.stderr.isatty()
-        self._shown = False
+    def show(jobs: int, pending: int) -> None:
+        done = f"{size_text(total - pending)} of {size_text(total)}"
+        text = f"\rsonde: writing the dump, {done}, {jobs} files to go "
+        print(text, end="", file=sys.stderr, flush=True)
 
-    def __enter__(self) -> _FlushProgress:
-        if self._total >= _MIN_SHOWN_BYTES and not self._is_terminal:
-            print(f"sonde: writing the last {size_text(self._total)} of the dump", file=sys.stderr)
-        return self
-
-    def show(self, jobs: int, pending: int) -> None:
-        if self._is_terminal and self._total >= _MIN_SHOWN_BYTES:
-            done = self._total - pending
-            self._shown = True
-            print(
-                f"\rsonde: writing the dump, {size_text(done)} of {size_text(self._total)}, "
-                f"{jobs} files to go ",
-                end="",
-                file=sys.stderr,
-                flush=True,
-            )
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    try:
+        writer.wait_all(show)
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -28,7 +28,6 @@ class PythonWriter:
     """Owns its lock; may be used from any thread."""
 
     pending_bytes = 0
-    pending_jobs = 0
 
     def __init__(self, threads: int, budget_bytes: int) -> None:
         if not 1 <= threads <= 256 or budget_bytes < 1:
@@ -38,17 +37,12 @@ class PythonWriter:
         self._closed = False
         self._next_number = 1
         self._paths: dict[int, str] = {}
-        self._written_files = 0
         self._written_bytes = 0
         self._error: OSError | None = None
 
     @property
     def written_bytes(self) -> int:
         return 0 if self._is_forked() else self._written_bytes
-
-    @property
-    def written_files(self) -> int:
-        return 0 if self._is_forked() else self._written_files
 
     @property
     def error(self) -> OSError | None:
@@ -109,9 +103,6 @@ class PythonWriter:
     def own(self, job: int, /) -> None:
         self.wait(job)
 
-    def is_pending(self, job: int, /) -> bool:
-        return False
-
     def wait(self, job: int, /) -> None:
         if not self._is_forked():
             self._check_known(job)
@@ -123,9 +114,6 @@ class PythonWriter:
     ) -> None:
         if not 0 < interval_seconds <= 1e6:
             raise ValueError("interval_seconds must be above 0 and at most 1e6")
-
-    def release(self) -> None:
-        """No memory is kept."""
 
     def close(self) -> None:
         self._closed = True
@@ -154,7 +142,6 @@ class PythonWriter:
             number = self._next_number
             if self._perform(path, lambda: replace_file(Path(path), write)):
                 self._paths[number] = path
-                self._written_files += 1
                 self._written_bytes += len(header) + len(body)
         return number
 

@@ -46,16 +46,8 @@ class Writer(Protocol):
         """Bytes of the files that are queued or being written, headers included."""
 
     @property
-    def pending_jobs(self) -> int:
-        """Files, links and renames that are queued or under way."""
-
-    @property
     def written_bytes(self) -> int:
         """Bytes of the files written so far, headers included; links count nothing."""
-
-    @property
-    def written_files(self) -> int:
-        """Files written so far; links count nothing."""
 
     @property
     def error(self) -> OSError | None:
@@ -108,25 +100,19 @@ class Writer(Protocol):
         caller keeps the memory alive during the call.
         """
 
-    def is_pending(self, job: int, /) -> bool:
-        """True until the job's file is in place (or the writer has failed)."""
-
     def wait(self, job: int, /) -> None:
-        """Return when the job is not pending any more."""
+        """Return when the job's file is in place, or the writer has failed."""
 
     def wait_all(
         self,
         progress: Callable[[int, int], None] | None = None,
         interval_seconds: float = 0.5,
     ) -> None:
-        """Return when nothing is pending any more.
+        """Return when no job is pending any more.
 
-        Meanwhile ``progress(pending_jobs, pending_bytes)`` is called at each interval, by the
-        thread that waits.
+        Meanwhile the waiting thread calls ``progress(pending_jobs, pending_bytes)`` at each
+        interval; jobs are files, links and renames.
         """
-
-    def release(self) -> None:
-        """Drop the references to what done jobs kept alive."""
 
     def close(self) -> None:
         """Wait for all jobs, end the threads, release everything; a second call does nothing.

@@ -28,7 +28,7 @@ from sonde import logs
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
-from sonde.core.orderly_end import OrderlyEnd, register_ender
+from sonde.core.running_training import OrderlyEnd, register_ender
 from sonde.train.checkpoint.resume import (
     DatasetCursor,
     Position,
@@ -60,8 +60,8 @@ class Loop:
     ``steps``; other loops call ``epoch_begin``, ``step_begin``, ``step_end`` and ``epoch_end``
     themselves. Not for use from several threads.
 
-    When a debugger ends the training (``core.orderly_end``), the end hooks are called after the
-    last complete step; then the debugger's exception is raised from the block.
+    When a debugger ends the training (``core.running_training``), the end hooks are called after
+    the last complete step; then the debugger's exception is raised from the block.
     """
 
     def __init__(

@@ -11,8 +11,8 @@ from torch import nn
 from torch._inductor import decomposition
 from torch.nn import functional
 
+from sonde.adapters.torch.compile_check.agreement import CompileVerdict
 from sonde.adapters.torch.compile_check.check import CheckDoneError, CompileCheck
-from sonde.core.agreement import CompileVerdict
 
 BACKEND = "aot_eager_decomp_partition"  # Inductor's graphs, without the time Inductor takes
 aten = torch.ops.aten

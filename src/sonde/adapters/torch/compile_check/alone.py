@@ -17,11 +17,11 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.agreement import ALONE_FACTOR, Fault, OpErrors
 from sonde.adapters.torch.compile_check.private import pytree
 from sonde.adapters.torch.compile_check.records import GraphCompiler
 from sonde.adapters.torch.compile_check.tape import widened
 from sonde.adapters.torch.eager.op_schema import tensors_in
-from sonde.core.agreement import ALONE_FACTOR, Fault, OpErrors
 
 _MOST_OF_A_KIND = 3
 _REFUSALS = (RuntimeError, TypeError, ValueError, AssertionError, LookupError, AttributeError)

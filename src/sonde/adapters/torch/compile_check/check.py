@@ -10,6 +10,12 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.agreement import (
+    CompileVerdict,
+    GraphVerdict,
+    ResultComparison,
+    WrongGroup,
+)
 from sonde.adapters.torch.compile_check.distances import comparisons
 from sonde.adapters.torch.compile_check.fused import wrong_across, wrong_together
 from sonde.adapters.torch.compile_check.ops import OpsJudged, coarsest_epsilon, judge_ops
@@ -29,7 +35,6 @@ from sonde.adapters.torch.compile_check.ways import (
     run_ways,
 )
 from sonde.adapters.torch.eager.step_end import StepHooks
-from sonde.core.agreement import CompileVerdict, GraphVerdict, ResultComparison, WrongGroup
 
 DEFAULT_BUDGET = 2 << 30
 

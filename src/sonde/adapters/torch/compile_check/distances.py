@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from sonde import kernels
+from sonde.adapters.torch.compile_check.agreement import Kind, OpErrors, ResultComparison
 from sonde.adapters.torch.eager.op_schema import tensors_in
 from sonde.adapters.torch.tensors.view import name_of
-from sonde.core.agreement import Kind, OpErrors, ResultComparison
 from sonde.kernels import Distances
 
 _FLIPS_ALLOWED = 0.01

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.agreement import Member, WrongGroup
 from sonde.adapters.torch.compile_check.distances import comparisons
 from sonde.adapters.torch.compile_check.ops import coarsest_epsilon, ops_of, size_of, with_outputs
 from sonde.adapters.torch.compile_check.random_inputs import with_random_inputs
@@ -28,7 +29,6 @@ from sonde.adapters.torch.compile_check.tape import (
 from sonde.adapters.torch.compile_check.ways import TracedAotGraph, module_of, source_of
 from sonde.adapters.torch.compiled.graph import tensor_of
 from sonde.adapters.torch.private import OpOverload
-from sonde.core.agreement import Member, WrongGroup
 
 _SEED = 5
 

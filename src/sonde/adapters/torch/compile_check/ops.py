@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from sonde.adapters.torch.compile_check import private
+from sonde.adapters.torch.compile_check.agreement import WrongOp, relative
 from sonde.adapters.torch.compile_check.alone import Suspect, first_wrong_suspect
 from sonde.adapters.torch.compile_check.distances import epsilon_of, op_errors
 from sonde.adapters.torch.compile_check.private import pytree
@@ -33,7 +34,6 @@ from sonde.adapters.torch.compiled.graph import tensor_of
 from sonde.adapters.torch.eager.op_schema import op_info, tensors_in
 from sonde.adapters.torch.private import OpOverload
 from sonde.adapters.torch.tensors.view import name_of
-from sonde.core.agreement import WrongOp, relative
 
 _SEED = 4
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch.compile_check import tape
+from sonde.adapters.torch.compile_check.agreement import ResultComparison
 from sonde.adapters.torch.compile_check.distances import comparisons
 from sonde.adapters.torch.compile_check.records import GraphCall
 from sonde.adapters.torch.compile_check.ways import Ways
-from sonde.core.agreement import ResultComparison
 
 Gradients = Mapping[torch.Tensor, torch.Tensor]
 """Gradients by the parameter they belong to."""

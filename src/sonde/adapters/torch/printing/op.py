@@ -19,11 +19,16 @@ import torch
 from torch.compiler import assume_constant_result
 
 from sonde.adapters.torch.printing import private
+from sonde.adapters.torch.printing.tensor_text import (
+    is_elided,
+    shown_indices,
+    tensor_text,
+    unreadable_text,
+)
 from sonde.adapters.torch.private import unobserved
 from sonde.adapters.torch.tensors.view import TorchView, name_of
 from sonde.core.errors import SondeError
 from sonde.core.statistics import describe
-from sonde.core.tensor_text import is_elided, shown_indices, tensor_text, unreadable_text
 
 LOGGER = "sonde.print"
 

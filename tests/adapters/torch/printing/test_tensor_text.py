@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core.tensor_text import is_elided, shown_indices, tensor_text, unreadable_text
+from sonde.adapters.torch.printing.tensor_text import (
+    is_elided,
+    shown_indices,
+    tensor_text,
+    unreadable_text,
+)
 
 
 def test_the_text_is_that_of_the_document() -> None:

@@ -16,7 +16,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from sonde.core.logs import LogSettings, log_settings
+from sonde.logs.settings import LogSettings, log_settings
 
 LOGGER = "sonde"
 FILE_NAME = "sonde.log"

@@ -7,7 +7,7 @@ from math import inf, isnan, nan
 
 import pytest
 
-from sonde.core.agreement import (
+from sonde.adapters.torch.compile_check.agreement import (
     CompileVerdict,
     GraphVerdict,
     OpErrors,

@@ -1,8 +1,7 @@
 """The logging settings in the environment, parsed once into values.
 
-Every setting has a name of Sonde's own and, where the reference has one, the reference's name;
-Sonde's own wins. An empty variable counts as not set. An unusable value is one problem, and the
-default is used.
+Every setting has a variable of Sonde and one of MindSpore; Sonde's takes precedence. An empty
+variable counts as not set. An unusable value is reported as a problem, and the default is used.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ REFERENCE_SUBMODULES = frozenset(
         *("SESSION", "UTILS", "VM"),
     }
 )
-"""The reference's own sub modules; its variable may name them without a problem."""
+"""MindSpore's own sub modules: its variable may name them, without effect."""
 
 VARIABLES = {
     "level": ("SONDE_LOG_V", "GLOG_v"),
@@ -61,7 +60,7 @@ VARIABLES = {
     "max_bytes": ("SONDE_LOG_MAX_BYTES", "logger_maxBytes"),
     "backup_count": ("SONDE_LOG_BACKUP_COUNT", "logger_backupCount"),
 }
-"""Sonde's name and the reference's name of each setting."""
+"""Sonde's variable and MindSpore's variable for each setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def log_settings(environ: Mapping[str, str]) -> tuple[LogSettings, tuple[str, ..
 
 
 def _variable(environ: Mapping[str, str], setting: str) -> tuple[str, str]:
-    """The variable that has this setting, or Sonde's own if none has, and its text."""
+    """The variable that is set (Sonde's if neither is), and its text."""
     own, reference = VARIABLES[setting]
     name = own if environ.get(own) or not environ.get(reference) else reference
     return name, environ.get(name, "").strip()

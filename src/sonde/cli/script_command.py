@@ -1,0 +1,70 @@
+"""The command line of commands that run a user's program: ``sonde run [OPTIONS] SCRIPT [ARGS]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from sonde.core.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ScriptCommand(click.Command):
+    """A command with `program_arguments`, which must be given.
+
+    Passes everything after the script, or after ``-m MODULE``, to the program.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ours, theirs = self._split(args)
+        rest = super().parse_args(ctx, [*ours, "--", *theirs] if theirs else ours)
+        if not ctx.params["program"] and ctx.params["module"] is None:
+            raise UsageError(
+                f"no program given: sonde {self.name} [OPTIONS] SCRIPT [ARGS]..., or -m MODULE",
+                slug="usage",
+            )
+        return rest
+
+    def _split(self, args: list[str]) -> tuple[list[str], list[str]]:
+        takes_value = {
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag
+            for name in option.opts
+        }
+        index = 0
+        while index < len(args):
+            word = args[index]
+            if word == "--":
+                return args[:index], args[index + 1 :]
+            if word == "-" or not word.startswith("-"):
+                return args[:index], args[index:]
+            index += 2 if word in takes_value else 1
+            if word.startswith("-m"):
+                break
+        return args[:index], args[index:]
+
+
+def program_arguments(command: F) -> F:
+    """Add the option ``-m MODULE`` and the argument ``SCRIPT [ARGS]...``."""
+    module = click.option("-m", "module", metavar="MODULE", help="Run a module, like python -m.")
+    program = click.argument(
+        "program", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT [ARGS]..."
+    )
+    return module(program(command))
+
+
+step_by_option = click.option(
+    "--step-by",
+    type=click.Choice(["optimizer", "manual"]),
+    default="optimizer",
+    help="What ends a step: an optimizer's step() (default), or only sonde.step().",
+)
+
+
+def program_words(module: str | None, program: Sequence[str]) -> list[str]:
+    """The program and its arguments as words of a command line."""
+    return [*(["-m", module] if module is not None else []), *program]
