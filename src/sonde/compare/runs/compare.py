@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from math import isnan
 from typing import Literal
@@ -11,7 +12,7 @@ from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.fault import FaultFinder, is_mixed
 from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.load import load_side
-from sonde.compare.runs.measure import MeasureTask, measure_all
+from sonde.compare.runs.measure import Measured, MeasureTask, measure_all
 from sonde.compare.runs.overview import loss_of, parts_of
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.pairing.pair import align
@@ -98,7 +99,6 @@ class _Work:
     losses: list[LossPair] = field(default_factory=list)
     readers: dict[tuple[int, int, str], OpPair] = field(default_factory=dict)
     mixed: bool | None = None
-    nbytes: int = 0
     op_counts: tuple[int, int] = (0, 0)
 
     def compare_rank(self, rank: int, steps: Sequence[int]) -> None:
@@ -125,16 +125,11 @@ class _Work:
     def _measure(self, pairs: Sequence[PendingPair], what: str) -> None:
         """Run the tasks of all pairs; two files that several pairs compare are read once."""
         tasks = {_identity(task): task for pair in pairs for task in pair.tasks}
-        finished = 0
-
-        def done(nbytes: int) -> None:
-            nonlocal finished
-            finished += 1
-            self.nbytes += nbytes
-            self.options.progress(what, finished, len(tasks))
-
-        found = measure_all(list(tasks.values()), threads=self.options.threads, done=done)
-        results = dict(zip(tasks, found, strict=True))
+        results: dict[tuple[object, ...], Measured] = {}
+        with closing(measure_all(list(tasks.values()), threads=self.options.threads)) as measured:
+            for identity, found in zip(tasks, measured, strict=True):
+                results[identity] = found
+                self.options.progress(what, len(results), len(tasks))
         for pair in pairs:
             pair.measured = [results[_identity(task)] for task in pair.tasks]
 
@@ -183,7 +178,6 @@ class _Work:
             notes=_notes(self, kinds),
             by="both" if len(kinds) > 1 else kinds.pop(),
             mixed=bool(self.mixed),
-            compared_bytes=self.nbytes,
         )
         return reach_verdict(found, self.readers)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -55,7 +55,6 @@ class Measured:
     norm: float
     count: int
     max_abs_error: float
-    nbytes: int
 
     @property
     def error(self) -> float:
@@ -63,9 +62,9 @@ class Measured:
 
 
 def measure_all(
-    tasks: Sequence[MeasureTask], *, threads: int | None, done: Callable[[int], None]
-) -> Iterator[Measured]:
-    """Measure in order; ``done`` is called with the bytes of each pair."""
+    tasks: Sequence[MeasureTask], *, threads: int | None
+) -> Generator[Measured, None, None]:
+    """Measure in several threads; the results are in order."""
     workers = threads or os.cpu_count() or 1
     with ThreadPoolExecutor(workers, "sonde-compare") as pool:
         remaining = iter(tasks)
@@ -74,7 +73,6 @@ def measure_all(
             while waiting:
                 measured = waiting.popleft().result()
                 waiting.extend(pool.submit(measure, task) for task in islice(remaining, 1))
-                done(measured.nbytes)
                 yield measured
         finally:
             for future in waiting:
@@ -111,7 +109,7 @@ def _problem(
 ) -> Measured:
     a, b = _names(task)
     pair = TensorPair(a, b, nan, None, "values", None, text, kind)
-    return Measured(pair, nan, nan, 0, nan, 0)
+    return Measured(pair, nan, nan, 0, nan)
 
 
 def _different_shapes(task: MeasureTask) -> Measured:
@@ -128,8 +126,7 @@ def _by_values(task: MeasureTask) -> Measured:
     values, layout = laid
     found = _with_ulp(kernels.compare_arrays(values, right), a.dtype, b.dtype)
     pair = TensorPair(a, b, _error(found), found, "values", layout)
-    nbytes = left.nbytes + right.nbytes
-    return Measured(pair, found.l2_error, found.norm_b, found.count, found.max_abs_error, nbytes)
+    return Measured(pair, found.l2_error, found.norm_b, found.count, found.max_abs_error)
 
 
 def _error(found: Distances) -> float:
@@ -156,11 +153,11 @@ def _by_statistics(task: MeasureTask) -> Measured:
         return _problem(task, "the statistics of the two sides have nothing in common")
     if any(left.get(name) != right.get(name) for name in ("nan", "inf") if name in left):
         pair = TensorPair(a, b, inf, None, "statistics")
-        return Measured(pair, nan, nan, count, nan, 0)
+        return Measured(pair, nan, nan, count, nan)
     error, largest = _statistic_error(left, right, both, count)
     norm = right.get("l2norm", largest * sqrt(count))
     pair = TensorPair(a, b, error, None, "statistics")
-    return Measured(pair, error * norm, norm, count, error * largest, 0)
+    return Measured(pair, error * norm, norm, count, error * largest)
 
 
 def _large(shape: tuple[int, ...]) -> list[int]:

@@ -50,7 +50,7 @@ def incomparable_text(error: str) -> str:
 def document(comparison: RunComparison) -> dict[str, Any]:
     """The whole comparison; see ``docs/compare.md`` for its keys."""
     found = {
-        **_fields(comparison, without=("mixed", "compared_bytes")),
+        **_fields(comparison, without=("mixed",)),
         "first_divergence": _divergence(comparison.first_divergence),
         "pairs": [_pair(pair) for pair in comparison.pairs],
         "unpaired": [_unpaired(each) for each in comparison.unpaired],

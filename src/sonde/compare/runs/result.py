@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from sonde.core.finding import Finding
@@ -199,4 +199,3 @@ class RunComparison:
     notes: tuple[str, ...] = ()
     by: Literal["values", "statistics", "both"] = "values"
     mixed: bool = False
-    compared_bytes: int = field(default=0, compare=False)
