@@ -117,7 +117,7 @@ def test_every_output_with_nan_is_a_hit_and_comes_from_the_logarithm() -> None:
 
 @dataclass
 class Tensor:
-    """See ``watch.observation.ObservedTensor``."""
+    """See ``core.observation.ObservedTensor``."""
 
     io: Io
     slot: int
@@ -135,7 +135,7 @@ class Tensor:
 
 @dataclass
 class Op:
-    """See ``watch.observation.Observation``."""
+    """See ``core.observation.Observation``."""
 
     node: OpNode
     order: int

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from numpy.typing import NDArray
 
 from sonde.core.graph import Graph, OpNode
-from sonde.core.keys import Io
+from sonde.core.observation import Observation, ObservedTensor
 
 if TYPE_CHECKING:
     from sonde.core.statistics import Statistics
@@ -40,23 +40,15 @@ class Hold(Protocol):
         ...
 
 
-class TensorView(Protocol):
+class TensorView(ObservedTensor, Protocol):
     """A tensor *borrowed* until ``write`` returns.
 
     ``token`` identifies contents: two views of one step with the same token have the same shape
     and, bit for bit, the same values (an input that is an earlier output, unchanged since).
-    Two views with the same ``values_token`` and the same number of elements have the same elements,
-    in whatever order and shape. ``problem`` says why the values are not available (a sparse
-    tensor, for example), else it is None. ``is_filled`` is False for memory that was allocated and
-    not filled yet: its values are arbitrary. ``memory`` is the same object for all outputs that
-    share memory, in all steps, and is freed with that memory: use a weak reference. It is None if
-    there is no such object.
+    ``problem`` says why the values are not available (a sparse tensor, for example), else it is
+    None.
     """
 
-    @property
-    def io(self) -> Io: ...
-    @property
-    def slot(self) -> int: ...
     @property
     def dtype(self) -> str: ...
     @property
@@ -68,13 +60,7 @@ class TensorView(Protocol):
     @property
     def token(self) -> object: ...
     @property
-    def values_token(self) -> object: ...
-    @property
     def problem(self) -> str | None: ...
-    @property
-    def is_filled(self) -> bool: ...
-    @property
-    def memory(self) -> object: ...
 
     def numpy(self) -> NDArray[Any]:
         """A copy the caller may keep: C-contiguous, widened where numpy lacks the dtype."""
@@ -105,14 +91,6 @@ class TensorView(Protocol):
         gathered later; None where there are no statistics."""
         ...
 
-    def non_finite(self) -> int:
-        """How many elements are NaN or infinite; 0 for types that have no such values."""
-        ...
-
-    def has_nan(self) -> bool:
-        """Whether an element is NaN; of complex values in either part."""
-        ...
-
     def stored(self) -> TensorView | None:
         """For a tensor with a ``problem``: a plain tensor of all stored values, if possible."""
         ...
@@ -122,28 +100,18 @@ class TensorView(Protocol):
         ...
 
 
-class OpCall(Protocol):
-    """One run of one op, after it has run. ``inputs`` hold the values from before the op.
+class OpCall(Observation, Protocol):
+    """One run of one op of a training, after it has run.
 
     ``timestamp`` is microseconds since the epoch and never repeats or goes back in a process.
     """
 
-    @property
-    def node(self) -> OpNode: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def order(self) -> int: ...
     @property
     def timestamp(self) -> int: ...
     @property
     def inputs(self) -> Sequence[TensorView]: ...
     @property
     def outputs(self) -> Sequence[TensorView]: ...
-    @property
-    def attributes(self) -> tuple[tuple[str, str], ...]:
-        """The arguments of this run that are not tensors, by name, as text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

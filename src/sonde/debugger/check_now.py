@@ -25,7 +25,7 @@ from sonde.watch.categories import categories_of
 from sonde.watch.conditions import Memory, memory_of
 from sonde.watch.evaluate import Evaluation, NodeWatches, evaluate
 from sonde.watch.hits import WatchpointHit
-from sonde.watch.observation import MeasuredTensor
+from sonde.watch.measured_tensor import MeasuredTensor
 from sonde.watch.op_types import FILLING, infinite_argument
 from sonde.watch.watchpoint import Watch, WatchedNode
 from sonde.wire.questions import Checked

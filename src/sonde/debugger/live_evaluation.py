@@ -16,7 +16,7 @@ from sonde.watch.categories import GRADIENT, TENSOR, WEIGHT, categories_of
 from sonde.watch.conditions import Memory, Needs, PreviousValue
 from sonde.watch.conditions.screen import Tests
 from sonde.watch.evaluate import Evaluation, NodeWatches, evaluate, summarize
-from sonde.watch.observation import MeasuredTensor
+from sonde.watch.measured_tensor import MeasuredTensor
 from sonde.watch.watchpoint import Watch, WatchedNode
 from sonde.wire.shapes import Category, Node
 

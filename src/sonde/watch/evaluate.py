@@ -1,7 +1,7 @@
 """Evaluates watchpoints on tensors, and makes the findings.
 
 This is the only place that does: the debugger at each op, "check now" at a pause and the check of a
-dump give it their tensors as ``watch.observation.MeasuredTensor``.
+dump give it their tensors as ``watch.measured_tensor.MeasuredTensor``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sonde.core.statistics import Statistics
 from sonde.watch.conditions import Evidence, Judgement, Memory, Needs, measure, undecided
 from sonde.watch.hit_text import chain_from, origin_note
 from sonde.watch.hits import WatchpointHit
-from sonde.watch.observation import MeasuredTensor, MissingStatisticError, RecordedStatistics
+from sonde.watch.measured_tensor import MeasuredTensor, MissingStatisticError, RecordedStatistics
 from sonde.watch.origins import Traced
 from sonde.watch.watchpoint import Watch, WatchedNode
 

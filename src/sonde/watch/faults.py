@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from sonde.core.graph import GRADIENTS
-from sonde.watch.observation import Observation, ObservedTensor
+from sonde.core.observation import Observation, ObservedTensor
 from sonde.watch.op_types import LOSS_READERS, ORDERING, SCALER_CHECK
 
 Place = tuple[str, int]

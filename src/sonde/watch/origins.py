@@ -12,8 +12,8 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from sonde.core.graph import GRADIENTS, Source
+from sonde.core.observation import Observation, ObservedTensor
 from sonde.watch.faults import StepNode, find_fault, find_results
-from sonde.watch.observation import Observation, ObservedTensor
 from sonde.watch.op_types import FILLING, infinite_argument, is_in_place
 
 OriginKind = Literal["op", "leaf", "outside"]

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from sonde.core.statistics import Statistics
 from sonde.dump.reading.statistic_rows import StatisticRow
-from sonde.watch.observation import MissingStatisticError
+from sonde.watch.measured_tensor import MissingStatisticError
 from sonde.wire.convert import known_numbers
 from sonde.wire.shapes import StatisticNumbers
 

@@ -15,10 +15,10 @@ from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
 from sonde.dump.reader import Dump
 from sonde.server.comparison.background import BackgroundComparison
-from sonde.server.dumps.background_check import BackgroundCheck
 from sonde.server.dumps.check import is_leaf
 from sonde.server.dumps.contents import DumpContents
 from sonde.server.dumps.index import IndexedDump
+from sonde.server.dumps.recheck import BackgroundCheck
 from sonde.server.graph.index import GraphIndex
 from sonde.server.hit_store import HitStore
 from sonde.server.http.events import Changes, EventBroker

@@ -1,4 +1,4 @@
-"""Traces NaN and Inf through the steps of a dump: its ops as ``watch.observation`` has them."""
+"""Traces NaN and Inf through the steps of a dump: its ops as ``core.observation`` has them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTensorView:
-    """See ``watch.observation.ObservedTensor``."""
+    """See ``core.observation.ObservedTensor``."""
 
     io: Io
     slot: int
@@ -58,7 +58,7 @@ class StoredTensorView:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredOp:
-    """See ``watch.observation.Observation``."""
+    """See ``core.observation.Observation``."""
 
     node: OpNode
     step: int

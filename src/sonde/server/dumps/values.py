@@ -17,7 +17,7 @@ from sonde.dump.reading.directories import DumpProblem
 from sonde.server.dumps.index import StepTensors, StoredTensor
 from sonde.server.dumps.row_statistics import RowStatistics
 from sonde.watch.conditions import Memory, Needs, PreviousValue, memory_of
-from sonde.watch.observation import MeasuredTensor, RecordedStatistics
+from sonde.watch.measured_tensor import MeasuredTensor, RecordedStatistics
 from sonde.wire.convert import statistic_numbers
 from sonde.wire.shapes import StatisticNumbers, TensorName, TensorType
 
