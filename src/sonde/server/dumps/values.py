@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from sonde.core.keys import Io
 from sonde.debugger.values import answers
 from sonde.debugger.values.answers import Values
 from sonde.dump.reading.directories import DumpProblem
+from sonde.dump.tensor_record import TensorRecord
 from sonde.server.dumps.index import StepTensors, StoredTensor
 from sonde.server.dumps.row_statistics import RowStatistics
 from sonde.watch.conditions import Memory, Needs, PreviousValue, memory_of
@@ -24,9 +26,9 @@ from sonde.wire.shapes import StatisticNumbers, TensorName, TensorType
 BadKind = Literal["finite", "inf", "nan"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DumpTensor(MeasuredTensor):
-    """One tensor of a dump: a file, a row, or both.
+    """One tensor of a dump: a file, a row, or both. Its file is read once.
 
     ``before``: the tensors of the previous step, if it is compared with them. ``problems``: files
     that could not be read when conditions were evaluated.
@@ -63,22 +65,28 @@ class DumpTensor(MeasuredTensor):
         row = self.stored.row
         if row is not None:
             return TensorType(row.dtype, row.shape)
-        record = self.listing.record(self.stored)
         try:
-            return TensorType(record.dtype, record.shape)
+            return TensorType(self._record.dtype, self._record.shape)
         except SondeError:
             return TensorType((self.stored.label or "unknown").lower(), ())
 
     def values(self) -> Values:
         """DumpError without a file, or if it is damaged."""
-        record = self.listing.record(self.stored)
         name = TensorName(self.stored.op, self.io, self.slot, self.listing.step.step)
-        return Values(name, record.numpy(), record.dtype)
+        return Values(name, self._elements, self._record.dtype)
+
+    @cached_property
+    def _record(self) -> TensorRecord:
+        return self.listing.record(self.stored)
+
+    @cached_property
+    def _elements(self) -> NDArray[Any]:
+        return self._record.numpy()
 
     def _array(self) -> NDArray[Any] | None:
         """The values; None without a file, or if it is damaged."""
         try:
-            return self.values().array if self.has_values else None
+            return self._elements if self.has_values else None
         except SondeError:
             return None
 
@@ -141,7 +149,7 @@ class DumpTensor(MeasuredTensor):
             memory = self._memory()
         except SondeError as error:
             return self._add_problem(self, error)
-        is_complex = self.dtype.startswith("complex")
+        is_complex = self._elements.dtype.kind == "c"
         return f"{self.dtype} values have no order" if is_complex else memory
 
     def non_finite_count(self) -> int | None:
@@ -166,11 +174,10 @@ class DumpTensor(MeasuredTensor):
         return None if found is None else DumpTensor(self.before, found)
 
     def _memory(self) -> Memory:
-        record = self.listing.record(self.stored)
-        array = record.numpy()
+        array = self._elements
         if not array.flags.aligned:
             array = np.array(array)
-        kind = record.header.dtype
+        kind = self._record.header.dtype
         return memory_of(array, "float32" if kind == "bfloat16" else kind)
 
     def _add_problem(self, tensor: DumpTensor, error: SondeError) -> str:
