@@ -35,7 +35,8 @@ class NodeWatches:
     @classmethod
     def select(cls, watches: Iterable[Watch], node: WatchedNode) -> NodeWatches:
         found = tuple(watch for watch in watches if watch.applies_to(node))
-        return cls(node.name, found, reduce(or_, (watch.needs for watch in found), Needs()))
+        needs = reduce(or_, (watch.needs for watch in found)) if found else Needs()
+        return cls(node.name, found, needs)
 
     def __bool__(self) -> bool:
         return bool(self.watches)
