@@ -10,13 +10,7 @@ from typing import Any
 
 import click
 
-from sonde.cli.profile_run import (
-    ProfileOptions,
-    launched,
-    profile_program,
-    run_trial,
-    try_variants,
-)
+from sonde.cli.profile_run import ProfileOptions, launched, profile_program, run_trial, try_variants
 from sonde.cli.script import needing_torch
 from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import UsageError

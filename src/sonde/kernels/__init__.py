@@ -20,15 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.statistics import (
-    AVG,
-    COUNT,
-    FINITE_MAX,
-    FINITE_MIN,
-    MAX,
-    ROW_COLUMNS,
-    Statistics,
-)
+from sonde.core.statistics import AVG, COUNT, FINITE_MAX, FINITE_MIN, MAX, ROW_COLUMNS, Statistics
 from sonde.kernels import digest as _digest
 from sonde.kernels import numpy_pairs as _numpy_pairs
 from sonde.kernels import numpy_statistics as _numpy_statistics

@@ -38,15 +38,7 @@ from sonde.wire.rank import (
     StepDone,
     Welcome,
 )
-from sonde.wire.shapes import (
-    Hit,
-    LossPoint,
-    Node,
-    PauseReason,
-    State,
-    TensorName,
-    WatchpointSpec,
-)
+from sonde.wire.shapes import Hit, LossPoint, Node, PauseReason, State, TensorName, WatchpointSpec
 
 
 class RankSocket:

@@ -8,13 +8,7 @@ from itertools import takewhile
 from math import prod
 from typing import Literal
 
-from sonde.compare.parameter_names import (
-    Role,
-    canonical_leaf,
-    is_recurrent_part,
-    role_of,
-    tokens,
-)
+from sonde.compare.parameter_names import Role, canonical_leaf, is_recurrent_part, role_of, tokens
 from sonde.compare.weights.fit import Fit, fit
 from sonde.compare.weights.order import pair_by_order
 

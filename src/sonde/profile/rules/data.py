@@ -11,11 +11,7 @@ from sonde.core.number_text import duration, percent
 from sonde.profile.document import LoaderItem
 from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts
-from sonde.profile.rules.evidence import (
-    LEAST_SECONDS,
-    LEAST_SHARE,
-    ProfileEvidence,
-)
+from sonde.profile.rules.evidence import LEAST_SECONDS, LEAST_SHARE, ProfileEvidence
 
 _FASTER_LINE = "make this line faster, or prepare the data once, before training"
 
