@@ -63,6 +63,14 @@ class RowStatistics:
         return int(sum(self.__getattr__(name) for name in _NON_FINITE))
 
     @property
+    def has_nan(self) -> bool:
+        return bool(self._known.get("nan_count"))
+
+    @property
+    def has_inf(self) -> bool:
+        return any(self._known.get(name) for name in _NON_FINITE[1:])
+
+    @property
     def abs_max(self) -> float | int:
         high, low = abs(self.__getattr__("max")), abs(self.__getattr__("min"))
         return high if high >= low or isnan(high) else low

@@ -90,6 +90,7 @@ class DumpTensor(MeasuredTensor):
         except SondeError:
             return None
 
+    @cached_property
     def row(self) -> RowStatistics | None:
         return None if self.stored.row is None else RowStatistics(self.stored.row)
 
@@ -99,17 +100,13 @@ class DumpTensor(MeasuredTensor):
         if array is not None:
             found = answers.statistics_of(array)
             return None if found is None else statistic_numbers(found)
-        row = self.row()
+        row = self.row
         return None if row is None else row.numbers()
 
     def bad_kind(self) -> BadKind | None:
         """The worst of its elements; None if that is not known."""
-        if self.stored.row is not None and self.stored.row.values:
-            numbers = RowStatistics(self.stored.row).numbers()
-            if numbers.nan_count:
-                return "nan"
-            has_inf = numbers.positive_inf_count or numbers.negative_inf_count
-            return "inf" if has_inf else "finite"
+        if self.row is not None and self.stored.row is not None and self.stored.row.values:
+            return "nan" if self.row.has_nan else "inf" if self.row.has_inf else "finite"
         array = self._array()
         if array is None:
             return None
@@ -131,11 +128,11 @@ class DumpTensor(MeasuredTensor):
     # ------------------------------------------------------------- conditions
 
     def recorded(self) -> RecordedStatistics | None:
-        row = self.row()
+        row = self.row
         if row is None:
             return None
         before = self._previous()
-        previous = None if before is None else before.row()
+        previous = None if before is None else before.row
         return RecordedStatistics(
             row.as_statistics(),
             None if previous is None else previous.as_statistics(),
