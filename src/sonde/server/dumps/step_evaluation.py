@@ -8,8 +8,8 @@ from typing import Final
 
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.server.dumps.index import IndexedDump, StepTensors, StoredTensor
-from sonde.server.dumps.stored_observation import BadOutput, RankOrigins, is_late, memory_of_graph
-from sonde.server.dumps.values import DumpTensor
+from sonde.server.dumps.stored_observation import BadOutput, RankOrigins, is_late
+from sonde.server.dumps.values import BadKind, DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.watch.categories import TENSOR
 from sonde.watch.conditions import Evidence, undecided
@@ -38,9 +38,13 @@ class EvaluatedTensor:
         return bool(self.hits or self.bad or self.problems)
 
 
+_NOTHING: Final = EvaluatedTensor()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """One step directory while it is evaluated. ``finds_bad``: a watchpoint is about NaN or Inf."""
+    """One step directory while it is evaluated. ``finds_bad``: a watchpoint is about NaN or Inf;
+    ``finds_only_bad``: all are."""
 
     watches: Sequence[Watch]
     listing: StepTensors
@@ -48,6 +52,7 @@ class _Step:
     memory: GraphMemory | None
     before: StepTensors | None
     finds_bad: bool
+    finds_only_bad: bool
     planned: dict[str, NodeWatches] = field(default_factory=dict)
 
     @property
@@ -143,22 +148,28 @@ def _step(
         [each for each in watches if is_first or each.level != "initial"],
         dump.listing(directory),
         graph,
-        None if graph is None else memory_of_graph(graph),
+        None if graph is None else graph.memory,
         dump.listing(previous) if compares and previous is not None else None,
         any(each.is_about_non_finite or each.needs.inputs for each in watches),
+        all(each.is_about_non_finite for each in watches),
     )
 
 
 def _evaluate(step: _Step, stored: StoredTensor) -> EvaluatedTensor:
     is_output = stored.io == "output"
     if is_output and step.memory is not None and not step.memory.is_filled(stored.op, stored.slot):
-        return EvaluatedTensor()
+        return _NOTHING
     node = step.node(stored.op)
     tensor = DumpTensor(step.listing, stored, step.before)
-    bad = _bad(tensor) if step.finds_bad and node is not None and is_output else None
+    bad = None
+    if step.finds_bad and node is not None and is_output:
+        kind = tensor.bad_kind()
+        if kind == "finite" and step.finds_only_bad:
+            return _NOTHING
+        bad = _bad_output(tensor, kind)
     directory = step.listing.step
-    # Which inputs were finite is known to ``complete_hits``, if there is a graph.
     planned = step.watches_of(stored, node)
+    # Which inputs were finite is known to ``complete_hits``, if there is a graph.
     inputs_finite = None if step.graph is None else True
     found = list(evaluate(planned, tensor, directory.step, lambda: inputs_finite))
     initial = [each for each in planned.watches if each.level == "initial"]
@@ -179,8 +190,7 @@ def _evaluate(step: _Step, stored: StoredTensor) -> EvaluatedTensor:
     return EvaluatedTensor(hits, bad, tensor.problems)
 
 
-def _bad(tensor: DumpTensor) -> BadOutput | None:
-    kind = tensor.bad_kind()
+def _bad_output(tensor: DumpTensor, kind: BadKind | None) -> BadOutput | None:
     if kind is None or kind == "finite":
         return None
     stored = tensor.stored

@@ -13,7 +13,6 @@ from sonde.server.dumps.index import StepTensors
 from sonde.server.dumps.values import DumpTensor
 from sonde.server.graph.index import GraphIndex
 from sonde.watch.faults import find_used
-from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.watch.origins import OriginTracker
 from sonde.wire.convert import core_node
 from sonde.wire.shapes import Node
@@ -69,22 +68,6 @@ class StoredOp:
     @property
     def attributes(self) -> tuple[tuple[str, str], ...]:
         return self.node.attributes
-
-
-def memory_of_graph(graph: GraphIndex) -> GraphMemory:
-    def find(name: str) -> MemoryNode | None:
-        number = graph.numbers.get(name)
-        if number is None:
-            return None
-        node = graph.nodes[number]
-        return MemoryNode(
-            node.type,
-            node.kind != "op",
-            [(each.producer, each.slot, each.type.shape) for each in node.inputs],
-            [each.shape for each in node.outputs],
-        )
-
-    return GraphMemory(find)
 
 
 class RankOrigins:
@@ -150,7 +133,7 @@ class _Step:
         self._graph = graph
         self._bad = bad
         self._origins = origins
-        self._memory = memory_of_graph(graph)
+        self._memory = graph.memory
         self._made: dict[Place, _Memory] = {}
         # Parameters whose values in the dump are those after the step.
         self._late: set[str] = set()

@@ -11,6 +11,7 @@ import numpy as np
 
 from sonde.core.errors import UsageError
 from sonde.server.graph.scopes import Ints, ScopeTree
+from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.wire.shapes import Node, TensorName, TensorType
 
 
@@ -42,6 +43,23 @@ class GraphIndex:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    @cached_property
+    def memory(self) -> GraphMemory:
+        """Which tensors share memory, and which have been filled."""
+        return GraphMemory(self._memory_node)
+
+    def _memory_node(self, name: str) -> MemoryNode | None:
+        number = self.numbers.get(name)
+        if number is None:
+            return None
+        node = self.nodes[number]
+        return MemoryNode(
+            node.type,
+            node.kind != "op",
+            [(each.producer, each.slot, each.type.shape) for each in node.inputs],
+            [each.shape for each in node.outputs],
+        )
 
     def node(self, name: str) -> Node:
         return self.nodes[self.number(name)]
