@@ -23,7 +23,9 @@ from sonde.compare.losses.picture import HEIGHT, WIDTH, polylines, ticks, to_png
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.losses.sources import read_losses
 from sonde.compare.losses.text import LossFileError
+from sonde.compare.runs.compare import compare
 from sonde.core.errors import UsageError
+from sonde.dump.reader import Dump
 
 DECAY = [3.0 * math.exp(-k / 50) + 0.1 for k in range(200)]
 
@@ -275,7 +277,7 @@ def test_the_loss_in_a_dump_is_what_backward_begins_at(tmp_path: Path) -> None:
     net = torch.nn.Linear(4, 3)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
-    for saved in ("tensor", "statistic"):
+    for saved, start in (("tensor", None), ("statistic", None), ("full", torch.tensor(1.0))):
         settings = {
             "common_dump_settings": {
                 "dump_mode": 0,
@@ -296,10 +298,12 @@ def test_the_loss_in_a_dump_is_what_backward_begins_at(tmp_path: Path) -> None:
                 output = net(torch.ones(2, 4))
                 loss = torch.nn.functional.cross_entropy(output, torch.tensor([0, 1]))
                 (output.argmax(1) == 0).float().mean()  # a number that is not the loss
-                loss.backward()
+                loss.backward(start)  # given a gradient, torch runs no ones_like
                 optimizer.step()
                 losses.append(loss.item())
         assert read_losses(tmp_path / saved).values == tuple(losses)
+        compared = compare(Dump(tmp_path / saved), Dump(tmp_path / saved))
+        assert [pair.a for pair in compared.losses] == losses
 
 
 def test_a_directory_of_several_runs_or_of_none_is_refused(tmp_path: Path) -> None:
