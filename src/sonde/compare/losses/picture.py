@@ -22,7 +22,7 @@ _DPI = 160
 _COLOR_A, _COLOR_B, _COLOR_ERROR, _COLOR_MARK = "#1f77b4", "#e8730c", "#555555", "#c8102e"
 _LONGEST_ORIGIN = 48
 _LEAST_ERROR = 1e-9
-"""Smaller relative errors are drawn as if they were this large."""
+"""Smaller relative errors are drawn at the lower edge."""
 
 Curve = NDArray[np.float64]
 
@@ -79,6 +79,7 @@ def _draw_errors(axes: Any, found: LossComparison) -> None:
     errors = np.where(np.isfinite(found.errors), np.maximum(found.errors, least), np.nan)
     _draw(axes, found, errors, _COLOR_ERROR, linewidth=1.3)
     axes.margins(y=0.2)  # room for the word beside the tolerance
+    axes.set_ylim(bottom=least)
     axes.set_yscale("log")
     if found.rtol > 0:
         axes.axhline(found.rtol, color=_COLOR_MARK, linewidth=1, linestyle="--")
