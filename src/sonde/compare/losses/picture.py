@@ -75,11 +75,11 @@ def _draw_losses(axes: Any, found: LossComparison) -> None:
 
 def _draw_errors(axes: Any, found: LossComparison) -> None:
     positive = found.errors[np.isfinite(found.errors) & (found.errors > 0)]
-    least = max(min([*positive, found.rtol / 10 or 1.0]), _LEAST_ERROR)
+    least = max(min([*positive, found.rtol / 100 or 1.0]), _LEAST_ERROR)
     errors = np.where(np.isfinite(found.errors), np.maximum(found.errors, least), np.nan)
     _draw(axes, found, errors, _COLOR_ERROR, linewidth=1.3)
-    axes.margins(y=0.2)  # room for the word beside the tolerance
-    axes.set_ylim(bottom=least)
+    largest = max([*positive, found.rtol, 10 * least])
+    axes.set_ylim(least, largest * (largest / least) ** 0.2)  # room for the word at the tolerance
     axes.set_yscale("log")
     if found.rtol > 0:
         axes.axhline(found.rtol, color=_COLOR_MARK, linewidth=1, linestyle="--")
