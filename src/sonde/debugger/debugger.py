@@ -179,9 +179,17 @@ class Debugger:
             self._controller.read_messages()
         self.session.report_step(point, graphs.current, is_measurement=is_measurement)
         if is_measurement:
-            # No later step may take older statistics for those of the step before it.
-            self._parts.previous.forget_statistics(before=step)
-            self.session.notice(*_measured(step, is_observed=is_observed))
+            self._report_measurement(step, is_observed=is_observed)
+
+    def _report_measurement(self, step: int, *, is_observed: bool) -> None:
+        if is_observed:
+            text = f"step {step} was observed for a dump: the speed was not measured"
+            self.session.notice(slug="speed-not-measured", text=text)
+            return
+        # No later step may take older statistics for those of the step before it.
+        self._parts.previous.forget_statistics(before=step)
+        text = f"step {step} ran unobserved to measure the speed"
+        self.session.notice(slug="speed-measured", text=text)
 
     def breakpoint(self, place: str) -> None:
         """The program called ``sonde.breakpoint()``."""
@@ -196,10 +204,3 @@ class Debugger:
         step = self._state.step
         is_needed = self._observed_steps.wants(step) or self._control.needs_ops
         self._parts.speed.begin_step(step, may_skip=not is_needed)
-
-
-def _measured(step: int, *, is_observed: bool) -> tuple[str, str]:
-    """The slug and the text of the message after a measurement of the speed."""
-    if is_observed:
-        return "speed-not-measured", f"step {step} was recorded for a dump: no speed was measured"
-    return "speed-measured", f"step {step} ran unobserved to measure the speed"

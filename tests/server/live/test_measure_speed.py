@@ -37,6 +37,7 @@ def test_all_ranks_get_the_same_step_far_enough_ahead(server: Server) -> None:
 def test_a_rank_measures_until_the_unobserved_step_is_over(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "paused")
+    server.control("run-1", "step", steps=2)
     status, run = server.ask("POST", "/runs/run-1/measure-speed")
     assert status == 200
     assert run["ranks"][0]["is_measuring"]

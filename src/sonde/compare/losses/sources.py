@@ -95,7 +95,8 @@ def _from_dump(path: Path) -> LossSeries:
     values: list[float] = []
     for step in dump.steps(rank=rank):
         side = load_side(dump, step, rank)
-        value = loss_value(side, loss_op(side))
+        # Without a graph it is not known which ops are of the forward pass.
+        value = loss_value(side, loss_op(side)) if side.structure else None
         if value is not None:
             steps.append(step)
             values.append(value)
