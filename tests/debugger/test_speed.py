@@ -5,14 +5,18 @@ Only sums and lower bounds are asserted: they hold on any machine.
 
 from __future__ import annotations
 
+import json
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
+from tests.capture.settings import document
 from tests.debugger.driving import driven, make_net, train
 from tests.debugger.hub import Hub, RankConnection, watchpoint
 
+from sonde.capture.config import load_config
 from sonde.wire.rank import MeasureSpeed, Notice
 
 THINKING = 0.4
@@ -127,3 +131,15 @@ def test_no_step_is_compared_with_one_before_the_unobserved_step() -> None:
     _, rank = driven(lambda: train(make_net(), 6), measuring, hub=Hub(watchpoints=(changed,)))
     assert {2, 3}.isdisjoint(hit.step for hit in rank.hits if hit.verdict == "hit")
     assert {4, 5} <= {hit.step for hit in rank.hits if hit.verdict == "hit"}
+
+
+@pytest.mark.usefixtures("matcher")
+def test_a_step_that_a_dump_needs_is_not_left_out(tmp_path: Path) -> None:
+    (tmp_path / "dump.json").write_text(json.dumps(document(tmp_path)))
+    config = load_config(tmp_path / "dump.json", {})
+    hub = Hub(watchpoints=(watchpoint(1, "tensor_overflow"),))
+    _, rank = driven(lambda: train(make_net(), 4), measuring, hub=hub, config=config)
+    assert all(each.point.observed for each in rank.steps)
+    assert [(notice.slug, notice.text) for notice in rank.all(Notice)] == [
+        ("speed-not-measured", "step 2 was observed for a dump: the speed was not measured")
+    ]
