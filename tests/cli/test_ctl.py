@@ -83,6 +83,7 @@ def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[st
     code, text = ctl(capsys, "hits")
     assert code == 1
     assert text.splitlines()[0] == (f"step 5 rank 0  tensor_overflow  {LOG} output.0  <- makes it")
+    assert text.splitlines()[1].startswith("    supported: ")
     code, text = ctl(capsys, "terminate")
     assert (code, "terminated from the debugger" in text) == (0, True)
     assert ctl(capsys, "continue") == (
@@ -491,10 +492,39 @@ def test_hits_that_are_not_printed_are_counted(
     assert code == 1  # Also if the only one on the page is undecided.
     assert text.splitlines()[0].startswith("step 0 rank 0  undecided: tensor_overflow")
     assert text.splitlines()[1:] == [
+        "    supported",
         "and 6 more",
         "3 other hits, neither the first nor the newest, were not kept",
     ]
     assert ctl(capsys, "hits", "--step", "3")[0] == 0
+    rank.close()
+
+
+@pytest.mark.usefixtures("rank")
+def test_the_speed_without_sonde_is_measured_on_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ctl(capsys, "speed") == (0, "rank 0: not known before the first step has ended\n")
+    assert ctl(capsys, "step", "2")[0] == 0
+    assert ctl(capsys, "speed") == (
+        0,
+        "rank 0: 10.0 ms a step with Sonde; without Sonde not known\n",
+    )
+    code, text = ctl(capsys, "speed", "--measure")
+    assert code == 0
+    assert "one of the coming steps will run unobserved to measure the speed" in text
+    assert ctl(capsys, "step")[0] == 0
+    assert ctl(capsys, "speed") == (0, "rank 0: 10.0 ms a step with Sonde, 8.00 ms without\n")
+    answer = json.loads(ctl(capsys, "speed", "--json")[1])
+    assert answer["ranks"][0]["is_measuring"] is False
+
+
+def test_a_measurement_of_a_running_training_is_awaited(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rank = FakeRank(server.rank_port, steps=10**6, step_seconds=0.01).start()
+    server.control("run-1", "continue")
+    assert ctl(capsys, "speed", "--measure")[1].endswith(" 8.00 ms without\n")
     rank.close()
 
 

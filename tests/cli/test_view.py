@@ -45,10 +45,10 @@ def test_a_check_prints_hits_and_where_they_come_from(
     assert code == 1
     assert text.splitlines() == [
         f"step 0 rank 0  tensor_overflow  {LOG} output.0  <- makes it",
-        "    nan_count = 1, 1 NaN among 6 elements",
+        "    established: nan_count = 1, 1 NaN among 6 elements",
         "    /home/me/train.py:7  x = log(x)",
         f"step 0 rank 0  tensor_overflow  {SUM} output.0  (passed on)",
-        "    nan_count = 1, 1 NaN among 6 elements",
+        "    established: nan_count = 1, 1 NaN among 6 elements",
         "    /home/me/train.py:7  x = log(x)",
         f"    from {LOG}",
     ]

@@ -14,6 +14,7 @@ from torch import nn
 
 from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach
+from sonde.capture.config import CaptureConfig
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions
 
@@ -68,10 +69,12 @@ def driven(
     *,
     hub: Hub | None = None,
     step_by: StepBy = "optimizer",
+    config: CaptureConfig | None = None,
     **options: Any,
 ) -> tuple[Result | None, RankConnection]:
     """Debug ``training`` while ``person`` sits at the page; its result, None if it was ended, and
-    everything the rank said. What fails for the person fails here."""
+    everything the rank said. ``config``: what is dumped as well. What fails for the person fails
+    here."""
     with hub or Hub() as server:
         failures: list[BaseException] = []
 
@@ -89,7 +92,7 @@ def driven(
         chosen = replace(OPTIONS, port=server.port, lost_seconds=0.0, **options)
         result = None
         try:
-            with attach(None, starts_at_once=False, step_by=step_by, debugger=chosen):
+            with attach(config, starts_at_once=False, step_by=step_by, debugger=chosen):
                 result = training()
         except Terminated:
             pass

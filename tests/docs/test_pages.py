@@ -38,7 +38,7 @@ def slugs_in(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.arguments):
             defaults = dict(zip(node.kwonlyargs, node.kw_defaults, strict=True))
             for argument, default in defaults.items():
-                if argument.arg == "slug" and isinstance(default, ast.Constant):
+                if argument.arg == "slug" and isinstance(default, ast.Constant) and default.value:
                     yield str(default.value)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             match = SAID.search(node.value)

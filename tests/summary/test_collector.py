@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from sonde.core.callback import RunArguments, RunContext
 from sonde.summary import SummaryCollector, read_summary
+from sonde.summary.errors import SummaryOptionError
 
 EVERYTHING = {"scalars": 0, "histograms": 0, "images": 0, "tensors": 0}
 BATCHES = 8
@@ -420,20 +421,25 @@ def test_a_new_run_in_the_same_directory_starts_its_own_index(run: Run, tmp_path
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"collect_freq": 0}, "collect_freq must be an integer of at least 1"),
-        ({"collect_freq": 2.5}, "collect_freq"),
-        ({"collect_tensor_freq": True}, "collect_tensor_freq"),
+        ({"collect_freq": 0}, "collect_freq must be an integer of at least 1; got 0 "),
+        ({"collect_freq": 2.5}, "collect_freq must be an integer of at least 1; got 2.5 "),
+        ({"collect_tensor_freq": True}, "collect_tensor_freq must be an integer .*; got True "),
         ({"max_file_size": -1}, "max_file_size"),
         ({"max_total_size": "1GB"}, "max_total_size"),
-        ({"keep_default_action": 1}, "keep_default_action must be True or False"),
+        ({"keep_default_action": 1}, "keep_default_action must be True or False; got 1 "),
         ({"collect_specified_data": ["loss"]}, "must be a dict"),
         ({"collect_specified_data": {"collect_metrics": True}}, "did you mean 'collect_metric'"),
-        ({"collect_specified_data": {"collect_metric": "yes"}}, "must be True or False"),
+        (
+            {"collect_specified_data": {"collect_metric": "yes"}},
+            "collect_specified_data: collect_metric must be True or False; got 'yes' ",
+        ),
         ({"collect_specified_data": {"histogram_regular": "("}}, "not a regular expression"),
         ({"custom_lineage_data": {"a": [1]}}, "texts or numbers"),
         ({"custom_lineage_data": {1: "a"}}, "texts or numbers"),
     ],
 )
 def test_options_are_checked(tmp_path: Path, options: dict[str, Any], words: str):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(SummaryOptionError, match=rf"^SummaryCollector: .*{words}") as caught:
         SummaryCollector(tmp_path, **options)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.slug == "summary-option"

@@ -313,9 +313,10 @@ export interface GraphInfo {
  * One rank of a run as the header of the page shows it. `seconds`: the median duration of
  * recent steps; None before the first step has ended. `bare_seconds`: the median duration of
  * the latest steps that were not observed; None if every step was observed. Both exclude
- * pauses. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last line
- * of the exception) and `is_terminated` (by the debugger) are set when the program has ended.
- * `message` is text to show.
+ * pauses. `is_measuring`: one coming step is to run unobserved, as the user asked, and has not
+ * ended yet. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last
+ * line of the exception) and `is_terminated` (by the debugger) are set when the program has
+ * ended. `message` is text to show.
  */
 export interface RankView {
   readonly rank: number;
@@ -336,6 +337,7 @@ export interface RankView {
   readonly error: string;
   readonly is_terminated: boolean;
   readonly hit: HitRef | null;
+  readonly is_measuring: boolean;
 }
 
 /**

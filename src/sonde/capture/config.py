@@ -108,7 +108,7 @@ def _read(
     """The configuration in these sections; where a setting is unusable, with its default."""
     dump_mode = fields.dump_mode(common)
     debug_mode = fields.debug_mode(common, older, problems)
-    initial_step = common.number("initial_iteration", 0, accepted="0 or a greater number")
+    initial_step = common.whole("initial_iteration", 0, accepted="0 or a greater number")
     saved_data = common.word("saved_data", ("tensor", "statistic", "full"))
     calc_mode = sync.word("stat_calc_mode", ("host", "device"))
     precision = sync.word("device_stat_precision_mode", ("high", "low"))
@@ -130,9 +130,9 @@ def _read(
         saved_data=cast(SavedData, saved_data),
         statistic_categories=fields.statistic_categories(common),
         debug_mode=debug_mode,
-        overflow_number=common.number("overflow_number", 0, accepted="0 (all) or how many at most"),
+        overflow_number=common.whole("overflow_number", 0, accepted="0 (all) or how many at most"),
         sample_mode=sync.choice("sample_mode", {0: False, 1: True}, accepted="0 or 1"),
-        sample_num=sync.number("sample_num", 100, accepted="1 or a greater number", minimum=1),
+        sample_num=sync.whole("sample_num", 100, accepted="1 or a greater number", minimum=1),
         stat_calc_mode=cast(StatCalcMode, calc_mode),
         device_stat_precision_mode=cast(StatPrecision, precision),
     )

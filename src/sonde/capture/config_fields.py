@@ -15,7 +15,7 @@ from typing import Any, Literal
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
 from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
-from sonde.core.settings import Problems, Section, is_text, is_whole, kind_of, nearest
+from sonde.core.settings import Problems, Rule, Section, is_text, is_whole, kind_of, nearest
 from sonde.core.statistics import CATEGORIES
 
 DumpMode = Literal["all", "kernels", "set_dump"]
@@ -141,11 +141,7 @@ def input_output(common: Section) -> frozenset[Io]:
 def ranks(common: Section) -> frozenset[int]:
     common.demand("support_device", _RANKS)
     numbers = common.entries(
-        "support_device",
-        [*range(8)],
-        accepted=_RANKS,
-        has_type=is_whole,
-        is_accepted=lambda rank: rank >= 0,
+        "support_device", [*range(8)], Rule(_RANKS, is_whole, lambda rank: rank >= 0)
     )
     if not numbers:
         common.refuse("support_device", f"is empty; accepted: {_RANKS}", slug="config-value")
@@ -183,7 +179,7 @@ def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
     """The patterns of ``kernels`` if the mode uses them, else None; all are checked."""
     common.demand("kernels", f"{_KERNELS}, or [] where dump_mode is not 1")
     patterns = []
-    texts: tuple[str, ...] = common.entries("kernels", (), accepted=_KERNELS, has_type=is_text)
+    texts: tuple[str, ...] = common.entries("kernels", (), Rule(_KERNELS, is_text))
     for index, text in enumerate(texts):
         try:
             patterns.append(parse_op(text))
@@ -207,9 +203,8 @@ def parse_op(text: str) -> OpPattern:
 def statistic_categories(common: Section) -> tuple[str, ...]:
     """In the order of the file, each once."""
     accepted = 'a list such as ["max", "min", "l2norm"]'
-    names = common.entries(
-        "statistic_category", DEFAULT_CATEGORIES, accepted=accepted, has_type=is_text
-    )
+    rule = Rule(accepted, is_text)
+    names = common.entries("statistic_category", DEFAULT_CATEGORIES, rule)
     for index, name in enumerate(names):
         if name not in CATEGORIES:
             hint = nearest(name, CATEGORIES, "accepted:")

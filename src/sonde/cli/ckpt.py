@@ -14,9 +14,8 @@ from sonde.compare.weights import convert as conversion
 from sonde.compare.weights.check import check_checkpoint
 from sonde.compare.weights.convert import DEFAULT_NAMES, Format, Names, Target, new_names
 from sonde.compare.weights.diff import diff_checkpoints
+from sonde.compare.weights.file_formats import FILE_FORMATS
 from sonde.compare.weights.flat import as_in, refuse_flat
-from sonde.compare.weights.formats.mindspore import read_mindspore, write_mindspore
-from sonde.compare.weights.formats.safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import UsageError
 
 _FILE = click.Path(path_type=Path)
@@ -148,10 +147,9 @@ def convert(
 
 
 def _format(target: Target) -> Format:
-    if target == "safetensors":
-        return Format(write_safetensors, read_safetensors)
-    if target == "mindspore":
-        return Format(write_mindspore, read_mindspore)
+    found = FILE_FORMATS[target]
+    if found.read is not None and found.write is not None:
+        return Format(found.write, found.read)
     from sonde.adapters.torch.checkpoints.files import write_torch
 
     return Format(write_torch, read_torch)

@@ -199,6 +199,30 @@ def recheck(obj: RunTarget, timeout: float, as_json: bool) -> int:
 
 
 @command_of(ctl)
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Let one coming step run unobserved, which measures the speed without Sonde; watchpoints "
+    "are not evaluated on its ops. Returns when it has ended, or when the training is paused.",
+)
+@timeout_option
+def speed(obj: RunTarget, measure: bool, timeout: float, as_json: bool) -> int:
+    """Show how long a step takes, with Sonde and without."""
+    path, end = obj.path(), time.monotonic() + timeout
+    run = obj.client.send("POST", f"{path}/measure-speed", {}) if measure else obj.client.get(path)
+    while measure and _is_measuring(run) and time.monotonic() < end:
+        time.sleep(_POLL_SECONDS)
+        run = obj.client.get(path)
+    show(run, as_json, text.speed_lines(run))
+    return LATE if measure and _is_measuring(run) else 0
+
+
+def _is_measuring(run: Any) -> bool:
+    """Whether a measurement is under way; a paused training measures when it continues."""
+    return _is_running(run["ranks"]) and any(rank["is_measuring"] for rank in run["ranks"])
+
+
+@command_of(ctl)
 @click.option("--step", type=int, help="Only hits of this step.")
 @click.option("--graph", type=int, help="Only hits of steps that ran this graph.")
 @click.option("--limit", default=_SHOWN, show_default=True, help="Print at most this many.")

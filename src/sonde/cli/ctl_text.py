@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sonde.core.number_text import count_text, number_text
+from sonde.core.number_text import count_text, duration, number_text
 
 Json = Any
 
@@ -31,6 +31,21 @@ def _state(rank: Json) -> str:
     if rank["hits"]:
         words.append(f"· {count_text(rank['hits'], 'hit')}")
     return " ".join(words)
+
+
+def speed_lines(run: Json) -> Iterator[str]:
+    """The speed of each rank, with Sonde and without."""
+    for rank in run["ranks"]:
+        took, bare = rank["seconds"], rank["bare_seconds"]
+        if took is None:
+            words = "not known before the first step has ended"
+        elif bare is None:
+            words = f"{duration(took)} a step with Sonde; without Sonde not known"
+        else:
+            words = f"{duration(took)} a step with Sonde, {duration(bare)} without"
+        yield f"rank {rank['rank']}: {words}"
+        if rank["is_measuring"]:
+            yield "    one of the coming steps will run unobserved to measure the speed"
 
 
 def watchpoint_line(spec: Json) -> str:
@@ -64,7 +79,7 @@ def hits_lines(page: Json, hint: str = "") -> Iterator[str]:
 
 
 def _hit_lines(hit: Json) -> Iterator[str]:
-    """The lines of a hit: where it is, and what was found."""
+    """The lines of a hit: where it is, how certain it is, and what was found."""
     mark = {"producer": "  <- makes it", "carrier": "  (passed on)"}.get(hit["part"], "")
     undecided = "" if hit["verdict"] == "hit" else "undecided: "
     yield (
@@ -73,8 +88,7 @@ def _hit_lines(hit: Json) -> Iterator[str]:
     )
     values = [_value(each) for each in hit["values"]]
     detail = ", ".join([*values, *([hit["why"]] if hit["why"] else [])])
-    if detail:
-        yield f"    {detail}"
+    yield f"    {hit['status']}: {detail}" if detail else f"    {hit['status']}"
     if hit["source"]:
         source = hit["source"]
         yield f"    {source['file']}:{source['line']}  {source['code'].strip()}"

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from sonde.compare.losses.compare import LossComparison
-from sonde.compare.losses.picture import polylines
+from sonde.compare.losses.thinning import thinned
 
+_MAX_POINTS = 1000
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _STYLE_A, _STYLE_B, _STYLE_BOTH = "cyan", "yellow", "white"
@@ -59,7 +60,7 @@ def _canvas(
     wide, tall = 2 * columns - 1, 4 * rows - 1
     low, high = limits
     span = float(x[-1] - x[0]) or 1.0
-    for piece in polylines(x, y):
+    for piece in _polylines(x, y):
         places = [
             (round((px - x[0]) / span * wide), round((high - py) / (high - low) * tall))
             for px, py in piece
@@ -71,3 +72,15 @@ def _canvas(
                 down = math.floor(y0 + (y1 - y0) * k / count + 0.5)
                 dots[down // 4, across // 2] |= _DOTS[down % 4][across % 2]
     return dots
+
+
+def _polylines(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[list[tuple[float, float]]]:
+    """The runs of finite points; of many points, the extremes of each column."""
+    kept = thinned(y, _MAX_POINTS)
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for place, value in zip(x[kept].tolist(), y[kept].tolist(), strict=True):
+        if math.isfinite(value):
+            pieces[-1].append((place, value))
+        elif pieces[-1]:
+            pieces.append([])
+    return [piece if len(piece) > 1 else [piece[0], piece[0]] for piece in pieces if piece]

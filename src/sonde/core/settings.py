@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sonde.core.errors import ConfigError, SondeError
 
@@ -74,107 +74,118 @@ def one_of(words: Iterable[str]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
+class Rule(NamedTuple):
+    """Which values a setting takes: in words, by type and by value; ``limit`` says the latter."""
+
+    accepted: str
+    has_type: Callable[[Any], bool]
+    is_accepted: Callable[[Any], bool] = lambda value: True
+    limit: str = ""
+
+
 class Section:
     """One object of a settings file, read key by key.
 
     Every reader returns a usable value: that of the file, or else ``default`` (and the problem is
     noted). ``accepted`` says in messages which values are accepted. ``prefix`` is added to keys in
-    messages.
+    messages. ``lines`` has the line of each key, ``line`` that of the object (for keys it lacks).
     """
 
-    def __init__(self, values: Mapping[str, Any], problems: Problems, *, prefix: str = "") -> None:
+    type_slug = "config-type"
+    value_slug = "config-value"
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        problems: Problems,
+        *,
+        prefix: str = "",
+        lines: Mapping[str, int] | None = None,
+        line: int = 0,
+    ) -> None:
+        self.problems = problems
+        self.line = line
         self._values = values
-        self._problems = problems
         self._prefix = prefix
+        self._lines = lines or {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
-    def refuse(self, key: str, message: str, *, slug: str) -> None:
-        self._problems.add(f"{self._prefix}{key} {message}", slug=slug, key=key)
+    def name(self, key: str) -> str:
+        """The full name of a key, for messages."""
+        return f"{self._prefix}{key}"
+
+    def refuse(self, key: str, message: str, *, slug: str | None = None, entry: str = "") -> None:
+        """Note a problem with a key, or with an entry of its list, such as ``[2]``."""
+        text = f"{self.name(key)}{entry} {message}"
+        line = self._lines.get(key, self.line)
+        self.problems.add(text, slug=slug or self.value_slug, key=key, line=line)
 
     def is_sound(self, key: str) -> bool:
         """Whether the key has had no problem so far."""
-        return self._problems.none_with(key)
+        return self.problems.none_with(key)
 
     def demand(self, key: str, accepted: str) -> None:
         """Note a problem if the key is missing."""
         if key not in self._values:
             self.refuse(key, f"is missing; write {accepted}", slug="config-missing-key")
 
-    def number(self, key: str, default: int, *, accepted: str, minimum: int = 0) -> int:
+    def whole(
+        self, key: str, default: T, *, minimum: int = 0, accepted: str = "a whole number"
+    ) -> int | T:
         """A whole number of at least ``minimum``."""
-        return self._read(key, default, accepted, is_whole, lambda value: value >= minimum)
+        rule = Rule(accepted, is_whole, lambda value: value >= minimum, f"the least is {minimum}")
+        return self.read(key, default, rule)
 
     def choice(self, key: str, meanings: Mapping[int, T], *, accepted: str) -> T:
         """The meaning of a number; by default the first of ``meanings``."""
         default = next(iter(meanings))
-        return meanings[self._read(key, default, accepted, is_whole, meanings.__contains__)]
+        return meanings[self.read(key, default, Rule(accepted, is_whole, meanings.__contains__))]
 
     def flag(self, key: str, default: bool) -> bool:
-        return self._read(key, default, "true or false", lambda value: isinstance(value, bool))
+        return self.read(key, default, Rule("true or false", lambda value: isinstance(value, bool)))
 
-    def word(self, key: str, among: Sequence[str]) -> str:
+    def word(self, key: str, among: Sequence[str], default: str | None = None) -> str:
         """One of these words; by default the first."""
         accepted = one_of(json.dumps(word) for word in among)
         value = self._values.get(key)
         if is_text(value) and value not in among:
             accepted += nearest(value, among)
-        return self._read(key, among[0], accepted, is_text, among.__contains__)
+        return self.read(key, default or among[0], Rule(accepted, is_text, among.__contains__))
 
     def text(self, key: str, default: str, *, accepted: str, number_too: bool = False) -> str:
         """A text; with ``number_too`` also a whole number, as text."""
         has_type = (lambda value: is_text(value) or is_whole(value)) if number_too else is_text
-        return str(self._read(key, default, accepted, has_type))
+        return str(self.read(key, default, Rule(accepted, has_type)))
 
-    def entries(
-        self,
-        key: str,
-        default: Sequence[T],
-        *,
-        accepted: str,
-        has_type: Callable[[Any], bool],
-        is_accepted: Callable[[Any], bool] = lambda value: True,
-    ) -> tuple[T, ...]:
-        """A list of values of one type."""
-        value = self._read(key, default, accepted, lambda value: isinstance(value, list | tuple))
-        sound = [
-            self._is_right(f"{key}[{index}]", key, entry, accepted, has_type, is_accepted)
-            for index, entry in enumerate(value)
-        ]
+    def entries(self, key: str, default: Sequence[T], rule: Rule) -> tuple[T, ...]:
+        """A list of values that all obey one rule."""
+        value = self.read(
+            key, default, Rule(rule.accepted, lambda each: isinstance(each, list | tuple))
+        )
+        sound = [self._obeys(rule, key, each, f"[{index}]") for index, each in enumerate(value)]
         return tuple(value if all(sound) else default)
 
-    def _read(
-        self,
-        key: str,
-        default: T,
-        accepted: str,
-        has_type: Callable[[Any], bool],
-        is_accepted: Callable[[Any], bool] = lambda value: True,
-    ) -> T:
-        value: T = self._values.get(key, default)
-        is_right = self._is_right(key, key, value, accepted, has_type, is_accepted)
-        return value if is_right else default
+    def read(self, key: str, default: T, rule: Rule) -> T:
+        """The value of a key if it obeys the rule, else ``default``."""
+        if key not in self._values:
+            return default
+        value: T = self._values[key]
+        return value if self._obeys(rule, key, value) else default
 
-    def _is_right(
-        self,
-        label: str,
-        key: str,
-        value: object,
-        accepted: str,
-        has_type: Callable[[Any], bool],
-        is_accepted: Callable[[Any], bool],
-    ) -> bool:
-        if not has_type(value):
-            shown = "null" if value is None else f"{_shown(value)}, {kind_of(value)}"
-            slug = "config-type"
-        elif not is_accepted(value):
-            shown, slug = _shown(value), "config-value"
-        else:
+    def _obeys(self, rule: Rule, key: str, value: object, entry: str = "") -> bool:
+        has_type = rule.has_type(value)
+        if has_type and rule.is_accepted(value):
             return True
-        message = f"{self._prefix}{label} is {shown}; accepted: {accepted}"
-        self._problems.add(message, slug=slug, key=key)
+        slug = self.value_slug if has_type else self.type_slug
+        self.refuse(key, self.describe(value, rule, has_type), slug=slug, entry=entry)
         return False
+
+    def describe(self, value: object, rule: Rule, has_type: bool) -> str:
+        """What a message says of a value that breaks the rule."""
+        kind = "" if has_type or value is None else f", {kind_of(value)}"
+        return f"is {_shown(value)}{kind}; accepted: {rule.accepted}"
 
 
 def is_text(value: object) -> bool:

@@ -133,7 +133,7 @@ class Debugger:
 
     def gradients_ready(self, weights: Iterable[str]) -> None:
         """An optimizer is about to use the gradients of these weights."""
-        if not self.watching.needs_gradients:
+        if not self.watching.needs_gradients or self._parts.speed.is_at(self._state.step):
             return
         with self._trainee.unobserved():
             stop = self.watching.gradients(weights, self._state.step)
@@ -162,20 +162,34 @@ class Debugger:
         self._timing.next_step()
 
     def _report_step(self, loss: float | None, optimizer: str) -> None:
-        graphs = self._parts.graphs
+        graphs, step = self._parts.graphs, self._state.step
         seconds, seconds_alone = self._timing.step_ended()
         is_observed = self._trainee.is_observed()
+        is_measurement = self._parts.speed.is_at(step)
+        is_bare = not is_observed and (is_measurement or not self.watching.needs_gradients)
         # How long an observed step would have taken without Sonde is not known.
-        bare_seconds = None if is_observed or self.watching.needs_gradients else seconds_alone
+        bare_seconds = seconds_alone if is_bare else None
         value = None if loss is None else to_wire(loss)
-        point = LossPoint(self._state.step, value, seconds, bare_seconds, is_observed, optimizer)
+        point = LossPoint(step, value, seconds, bare_seconds, is_observed, optimizer)
         graphs.current = self._observed_steps.step_over(
-            self._state.step, optimizer, graphs.current, is_observed=is_observed
+            step, optimizer, graphs.current, is_observed=is_observed
         )
         self._state.end_step()
         if self.session.inbox:  # Questions are about the weights as they are now.
             self._controller.read_messages()
-        self.session.report_step(point, graphs.current)
+        self.session.report_step(point, graphs.current, is_measurement=is_measurement)
+        if is_measurement:
+            self._report_measurement(step, is_observed=is_observed)
+
+    def _report_measurement(self, step: int, *, is_observed: bool) -> None:
+        if is_observed:
+            text = f"step {step} was observed for a dump: the speed was not measured"
+            self.session.notice(slug="speed-not-measured", text=text)
+            return
+        # No later step may take older statistics for those of the step before it.
+        self._parts.previous.forget_statistics(before=step)
+        text = f"step {step} ran unobserved to measure the speed"
+        self.session.notice(slug="speed-measured", text=text)
 
     def breakpoint(self, place: str) -> None:
         """The program called ``sonde.breakpoint()``."""
@@ -187,3 +201,6 @@ class Debugger:
     def _leave_step_end(self) -> None:
         self._state.clear_interrupt()
         self._parameters.copy_all()
+        step = self._state.step
+        is_needed = self._observed_steps.wants(step) or self._control.needs_ops
+        self._parts.speed.begin_step(step, may_skip=not is_needed)

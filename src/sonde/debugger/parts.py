@@ -9,6 +9,7 @@ from sonde.core.errors import SondeError
 from sonde.debugger.control import PauseControl, RankState
 from sonde.debugger.hit_detection import HitDetection
 from sonde.debugger.settings import DebuggerOptions
+from sonde.debugger.steps import SpeedMeasurement
 from sonde.debugger.trainee import Trainee
 from sonde.debugger.values.cache import ValueRecorder
 from sonde.debugger.values.graphs import GraphRegistry
@@ -33,6 +34,7 @@ class RankParts:
     watching: HitDetection
     recorder: ValueRecorder
     lookup: TensorLookup
+    speed: SpeedMeasurement
 
     @classmethod
     def build(
@@ -65,4 +67,5 @@ class RankParts:
             HitDetection(metadata.rank, trainee, previous, graphs, report_watchpoint),
             recorder,
             TensorLookup(trainee, state, graphs, recorder.values, previous.find),
+            SpeedMeasurement(),
         )

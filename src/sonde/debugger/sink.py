@@ -42,8 +42,11 @@ class DebuggerSink:
 
     @property
     def steps(self) -> StepSet:
+        step = self._parts.state.step
+        if self._parts.speed.is_at(step):
+            return _NO_STEPS
         is_wanted = (
-            self._observed_steps.wants(self._parts.state.step)
+            self._observed_steps.wants(step)
             or self._parts.control.needs_ops
             or self._watching.needs_ops
             or self._watching.needs_overflow

@@ -53,6 +53,31 @@ class ObservedSteps:
         return graph if last is None else last
 
 
+class SpeedMeasurement:
+    """Lets one step run unobserved when the user asks, to measure the speed without Sonde.
+
+    Watchpoints are not evaluated on the ops and gradients of that step. Used from the training
+    thread only.
+    """
+
+    def __init__(self) -> None:
+        self._first: int | None = None
+        self._step: int | None = None
+
+    def ask(self, first: int) -> None:
+        """Leave a step unobserved: ``first`` or, if that is over or needed, a later one."""
+        self._first = first
+
+    def begin_step(self, step: int, *, may_skip: bool) -> None:
+        """Step ``step`` begins; ``may_skip``: at most watchpoints and recordings need it."""
+        if self._first is not None and step >= self._first and may_skip:
+            self._first, self._step = None, step
+
+    def is_at(self, step: int) -> bool:
+        """Whether ``step`` is the one that runs unobserved."""
+        return self._step == step
+
+
 class StepTimer:
     """Measures the seconds of steps, pauses left out. Used from the training thread only.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from sonde.core.arguments import check_bool, check_positive_int
+from sonde.core.errors import SondeError
 from sonde.core.settings import nearest
 from sonde.summary.errors import SummaryOptionError
 
@@ -46,8 +48,7 @@ def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) ->
 
     Naming ``histogram_regular`` asks for histograms.
     """
-    if not isinstance(keep_default_action, bool):
-        raise _wrong("keep_default_action must be True or False", keep_default_action)
+    _checked(check_bool, "keep_default_action must be True or False", keep_default_action)
     if specified is None:
         return Collected()
     if not isinstance(specified, Mapping):
@@ -58,8 +59,9 @@ def collected(specified: Mapping[str, Any] | None, keep_default_action: bool) ->
             raise _wrong(f"collect_specified_data has no {name!r}{hint}", value)
         if name == "histogram_regular":
             _check_regex(value)
-        elif not isinstance(value, bool):
-            raise _wrong(f"collect_specified_data: {name} must be True or False", value)
+        else:
+            rule = f"collect_specified_data: {name} must be True or False"
+            _checked(check_bool, rule, value)
     chosen: dict[str, Any] = {} if keep_default_action else dict.fromkeys(_FLAGS, False)
     if "histogram_regular" in specified:
         chosen["collect_histograms"] = True
@@ -75,9 +77,7 @@ def directory(given: Any) -> Path:
 
 def positive(name: str, value: Any) -> int:
     """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _wrong(f"{name} must be an integer of at least 1", value)
-    return value
+    return int(_checked(check_positive_int, f"{name} must be an integer of at least 1", value))
 
 
 def positive_or_none(name: str, value: Any) -> int | None:
@@ -94,6 +94,14 @@ def lineage_data(given: Mapping[str, Any] | None) -> dict[str, Any]:
     ):
         raise _wrong("custom_lineage_data must be a dict of names with texts or numbers", given)
     return dict(facts)
+
+
+def _checked(check: Callable[[object, str], Any], rule: str, value: Any) -> Any:
+    """The value, if the check of arguments accepts it; else the collector's own error."""
+    try:
+        return check(value, rule)
+    except SondeError:
+        raise _wrong(rule, value) from None
 
 
 def _check_regex(value: Any) -> None:

@@ -33,6 +33,7 @@ from sonde.wire.rank import (
     GraphPart,
     Hello,
     Hits,
+    MeasureSpeed,
     SetWatchpoints,
     Status,
     StepDone,
@@ -104,6 +105,7 @@ class FakeRank:
         self._generation = 0
         self._hits = 0
         self._hit_step = -1
+        self._is_measuring = False
         self._stop_at: tuple[int, int, PauseReason] | None = None
         self._state: State = "paused"
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -184,6 +186,8 @@ class FakeRank:
                 self._obey(message)
             case SetWatchpoints():
                 self.watchpoints = message.watchpoints
+            case MeasureSpeed():
+                self._is_measuring = True
             case Ask():
                 self._answer(message)
 
@@ -234,7 +238,9 @@ class FakeRank:
 
     def _end_step(self) -> None:
         loss = 2.0 / (1 + self.step) if self.step < NAN_FROM_STEP else "nan"
-        self._send(StepDone(LossPoint(self.step, loss, 0.01, None, True), 0))
+        measures, self._is_measuring = self._is_measuring, False
+        point = LossPoint(self.step, loss, 0.01, 0.008 if measures else None, not measures)
+        self._send(StepDone(point, 0, is_measurement=measures))
         self.step += 1
         self._place = 0
 

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from sonde.core.arguments import check_value_type, wrong_type
 from sonde.core.errors import UsageError
 from sonde.core.finding import EvidenceStatus, Finding, Severity
 from sonde.train.checkpoint.checkpoint import load_checkpoint
-from sonde.train.validator import check_value_type, wrong_type
 
 Weights = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
 

@@ -16,8 +16,7 @@ from typing import Any, cast
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
-from sonde.core.errors import SondeError
-from sonde.train.validator import (
+from sonde.core.arguments import (
     check_bool,
     check_non_negative_float,
     check_non_negative_int,
@@ -26,6 +25,7 @@ from sonde.train.validator import (
     wrong_type,
     wrong_value,
 )
+from sonde.core.errors import SondeError
 
 
 class LearningRateError(SondeError, ValueError):

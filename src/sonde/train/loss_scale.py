@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sonde.core.arguments import check_bool, check_positive_float, check_positive_int, wrong_value
 from sonde.core.errors import SondeError
 from sonde.train.nested import map_nested
-from sonde.train.validator import check_bool, check_positive_float, check_positive_int, wrong_value
 
 SMALLEST_SCALE = 1.0
 LARGEST_SCALE = float(torch.finfo(torch.float32).max)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from sonde.core.arguments import wrong_type, wrong_value
 from sonde.train.loss_scale import FixedLossScaleUpdateCell, LossScaleError, LossScaleManager
-from sonde.train.validator import wrong_type, wrong_value
 
 
 class LossScaling:

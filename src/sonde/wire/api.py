@@ -47,7 +47,8 @@ class RankView(Plain, frozen=True):
 
     ``seconds``: the median duration of recent steps; None before the first step has ended.
     ``bare_seconds``: the median duration of the latest steps that were not observed; None if every
-    step was observed. Both exclude pauses. ``hit``: the hit at which the training is paused.
+    step was observed. Both exclude pauses. ``is_measuring``: one coming step is to run unobserved,
+    as the user asked, and has not ended yet. ``hit``: the hit at which the training is paused.
     ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (by the
     debugger) are set when the program has ended. ``message`` is text to show.
     """
@@ -70,6 +71,7 @@ class RankView(Plain, frozen=True):
     error: str = ""
     is_terminated: bool = False
     hit: HitRef | None = None
+    is_measuring: bool = False
 
 
 class RecheckView(Plain, frozen=True):

@@ -80,8 +80,11 @@ class Status(Tagged, frozen=True, tag="status"):
 
 
 class StepDone(Tagged, frozen=True, tag="step"):
+    """``is_measurement``: the step was to run unobserved, as ``MeasureSpeed`` asked."""
+
     point: LossPoint
     graph: int | None
+    is_measurement: bool = False
 
 
 class Hits(Tagged, frozen=True, tag="hits"):
@@ -156,6 +159,13 @@ class Keep(Tagged, frozen=True, tag="keep"):
     steps: int
 
 
+class MeasureSpeed(Tagged, frozen=True, tag="measure_speed"):
+    """Run one coming step unobserved, to measure how long a step takes without Sonde: step
+    ``first`` or a later one. All ranks get the same, because they wait for each other."""
+
+    first: int = 0
+
+
 class Ask(Tagged, frozen=True, tag="ask"):
     """A question about one tensor (``wire.questions``) or about a node's tensors."""
 
@@ -165,7 +175,7 @@ class Ask(Tagged, frozen=True, tag="ask"):
 
 
 FromRank = Hello | GraphPart | Status | StepDone | Hits | Notice | Answer | Goodbye
-FromServer = Welcome | Refused | ControlMessage | SetWatchpoints | Keep | Ask
+FromServer = Welcome | Refused | ControlMessage | SetWatchpoints | Keep | MeasureSpeed | Ask
 
 encoder: Final = msgspec.msgpack.Encoder()
 from_rank: Final = msgspec.msgpack.Decoder(FromRank)

@@ -19,11 +19,13 @@ import sonde
 from sonde.compare.losses.compare import LossComparison, LossSeries, compare_losses
 from sonde.compare.losses.events import masked_crc32c
 from sonde.compare.losses.findings import divergence, headline, non_finite, reasoning
-from sonde.compare.losses.picture import HEIGHT, WIDTH, polylines, ticks, to_png
 from sonde.compare.losses.report_page import loss_page
 from sonde.compare.losses.sources import read_losses
 from sonde.compare.losses.text import LossFileError
+from sonde.compare.losses.thinning import thinned
+from sonde.compare.runs.compare import compare
 from sonde.core.errors import UsageError
+from sonde.dump.reader import Dump
 
 DECAY = [3.0 * math.exp(-k / 50) + 0.1 for k in range(200)]
 
@@ -275,7 +277,7 @@ def test_the_loss_in_a_dump_is_what_backward_begins_at(tmp_path: Path) -> None:
     net = torch.nn.Linear(4, 3)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     losses = []
-    for saved in ("tensor", "statistic"):
+    for saved, start in (("tensor", None), ("statistic", None), ("full", torch.tensor(1.0))):
         settings = {
             "common_dump_settings": {
                 "dump_mode": 0,
@@ -296,10 +298,12 @@ def test_the_loss_in_a_dump_is_what_backward_begins_at(tmp_path: Path) -> None:
                 output = net(torch.ones(2, 4))
                 loss = torch.nn.functional.cross_entropy(output, torch.tensor([0, 1]))
                 (output.argmax(1) == 0).float().mean()  # a number that is not the loss
-                loss.backward()
+                loss.backward(start)  # given a gradient, torch runs no ones_like
                 optimizer.step()
                 losses.append(loss.item())
         assert read_losses(tmp_path / saved).values == tuple(losses)
+        compared = compare(Dump(tmp_path / saved), Dump(tmp_path / saved))
+        assert [pair.a for pair in compared.losses] == losses
 
 
 def test_a_directory_of_several_runs_or_of_none_is_refused(tmp_path: Path) -> None:
@@ -330,35 +334,10 @@ def test_the_page_has_the_curves_and_the_steps_with_the_largest_errors() -> None
     assert [row["step"] for row in shown["table"] if row["relative_error"] == "Infinity"] == [17]
 
 
-def test_pictures_can_be_drawn_of_any_curve(tmp_path: Path) -> None:
-    from PIL import Image
-
-    nan, inf = math.nan, math.inf
-    for a, b in (
-        ([1.0], [1.0]),
-        ([nan, nan], [nan, nan]),
-        ([1.0, inf, 2.0, nan, 3.0], [1.0, 1.0, inf, nan, 3.1]),
-        ([0.0, 0.0], [0.0, 0.0]),
-        ([1e-300, 1e300], [1e300, 1e-300]),
-        (DECAY * 30, [x * 1.1 for x in DECAY * 30]),
-    ):
-        (tmp_path / "a.png").write_bytes(to_png(compared(a, b), "t"))
-        with Image.open(tmp_path / "a.png") as image:
-            assert image.size == (WIDTH, HEIGHT)
-            # The frame around the plot stays white: nothing is drawn outside.
-            assert image.crop((0, 0, WIDTH, 20)).getextrema() == ((255, 255),) * 3
-
-
-def test_thinning_out_keeps_the_extremes() -> None:
+def test_thinning_out_keeps_the_extremes_and_the_gaps() -> None:
     y = np.zeros(10_000)
-    y[1234], y[7777] = 5, -5
-    points = [point for piece in polylines(np.arange(10_000.0), y) for point in piece]
-    assert len(points) < 2500
-    assert (1234.0, 5.0) in points
-    assert (7777.0, -5.0) in points
-
-
-def test_ticks_are_round_numbers_inside() -> None:
-    assert list(ticks(0.0, 10.0)) == [0, 2, 4, 6, 8, 10]
-    assert list(ticks(0.31, 0.42)) == pytest.approx([0.32, 0.34, 0.36, 0.38, 0.4, 0.42])
-    assert list(ticks(1.0, 1.0)) == [1.0]
+    y[1234], y[7777], y[5000] = 5, -5, math.nan
+    kept = thinned(y, 1000)
+    assert len(kept) < 2500
+    assert {1234, 5000, 7777} <= set(kept)
+    assert thinned(y, 10_000) == list(range(10_000))

@@ -55,6 +55,7 @@ VISITS: list[tuple[str, str, str, dict[str, Any], Any]] = [
     ("PUT", f"{POINTS}/file", LIVE, {}, {"version": 1, "watchpoints": [DRAFT]}),
     ("POST", f"{RUN}/control", LIVE, {}, {"command": "continue", "wait_seconds": 20}),
     ("POST", f"{RUN}/keep", LIVE, {}, {"ops": [LOG], "steps": 2}),
+    ("POST", f"{RUN}/measure-speed", LIVE, {}, None),
     ("GET", RUN, LIVE, {}, None),
     ("GET", f"{RUN}/hits", LIVE, {"limit": 5}, None),
     ("GET", f"{RUN}/loss", LIVE, {"after": 1}, None),

@@ -12,7 +12,7 @@ import torch
 
 import sonde.train.learning_rate as learning_rate
 import sonde.train.loss_scale as loss_scale
-import sonde.train.validator as validator
+from sonde.core import arguments
 from sonde.train import metrics
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -36,7 +36,7 @@ def _with_arguments(name: str) -> dict[str, metrics.Metric]:
 
 
 @pytest.mark.parametrize(
-    "module", [learning_rate, loss_scale, validator], ids=lambda module: module.__name__
+    "module", [learning_rate, loss_scale, arguments], ids=lambda module: module.__name__
 )
 def test_everything_public_is_on_the_page_of_rates_and_scales(module):
     for name, value in vars(module).items():

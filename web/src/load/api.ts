@@ -224,6 +224,7 @@ export const api = {
     get<StatisticCurve>(`${runPath(run)}/tensor/curve`, query, signal),
   keep: (run: string, ops: readonly string[], steps: number) =>
     change<null>("POST", `${runPath(run)}/keep`, { ops, steps }),
+  measureSpeed: (run: string) => change<RunView>("POST", `${runPath(run)}/measure-speed`),
   conditions: (signal?: AbortSignal) => get<Catalogue>("/conditions", {}, signal),
   addWatchpoint: (run: string, draft: WatchpointDraft) =>
     change<WatchpointAnswer>("POST", `${runPath(run)}/watchpoints`, draft),

@@ -28,6 +28,13 @@ function adviceOf(hit: Hit, info: ConditionInfo | undefined): string {
     .join(" ");
 }
 
+/** How certain a hit is. */
+const CERTAINTY: Readonly<Record<Hit["status"], string>> = {
+  established: "Certain: the values and the op that produced them are shown",
+  supported: "A statistic is beyond its threshold, or the origin is not known",
+  hypothesis: "Not decided: a guess until more is known",
+};
+
 interface HitRowProps {
   readonly hit: Hit;
   readonly info: ConditionInfo | undefined;
@@ -98,6 +105,9 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
         <button type="button" class="link" title="Open the tensor" onClick={() => openTensor(hit)}>
           {typeText(hit.type)}
         </button>
+        <span class="quiet" title={CERTAINTY[hit.status]}>
+          {hit.status}
+        </span>
         {hit.source !== null && (
           <span
             class="quiet name"

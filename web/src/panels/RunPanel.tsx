@@ -3,7 +3,7 @@ import type { JSX } from "preact";
 import type { Metadata, RankView } from "../wire";
 import { api } from "../load/api";
 import { brief, counted, grouped, seconds } from "../text/numbers";
-import { chooseRun, removeRun, run } from "../state/store";
+import { chooseRun, removeRun, replaceRun, run } from "../state/store";
 import { attempt } from "../state/toasts";
 import { Empty } from "../parts/Empty";
 import { stateText } from "../text/states";
@@ -22,6 +22,7 @@ export function RunPanel(): JSX.Element {
       </p>
       {current.kind === "live" && isOver && <RemoveButton key={current.id} id={current.id} />}
       <Facts ranks={current.ranks} />
+      {current.kind === "live" && !isOver && <MeasureSpeed id={current.id} ranks={current.ranks} />}
       <h4>Messages</h4>
       {current.notices.length === 0 ? (
         <p class="quiet">None.</p>
@@ -65,6 +66,38 @@ async function forget(id: string): Promise<void> {
   await api.forget(id);
   removeRun(id);
   chooseRun("");
+}
+
+/** Lets one coming step run unobserved, which measures the speed without Sonde. */
+function MeasureSpeed({
+  id,
+  ranks,
+}: {
+  readonly id: string;
+  readonly ranks: readonly RankView[];
+}): JSX.Element {
+  const isMeasuring = ranks.some((each) => each.is_measuring);
+  const isPaused = ranks.every((each) => each.state === "paused");
+  return (
+    <p class="actions">
+      <button
+        type="button"
+        class="small"
+        disabled={isMeasuring}
+        title="One coming step runs unobserved: watchpoints on its ops and gradients are not evaluated"
+        onClick={() => void attempt(async () => replaceRun(await api.measureSpeed(id)))}
+      >
+        Measure the speed without Sonde
+      </button>
+      {isMeasuring && (
+        <span class="quiet" role="status">
+          {isPaused
+            ? "One step will run unobserved after the training continues."
+            : "One of the coming steps runs unobserved."}
+        </span>
+      )}
+    </p>
+  );
 }
 
 /** Seconds per step and steps per second. */

@@ -51,6 +51,21 @@ test("producers, carriers and undecided results are distinguished", async () => 
   expect(rows[2]).toContain("it has no elements");
 });
 
+test("each hit says how certain it is", async () => {
+  listOf([
+    hit(0, { status: "established" }),
+    hit(1, { status: "supported" }),
+    hit(2, { status: "hypothesis", verdict: "undecided" }),
+  ]);
+  show(RUN);
+  render(<Hits />);
+  await screen.findByText("step 0");
+  const rows = screen.getAllByRole("listitem").map((row) => row.textContent);
+  expect(rows[0]).toContain("established");
+  expect(rows[1]).toContain("supported");
+  expect(rows[2]).toContain("hypothesis");
+});
+
 test("the chain of a hit unfolds, stays in the address, and its ops can be selected", async () => {
   const chain = ["Default/a", "Default/b"];
   listOf([hit(4, { origin: "Default/a", chain })]);

@@ -50,3 +50,31 @@ test("a run can be removed once all of its ranks have ended, after a confirmatio
   await waitFor(() => expect(runs.value).toEqual([]));
   expect(sent.map(({ method, path }) => `${method} ${path}`)).toEqual(["DELETE /runs/r"]);
 });
+
+test("one step runs unobserved when the user asks for the speed without Sonde", async () => {
+  const measuring = { ...RUN, ranks: [{ ...RANK, is_measuring: true }] };
+  answer({ "POST /runs/r/measure-speed": () => measuring });
+  show({ ...RUN, ranks: [RANK] });
+  render(<RunPanel />);
+  expect(screen.queryByRole("status")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "Measure the speed without Sonde" }));
+  expect((await screen.findByRole("status")).textContent).toBe(
+    "One step will run unobserved after the training continues.",
+  );
+  expect(screen.getByRole("button", { name: /Measure/ })).toHaveProperty("disabled", true);
+  expect(sent.map(({ method, path }) => `${method} ${path}`)).toEqual([
+    "POST /runs/r/measure-speed",
+  ]);
+});
+
+test("the speed of a dump or of an ended run cannot be measured", () => {
+  for (const each of [
+    { ...RUN, ranks: [ended] },
+    { ...RUN, kind: "dump" as const },
+  ]) {
+    show(each);
+    const { unmount } = render(<RunPanel />);
+    expect(screen.queryByRole("button", { name: /Measure/ })).toBeNull();
+    unmount();
+  }
+});

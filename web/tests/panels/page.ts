@@ -26,6 +26,7 @@ export const RANK: RankView = {
   error: "",
   is_terminated: false,
   hit: null,
+  is_measuring: false,
 };
 
 export const WATCHPOINT: WatchpointSpec = {

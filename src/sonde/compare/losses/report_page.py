@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from sonde.compare.losses.compare import LossComparison
 from sonde.compare.losses.findings import divergence, headline, reasoning
-from sonde.compare.losses.picture import thinned
+from sonde.compare.losses.thinning import thinned
 from sonde.core.number_text import json_value
 from sonde.report import page
 
@@ -52,9 +50,8 @@ def loss_page(found: LossComparison) -> str:
         worst = found.errors.argsort()[::-1][:_TABLE_ROWS]
         title, places = f"The {_TABLE_ROWS} steps with the largest errors", sorted(worst.tolist())
     curves = {"values_a": found.values_a, "values_b": found.values_b, "errors": found.errors}
-    steps = np.array(found.steps, np.float64)
     # If there are too many points: those that matter to any of the three curves.
-    kept = sorted({k for values in curves.values() for k in thinned(steps, values, _CHART_POINTS)})
+    kept = sorted({k for values in curves.values() for k in thinned(values, _CHART_POINTS)})
     data = {
         **summary_json(found),
         "steps": [found.steps[k] for k in kept],

@@ -7,15 +7,13 @@ from pathlib import Path
 from sonde.compare.losses.compare import LossSeries
 from sonde.compare.losses.events import EVENT_MARK, event_files, read_events
 from sonde.compare.losses.text import LossFileError, read_csv, read_json, read_log, unreadable
+from sonde.compare.runs.load import load_side
+from sonde.compare.runs.loss import loss_op, loss_value
 from sonde.core.errors import UsageError
 from sonde.dump.reader import Dump
-from sonde.dump.tensor_record import TensorRecord
 
 _LEVELS = 3
 _REPORTS = "reports.jsonl"
-_SEED = "ones_like"
-"""The op of torch that computes the gradient of the loss; the loss is its input."""
-
 _SHOWN_PROBLEMS = 5
 
 
@@ -90,16 +88,15 @@ def _begins_with_brace(path: Path) -> bool:
 
 
 def _from_dump(path: Path) -> LossSeries:
-    """The loss of each dumped step: the last float of one element before the backward pass.
-
-    In a dump of statistics, the maximum of a single element is its value.
-    """
+    """The loss of each dumped step of the first rank."""
     dump = Dump(path)
     rank = dump.ranks[0]
     steps: list[int] = []
     values: list[float] = []
     for step in dump.steps(rank=rank):
-        value = _loss(list(dump.tensors(step=step, io="output", rank=rank)))
+        side = load_side(dump, step, rank)
+        # Without a graph it is not known which ops are of the forward pass.
+        value = loss_value(side, loss_op(side)) if side.structure else None
         if value is not None:
             steps.append(step)
             values.append(value)
@@ -113,28 +110,3 @@ def _from_dump(path: Path) -> LossSeries:
             slug="loss-empty",
         )
     return LossSeries(str(path), tuple(steps), tuple(values), problems[:_SHOWN_PROBLEMS])
-
-
-def _loss(records: list[TensorRecord]) -> float | None:
-    """The value whose gradient starts the backward pass, else the last scalar before that pass.
-
-    With loss scaling this is the scaled loss.
-    """
-    numbers: dict[tuple[str, int], TensorRecord] = {}
-    last: TensorRecord | None = None
-    for record in records:
-        node = record.node
-        if node is None or node.kind != "op":
-            continue
-        is_single = all(size == 1 for size in record.shape)
-        is_number = is_single and record.dtype.startswith(("float", "bfloat"))
-        if is_number and node.type == _SEED and node.inputs:
-            edge = node.inputs[0]
-            last = numbers.get((edge.producer or "", edge.slot), last)
-        elif node.phase == "backward" and last is not None:
-            break
-        elif is_number and node.phase == "forward":
-            numbers[node.name, record.key.slot] = record
-            if record.key.slot == 0:
-                last = record
-    return None if last is None else last.single_number()

@@ -9,12 +9,9 @@ from statistics import median
 from typing import Final, Literal
 
 from sonde.compare.options import CompareOptions
-from sonde.compare.runs.kinds import behaviour_of, is_plumbing
+from sonde.compare.runs.loss import loss_op, loss_value
 from sonde.compare.runs.pairing.alignment import Alignment
 from sonde.compare.runs.result import Growth, LossPair, OpPair, Part, Status
-from sonde.compare.runs.run_side import RunSide, SideOp
-from sonde.core.dtypes import BY_NAME
-from sonde.core.errors import DumpError
 
 LOSS_RTOL: Final = 1e-3
 """The relative tolerance of two losses of one step, as in migration guides."""
@@ -36,8 +33,8 @@ def loss_of(
     found: Alignment, step: int, rank: int, options: CompareOptions, *, mixed: bool
 ) -> LossPair:
     """The losses of a step; None if no op of the forward pass computes a scalar."""
-    op_a, op_b = _loss_op(found.a), _loss_op(found.b)
-    a, b = _number(found.a, op_a), _number(found.b, op_b)
+    op_a, op_b = loss_op(found.a), loss_op(found.b)
+    a, b = loss_value(found.a, op_a), loss_value(found.b, op_b)
     agrees: bool | None = None
     if a is not None and b is not None:
         rtol, atol = LOSS_RTOL_LOW_PRECISION if mixed else LOSS_RTOL, 0.0
@@ -47,40 +44,6 @@ def loss_of(
         agrees = near or (isnan(a) and isnan(b)) or a == b
     names = (None if op is None else op.name for op in (op_a, op_b))
     return LossPair(step, rank, a, b, agrees, *names)
-
-
-def _loss_op(side: RunSide) -> SideOp | None:
-    """The op whose scalar starts the backward pass, or else the last loss op or scalar."""
-    for op in side.ops:
-        if op.type == "ones_like" and op.size == 1 and op.inputs:
-            root = side.producer(side.root(op.inputs[0]))
-            if root is not None and root.phase == "forward" and _is_float(root):
-                return root
-    numbers = [
-        op
-        for op in side.ops
-        if not op.is_leaf
-        and op.phase == "forward"
-        and op.size == 1
-        and not is_plumbing(op.type)
-        and _is_float(op)
-    ]
-    losses = [op for op in numbers if behaviour_of(op.type) == "loss"]
-    found = losses or numbers
-    return found[-1] if found else None
-
-
-def _is_float(op: SideOp) -> bool:
-    dtype = BY_NAME.get(op.outputs[0].spec.dtype) if op.outputs else None
-    return dtype is not None and dtype.is_float
-
-
-def _number(side: RunSide, op: SideOp | None) -> float | None:
-    record = None if op is None else side.output_record(op.value)
-    try:
-        return None if record is None else record.single_number()
-    except (DumpError, IndexError):
-        return None
 
 
 def parts_of(pairs: Iterable[OpPair]) -> tuple[Part, ...]:

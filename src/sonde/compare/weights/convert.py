@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 from sonde.compare.parameter_names import renamed
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, same_bits
+from sonde.compare.weights.file_formats import Read, Write
 from sonde.core.atomic_file import replace_file_durably
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
 
 Target = Literal["torch", "mindspore", "safetensors"]
 Names = Literal["torch", "mindspore", "keep"]
-Write = Callable[[BinaryIO, Iterable[Weight], Mapping[str, str] | None], None]
-Read = Callable[[Path], Checkpoint]
 
 DEFAULT_NAMES: dict[Target, Names] = {
     "torch": "torch",

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from sonde.compare.weights.checkpoint import Checkpoint, Format, Weight
+from sonde.compare.weights.file_formats import FILE_FORMATS, PREFERENCE, SUFFIXES, Read
 from sonde.compare.weights.formats.dump import read_dump
-from sonde.compare.weights.formats.mindspore import read_mindspore
-from sonde.compare.weights.formats.npz import read_npz
-from sonde.compare.weights.formats.safetensors import read_safetensors
 from sonde.core.mindspore_ckpt import CheckpointError
 
 MAX_INDEX_BYTES = 64 << 20
 
-Reader = Callable[[Path], Checkpoint]
 
-_READERS: dict[Format, Reader] = {
-    "mindspore": read_mindspore,
-    "safetensors": read_safetensors,
-    "numpy": read_npz,
-}
-
-SUFFIXES: dict[str, Format] = {
-    ".ckpt": "mindspore",
-    ".safetensors": "safetensors",
-    ".npz": "numpy",
-    ".pt": "torch",
-    ".pth": "torch",
-    ".bin": "torch",
-}
-
-
-def open_checkpoint(path: Path, read_torch: Reader, *, step: int | None = None) -> Checkpoint:
+def open_checkpoint(path: Path, read_torch: Read, *, step: int | None = None) -> Checkpoint:
     """The weights of a checkpoint file, or of the files or the dump in a directory.
 
     ``read_torch`` reads torch's own files, which needs torch. ``step`` is for dumps: the first
@@ -50,7 +30,7 @@ def open_checkpoint(path: Path, read_torch: Reader, *, step: int | None = None) 
     if not path.is_file():  # Reading a pipe or a device might never end.
         raise CheckpointError(f"{path} is not a file", slug="checkpoint-missing")
     try:
-        return {**_READERS, "torch": read_torch}[detect(path)](path)
+        return (FILE_FORMATS[detect(path)].read or read_torch)(path)
     except OSError as error:
         raise CheckpointError(
             f"{path} cannot be read: {error.strerror or error}", slug="checkpoint-missing"
@@ -80,7 +60,7 @@ def files_inside(directory: Path) -> list[Path]:
                     slug="checkpoint-missing",
                 )
         return [directory / name for name in names]
-    for suffix in (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz"):
+    for suffix in PREFERENCE:
         found = sorted(path for path in directory.glob(f"*{suffix}") if path.is_file())
         if len(found) == 1:
             return found
@@ -127,7 +107,7 @@ def detect(path: Path) -> Format:
 
 
 def _holds_arrays(path: Path) -> bool:
-    if path.suffix.lower() == ".npz":
+    if SUFFIXES.get(path.suffix.lower()) == "numpy":
         return True
     try:
         with zipfile.ZipFile(path) as archive:

@@ -106,6 +106,8 @@ class RankController:
             case messages.Keep():
                 parts.recorder.add(event.ops, event.steps, parts.trainee.held())
                 parts.trainee.refresh()
+            case messages.MeasureSpeed():
+                parts.speed.ask(event.first)
             case messages.Ask():
                 with parts.trainee.unobserved():
                     for answer in parts.lookup.answers(event, self._check):

@@ -129,8 +129,10 @@ class ServerSession:
         self._status = status
         self._link.send(status, soon=soon)
 
-    def report_step(self, point: LossPoint, graph: int | None) -> None:
-        self._steps.append(done := messages.StepDone(point, graph))
+    def report_step(
+        self, point: LossPoint, graph: int | None, *, is_measurement: bool = False
+    ) -> None:
+        self._steps.append(done := messages.StepDone(point, graph, is_measurement))
         self._link.send(done, soon=True)
 
     def report_hits(self, hits: Sequence[Hit]) -> None:

@@ -116,6 +116,9 @@ class DumpRun:
     async def keep(self, request: KeepRequest) -> None:
         raise UsageError("a dump cannot keep further values", slug="not-live")
 
+    def measure_speed(self) -> None:
+        raise UsageError("a dump is not a training whose speed can be measured", slug="not-live")
+
     # ------------------------------------------------------------------- check
 
     async def recheck(self, wait_seconds: float) -> None:

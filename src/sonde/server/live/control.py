@@ -51,13 +51,7 @@ class RunControl:
             raise UsageError(f"steps must be 1 or more (got {request.steps})", slug="bad-request")
         if request.rank is None and request.command != "terminate":
             await self._wait_for_all_ranks()
-        ranks = self._ranks.connected(request.rank)
-        if not ranks:
-            whom = "" if request.rank is None else f" as rank {request.rank}"
-            raise UsageError(
-                f"run {self._ranks.run!r} has no connected training process{whom}",
-                slug="run-ended",
-            )
+        ranks = self._ranks.demand_connected(request.rank)
         if request.command == "pause":  # A paused rank ignores the command, and sends no status.
             ranks = [rank for rank in ranks if not rank.has_settled]
         elif request.command != "terminate":

@@ -11,7 +11,7 @@ from sonde.server.live.graphs import LiveGraphs
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.steps import StepHistory
 from sonde.wire.api import RankView
-from sonde.wire.rank import FromServer, Goodbye, Status, StepDone
+from sonde.wire.rank import FromServer, Goodbye, MeasureSpeed, Status, StepDone
 from sonde.wire.shapes import Metadata, State
 
 MOST_TEXT: Final = 2000
@@ -32,6 +32,11 @@ class LiveRank:
         self.goodbye: Goodbye | None = None
         self._status = _WAITING
         self._generation = 0
+        self._is_measuring = False
+
+    @property
+    def step(self) -> int:
+        return self._status.step
 
     @property
     def number(self) -> int:
@@ -61,6 +66,11 @@ class LiveRank:
         self.metadata = metadata
         self.link = link
 
+    def measure_speed(self, first: int) -> None:
+        """Ask the rank to run one step unobserved, ``first`` or a later one."""
+        self._is_measuring = True
+        self.send(MeasureSpeed(first))
+
     def disconnect(self) -> None:
         if self.link is not None:
             self.link.close()
@@ -87,6 +97,8 @@ class LiveRank:
         if point.observed and point.step > self.steps.last:
             self.graphs.set_optimizer(graph, point.optimizer)
         self.steps.add(point, graph)
+        if done.is_measurement:
+            self._is_measuring = False
 
     def note_hit(self, number: int) -> None:
         self.last_hit = max(self.last_hit, number)
@@ -132,6 +144,7 @@ class LiveRank:
             error="" if goodbye is None else goodbye.error,
             is_terminated=goodbye is not None and goodbye.is_terminated,
             hit=status.hit if is_paused else None,
+            is_measuring=self._is_measuring and self.state not in ("ended", "lost"),
         )
 
     def _message(self) -> str:

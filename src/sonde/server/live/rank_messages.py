@@ -46,7 +46,7 @@ class RankMessages:
                 self._changes.touch("status")
             case messages.StepDone():
                 rank.add_step(message)
-                self._changes.touch("loss")
+                self._changes.touch("loss", *(("status",) if message.is_measurement else ()))
             case messages.Hits():
                 self._add_hits(rank, message)
             case messages.GraphPart():

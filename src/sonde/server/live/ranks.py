@@ -47,6 +47,16 @@ class LiveRanks(dict[int, LiveRank]):
         ranks = self.values() if number is None else (self.find(number),)
         return [rank for rank in ranks if rank.link is not None]
 
+    def demand_connected(self, number: int | None = None) -> Sequence[LiveRank]:
+        """The same; UsageError if none is connected."""
+        ranks = self.connected(number)
+        if not ranks:
+            whom = "" if number is None else f" as rank {number}"
+            raise UsageError(
+                f"run {self.run!r} has no connected training process{whom}", slug="run-ended"
+            )
+        return ranks
+
     def link(self, number: int | None) -> RankLink:
         """The connection of a rank; UsageError if it is not connected."""
         rank = self.find(number)

@@ -23,6 +23,7 @@ from sonde.wire.questions import AnyAnswer
 from sonde.wire.rank import Hello, Keep, SetWatchpoints, Welcome
 from sonde.wire.shapes import TensorName
 
+_LEAD_SECONDS: Final = 2.0
 RUN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -120,6 +121,18 @@ class LiveRun:
             )
         for rank in self.ranks.connected(request.rank):
             rank.send(Keep(request.ops, request.steps))
+
+    def measure_speed(self) -> None:
+        """Let the ranks run one coming step unobserved; UsageError if none is connected."""
+        ranks = self.ranks.demand_connected(None)
+        first = max(rank.step for rank in ranks)
+        if len(ranks) > 1 and any(rank.state == "running" for rank in ranks):
+            # The same step on all ranks, so far ahead that the message reaches them before it.
+            seconds = max(rank.steps.seconds or 0.0 for rank in ranks)
+            first += 2 + round(_LEAD_SECONDS / max(seconds, 1e-3))
+        for rank in ranks:
+            rank.measure_speed(first)
+        self._changes.touch("status")
 
     async def recheck(self, wait_seconds: float) -> None:
         """Evaluate the watchpoints on the values that the ranks have now. A rank that runs answers

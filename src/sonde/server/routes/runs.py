@@ -51,6 +51,12 @@ async def keep(call: Call, body: api.KeepRequest) -> None:
     await call.run.keep(body)
 
 
+@endpoints.add("POST", f"{RUN}/measure-speed", "Run one coming step unobserved")
+async def measure_speed(call: Call) -> api.RunView:
+    call.run.measure_speed()
+    return call.run.view()
+
+
 @endpoints.add(
     "POST",
     f"{RUN}/recheck",

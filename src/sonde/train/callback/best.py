@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from sonde.core.arguments import check_non_negative_int, check_string, check_value_type
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.checkpoint.checkpoint import save_checkpoint
 from sonde.train.checkpoint.format import FORMATS
 from sonde.train.loop.step_loss import loss_number
 from sonde.train.ranks import any_rank, rank
-from sonde.train.validator import check_non_negative_int, check_string, check_value_type
 
 if TYPE_CHECKING:
     from sonde.train.loop.model import Model

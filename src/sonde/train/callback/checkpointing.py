@@ -14,6 +14,12 @@ from typing import Any
 
 from torch import nn
 
+from sonde.core.arguments import (
+    check_non_negative_float,
+    check_non_negative_int,
+    check_positive_int,
+    check_value_type,
+)
 from sonde.core.atomic_file import remove_stale_partials
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
@@ -21,12 +27,6 @@ from sonde.core.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.checkpoint import checkpoints_in, save_checkpoint, save_checkpoint_async
 from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import rank, rank_suffix
-from sonde.train.validator import (
-    check_non_negative_float,
-    check_non_negative_int,
-    check_positive_int,
-    check_value_type,
-)
 
 _log = logging.getLogger("sonde.train")
 _COUNTERS = {"epoch_num": "cur_epoch_num", "step_num": "cur_step_num"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from sonde.core.arguments import wrong_type
 from sonde.core.callback import Callback, RunContext
 from sonde.train.loop.step_loss import loss_number
-from sonde.train.validator import wrong_type
 
 Hook = Callable[[RunContext], Any]
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from sonde.core.arguments import check_non_negative_int, check_positive_int
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.running_training import first_bad_op
 from sonde.train.checks import GradientReport, change_ratio, check_gradients
 from sonde.train.loop.step_loss import loss_number
-from sonde.train.validator import check_non_negative_int, check_positive_int
 
 
 class NonFiniteLossError(SondeError, ValueError):

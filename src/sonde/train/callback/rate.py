@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch.optim import lr_scheduler
 
+from sonde.core.arguments import check_non_negative_float, check_non_negative_int, check_value_type
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.callback.best import monitored_value, resolved_mode
-from sonde.train.validator import check_non_negative_float, check_non_negative_int, check_value_type
 
 
 class LearningRateScheduler(Callback):

@@ -12,12 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sonde.core.arguments import check_string
 from sonde.core.callback import Callback, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.checkpoint.checkpoint import save_checkpoint
 from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import any_rank, rank, rank_suffix
-from sonde.train.validator import check_string
 
 _log = logging.getLogger("sonde.train")
 

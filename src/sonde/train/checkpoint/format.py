@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from sonde.compare.weights.checkpoint import Weight
+from sonde.compare.weights.file_formats import FILE_FORMATS
 from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import (
@@ -23,8 +24,13 @@ from sonde.core.mindspore_ckpt import (
 
 Entries = dict[str, torch.Tensor | str]
 
-FORMATS = ("ckpt", "safetensors", "pt")
-SUFFIXES = {".ckpt": "ckpt", ".safetensors": "safetensors", ".pt": "pt", ".pth": "pt"}
+SUFFIXES = {
+    suffix: each.trained[0].removeprefix(".")
+    for each in FILE_FORMATS.values()
+    for suffix in each.trained
+}
+"""The suffixes of checkpoints, and the names of their formats."""
+FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 
 # The keys under which other trainers store the weights in their .pt files.
 _WEIGHT_KEYS = ("state_dict", "model_state_dict", "model")

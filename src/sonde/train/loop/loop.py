@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 from sonde import logs
+from sonde.core.arguments import check_non_negative_int
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
@@ -42,7 +43,6 @@ from sonde.train.checkpoint.state_json import flatten, unflatten
 from sonde.train.loop.arguments import first_arguments, length_of
 from sonde.train.loop.dispatch import Callbacks, Dispatcher, callback_list
 from sonde.train.loop.step_loss import as_step_output, loss_number
-from sonde.train.validator import check_non_negative_int
 
 Result = TypeVar("Result")
 Element = TypeVar("Element")

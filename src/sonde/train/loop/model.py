@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sonde.core.arguments import check_non_negative_int, check_positive_int, wrong_value
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
 from sonde.train.loop.arguments import length_of
@@ -30,7 +31,6 @@ from sonde.train.loop.progress import ProgressBar
 from sonde.train.loop.step import Forward, TrainStep, evaluation_outputs, place
 from sonde.train.loss_scale import DynamicLossScaleManager
 from sonde.train.precision import precision_of
-from sonde.train.validator import check_non_negative_int, check_positive_int, wrong_value
 
 
 class Model:

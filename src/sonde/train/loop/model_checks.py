@@ -8,9 +8,9 @@ from typing import Any
 from torch import nn
 from torch.optim import LBFGS
 
+from sonde.core.arguments import check_positive_int, wrong_type
 from sonde.core.errors import UsageError
 from sonde.train.loop.evaluation import LOSS_PREDICTION_TARGET, Indexes
-from sonde.train.validator import check_positive_int, wrong_type
 
 _OWNER = "Model"
 _METHODS = {

@@ -7,6 +7,7 @@ from typing import Any
 
 import torchmetrics
 
+from sonde.core.arguments import wrong_type
 from sonde.core.errors import SondeError
 from sonde.core.settings import nearest
 from sonde.train.metrics.classification import (
@@ -40,7 +41,6 @@ from sonde.train.metrics.segmentation import (
 from sonde.train.metrics.sensitivity import OcclusionSensitivity
 from sonde.train.metrics.similarity import CosineSimilarity
 from sonde.train.metrics.text import BleuScore, Perplexity
-from sonde.train.validator import wrong_type
 
 __all__ = [
     "AUC",

@@ -19,10 +19,10 @@ from torchmetrics.classification import (
     MultilabelStatScores,
 )
 
+from sonde.core.arguments import check_bool, check_positive_float, check_positive_int, check_string
 from sonde.train.metrics.contract import MetricValue, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric
 from sonde.train.metrics.inputs import class_pair, label_sets
-from sonde.train.validator import check_bool, check_positive_float, check_positive_int, check_string
 
 EVAL_TYPES = ("classification", "multilabel")
 

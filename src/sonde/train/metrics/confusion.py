@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 from torchmetrics.classification import MulticlassConfusionMatrix
 
-from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
-from sonde.train.metrics.gathered import GatheredMetric, Rows
-from sonde.train.metrics.inputs import class_labels, is_binary, tensors
-from sonde.train.validator import (
+from sonde.core.arguments import (
     check_bool,
     check_non_negative_float,
     check_positive_int,
     check_string,
 )
+from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
+from sonde.train.metrics.gathered import GatheredMetric, Rows
+from sonde.train.metrics.inputs import class_labels, is_binary, tensors
 
 NORMALIZATIONS = ("no_norm", "target", "prediction", "all")
 REDUCTIONS = ("none", "mean", "sum", "mean_batch", "sum_batch", "mean_channel", "sum_channel")

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from sonde.core.arguments import wrong_value
 from sonde.core.errors import SondeError
-from sonde.train.validator import wrong_value
 
 AnyMetric = TypeVar("AnyMetric", bound="Metric")
 

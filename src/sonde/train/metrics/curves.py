@@ -16,6 +16,7 @@ from torch import Tensor
 from torchmetrics.functional.classification import binary_roc
 from torchmetrics.utilities.compute import auc as torchmetrics_auc
 
+from sonde.core.arguments import check_bool, check_positive_int, check_value_type
 from sonde.train.metrics.contract import (
     MetricInputError,
     MetricInputTypeError,
@@ -24,7 +25,6 @@ from sonde.train.metrics.contract import (
 )
 from sonde.train.metrics.gathered import GatheredMetric, Rows
 from sonde.train.metrics.inputs import tensors
-from sonde.train.validator import check_bool, check_positive_int, check_value_type
 
 Curve = tuple[np.ndarray, np.ndarray, np.ndarray]
 

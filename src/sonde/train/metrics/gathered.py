@@ -10,6 +10,7 @@ import torch
 import torchmetrics
 from torch import Tensor, distributed
 
+from sonde.core.arguments import wrong_type
 from sonde.train.metrics.contract import (
     Metric,
     MetricInputError,
@@ -20,7 +21,6 @@ from sonde.train.metrics.contract import (
 from sonde.train.metrics.inputs import as_numpy
 from sonde.train.nested import map_nested
 from sonde.train.ranks import gather
-from sonde.train.validator import wrong_type
 
 State = TypeVar("State", bound=torchmetrics.Metric)
 

@@ -12,10 +12,10 @@ import torch
 import torchmetrics
 from torch import Tensor
 
+from sonde.core.arguments import check_non_negative_float
 from sonde.train.metrics.contract import MetricInputError, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, float64_mean, in_float64
 from sonde.train.metrics.inputs import as_tensor, expect, real_pair
-from sonde.train.validator import check_non_negative_float
 
 
 class PairMetric(GatheredMetric[Any]):

@@ -15,6 +15,13 @@ from scipy import ndimage  # type: ignore[import-untyped]
 from torch import Tensor
 from torchmetrics import MeanMetric
 
+from sonde.core.arguments import (
+    check_bool,
+    check_non_negative_float,
+    check_positive_float,
+    check_string,
+    wrong_value,
+)
 from sonde.train.metrics.contract import (
     MetricInputError,
     MetricInputTypeError,
@@ -24,13 +31,6 @@ from sonde.train.metrics.contract import (
 from sonde.train.metrics.gathered import GatheredMetric, Sums, float64_mean
 from sonde.train.metrics.inputs import as_numpy, as_tensor, expect
 from sonde.train.metrics.regression import PairMetric
-from sonde.train.validator import (
-    check_bool,
-    check_non_negative_float,
-    check_positive_float,
-    check_string,
-    wrong_value,
-)
 
 DISTANCES = ("euclidean", "chessboard", "taxicab")
 

@@ -9,6 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from sonde.core.arguments import (
+    check_non_negative_int,
+    check_positive_int,
+    check_value_type,
+    wrong_type,
+    wrong_value,
+)
 from sonde.train.loop.evaluation import evaluating
 from sonde.train.metrics.contract import (
     Metric,
@@ -18,13 +25,6 @@ from sonde.train.metrics.contract import (
 )
 from sonde.train.metrics.gathered import not_ready
 from sonde.train.metrics.inputs import as_tensor, expect
-from sonde.train.validator import (
-    check_non_negative_int,
-    check_positive_int,
-    check_value_type,
-    wrong_type,
-    wrong_value,
-)
 
 
 class OcclusionSensitivity(Metric):

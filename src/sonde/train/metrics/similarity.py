@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from torchmetrics.functional import pairwise_cosine_similarity, pairwise_linear_similarity
 
+from sonde.core.arguments import check_bool, check_string
 from sonde.train.metrics.contract import MetricInputError, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, Rows
 from sonde.train.metrics.inputs import tensors
-from sonde.train.validator import check_bool, check_string
 
 SIMILARITIES = ("cosine", "dot")
 REDUCTIONS = ("none", "sum", "mean")

@@ -8,10 +8,10 @@ from typing import Any
 
 import torchmetrics.text
 
+from sonde.core.arguments import check_bool, check_positive_int, check_value_type, wrong_value
 from sonde.train.metrics.contract import MetricInputError, MetricValue, rearrange_inputs
 from sonde.train.metrics.gathered import GatheredMetric, Sums, in_float64, not_ready
 from sonde.train.metrics.inputs import class_labels, expect, tensors
-from sonde.train.validator import check_bool, check_positive_int, check_value_type, wrong_value
 
 SMALLEST_PROBABILITY = 1e-10
 LONGEST_N_GRAM = 4

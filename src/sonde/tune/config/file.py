@@ -26,7 +26,7 @@ from sonde.tune.config.search_config import (
     Tuner,
     TunerName,
 )
-from sonde.tune.config.section import ConfigSection
+from sonde.tune.config.section import TuneSection
 from sonde.tune.config.space import MOST_OF_A_GRID, Space, too_large_a_grid
 from sonde.tune.config.yaml_lines import Located, read_yaml
 from sonde.tune.errors import TuneError
@@ -47,14 +47,14 @@ def load_config(path: str | os.PathLike[str]) -> TuneConfig:
     if node is None:
         problems.raise_if_any()
         raise AssertionError("read_yaml notes a problem for a file without content")
-    top = ConfigSection(node, "", problems)
+    top = TuneSection(node, "", problems)
     assignments, command = _command(top)
     tuner = _tuner(top)
     space_node = top.node("parameters")
     space = read_space(space_node, "parameters", problems)
     if space_node is None:
         top.refuse("parameters", "is missing: what should be tried?", slug="tune-key")
-    directory = top.text("summary_base_dir") or f"sonde_tune/{file.stem}"
+    directory = top.optional_text("summary_base_dir") or f"sonde_tune/{file.stem}"
     config = TuneConfig(
         path=file,
         command=command,
@@ -67,16 +67,16 @@ def load_config(path: str | os.PathLike[str]) -> TuneConfig:
         target=_target(top),
         limits=_limits(top),
         divergence=_divergence(top),
-        parallel=top.whole("parallel", minimum=1) or 1,
-        storage=top.text("storage"),
-        study=top.text("study") or file.stem,
+        parallel=top.whole("parallel", 1, minimum=1),
+        storage=top.optional_text("storage"),
+        study=top.optional_text("study") or file.stem,
     )
     top.finish()
     problems.raise_if_any()
     return config
 
 
-def _as_grid(space: Space, top: ConfigSection) -> Space:
+def _as_grid(space: Space, top: TuneSection) -> Space:
     try:
         grid = space.as_grid()
         if grid.size(MOST_OF_A_GRID) > MOST_OF_A_GRID:
@@ -87,8 +87,8 @@ def _as_grid(space: Space, top: ConfigSection) -> Space:
     return grid
 
 
-def _command(top: ConfigSection) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    text = top.text("command")
+def _command(top: TuneSection) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    text = top.optional_text("command")
     if text is None:
         if "command" not in top:
             top.refuse("command", "is missing, such as 'command: python train.py'", slug="tune-key")
@@ -110,7 +110,7 @@ def _command(top: ConfigSection) -> tuple[tuple[tuple[str, str], ...], tuple[str
     return tuple(assignments), tuple(words)
 
 
-def _environment(top: ConfigSection) -> tuple[tuple[str, str], ...]:
+def _environment(top: TuneSection) -> tuple[tuple[str, str], ...]:
     section = top.section("environment")
     found = []
     for name in section.names:
@@ -123,72 +123,72 @@ def _environment(top: ConfigSection) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _named(top: ConfigSection, key: str) -> ConfigSection:
+def _named(top: TuneSection, key: str) -> TuneSection:
     """A section ``{name: ..., args: {...}}``; a single word is the name."""
     node = top.node(key)
     if node is not None and isinstance(node.value, str) and ":" not in node.value:
         node = Located({"name": Located(node.value, node.line)}, node.line)
-    return ConfigSection(node or Located(None, top.line), key, top.problems)
+    return TuneSection(node or Located(None, top.line), key, top.problems)
 
 
-def _tuner(top: ConfigSection) -> Tuner:
+def _tuner(top: TuneSection) -> Tuner:
     section = _named(top, "tuner")
     if section.names and "name" not in section:
         section.refuse("name", f"is missing: {', '.join(TUNERS)}", slug="tune-key")
-    name = section.word("name", "gp", TUNERS)
+    name = section.word("name", TUNERS)
     arguments = section.section("args")
-    method = arguments.word("method", "ucb" if section.names else Tuner().method, METHODS)
+    method = arguments.word("method", METHODS, "ucb" if section.names else Tuner().method)
     if name != "gp" and "method" in arguments:
         arguments.refuse("method", f"belongs to the tuner gp, not to {name}", slug="tune-key")
     tuner = Tuner(
         cast(TunerName, name),
         cast(Method, method),
-        seed=arguments.whole("seed"),
-        startup_trials=arguments.whole("startup_trials", minimum=1),
+        seed=arguments.whole("seed", None),
+        startup_trials=arguments.whole("startup_trials", None, minimum=1),
     )
     arguments.finish()
     section.finish()
     return tuner
 
 
-def _pruner(top: ConfigSection) -> Pruner:
+def _pruner(top: TuneSection) -> Pruner:
     section = _named(top, "pruner")
-    name = cast(PrunerName, section.word("name", "none", PRUNERS))
+    name = cast(PrunerName, section.word("name", PRUNERS))
     arguments = section.section("args")
     minima = _PRUNER_ARGUMENTS.get(name, {})
-    given = {key: arguments.whole(key, minimum=minimum) for key, minimum in minima.items()}
+    given = {key: arguments.whole(key, None, minimum=minimum) for key, minimum in minima.items()}
     arguments.finish()
     section.finish()
     return Pruner(name, **{key: value for key, value in given.items() if value is not None})
 
 
-def _target(top: ConfigSection) -> SearchTarget:
+def _target(top: TuneSection) -> SearchTarget:
     section = top.section("target")
-    name = section.text("name") or "loss"
+    name = section.optional_text("name") or "loss"
     if section.names and "name" not in section:
         section.refuse("name", "is missing, such as 'name: loss'", slug="tune-key")
     groups = ("metric", "system_defined")
-    group = section.word("group", "system_defined" if name == "loss" else "metric", groups)
+    group = section.word("group", groups, "system_defined" if name == "loss" else "metric")
     if group == "system_defined" and name != "loss":
         section.refuse("group", f"is system_defined, which only 'loss' is; {name!r} is a metric")
-    origin = cast(Origin, section.word("from", "auto", ("auto", "report", "summary", "log")))
+    origin = cast(Origin, section.word("from", ("auto", "report", "summary", "log")))
     pattern = _pattern(section)
     if pattern is not None and origin in ("report", "summary"):
         section.refuse("pattern", f"is for the log, but the target comes from the {origin}")
     target = SearchTarget(
         name,
         cast(Literal["metric", "system_defined"], group),
-        cast(Goal, section.word("goal", "minimize", ("minimize", "maximize"))),
+        cast(Goal, section.word("goal", ("minimize", "maximize"))),
         "log" if pattern is not None else origin,
         pattern,
-        cast(Literal["last", "best"], section.word("keep", "last", ("last", "best"))),
+        cast(Literal["last", "best"], section.word("keep", ("last", "best"))),
     )
     section.finish(hints={"direction": "; did you mean 'goal'?"})
     return target
 
 
-def _pattern(section: ConfigSection) -> re.Pattern[str] | None:
-    text = section.text("pattern")
+def _pattern(section: TuneSection) -> re.Pattern[str] | None:
+    text = section.optional_text("pattern")
     if text is None:
         return None
     try:
@@ -202,20 +202,20 @@ def _pattern(section: ConfigSection) -> re.Pattern[str] | None:
     return pattern
 
 
-def _limits(top: ConfigSection) -> Limits:
+def _limits(top: TuneSection) -> Limits:
     section = top.section("limits")
     limits = Limits(
-        trials=section.whole("trials", minimum=1),
+        trials=section.whole("trials", None, minimum=1),
         time=section.duration("time"),
         trial_time=section.duration("trial_time"),
-        patience=section.whole("patience", minimum=1),
+        patience=section.whole("patience", None, minimum=1),
         value=section.number("value"),
     )
     section.finish()
     return limits
 
 
-def _divergence(top: ConfigSection) -> DivergenceSettings:
+def _divergence(top: TuneSection) -> DivergenceSettings:
     section = top.section("diverged")
     divergence = DivergenceSettings(
         stop=section.flag("stop", True),

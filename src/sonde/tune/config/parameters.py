@@ -7,7 +7,7 @@ import re
 from typing import Any, cast
 
 from sonde.core.settings import Problems, nearest
-from sonde.tune.config.section import ConfigSection, is_finite_number, is_number, kind
+from sonde.tune.config.section import TuneSection, is_finite_number, is_number, kind
 from sonde.tune.config.space import (
     SYSTEM_DEFINED,
     Kind,
@@ -26,7 +26,7 @@ def read_space(node: Located | None, where: str, problems: Problems) -> Space:
     """The space that a mapping of parameters describes; mistakes are added to ``problems``."""
     if node is None:
         return Space(())
-    section = ConfigSection(node, where, problems)
+    section = TuneSection(node, where, problems)
     found = [_parameter(section, name) for name in section.names]
     parameters = [one for one in found if one is not None]
     if not section.names and isinstance(node.value, dict):
@@ -40,22 +40,22 @@ def read_space(node: Located | None, where: str, problems: Problems) -> Space:
     return Space(in_order or ())
 
 
-def _parameter(section: ConfigSection, name: str) -> SearchParameter | None:
+def _parameter(section: TuneSection, name: str) -> SearchParameter | None:
     node = section.node(name)
     if not _NAME.fullmatch(name):
         section.refuse(name, "is not a name: letters, digits and _ only", slug="tune-space")
     if node is None:
         section.refuse(name, "is empty; give it 'bounds' or 'choice'", slug="tune-space")
         return None
-    own = ConfigSection(node, section.name(name), section.problems)
+    own = TuneSection(node, section.name(name), section.problems)
     source = _source(own, name)
     wanted = SYSTEM_DEFINED.get(name) if source == "system_defined" else None
     bounds, choice = own.node("bounds"), own.node("choice")
     common: dict[str, Any] = {
         "source": source,
         "conditions": _conditions(own),
-        "argument": own.text("argument"),
-        "environment": own.text("environment"),
+        "argument": own.optional_text("argument"),
+        "environment": own.optional_text("environment"),
     }
     values: dict[str, Any] | None = None
     if (bounds is None) == (choice is None):
@@ -80,9 +80,9 @@ def _hints(is_choice: bool) -> dict[str, str]:
     return hints
 
 
-def _source(own: ConfigSection, name: str) -> Source:
+def _source(own: TuneSection, name: str) -> Source:
     default = "system_defined" if name in SYSTEM_DEFINED else "user_defined"
-    source = own.word("source", default, ("system_defined", "user_defined"))
+    source = own.word("source", ("system_defined", "user_defined"), default)
     if source == "system_defined" and name not in SYSTEM_DEFINED:
         known = ", ".join(SYSTEM_DEFINED)
         own.refuse(
@@ -93,7 +93,7 @@ def _source(own: ConfigSection, name: str) -> Source:
 
 
 def _choices(
-    own: ConfigSection, node: Located, name: str, wanted: Kind | None
+    own: TuneSection, node: Located, name: str, wanted: Kind | None
 ) -> dict[str, Any] | None:
     if not isinstance(node.value, list) or not node.value:
         own.refuse("choice", "is not a list of at least one value such as [32, 64]")
@@ -120,13 +120,13 @@ def _fits(value: Any, wanted: Kind) -> bool:
 
 
 def _range(
-    own: ConfigSection, bounds: Located, name: str, wanted: Kind | None
+    own: TuneSection, bounds: Located, name: str, wanted: Kind | None
 ) -> dict[str, Any] | None:
     found = _kind(own, wanted)
     log = own.flag("log", False)
     step = own.number("step", above=0)
-    decimal = own.whole("decimal")
-    points = own.whole("points", minimum=1)
+    decimal = own.whole("decimal", None)
+    points = own.whole("points", None, minimum=1)
     limits = _limits(own, bounds)
     if found is None or limits is None:
         return None
@@ -155,17 +155,17 @@ def _range(
     return {"kind": found, "low": least, "high": high, "step": step, "log": log, "points": points}
 
 
-def _kind(own: ConfigSection, wanted: Kind | None) -> Kind | None:
+def _kind(own: TuneSection, wanted: Kind | None) -> Kind | None:
     if "type" not in own and wanted is None:
         own.refuse("type", "is missing: 'int' or 'float'", slug="tune-space")
         return None
-    given = own.word("type", wanted or "float", ("int", "float"))
+    given = own.word("type", ("int", "float"), wanted or "float")
     if wanted is not None and given != wanted:
         own.refuse("type", f"is {given}, but {own.where.rpartition('.')[2]} is {wanted}")
     return cast(Kind, given)
 
 
-def _limits(own: ConfigSection, bounds: Located) -> tuple[float, float] | None:
+def _limits(own: TuneSection, bounds: Located) -> tuple[float, float] | None:
     values = bounds.plain()
     is_pair = isinstance(values, list) and len(values) == 2
     if not is_pair or not all(is_finite_number(one) for one in values):
@@ -178,7 +178,7 @@ def _limits(own: ConfigSection, bounds: Located) -> tuple[float, float] | None:
     return low, high
 
 
-def _least_whole(own: ConfigSection, low: float, high: float, step: float | None) -> int | None:
+def _least_whole(own: TuneSection, low: float, high: float, step: float | None) -> int | None:
     """The smallest whole number within the bounds."""
     if step is not None and step != int(step):
         own.refuse("step", f"is {step:g}, but the type is int")
@@ -193,7 +193,7 @@ def _least_whole(own: ConfigSection, low: float, high: float, step: float | None
     return least
 
 
-def _least_decimal(own: ConfigSection, low: float, high: float, decimal: int) -> float | None:
+def _least_decimal(own: TuneSection, low: float, high: float, decimal: int) -> float | None:
     """The smallest number within the bounds that has so many decimals."""
     step = 10.0**-decimal
     least = round(math.ceil(round(low / step, 9)) * step, decimal)
@@ -203,7 +203,7 @@ def _least_decimal(own: ConfigSection, low: float, high: float, decimal: int) ->
     return least
 
 
-def _conditions(own: ConfigSection) -> tuple[ParameterCondition, ...]:
+def _conditions(own: TuneSection) -> tuple[ParameterCondition, ...]:
     node = own.node("when")
     if node is None:
         return ()
@@ -217,7 +217,7 @@ def _conditions(own: ConfigSection) -> tuple[ParameterCondition, ...]:
     )
 
 
-def _check_conditions(section: ConfigSection, parameters: list[SearchParameter]) -> None:
+def _check_conditions(section: TuneSection, parameters: list[SearchParameter]) -> None:
     """Note conditions on unknown parameters, and on values that a parameter never has."""
     by_name = {one.name: one for one in parameters}
     for parameter in parameters:

@@ -4,101 +4,82 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
-from sonde.core.settings import Problems, is_whole, nearest
+from sonde.core.settings import Problems, Rule, Section, is_text, nearest
 from sonde.tune.config.yaml_lines import Located
+
+T = TypeVar("T")
 
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?:in)?)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-class ConfigSection:
-    """A mapping whose keys are read one by one; `finish` reports the keys that were not read.
+class TuneSection(Section):
+    """A mapping of a search's configuration; `finish` reports the keys that were not read.
 
-    A value that cannot be used is noted as a problem and replaced by the default.
+    A key without a value counts as missing. ``where`` is the full name of the mapping.
     """
 
+    type_slug = value_slug = "tune-value"
+
     def __init__(self, node: Located, where: str, problems: Problems) -> None:
-        self.problems = problems
+        is_mapping = isinstance(node.value, dict)
+        content: dict[str, Located] = node.value if is_mapping else {}
+        super().__init__(
+            {key: found.value for key, found in content.items() if found.value is not None},
+            problems,
+            prefix=f"{where}." if where else "",
+            lines={key: found.line for key, found in content.items()},
+            line=node.line,
+        )
         self.where = where
-        self.line = node.line
+        self.names = tuple(content)
+        self._content = content
         self._read: dict[str, None] = {}
-        self._content: dict[str, Located] = {}
-        if isinstance(node.value, dict):
-            self._content = node.value
-        elif node.value is not None:
+        if node.value is not None and not is_mapping:
             text = node.value if isinstance(node.value, str) else ""
             key, colon, value = text.partition(":")
             hint = f"; write '{key}: {value}' with a space" if colon and value else ""
-            problems.add(
-                f"{where or 'the file'} is {kind(node.value)}, not keys and values{hint}",
-                slug="tune-value",
-                line=node.line,
-            )
+            message = f"{where or 'the file'} is {kind(node.value)}, not keys and values{hint}"
+            problems.add(message, slug="tune-value", line=node.line)
 
     def __contains__(self, key: str) -> bool:
         return key in self._content
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._content)
-
     def node(self, key: str) -> Located | None:
         """The value of a key with its line; None if the key is missing or empty."""
         self._read[key] = None
-        found = self._content.get(key)
-        return None if found is None or found.value is None else found
+        return self._content[key] if key in self._values else None
 
-    def name(self, key: str) -> str:
-        """The full name of a key, for messages."""
-        return f"{self.where}.{key}" if self.where else key
+    def read(self, key: str, default: T, rule: Rule) -> T:
+        self._read[key] = None
+        return super().read(key, default, rule)
 
-    def refuse(self, key: str, message: str, *, slug: str = "tune-value") -> None:
-        """Note a problem with a key."""
-        found = self._content.get(key)
-        line = self.line if found is None else found.line
-        self.problems.add(f"{self.name(key)} {message}", slug=slug, line=line)
+    def describe(self, value: object, rule: Rule, has_type: bool) -> str:
+        return f"is {value}; {rule.limit}" if has_type else f"is {kind(value)}, not {rule.accepted}"
 
-    def _value(self, key: str, is_valid: Callable[[Any], bool], wanted: str) -> Any:
-        """The value of a key if it is valid, else None."""
-        found = self.node(key)
-        if found is None or is_valid(found.value):
-            return None if found is None else found.value
-        self.refuse(key, f"is {kind(found.value)}, not {wanted}")
-        return None
+    def optional_text(self, key: str) -> str | None:
+        """A text that is not blank."""
+        return self.read(key, None, Rule("a text", lambda text: is_text(text) and text.strip()))
 
-    def text(self, key: str) -> str | None:
-        text: str | None = self._value(key, _is_text, "a text")
-        return text
-
-    def word(self, key: str, default: str, among: Collection[str]) -> str:
+    def word(self, key: str, among: Sequence[str], default: str | None = None) -> str:
         """One of the accepted words, in lower case."""
-        found = self.text(key) or default
+        default = default or among[0]
+        found = self.optional_text(key) or default
         word = found.strip().lower()
         if word in among:
             return word
         self.refuse(key, f"{found!r} is not one of {', '.join(among)}{nearest(word, among)}")
         return default
 
-    def number(self, key: str, *, above: float | None = None) -> float | None:
+    def number(self, key: str, *, above: float = -math.inf) -> float | None:
         """A finite number."""
-        value = self._value(key, is_finite_number, "a number")
-        if value is not None and above is not None and value <= above:
-            self.refuse(key, f"is {value:g}; it must be greater than {above:g}")
-            return None
-        return None if value is None else float(value)
-
-    def whole(self, key: str, *, minimum: int = 0) -> int | None:
-        value: int | None = self._value(key, is_whole, "a whole number")
-        if value is not None and value < minimum:
-            self.refuse(key, f"is {value}; the least is {minimum}")
-            return None
-        return value
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self._value(key, lambda one: isinstance(one, bool), "true or false")
-        return default if value is None else bool(value)
+        value: float | None = self.read(key, None, Rule("a number", is_finite_number))
+        if value is None or value > above:
+            return None if value is None else float(value)
+        self.refuse(key, f"is {value:g}; it must be greater than {above:g}")
+        return None
 
     def duration(self, key: str) -> float | None:
         """Seconds, from ``90``, ``10m``, ``1h30m``."""
@@ -110,14 +91,14 @@ class ConfigSection:
             self.refuse(key, f"{found.plain()!r} is not a time such as 90, '10m' or '1h30m'")
         return seconds
 
-    def section(self, key: str) -> ConfigSection:
+    def section(self, key: str) -> TuneSection:
         """The mapping under a key; an empty one if the key is missing."""
-        found = self.node(key)
-        return ConfigSection(found or Located(None, self.line), self.name(key), self.problems)
+        node = self.node(key) or Located(None, self.line)
+        return TuneSection(node, self.name(key), self.problems)
 
     def finish(self, *, hints: dict[str, str] | None = None) -> None:
         """Note every key that was not read; ``hints`` replaces the nearest known key."""
-        for key in self._content:
+        for key in self.names:
             if key not in self._read:
                 advice = (hints or {}).get(key) or nearest(key, self._read, "there are")
                 self.refuse(key, f"is not a key{advice}", slug="tune-key")
@@ -143,10 +124,6 @@ def is_number(value: Any) -> bool:
 
 def is_finite_number(value: Any) -> bool:
     return is_number(value) and math.isfinite(value)
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
 
 
 def kind(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The checks users may call in their own schedules and metrics."""
+"""Checks of the arguments of a call, in Sonde and in users' schedules and metrics."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
+from sonde.core import arguments
 from sonde.core.errors import SondeError
-from sonde.train import validator
 
 
 @pytest.mark.parametrize(
     ("check", "good", "wrong_value", "wrong_type"),
     [
-        (validator.check_positive_int, [1, np.int64(3)], [0, -1], [1.0, True, "1", None]),
-        (validator.check_non_negative_int, [0, 2], [-1], [0.0, False]),
-        (validator.check_positive_float, [0.1, 2, np.float32(1)], [0, -1.0, math.inf], ["x", True]),
-        (validator.check_non_negative_float, [0, 0.0, 1.5], [-0.1, math.nan], [None, 1j]),
-        (validator.check_is_float, [0.0, -1.0], [math.nan], [1, True]),
-        (validator.check_bool, [True, False], [], [1, 0, None]),
+        (arguments.check_positive_int, [1, np.int64(3)], [0, -1], [1.0, True, "1", None]),
+        (arguments.check_non_negative_int, [0, 2], [-1], [0.0, False]),
+        (arguments.check_positive_float, [0.1, 2, np.float32(1)], [0, -1.0, math.inf], ["x", True]),
+        (arguments.check_non_negative_float, [0, 0.0, 1.5], [-0.1, math.nan], [None, 1j]),
+        (arguments.check_is_float, [0.0, -1.0], [math.nan], [1, True]),
+        (arguments.check_bool, [True, False], [], [1, 0, None]),
     ],
 )
 def test_a_check_returns_what_is_good_and_refuses_the_rest(check, good, wrong_value, wrong_type):
@@ -33,17 +33,17 @@ def test_a_check_returns_what_is_good_and_refuses_the_rest(check, good, wrong_va
 
 
 def test_words_are_checked_against_their_choices():
-    assert validator.check_string("b", ["a", "b"], "letter") == "b"
+    assert arguments.check_string("b", ["a", "b"], "letter") == "b"
     with pytest.raises(ValueError, match=r"^letter must be one of 'a', 'b', not 'c'"):
-        validator.check_string("c", ["a", "b"], "letter")
+        arguments.check_string("c", ["a", "b"], "letter")
     with pytest.raises(TypeError, match="must be a str"):
-        validator.check_string(1, ["a"], "letter")
+        arguments.check_string(1, ["a"], "letter")
 
 
 def test_types_are_checked_and_a_bool_is_no_int():
-    assert validator.check_value_type("n", 3, [int, float]) == 3
-    assert validator.check_value_type("n", True, bool) is True
+    assert arguments.check_value_type("n", 3, [int, float]) == 3
+    assert arguments.check_value_type("n", True, bool) is True
     with pytest.raises(TypeError, match="n must be int or float, not True"):
-        validator.check_value_type("n", True, [int, float])
+        arguments.check_value_type("n", True, [int, float])
     with pytest.raises(TypeError, match="must be int, not list"):
-        validator.check_value_type("n", list(range(100)), int)
+        arguments.check_value_type("n", list(range(100)), int)
