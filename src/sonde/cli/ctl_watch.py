@@ -15,6 +15,7 @@ import click
 
 from sonde.cli import ctl_text as text
 from sonde.cli.ctl_target import RunTarget, command_of, show
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
 
 _ID = re.compile(r"[a-z_]+")
@@ -139,7 +140,7 @@ def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
         show(saved, True, ())
         return 0
     try:
-        Path(file).write_text(json.dumps(saved, indent=2) + "\n", "utf-8")
+        write_whole(Path(file), json.dumps(saved, indent=2) + "\n")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}", slug="usage") from None
     show(saved, as_json, [f"saved to {file}"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.graph import Source
 
@@ -224,7 +225,7 @@ class Profile(msgspec.Struct, frozen=True):
 
 
 def save_profile(profile: Profile, path: Path) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
+    write_whole(path, msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
 
 
 def load_profile(path: Path) -> Profile:
