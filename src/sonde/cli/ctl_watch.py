@@ -17,6 +17,7 @@ from sonde.cli import ctl_text as text
 from sonde.cli.ctl_target import RunTarget, command_of, show
 from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
+from sonde.core.input_file import read_input
 
 _ID = re.compile(r"[a-z_]+")
 _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
@@ -152,7 +153,7 @@ def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
 def watch_load(obj: RunTarget, file: str, as_json: bool) -> int:
     """Replace all watchpoints by those of a file; - is standard input."""
     try:
-        body = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        body = json.loads(sys.stdin.read() if file == "-" else read_input(Path(file)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", slug="usage") from None
     except (ValueError, RecursionError) as error:
