@@ -219,7 +219,8 @@ def _name_map(directory: Path) -> Kind:
     out = directory / "out.safetensors"
     words = ["ckpt", "convert", str(whole), str(out), "--to", "safetensors", "--force"]
     data = json.dumps({"fc.bias": "head.bias", "steps": None}).encode()
-    return Kind([data], directory / "map.json", _commands([*words, "--map", "FILE"]))
+    read = _commands([*words, "--map", "FILE"])
+    return Kind([data], directory / "map.json", read, names_file=False)
 
 
 KINDS: dict[str, Callable[[Path], Kind]] = {
