@@ -1,6 +1,6 @@
 """Whether a long training stays as fast and as small as it began, with each mode of Sonde.
 
-    python benchmarks/soak.py [--steps 100000] [--modes bare stats overflow debugger] [--csv FILE]
+    python benchmarks/soak.py [--steps 100000] [--modes bare stats ...] [--csv FILE]
 
 A tiny training, one torch thread, one fresh process for each mode:
 
@@ -8,7 +8,9 @@ A tiny training, one torch thread, one fresh process for each mode:
 - ``stats``: ``--stats --dump-ops 'name-regex(.*relu.*)'``, every step on disk;
 - ``tensors``: ``--dump-ops 'name-regex(.*relu.*)'``, every step on disk;
 - ``overflow``: ``--overflow``;
-- ``debugger``: attached to a server with one watchpoint on all ops.
+- ``overflow-nan``: the same while every step has NaN;
+- ``debugger``: attached to a server with one watchpoint on all ops;
+- ``debugger-hits``: the same with a watchpoint that every op of every step hits.
 
 The table has a line for each tenth of the run: resident memory, processor time of the training
 thread and of the whole process per step (the latter includes the writer's threads), wall time, and
@@ -65,8 +67,8 @@ def _observed(mode: str, place: Path) -> Iterator[int]:
 
     if mode == "bare":
         yield 0
-    elif mode == "debugger":
-        with _debugger() as server:
+    elif mode.startswith("debugger"):
+        with _debugger(hits=mode == "debugger-hits") as server:
             yield server
     else:
         config = config_from_options(
@@ -74,21 +76,23 @@ def _observed(mode: str, place: Path) -> Iterator[int]:
             os.environ,
             stats=mode == "stats",
             ops=[RELU] if mode in ("stats", "tensors") else (),
-            overflow=mode == "overflow",
+            overflow=mode.startswith("overflow"),
         )
         with attach(config, starts_at_once=True):
             yield 0
 
 
 @contextlib.contextmanager
-def _debugger() -> Iterator[int]:
+def _debugger(hits: bool) -> Iterator[int]:
     from sonde.adapters.torch.attach import attach
     from sonde.debugger.launch.server_process import ServerProcess
     from sonde.debugger.settings import DebuggerOptions
     from sonde.wire.shapes import ConditionSpec, WatchpointSpec
 
     server = ServerProcess(port=0, rank_port=0, pause=False)
-    watchpoint = WatchpointSpec(1, "", (ConditionSpec("tensor_overflow"),), break_after=0)
+    always = ConditionSpec("tensor_too_large", {"abs_mean_gt": 0.0})
+    condition = always if hits else ConditionSpec("tensor_overflow")
+    watchpoint = WatchpointSpec(1, "", (condition,), break_after=0)
     options = DebuggerOptions(
         port=server.rank_port,
         pause=False,
@@ -115,6 +119,8 @@ def train(mode: str, steps: int, place: Path, profiled: tuple[int, int] | None) 
     net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     x, y = torch.randn(4, 8), torch.randint(0, 2, (4,))
+    if mode == "overflow-nan":
+        x[0, 0] = float("nan")
     every = max(1, steps // SAMPLES)
     with _observed(mode, place) as server:
         before = _clocks()
@@ -255,7 +261,7 @@ def _print_disk(place: Path, steps: int) -> None:
         )
 
 
-MODES = ("bare", "stats", "tensors", "overflow", "debugger")
+MODES = ("bare", "stats", "tensors", "overflow", "overflow-nan", "debugger", "debugger-hits")
 
 
 def main() -> None:
