@@ -7,7 +7,7 @@ BIN := .venv/bin
 NATIVE := setup.py $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.hpp' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check sanitize web page chromium bench clean
+.PHONY: help setup demo test quick check sanitize web page chromium fuzz bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,8 +77,12 @@ web/node_modules/.installed: web/package-lock.json
 	cd web && npm install --no-audit --no-fund --silent
 	@touch $@
 
+fuzz: setup  ## read 10,000 damaged files and messages (ARGS='--count 1000 --seed 7')
+	$(BIN)/python -W ignore -m tests.fuzz.run $(ARGS)
+
+# Not benchmarks/soak.py, which takes half an hour.
 bench: setup  ## measure overhead and throughput; prints tables of ratios
-	for script in $$(grep -l '^if __name__ ==' benchmarks/*.py); do $(BIN)/python $$script $(ARGS) || exit; done
+	for script in $$(grep -l '^if __name__ ==' benchmarks/*.py | grep -v soak); do $(BIN)/python $$script $(ARGS) || exit; done
 
 clean:  ## remove what was built, measured and cached, but not .venv
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

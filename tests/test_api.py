@@ -146,3 +146,9 @@ def test_it_may_be_called_while_statistics_are_dumped(tmp_path: Path) -> None:
             sonde.step()
     assert len(list(tmp_path.rglob("statistic.csv"))) == 3
     assert {file.parents[1].name for file in tmp_path.rglob("statistic.csv")} == {"0"}
+
+
+def test_masked_elements_of_an_array_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    masked = np.ma.masked_array([1.0, np.nan, 3.0], mask=[False, True, False])
+    found = sonde.statistics(masked)
+    assert (found.count, found.nan_count, found.max, found.min) == (2, 0, 3.0, 1.0)

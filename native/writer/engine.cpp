@@ -26,11 +26,6 @@ std::string_view without_slash(std::string_view path) {
     return path;
 }
 
-bool is_below(std::string_view path, std::string_view directory) {
-    return path.size() >= directory.size() && path.substr(0, directory.size()) == directory &&
-           (path.size() == directory.size() || path[directory.size()] == '/');
-}
-
 // Signals go to the threads of the program, not to the writer's, which inherit the mask; faults of
 // the writer's own code still end the process.
 class SignalsBlocked {
@@ -55,7 +50,7 @@ Engine::Engine(unsigned threads, std::size_t budget_bytes, bool anonymous_files)
     threads_.reserve(threads);
     try {
         for (unsigned worker = 0; worker < threads; ++worker) {
-            threads_.emplace_back([this, worker] { work(worker); });
+            threads_.emplace_back([this] { work(); });
         }
     } catch (...) {
         join();
@@ -130,12 +125,7 @@ bool Engine::submit_rename(std::string_view from, std::string_view to,
     if (!has_room(0)) return false;
     if (from != to) {
         // For jobs submitted from now on, the old path is whatever is there after the rename.
-        std::vector<std::shared_ptr<Directory>> moved;
-        for (auto entry = directories_.begin(); entry != directories_.end();) {
-            const bool below = is_below(entry->first, from);
-            if (below) moved.push_back(entry->second);
-            entry = below ? directories_.erase(entry) : std::next(entry);
-        }
+        std::vector<std::shared_ptr<Directory>> moved = forget_below(from);
         last_directory_.reset();
         for (const auto& directory : moved) {
             const std::string_view rest = std::string_view(directory->path).substr(from.size());
@@ -169,12 +159,30 @@ std::shared_ptr<Directory> Engine::directory_at(std::string_view path) {
     return last_directory_;
 }
 
+// Takes a directory and all below it out of the known ones. Only those are visited: thousands of
+// finished steps may be known, as long as links may name their files.
+std::vector<std::shared_ptr<Directory>> Engine::forget_below(std::string_view path) {
+    std::vector<std::shared_ptr<Directory>> found;
+    const auto take = [&](auto entry) {
+        found.push_back(entry->second);
+        return directories_.erase(entry);
+    };
+    if (const auto itself = directories_.find(path); itself != directories_.end()) take(itself);
+    // Not one range with the directory itself: "a-b" is between "a" and "a/b".
+    const std::string inside = std::string(path) + "/";
+    auto entry = directories_.lower_bound(inside);
+    while (entry != directories_.end() && entry->first.compare(0, inside.size(), inside) == 0) {
+        entry = take(entry);
+    }
+    return found;
+}
+
 void Engine::prune_directories() {
     if (directories_.size() < prune_above_) return;
     for (auto entry = directories_.begin(); entry != directories_.end();) {
         entry = entry->second.use_count() == 1 ? directories_.erase(entry) : std::next(entry);
     }
-    prune_above_ = 2 * directories_.size() + 64;
+    prune_above_ = directories_.size() + directories_.size() / 4 + 64;
 }
 
 JobNumber Engine::enqueue(std::unique_ptr<Job> job) {
@@ -276,11 +284,11 @@ bool Engine::wait_for_all(Slice slice) {
 
 // ---------------------------------------------------------------- the threads
 
-void Engine::work(unsigned worker) {
+void Engine::work() {
 #ifdef __linux__
     ::pthread_setname_np(::pthread_self(), "sonde-writer");
 #endif
-    const FileMaker maker(worker, anonymous_);
+    const FileMaker maker(anonymous_);
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
         std::unique_ptr<Job> job(next());

@@ -149,12 +149,13 @@ private:
     bool has_room(std::size_t bytes) const;
     void place(std::string_view path, Job& job);
     std::shared_ptr<Directory> directory_at(std::string_view path);
+    std::vector<std::shared_ptr<Directory>> forget_below(std::string_view path);
     void prune_directories();
     JobNumber enqueue(std::unique_ptr<Job> job);
     template <typename Done>
     bool wait(Slice slice, Done&& done);
 
-    void work(unsigned worker);
+    void work();
     Job* next();
     bool park(Job* job);
     Failure run(const Job& job, const FileMaker& maker);

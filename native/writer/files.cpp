@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -85,18 +86,36 @@ int write_all(int fd, Span head, Span body) {
     return 0;
 }
 
+// Hidden, so that no reader takes it for a whole file (sonde.dump.layout.is_partial). It keeps the
+// end of a long name. The random part makes it differ from every other one, and keeps other users
+// from creating it first.
+std::string partial_path(const std::string& directory, const std::string& name) {
+    unsigned chance[2];
+    if (::getentropy(chance, sizeof chance) != 0) chance[0] = chance[1] = 0;  // O_EXCL remains
+    char random[18];
+    std::snprintf(random, sizeof random, ".%08x%08x", chance[0], chance[1]);
+    std::string tail = name + random;
+    if (tail.size() > kNameTailBytes) {
+        std::size_t start = tail.size() - kNameTailBytes;
+        while (start < tail.size() && (tail[start] & 0xC0) == 0x80) ++start;  // whole characters
+        tail.erase(0, start);
+    }
+    return directory + "/." + tail + ".partial";
+}
+
 bool cannot_link(int error) {
     return error == EPERM || error == EMLINK || error == EXDEV || error == ENOTSUP ||
            error == EOPNOTSUPP || error == ENOSYS;
 }
 
 // The file `source` (a path, or a link to one in /proc) under one more name, replacing a file of
-// that name. `partial` is used only for replacing.
-int link_replacing(const char* source, int flags, const std::string& path,
-                   const std::string& partial) {
+// that name.
+int link_replacing(const char* source, int flags, const std::string& directory,
+                   const std::string& name) {
+    const std::string path = directory + "/" + name;
     if (::linkat(AT_FDCWD, source, AT_FDCWD, path.c_str(), flags) == 0) return 0;
     if (errno != EEXIST) return errno;
-    ::unlink(partial.c_str());
+    const std::string partial = partial_path(directory, name);
     if (::linkat(AT_FDCWD, source, AT_FDCWD, partial.c_str(), flags) != 0) return errno;
     const int error = ::rename(partial.c_str(), path.c_str()) == 0 ? 0 : errno;
     // Renaming one name of a file to another name of the same file does nothing, by POSIX.
@@ -109,8 +128,7 @@ constexpr int kNamedOnly = -1;
 
 #ifdef O_TMPFILE
 template <typename Fill>
-int make_anonymous(const std::string& directory, const std::string& path,
-                   const std::string& partial, Fill&& fill) {
+int make_anonymous(const std::string& directory, const std::string& name, Fill&& fill) {
     Descriptor file(retry([&] {
         return ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kMode);
     }));
@@ -121,16 +139,20 @@ int make_anonymous(const std::string& directory, const std::string& path,
     if (const int error = fill(file.get())) return error;
     char itself[32];
     std::snprintf(itself, sizeof itself, "/proc/self/fd/%d", file.get());
-    const int error = link_replacing(itself, AT_SYMLINK_FOLLOW, path, partial);
+    const int error = link_replacing(itself, AT_SYMLINK_FOLLOW, directory, name);
     // Without /proc the file cannot get a name; a directory that is gone says so again below.
     return error == ENOENT || cannot_link(error) ? kNamedOnly : error;
 }
 #endif
 
 template <typename Fill>
-int make_named(const std::string& path, const std::string& partial, Fill&& fill) {
+int make_named(const std::string& directory, const std::string& name, Fill&& fill) {
+    const std::string path = directory + "/" + name;
+    const std::string partial = partial_path(directory, name);
+    // A link that another user put there is refused, not followed.
     Descriptor file(retry([&] {
-        return ::open(partial.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, kMode);
+        const int flags = O_CREAT | O_EXCL | O_NOFOLLOW | O_WRONLY | O_CLOEXEC;
+        return ::open(partial.c_str(), flags, kMode);
     }));
     if (!file) return errno;
     int error = fill(file.get());
@@ -143,31 +165,16 @@ int make_named(const std::string& path, const std::string& partial, Fill&& fill)
 
 }  // namespace
 
-// Hidden, so that no reader takes it for a whole file (sonde.dump.layout.is_partial). It keeps the
-// end of a long name and the number of the worker: two long names may end alike, but two files of
-// one worker are never written at the same time.
-std::string FileMaker::partial_path(const std::string& directory, const std::string& name) const {
-    std::string tail = name + suffix_;
-    if (tail.size() > kNameTailBytes) {
-        std::size_t start = tail.size() - kNameTailBytes;
-        while (start < tail.size() && (tail[start] & 0xC0) == 0x80) ++start;  // whole characters
-        tail.erase(0, start);
-    }
-    return directory + "/." + tail + ".partial";
-}
-
 template <typename Fill>
 int FileMaker::make(const std::string& directory, const std::string& name, Fill&& fill) const {
-    const std::string path = directory + "/" + name;
-    const std::string partial = partial_path(directory, name);
 #ifdef O_TMPFILE
     if (anonymous_.load(std::memory_order_relaxed)) {
-        const int error = make_anonymous(directory, path, partial, fill);
+        const int error = make_anonymous(directory, name, fill);
         if (error != kNamedOnly) return error;
         anonymous_.store(false, std::memory_order_relaxed);
     }
 #endif
-    return make_named(path, partial, fill);
+    return make_named(directory, name, fill);
 }
 
 namespace {
@@ -238,15 +245,16 @@ int FileMaker::write(const std::string& directory, const std::string& name, Span
 
 int FileMaker::link(const std::string& source, const std::string& directory,
                     const std::string& name) const {
-    const int error = link_replacing(source.c_str(), 0, directory + "/" + name,
-                                     partial_path(directory, name));
+    const int error = link_replacing(source.c_str(), 0, directory, name);
     return cannot_link(error) ? copy(source, directory, name) : error;
 }
 
 int FileMaker::copy(const std::string& source, const std::string& directory,
                     const std::string& name) const {
     return make(directory, name, [&](int fd) {
-        Descriptor from(retry([&] { return ::open(source.c_str(), O_RDONLY | O_CLOEXEC); }));
+        Descriptor from(retry([&] {
+            return ::open(source.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+        }));
         if (!from) return errno;
         std::vector<char> buffer(kCopyBytes);
         for (;;) {

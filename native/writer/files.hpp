@@ -32,7 +32,7 @@ struct Span {
 // The bytes of a span that has a layout, in the order of its shape, to `out`.
 void gather(const Span& span, char* out);
 
-// Makes files appear whole, for one thread; `worker` tells its partial names from those of others.
+// Makes files appear whole.
 //
 // Where the file system can, the file has no name at all until it is whole (O_TMPFILE and linkat:
 // one change of the directory instead of three, and a killed process leaves no file behind). Elsewhere
@@ -40,8 +40,7 @@ void gather(const Span& span, char* out);
 // threads of one writer and cleared by the first whose file system refuses.
 class FileMaker {
 public:
-    FileMaker(unsigned worker, std::atomic<bool>& anonymous)
-        : suffix_("." + std::to_string(worker)), anonymous_(anonymous) {}
+    explicit FileMaker(std::atomic<bool>& anonymous) : anonymous_(anonymous) {}
 
     // The file `directory/name` with the contents head, body. Replaces a file of that name.
     int write(const std::string& directory, const std::string& name, Span head, Span body) const;
@@ -55,9 +54,7 @@ private:
     int make(const std::string& directory, const std::string& name, Fill&& fill) const;
     int copy(const std::string& source, const std::string& directory,
              const std::string& name) const;
-    std::string partial_path(const std::string& directory, const std::string& name) const;
 
-    std::string suffix_;
     std::atomic<bool>& anonymous_;
 };
 

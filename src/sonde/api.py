@@ -112,8 +112,9 @@ def statistics(tensor: Any) -> Statistics:
     """Print a line about a torch tensor or a numpy array, and return its summary numbers.
 
     ``docs/statistics.md`` says what each number means. The tensor is not changed, and a running
-    capture does not observe the call. Raises UsageError for a tensor without values (on the meta
-    device), SondeError for complex numbers, which have no order.
+    capture does not observe the call. Masked elements of a numpy array are left out. Raises
+    UsageError for a tensor without values (on the meta device), SondeError for complex numbers,
+    which have no order.
     """
     import numpy as np
 
@@ -121,7 +122,10 @@ def statistics(tensor: Any) -> Statistics:
     from sonde.core.statistics import describe
 
     if isinstance(tensor, np.ndarray | np.generic):
-        found, dtype = kernels.summarize_array(np.asarray(tensor)), tensor.dtype.name
+        # np.asarray would drop the mask and count what it hides.
+        is_masked = isinstance(tensor, np.ma.MaskedArray)
+        values = np.ma.compressed(tensor) if is_masked else np.asarray(tensor)
+        found, dtype = kernels.summarize_array(values), tensor.dtype.name
     else:
         found, dtype = _tensor_statistics(tensor)
     print(describe(found, dtype, tensor.shape))

@@ -143,7 +143,7 @@ def _npy(directory: Path) -> Kind:
 
 
 def _csv(directory: Path) -> Kind:
-    made = _made(directory / "made")
+    made = made_dump(directory / "made")
     rows = [path.read_bytes() for path in sorted(made.root.rglob("*.csv"))]
     rows += [path.read_bytes() for path in sorted(DATA.rglob("*.csv"))[:4]]
     losses = b"step,loss\n" + b"".join(b"%d,%f\n" % (k, 1 / (k + 1)) for k in range(20))
@@ -200,7 +200,7 @@ def _log(directory: Path) -> Kind:
     return Kind([lines], directory / "train.log", read_losses)
 
 
-def _made(root: Path) -> MadeDump:
+def made_dump(root: Path) -> MadeDump:
     """A dump with every kind of file in it: statistics, a mapping, overflows."""
     made = small_dump(root)
     graph = small_graph()
@@ -220,7 +220,7 @@ def _made(root: Path) -> MadeDump:
 
 def _dump(directory: Path) -> Kind:
     """A whole dump in which one file at a time is damaged: it opens, and lists its problems."""
-    return _dump_of(_made(directory / "dump").root, directory)
+    return _dump_of(made_dump(directory / "dump").root, directory)
 
 
 def _foreign_dump(directory: Path) -> Kind:
@@ -231,28 +231,36 @@ def _foreign_dump(directory: Path) -> Kind:
 
 
 def _dump_of(root: Path, directory: Path) -> Kind:
+    def read() -> None:
+        dump = Dump(root)
+        dump.check()
+        for record in dump.tensors():
+            _shielded(lambda _, record=record: record.statistics())(root)
+        list(dump.overflow())
+        dump.metadata()
+        for graph_id in dump.graph_ids():
+            _shielded(lambda _, graph_id=graph_id: dump.execution_order(graph_id))(root)
+
+    return damaged_in(root, directory, read)
+
+
+def damaged_in(root: Path, directory: Path, read: Callable[[], None]) -> Kind:
+    """The files of a dump, of which one after the other is damaged while ``read`` reads all."""
     files = sorted(path for path in root.rglob("*") if path.is_file())
     contents = [path.read_bytes() for path in files]
     count = 0
 
-    def read(path: Path) -> None:
+    def read_damaged(path: Path) -> None:
         nonlocal count
         target = count % len(files)
         count += 1
         files[target].write_bytes(path.read_bytes())
         try:
-            dump = Dump(root)
-            dump.check()
-            for record in dump.tensors():
-                _shielded(lambda _, record=record: record.statistics())(path)
-            list(dump.overflow())
-            dump.metadata()
-            for graph_id in dump.graph_ids():
-                _shielded(lambda _, graph_id=graph_id: dump.execution_order(graph_id))(path)
+            read()
         finally:
             files[target].write_bytes(contents[target])
 
-    return Kind(contents, directory / "damaged", read, names_file=False)
+    return Kind(contents, directory / "damaged", read_damaged, names_file=False)
 
 
 def _shielded(read: Callable[[Path], Any]) -> Callable[[Path], Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sonde.core.errors import ConfigError, SondeError
+from sonde.core.input_file import read_input
 from sonde.core.settings import kind_of
 
 
@@ -18,7 +19,7 @@ def read_settings(path: Path) -> tuple[dict[str, Any], str]:
     """
     source = str(path)
     try:
-        raw = path.read_bytes()
+        raw = read_input(path)
     except OSError as error:
         _refuse(f"{source}: cannot be read: {error.strerror or error}", slug="config-file")
     try:

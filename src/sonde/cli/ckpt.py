@@ -17,6 +17,7 @@ from sonde.compare.weights.diff import diff_checkpoints
 from sonde.compare.weights.file_formats import FILE_FORMATS
 from sonde.compare.weights.flat import as_in, refuse_flat
 from sonde.core.errors import UsageError
+from sonde.core.input_file import read_input
 
 _FILE = click.Path(path_type=Path)
 
@@ -159,7 +160,7 @@ def _read_map(file: str | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        content = json.loads(Path(file).read_text())
+        content = json.loads(read_input(Path(file)))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--map {file} cannot be read: {error}", slug="usage") from None
     if not isinstance(content, dict) or not all(

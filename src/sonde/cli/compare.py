@@ -24,6 +24,7 @@ from sonde.compare.runs.pairing.map_file import read_map, write_map
 from sonde.compare.runs.report import csv_text, incomparable_text, json_text, page_text
 from sonde.compare.runs.result import RunComparison
 from sonde.compare.runs.verdict import damaged
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
@@ -227,7 +228,7 @@ def _save(path: Path, text: str) -> None:
         sys.stdout.write(text)
         return
     try:
-        path.write_text(text, "utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise CompareError(
             f"{path}: cannot be written: {error.strerror}", slug="compare-file"

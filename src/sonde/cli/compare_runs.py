@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sonde.cli.script import say
 from sonde.compare.options import CompareError
+from sonde.core.atomic_file import start_file
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.selection import StepSet
 from sonde.dump.reader import Dump
@@ -44,7 +45,7 @@ def run_into(command: str, directory: Path, steps: StepSet) -> Path:
         "--dump-steps",
         str(steps),
     )
-    with log.open("wb") as output:
+    with start_file(log) as output:
         # In its own process group, so that child processes of the script are stopped with it.
         process = subprocess.Popen(
             [*ours, "--net-name", "run", *words],

@@ -15,7 +15,9 @@ import click
 
 from sonde.cli import ctl_text as text
 from sonde.cli.ctl_target import RunTarget, command_of, show
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
+from sonde.core.input_file import read_input
 
 _ID = re.compile(r"[a-z_]+")
 _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
@@ -139,7 +141,7 @@ def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
         show(saved, True, ())
         return 0
     try:
-        Path(file).write_text(json.dumps(saved, indent=2) + "\n", "utf-8")
+        write_whole(Path(file), json.dumps(saved, indent=2) + "\n")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}", slug="usage") from None
     show(saved, as_json, [f"saved to {file}"])
@@ -151,7 +153,7 @@ def watch_save(obj: RunTarget, file: str, as_json: bool) -> int:
 def watch_load(obj: RunTarget, file: str, as_json: bool) -> int:
     """Replace all watchpoints by those of a file; - is standard input."""
     try:
-        body = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text("utf-8"))
+        body = json.loads(sys.stdin.read() if file == "-" else read_input(Path(file)))
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}", slug="usage") from None
     except (ValueError, RecursionError) as error:

@@ -21,6 +21,7 @@ from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
+from sonde.core.atomic_file import start_file, write_whole
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.finding import Finding
 from sonde.core.selection import parse_steps
@@ -122,10 +123,10 @@ def _run(place: Path, steps: str, options: list[str], words: list[str]) -> _Run:
     """Run the program under Sonde in a separate process, and capture its output."""
     place.mkdir(parents=True)
     settings = place / "dump.json"
-    settings.write_text(json.dumps(_settings(place / "dump", steps)))
+    write_whole(settings, json.dumps(_settings(place / "dump", steps)))
     log = place / "output.log"
     command = [sys.executable, "-m", "sonde", "run", "--dump", str(settings), *options, *words]
-    with log.open("wb") as stream:
+    with start_file(log) as stream:
         code = subprocess.run(
             command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
         ).returncode

@@ -215,6 +215,8 @@ class Page:
         self, rows: Sequence[tuple[str, str, dict[str, Number]]], values: dict[int, str]
     ) -> None:
         """Print rows in columns; the numbers of a row that is too wide go on the next line."""
+        if not rows:  # an op without tensors
+            return
         places = aligned([place for place, _, _ in rows])
         specs = aligned([spec for _, spec, _ in rows])
         numbers = _numbers([found for _, _, found in rows], 4)

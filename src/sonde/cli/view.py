@@ -94,15 +94,27 @@ def view(
 
 
 def _drafts(watch: Sequence[str], load: Sequence[str], recommended: bool) -> list[WatchpointDraft]:
-    from sonde.debugger.initial_watchpoints import read_drafts, recommended_draft
+    from sonde.debugger.initial_watchpoints import recommended_draft
     from sonde.watch.conditions import RECOMMENDED
     from sonde.wire.api import WatchpointDraft
 
     found = [WatchpointDraft("", (_condition(words),)) for words in watch]
-    found += [draft for file in load for draft in read_drafts(Path(file))]
+    found += [draft for file in load for draft in _of_file(file)]
     if recommended:
         found += [recommended_draft(each) for each in RECOMMENDED]
     return found
+
+
+def _of_file(file: str) -> list[WatchpointDraft]:
+    from sonde.debugger.initial_watchpoints import read_drafts
+    from sonde.server.watchpoint_set import check_draft
+
+    try:
+        return [check_draft(draft) for draft in read_drafts(Path(file))]
+    except UsageError as error:
+        if error.slug == "watchpoint-file":
+            raise
+        raise UsageError(f"{file}: {error.message}", slug="watchpoint-file") from None
 
 
 def _condition(words: str) -> Any:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.input_file import read_input
 from sonde.watch.conditions import RECOMMENDED, Recommended, parse_condition
 from sonde.watch.watchpoint import Pattern
 from sonde.wire.api import WatchpointDraft, WatchpointFile
@@ -30,12 +31,12 @@ def numbered(number: int, draft: WatchpointDraft) -> WatchpointSpec:
 def read_drafts(path: Path) -> tuple[WatchpointDraft, ...]:
     """The watchpoints of a file that the page or ``sonde ctl`` saved."""
     try:
-        drafts = msgspec.json.decode(path.read_bytes(), type=WatchpointFile).watchpoints
+        drafts = msgspec.json.decode(read_input(path), type=WatchpointFile).watchpoints
         for draft in drafts:
             check_contents(draft)
     except OSError as error:
         reason = error.strerror or str(error)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = f"not a watchpoint file: {error}"
     except SondeError as error:
         reason = error.message

@@ -12,10 +12,12 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from sonde.core.atomic_file import without_links
 from sonde.logs.settings import LogSettings, log_settings
 
 LOGGER = "sonde"
@@ -133,6 +135,15 @@ class _ProcessFile(RotatingFileHandler):
             backupCount=settings.backup_count,
             encoding="utf-8",
             errors="backslashreplace",
+        )
+
+    def _open(self) -> TextIOWrapper:
+        return open(
+            self.baseFilename,
+            "a",
+            encoding=self.encoding,
+            errors=self.errors,
+            opener=without_links,
         )
 
     def emit(self, record: logging.LogRecord) -> None:

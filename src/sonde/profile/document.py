@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.graph import Source
+from sonde.core.input_file import read_input
 
 FORMAT = 1
 FILE_NAME = "profile.json"
@@ -223,15 +225,18 @@ class Profile(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+_MOST_BYTES = 1 << 28
+
+
 def save_profile(profile: Profile, path: Path) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
+    write_whole(path, msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
 
 
 def load_profile(path: Path) -> Profile:
     """The profile in a file, or in a directory that `sonde profile` wrote."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        text = file.read_bytes()
+        text = read_input(file, _MOST_BYTES)
     except OSError as error:
         raise UsageError(
             f"{path}: no profile can be read: {error.strerror}; give the directory or the "
@@ -240,7 +245,7 @@ def load_profile(path: Path) -> Profile:
         ) from None
     try:
         profile = msgspec.json.decode(text, type=Profile)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SondeError(f"{file} is not a profile: {error}", slug="profile-file") from None
     if profile.format != FORMAT:
         raise SondeError(

@@ -28,7 +28,7 @@ def this_machine(cache: Path | None = None) -> Machine:
     file = cache or cache_file()
     key = f"{_processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
     known: dict[str, Machine] = {}
-    with contextlib.suppress(OSError, msgspec.DecodeError):
+    with contextlib.suppress(OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         known = msgspec.json.decode(file.read_bytes(), type=dict[str, Machine])
     if key not in known:
         known[key] = measure()

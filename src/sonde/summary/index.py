@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sonde.core.atomic_file import write_whole
+from sonde.core.input_file import read_input
 from sonde.core.number_text import json_value
 from sonde.summary.errors import SummaryError
 
@@ -96,7 +97,7 @@ def read_index(directory: Path) -> SummaryIndex | None:
     if not path.is_file():
         return None
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(read_input(path))
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise SummaryError(
                 f"{path} is {document['format']} version {document['version']}; this Sonde reads "
@@ -104,7 +105,7 @@ def read_index(directory: Path) -> SummaryIndex | None:
                 slug="summary-read",
             )
         return _parsed(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SummaryError(f"{path} is damaged: {error}", slug="summary-read") from error
 
 

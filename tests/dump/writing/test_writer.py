@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import stat
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -135,25 +137,42 @@ def test_long_names_that_end_alike_are_two_files(opened: Open, tmp_path: Path) -
     assert all((tmp_path / name).read_bytes() == payloads[name].data for name in names)
 
 
-def partial_name(name: str) -> str:
-    """The name that the first thread of the native writer gives a file while writing it."""
-    return f".{f'{name}.0'.encode()[-200:].decode('utf-8', 'ignore')}.partial"
+def names_created(directory: Path, act: Callable[[], None]) -> list[str]:
+    """The names that appear in ``directory`` while ``act`` runs, also for a moment only."""
+    library = ctypes.CDLL(None, use_errno=True)
+    queue = library.inotify_init()
+    created, moved_here = 0x100, 0x80
+    try:
+        assert library.inotify_add_watch(queue, os.fsencode(directory), created | moved_here) > 0
+        act()
+        events, names = os.read(queue, 1 << 16), []
+    finally:
+        os.close(queue)
+    while events:
+        length = int.from_bytes(events[12:16], sys.byteorder)
+        names.append(os.fsdecode(events[16 : 16 + length].rstrip(b"\0")))
+        events = events[16 + length :]
+    return names
 
 
-@pytest.mark.parametrize("name", parameters("native-named"))
+@pytest.mark.parametrize("name", parameters("native-named", "python"))
 @pytest.mark.parametrize("long", [False, True])
 def test_a_file_being_written_has_a_partial_name(name: str, long: bool, tmp_path: Path) -> None:
     final = ("é" * 127 if long else "mul.Default_net_mul-op1") + "."
-    partial = tmp_path / partial_name(final)
-    os.mkfifo(partial)  # Stops the thread that opens it.
     writer = IMPLEMENTATIONS[name](1, GIGABYTE)
-    writer.write_text(str(tmp_path / final), b"the text")
-    with open(partial, "rb") as pipe:
-        assert names_in(tmp_path) in ([partial.name], [final])
-        assert pipe.read() == b"the text"
+
+    def write() -> None:
+        writer.wait(writer.write_text(str(tmp_path / final), b"the text"))
+
+    first = names_created(tmp_path, write)
+    second = names_created(tmp_path, write)
     writer.close()
     assert writer.error is None
     assert names_in(tmp_path) == [final]
+    assert [names[-1] for names in (first, second)] == [final, final]
+    assert is_partial(first[0])
+    assert is_partial(second[0])
+    assert first[0] != second[0]  # and so it cannot be foreseen
 
 
 # ---------------------------------------------------------------- memory
@@ -255,18 +274,12 @@ def test_memory_may_change_after_the_writer_owns_a_copy(
 @pytest.mark.parametrize("name", parameters("native-named"))
 def test_owning_waits_for_a_file_being_written(name: str, tmp_path: Path) -> None:
     writer = IMPLEMENTATIONS[name](1, GIGABYTE)
-    pipe = tmp_path / partial_name("file")
-    os.mkfifo(pipe)
-    payload = Payload(b"x" * 1_000_000)  # More than the pipe holds.
+    payload = Payload(b"x" * 50_000_000)
     job = payload.write(writer, tmp_path / "file")
-    with open(pipe, "rb") as reader:
-        assert reader.read(1) == b"x"
-        owning = threading.Thread(target=writer.own, args=(job,))
-        owning.start()
-        owning.join(0.15)
-        assert owning.is_alive()
-        assert reader.read() == b"x" * 999_999
-    owning.join()
+    while not names_in(tmp_path):  # until the thread has opened it, and reads the memory
+        pass
+    writer.own(job)
+    assert names_in(tmp_path) == ["file"]
     assert writer.pending_bytes == 0
     writer.close()
 

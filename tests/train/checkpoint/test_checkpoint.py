@@ -7,7 +7,7 @@ import pickle
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pytest
@@ -262,8 +262,8 @@ class TestAtomicity:
         path = tmp_path / "file"
         path.write_text("old")
 
-        def fail(partial: Path) -> None:
-            partial.write_text("half of the n")
+        def fail(stream: BinaryIO) -> None:
+            stream.write(b"half of the n")
             raise OSError("disk full")
 
         with pytest.raises(OSError, match="disk full"):
@@ -276,8 +276,9 @@ class TestAtomicity:
     ) -> None:
         living: list[str] = []
 
-        def look(partial: Path) -> None:
-            partial.write_text("x")
+        def look(stream: BinaryIO) -> None:
+            stream.write(b"x")
+            partial = Path(stream.name)
             dead = partial.name.replace(f".{partial.name.split('.')[-2]}", ".999999999-1@elsewhere")
             living.append(partial.name)
             (tmp_path / dead).write_text("of another machine: cannot know, leave it")

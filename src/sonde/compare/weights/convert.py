@@ -95,10 +95,10 @@ def convert(
         if (new := names[old]) is not None
     ]
 
-    def write(partial: Path) -> None:
-        with partial.open("wb") as stream:
-            format.write(stream, kept, source.texts)
-        _verify(kept, source, format.read(partial), target)
+    def write(stream: BinaryIO) -> None:
+        format.write(stream, kept, source.texts)
+        stream.flush()
+        _verify(kept, source, format.read(Path(stream.name)), target)
         _refuse(source.path, target, replace_existing)
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def files_inside(directory: Path) -> list[Path]:
                 f"{index} is not the index of a checkpoint", slug="checkpoint-damaged"
             ) from None
         for name in names:
-            if Path(name).name != name or not (directory / name).is_file():
+            if Path(name).name != name or not os.path.isfile(directory / name):
                 raise CheckpointError(
                     f"{index} names {name[:200]!r}, which is not in {directory}",
                     slug="checkpoint-missing",

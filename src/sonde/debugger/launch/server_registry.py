@@ -112,7 +112,7 @@ def running_servers() -> list[ServerState]:
         try:
             with path.open("rb") as file:
                 state = msgspec.json.decode(file.read(_MOST_BYTES), type=ServerState)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             continue
         if _answers(state):
             found.append(state)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sonde.core.atomic_file import append, write_whole
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
 from sonde.core.number_text import size_text
@@ -42,9 +43,10 @@ class StepFiles(Sink):
         self.graphs: list[Graph] = []
 
     def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
+        """Write the configuration and the facts about the program, each whole or not at all."""
         self.rank.metadata.mkdir(parents=True, exist_ok=True)
-        self.rank.metadata_dump_config.write_text(config)
-        self.rank.metadata_config.write_text(json.dumps(dict(facts), indent=4) + "\n")
+        write_whole(self.rank.metadata_dump_config, config)
+        write_whole(self.rank.metadata_config, json.dumps(dict(facts), indent=4) + "\n")
 
     def open(self, step: int) -> Path:
         """The directory for the files of the running step, created at the first call."""
@@ -60,7 +62,7 @@ class StepFiles(Sink):
     def append_mapping(self, line: str) -> None:
         """Add a line to ``mapping.csv``; must precede the file that it names."""
         assert self._directory is not None
-        _append(self._directory / MAPPING, line)
+        append(self._directory / MAPPING, line.encode())
 
     def is_new(self, graph: Graph) -> bool:
         return graph.id not in self._written
@@ -91,7 +93,8 @@ class StepFiles(Sink):
         for graph in (end.graph, *end.parts):
             if self.is_new(graph):
                 self._write_graph(graph)
-        _append(self.rank.global_order_csv(end.graph.id), execution_order.write_steps([end.step]))
+        steps = execution_order.write_steps([end.step])
+        append(self.rank.global_order_csv(end.graph.id), steps.encode())
         target = self.place(end)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
@@ -143,26 +146,29 @@ def _stopped(error: OSError) -> DumpError:
     )
 
 
-def _append(path: Path, line: str) -> None:
-    """Append a line in one system call, so that a kill leaves either all of it or nothing."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(descriptor, line.encode())
-    finally:
-        os.close(descriptor)
-
-
 def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
     """Move the dump of an earlier run at ``rank`` aside, so that two dumps are never mixed.
 
-    Metadata alone does not count: a process that only starts others writes nothing else.
+    Metadata alone does not count: a process that only starts others writes nothing else. What
+    another user made always counts: he could have placed links in it.
     """
-    if not rank.root.exists() or set(rank.root.iterdir()) <= {rank.metadata}:
+    try:
+        is_ours = os.lstat(rank.root).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return
+    if is_ours and rank.root.exists() and set(rank.root.iterdir()) <= {rank.metadata}:
         return
     number = 1
-    while (aside := Path(f"{rank.root}.previous-{number}")).exists():
+    while os.path.lexists(aside := Path(f"{rank.root}.previous-{number}")):
         number += 1
-    shutil.move(rank.root, aside)
+    try:
+        os.rename(rank.root, aside)
+    except OSError as error:
+        raise DumpError(
+            f"{rank.root} is in the way and cannot be moved aside: {error.strerror}; dump to "
+            "another directory",
+            slug="config-path",
+        ) from None
     report(f"sonde: an earlier dump was moved to {aside} [dump-moved]")
 
 

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from sonde.core.atomic_file import replace_file
+from sonde.core.atomic_file import partial_path, replace_file
 from sonde.dump.writing import writer
+from sonde.dump.writing.directory_tree import Directory, DirectoryTree
 from sonde.kernels import memory
 
 _CANNOT_LINK: Final = frozenset(
@@ -36,7 +37,8 @@ class PythonWriter:
         self._lock = threading.RLock()
         self._closed = False
         self._next_number = 1
-        self._paths: dict[int, str] = {}
+        self._directories = DirectoryTree()
+        self._files: dict[int, tuple[Directory, str]] = {}
         self._written_bytes = 0
         self._error: OSError | None = None
 
@@ -81,10 +83,11 @@ class PythonWriter:
             return True
         self._check_known(job)
         with self._lock:
-            source = self._paths.get(job)
-            if self._error is None and source is None:
+            known = self._files.get(job)
+            if self._error is None and known is None:
                 return False
-            self._perform(path, lambda: _link_file(str(source), path))
+            source = f"{known[0].path()}/{known[1]}" if known else ""
+            self._perform(path, lambda: _link_file(source, path))
         return True
 
     def barrier_rename(self, old_directory: str, new_directory: str, /) -> None:
@@ -95,10 +98,7 @@ class PythonWriter:
             return
         with self._lock:
             if self._perform(old, lambda: _move_directory(old, new)):
-                inside = f"{old}/"
-                for job, path in self._paths.items():
-                    if path.startswith(inside):
-                        self._paths[job] = new + path[len(old) :]
+                self._directories.move(old, new)
 
     def own(self, job: int, /) -> None:
         self.wait(job)
@@ -131,17 +131,17 @@ class PythonWriter:
         if not isinstance(header, bytes):
             raise TypeError("header and data must be bytes")
 
-        def write(partial: Path) -> None:
-            with partial.open("wb") as file:
-                file.write(header)
-                file.write(body)
+        def write(file: BinaryIO) -> None:
+            file.write(header)
+            file.write(body)
 
         if self._is_forked():
             return 0
         with self._lock:
             number = self._next_number
             if self._perform(path, lambda: replace_file(Path(path), write)):
-                self._paths[number] = path
+                directory, _, name = path.rpartition("/")
+                self._files[number] = (self._directories.at(directory), name)
                 self._written_bytes += len(header) + len(body)
         return number
 
@@ -154,7 +154,7 @@ class PythonWriter:
                 action()
             except OSError as error:
                 self._error = OSError(error.errno or errno.EIO, error.strerror, path)
-        self._paths.pop(self._next_number - writer.LINKABLE_JOBS, None)
+        self._files.pop(self._next_number - writer.LINKABLE_JOBS, None)
         self._next_number += 1
         return self._error is None
 
@@ -179,15 +179,14 @@ def _link_file(source: str, path: str) -> None:
             os.link(source, path)
             return
         if not os.path.samefile(source, path):
-            replace_file(Path(path), lambda partial: os.link(source, partial))
+            partial = partial_path(Path(path))
+            os.link(source, partial)
+            os.replace(partial, path)
     except OSError as error:
         if error.errno not in _CANNOT_LINK:
             raise
-        replace_file(Path(path), lambda partial: _copy(source, partial))
-
-
-def _copy(source: str, target: Path) -> None:
-    shutil.copyfile(source, target)
+        with open(source, "rb") as original:
+            replace_file(Path(path), lambda file: shutil.copyfileobj(original, file))
 
 
 def _move_directory(old: str, new: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from sonde.core.atomic_file import write_whole
 from sonde.core.graph import OpNode
 from sonde.profile.analyse.event_matching import inherited
 from sonde.profile.analyse.timings import TimedStep, Timings
@@ -22,7 +23,7 @@ def write_trace(timings: Timings, rank: int, path: Path) -> None:
     for step in timings.steps:
         events.extend(_step_events(step))
     trace = {"displayTimeUnit": "ms", "traceEvents": [{**event, "pid": rank} for event in events]}
-    path.write_bytes(msgspec.json.encode(trace))
+    write_whole(path, msgspec.json.encode(trace))
 
 
 def _headings(timings: Timings, rank: int) -> Iterator[dict[str, Any]]:

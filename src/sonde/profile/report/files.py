@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
 from sonde.profile.document import FILE_NAME, Profile, save_profile
 from sonde.report import page
@@ -35,7 +36,7 @@ def profile_page(profile: Profile) -> str:
 def write_profile(profile: Profile, directory: Path) -> list[str]:
     """Write the profile and the page; returns lines that name the files, with the trace's."""
     save_profile(profile, directory / FILE_NAME)
-    (directory / PAGE_NAME).write_text(profile_page(profile), encoding="utf-8")
+    write_whole(directory / PAGE_NAME, profile_page(profile))
     return [
         f"report: {directory / PAGE_NAME}",
         f"trace:  {directory / TRACE_NAME} (open in https://ui.perfetto.dev or chrome://tracing)",

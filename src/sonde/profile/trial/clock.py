@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import torch
 
+from sonde.core.atomic_file import write_whole
 from sonde.core.graph import Source
 from sonde.profile.places import Places
 from sonde.profile.record import private
@@ -100,4 +101,4 @@ class TrialClock:
             place=next(filter(None, self._applied.sources), None),
             note=self._applied.note,
         )
-        Path(self._order.out).write_bytes(msgspec.json.encode(result))
+        write_whole(Path(self._order.out), msgspec.json.encode(result))

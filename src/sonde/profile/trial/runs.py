@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from sonde.core.atomic_file import start_file
 from sonde.core.errors import UsageError
 from sonde.core.number_text import duration
 from sonde.profile.document import FoundItem, Gain, Profile, TriedItem
@@ -191,7 +192,7 @@ def _run_one(plan: TrialPlan, runs: _Runs, number: int) -> None:
     out.unlink(missing_ok=True)
     order = TrialOrder(runs.name, plan.warm_up, plan.steps, str(out))
     text = msgspec.json.encode(order).decode()
-    with open(log_file, "wb") as log:
+    with start_file(log_file) as log:
         code = launch(["--as-trial", text, *plan.program], ranks=plan.ranks, log=log)
     if code != 0 or not out.exists():
         runs.problem = f"it ended with exit code {code}; see {log_file}"

@@ -15,6 +15,7 @@ from sonde.wire.shapes import Plain
 
 MOST_BODY_BYTES: Final = 8 << 20
 BODY_SECONDS: Final = 60.0
+_SEARCHED_VALUES: Final = 10_000
 
 
 async def read_body(request: Request, kind: type[Plain]) -> Plain:
@@ -47,12 +48,14 @@ async def _read(request: Request) -> bytes:
 
 def _non_finite(data: bytes) -> str:
     """A message about a number that is NaN or too large for a float64, which JSON does not allow;
-    empty if there is none."""
+    empty if there is none among the first values: a hostile body must not occupy the server."""
     try:
         waiting: list[tuple[str, Any]] = [("", json.loads(data))]
     except (ValueError, RecursionError):
         return ""
-    while waiting:
+    for _ in range(_SEARCHED_VALUES):
+        if not waiting:
+            break
         path, value = waiting.pop()
         if isinstance(value, float) and not math.isfinite(value):
             return f"{path or 'the value'} must be a finite number (got {value})"

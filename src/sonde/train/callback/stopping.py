@@ -104,6 +104,6 @@ class OnRequestExit(Callback):
             return False
         try:
             content = json.loads(self._config_file.read_text())
-        except ValueError:
+        except (OSError, ValueError, RecursionError):
             return False  # the file is being written: read it again after the next step
         return isinstance(content, dict) and content.get("GracefulExit") == 1

@@ -265,5 +265,5 @@ def _named(save_obj: Savable) -> dict[str, Any]:
 
 def _write(path: Path, kind: str, entries: Entries, crc: bool) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file_durably(path, lambda partial: write_entries(partial, kind, entries, crc=crc))
+    replace_file_durably(path, lambda stream: write_entries(stream, kind, entries, crc=crc))
     return path

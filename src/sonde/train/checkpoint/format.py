@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -36,17 +36,16 @@ FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 _WEIGHT_KEYS = ("state_dict", "model_state_dict", "model")
 
 
-def write_entries(path: Path, kind: str, entries: Entries, *, crc: bool = False) -> None:
-    """Write ``entries`` (CPU tensors and texts) to ``path`` in the format ``kind``."""
+def write_entries(stream: BinaryIO, kind: str, entries: Entries, *, crc: bool = False) -> None:
+    """Write ``entries`` (CPU tensors and texts) to ``stream`` in the format ``kind``."""
     if kind == "ckpt":
         values = {name: _to_value(name, value) for name, value in entries.items()}
-        with path.open("wb") as stream:
-            encode(values, stream, crc=crc)
+        encode(values, stream, crc=crc)
     elif kind == "safetensors":
-        _write_safetensors(path, entries)
+        _write_safetensors(stream, entries)
     else:
         # torch.save writes whole storages, so a view into a large one is copied first.
-        torch.save({name: _compact(value) for name, value in entries.items()}, path)
+        torch.save({name: _compact(value) for name, value in entries.items()}, stream)
 
 
 def read_entries(path: Path) -> Entries:
@@ -108,18 +107,17 @@ def _safetensors() -> Any:
     return safetensors
 
 
-def _write_safetensors(path: Path, entries: Entries) -> None:
+def _write_safetensors(stream: BinaryIO, entries: Entries) -> None:
     """Write the tensors one after the other.
 
-    The library's ``save_file`` writes to a temporary file of its own beside ``path``, which stays
-    there when the process is killed.
+    The library's ``save_file`` writes to a temporary file of its own, which stays there when the
+    process is killed.
     """
     weights = [
         _weight(name, value) for name, value in entries.items() if not isinstance(value, str)
     ]
     texts = {name: value for name, value in entries.items() if isinstance(value, str)}
-    with path.open("wb") as stream:
-        write_safetensors(stream, weights, texts)
+    write_safetensors(stream, weights, texts)
 
 
 def _weight(name: str, tensor: torch.Tensor) -> Weight:

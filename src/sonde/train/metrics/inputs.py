@@ -30,6 +30,10 @@ def as_tensor(owner: str, value: Any) -> Tensor:
     """The value as a tensor outside the autograd graph; a tensor stays on its device."""
     if isinstance(value, Tensor):
         return value.detach()
+    if isinstance(value, np.ma.MaskedArray):
+        raise MetricInputTypeError(
+            f"{owner}.update takes no masked arrays; leave the masked elements out first"
+        )
     if isinstance(value, (list, tuple, np.ndarray, np.generic)):
         # A copy, because torch rejects negative strides and warns about read-only arrays.
         return torch.from_numpy(np.array(value))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sonde.core.input_file import read_input
 from sonde.core.settings import Problems
 from sonde.tune.errors import require
 
@@ -59,7 +60,7 @@ def read_yaml(path: Path, problems: Problems) -> Located | None:
     """The document of a YAML file; None, with the reason in ``problems``, if there is none."""
     yaml = require("yaml", "PyYAML", "reading a search's configuration")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_input(path).decode("utf-8-sig")
     except OSError as error:
         problems.add(f"cannot be read: {error.strerror or error}", slug="tune-file")
         return None
@@ -68,16 +69,23 @@ def read_yaml(path: Path, problems: Problems) -> Located | None:
         return None
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+        found = None if node is None else _Conversion(yaml, problems).convert(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         line = mark.line + 1 if mark else 0
         problems.add(f"is not YAML: {reason}", slug="tune-yaml", line=line)
         return None
-    if node is None:
+    except RecursionError:
+        problems.add("is nested too deeply", slug="tune-yaml")
+        return None
+    except (ValueError, OverflowError, IndexError) as error:  # PyYAML does not catch these.
+        problems.add(f"is not YAML: {error}", slug="tune-yaml")
+        return None
+    if found is None:
         problems.add("is empty; it needs at least 'command' and 'parameters'", slug="tune-yaml")
         return None
-    return _Conversion(yaml, problems).convert(node)
+    return found
 
 
 class _Conversion:

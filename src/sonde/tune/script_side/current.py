@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
 
+from sonde.core.atomic_file import append
 from sonde.core.settings import Problems
 from sonde.tune.config.parameters import read_space
 from sonde.tune.config.space import SearchParameter, Value
@@ -156,11 +157,7 @@ def _mailbox() -> Mailbox | None:
 def append_line(path: Path, content: Mapping[str, Any]) -> None:
     """Append one JSON line in one write, so that lines of several processes do not mix."""
     data = json.dumps(content, allow_nan=False).encode() + b"\n"
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
+    append(path, data)
 
 
 def complete_lines(path: Path) -> list[bytes]:

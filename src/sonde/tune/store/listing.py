@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sonde.core.atomic_file import write_whole
+from sonde.core.input_file import read_input
 from sonde.tune.errors import TuneError, require
 from sonde.tune.store.outcome import DIRECTORY, best_trial, facts_of, state_of
 
@@ -147,12 +148,16 @@ def _address(
 def _pointer(directory: Path) -> dict[str, str] | None:
     file = directory / POINTER_FILE
     try:
-        content = json.loads(file.read_text())
+        content = json.loads(read_input(file))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TuneError(f"{file} cannot be read: {error}", slug="tune-study") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if (
+        not isinstance(content, dict)
+        or content.get("format") != FORMAT
+        or not {"version", "storage", "study"} <= content.keys()
+    ):
         raise TuneError(f"{file} is not a pointer to a study", slug="tune-study")
     if content.get("version") != VERSION:
         raise TuneError(

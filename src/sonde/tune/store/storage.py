@@ -17,6 +17,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.study import Study
 from sqlalchemy import event
 
+from sonde.core.atomic_file import without_links
 from sonde.tune.config.search_config import Goal
 from sonde.tune.errors import TuneError
 from sonde.tune.store.listing import DATABASE
@@ -188,7 +189,8 @@ def _one_at_a_time(database: Path) -> Iterator[None]:
     """A lock on creating the tables, which is not safe in two processes at once."""
     import fcntl
 
-    with open(database.with_name(f".{database.name}.lock"), "a") as lock:
+    path = database.with_name(f".{database.name}.lock")
+    with open(path, "a", opener=without_links) as lock:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

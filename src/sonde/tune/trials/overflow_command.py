@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sonde.core.atomic_file import write_whole
 from sonde.tune.trials.command import Launch
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
@@ -75,7 +76,7 @@ def make_shims(directory: Path, dump: Path) -> Path:
             continue
         watched = (sys.executable, "-m", "sonde.tune.trials.overflow_command", str(dump), real)
         shim = directory / name
-        shim.write_text(f'#!/bin/sh\nexec {shlex.join(watched)} "$@"\n')
+        write_whole(shim, f'#!/bin/sh\nexec {shlex.join(watched)} "$@"\n')
         shim.chmod(0o755)
     return directory
 

@@ -11,6 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+from sonde.core.atomic_file import start_file
 from sonde.tune.script_side.current import ANSWERS_FILE, REPORTS_FILE, TRIAL_VARIABLE
 from sonde.tune.trials.command import Launch
 from sonde.tune.trials.trial_output import OUTPUT_FILE
@@ -25,7 +26,7 @@ class TrialProcess:
     def __init__(self, launch: Launch, directory: Path) -> None:
         for name in (REPORTS_FILE, ANSWERS_FILE):
             (directory / name).unlink(missing_ok=True)
-        with (directory / OUTPUT_FILE).open("wb") as output:
+        with start_file(directory / OUTPUT_FILE) as output:
             self._process = subprocess.Popen(
                 [*_guard(), *launch.words],
                 stdin=subprocess.DEVNULL,

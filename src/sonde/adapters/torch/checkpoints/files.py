@@ -100,7 +100,8 @@ def _check_zip(path: Path, size: int) -> None:
         members = archive.infolist()
         if any(each.filename.rpartition("/")[2] == "constants.pkl" for each in members):
             raise ForeignObject("it is a TorchScript program, not weights")
-        total = sum(member.file_size for member in members)
+        # Stored members have two equal sizes; zipfile believes either.
+        total = sum(max(member.file_size, member.compress_size) for member in members)
         if any(member.compress_type != zipfile.ZIP_STORED for member in members) or total > size:
             raise zipfile.BadZipFile(f"its members claim {total} bytes, the file has {size}")
         pickles = [each for each in members if each.filename.rpartition("/")[2] == "data.pkl"]

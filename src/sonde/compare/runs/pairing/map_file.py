@@ -16,6 +16,7 @@ from typing import Any
 
 from sonde.compare.options import CompareError
 from sonde.compare.runs.result import RunComparison
+from sonde.core.atomic_file import write_whole
 from sonde.core.errors import ConfigError, SondeError
 from sonde.core.settings import nearest
 from sonde.dump.reader import Dump
@@ -145,7 +146,7 @@ def write_map(path: Path, comparison: RunComparison) -> None:
     for name_a, (name_b, how) in _used(comparison).items():
         lines += [f"  - a: {_text(name_a)}", f"    b: {_text(name_b)}", f"    how: {how}"]
     try:
-        path.write_text("\n".join(lines) + "\n", "utf-8")
+        write_whole(path, "\n".join(lines) + "\n")
     except OSError as error:
         raise CompareError(
             f"{path}: cannot be written: {error.strerror}", slug="compare-file"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import lzma
+import struct
 import zipfile
 import zlib
 from functools import partial
@@ -23,6 +25,10 @@ _MAX_MEMBERS = 1_000_000
 # A compressed member may be a thousand times its size on disk; real weights never are.
 _FREE_BYTES = 256 << 20
 _MAX_RATIO = 100
+_ZIP_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(NotImplementedError, RuntimeError, EOFError),
+)
 
 
 def read_npz(path: Path) -> Checkpoint:
@@ -38,7 +44,7 @@ def read_npz(path: Path) -> Checkpoint:
                 if weight.name in weights:
                     raise damaged(path, _KIND, f"{weight.name!r} occurs twice")
                 weights[weight.name] = weight
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
+    except _ZIP_ERRORS as error:
         raise damaged(path, _KIND, str(error) or type(error).__name__) from None
     except (OSError, ValueError, OverflowError) as error:
         raise damaged(path, _KIND, f"it cannot be read: {error}") from None
@@ -79,7 +85,7 @@ def _header(
             found = npy.read_array_header_2_0(stream, _MAX_HEADER)
         else:
             raise ValueError(f".npy version {version[0]} is unknown")
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, KeyError) as error:
+    except Exception as error:  # numpy parses it as Python, which can fail in any way
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise damaged(path, _KIND, f"{member.filename!r}: {reason}") from None
     shape, _, dtype = found
@@ -92,6 +98,6 @@ def _load(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             array = npy.read_array(stream, allow_pickle=False, max_header_size=_MAX_HEADER)
-    except (zipfile.BadZipFile, zlib.error, OSError, ValueError, RuntimeError, EOFError) as error:
+    except (*_ZIP_ERRORS, OSError, ValueError, TypeError, MemoryError) as error:
         raise damaged(path, _KIND, f"{member.filename!r}: {error}") from None
     return array.astype(array.dtype.newbyteorder("="), copy=False)
