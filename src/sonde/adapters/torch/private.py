@@ -48,7 +48,7 @@ NEEDED = (
     "torch._ops:OpOverload",
     "torch.nn.modules.loss:_Loss",
     "torch:Tensor._cdata",
-    "torch:Tensor._fix_weakref",
+    "torch:Tensor._use_count",
     "torch:UntypedStorage._cdata",
 )
 """What eager capture cannot do without. The rest of this module copes with what is missing."""
@@ -63,7 +63,8 @@ OpOverload: Any = torch._ops.OpOverload
 LossModule: type[torch.nn.Module] = torch.nn.modules.loss._Loss
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
-fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
+owners: Callable[[torch.Tensor], int] = getattr(torch.Tensor, "_use_count")  # noqa: B009
+"""The number of owners of torch's tensor object; all its Python references are one of them."""
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
 tensor_id: Callable[[torch.Tensor], int] = operator.attrgetter("_cdata")
