@@ -36,8 +36,11 @@ class InputMatcher:
 
     def begin_step(self) -> None:
         """Enter the lasting inputs of earlier steps into the tables."""
-        for key, (ref, _) in list(self._lasting.items()):
-            self._tables.put(WRITTEN, ref, key, 0)
+        for key, (ref, storage) in list(self._lasting.items()):
+            if storage() is None:
+                del self._lasting[key]
+            else:
+                self._tables.put(WRITTEN, ref, key, 0)
 
     def end_step(self) -> None:
         self._is_reshaped = False
@@ -61,7 +64,8 @@ class InputMatcher:
             return
         storage = tensor.untyped_storage()
         if ref.leaf is not None and ref.leaf.is_lasting:
-            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
+            self._lasting[key] = (ref, weakref.ref(storage))
+            self._tables.watch_always(key, storage)
             return
         self._tables.watch(key, storage)
         if not storage.resizable():
@@ -78,10 +82,6 @@ class InputMatcher:
                 del self._storageless[other]
                 self._tables.drop(other)
         self._storageless[key] = LooseTensor(tensor)
-
-    def _lose(self, key: int) -> None:
-        self._lasting.pop(key, None)
-        self._tables.drop(key)
 
     def matches(self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]) -> bool:
         """Whether the memory of ``tensors`` has the references that ``record`` expects."""

@@ -117,8 +117,8 @@ class ScopeRegistry:
         """The scope of the submodule at ``path`` of ``root``, or the root's own."""
         module = root
         for name in path.split(".") if path else ():
-            # By this table, because a ScriptModule has no ``get_submodule``.
-            inner = module._modules[name] if name in module._modules else None
+            # A ScriptModule has no ``get_submodule``, and its table no ``get``.
+            inner = module._modules[name] if name in module._modules else None  # noqa: SIM401
             if inner is None:
                 module = root
                 break

@@ -25,6 +25,7 @@ from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.adapters.torch.eager.tensor_places import LooseTensor, ModulePlace, held_by
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
+from sonde.core.interruption import pass_on
 
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
@@ -37,7 +38,8 @@ def storage_key(tensor: torch.Tensor) -> int:
     """The key of the memory of ``tensor`` in the tables; negative if it has no storage."""
     try:
         return private.storage_id(tensor.untyped_storage())
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return -private.tensor_id(tensor)
 
 
@@ -52,7 +54,8 @@ def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
             tensor.is_conj(),
             tensor.is_neg(),
         )
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return (tensor.dtype, shape_of(tensor))
 
 
@@ -68,7 +71,8 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """The shape; for a nested tensor only the number of tensors it holds."""
     try:
         return tuple(int(size) for size in tensor.shape)
-    except (RuntimeError, AttributeError):  # AttributeError: sizes that are not numbers
+    except (RuntimeError, AttributeError) as error:  # AttributeError: sizes that are not numbers
+        pass_on(error)
         return (int(tensor.size(0)),)
 
 
@@ -260,7 +264,8 @@ class _Named:
 def _storage_of(tensor: torch.Tensor) -> weakref.ref[torch.UntypedStorage] | None:
     try:
         return weakref.ref(tensor.untyped_storage())
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return None
 
 

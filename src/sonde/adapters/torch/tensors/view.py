@@ -20,6 +20,7 @@ from sonde.adapters.torch.tensors.unusual_layouts import stored_values
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
+from sonde.core.interruption import pass_on
 from sonde.core.keys import Io
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class TorchView:
     def memory(self) -> torch.UntypedStorage | None:
         try:
             return self.tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError) as error:
+            pass_on(error)
             stored = stored_values(self.tensor)
             return None if stored is None else stored.untyped_storage()
 
@@ -240,7 +242,8 @@ def _address(tensor: torch.Tensor) -> int:
         if type(tensor) not in _PLAIN_TYPES and not tensor.untyped_storage().data_ptr():
             return 0
         return tensor.data_ptr()
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return 0
 
 
