@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
+from torch.nn.parameter import is_lazy
 
 from sonde import kernels
 from sonde.adapters.torch import private
@@ -85,15 +86,21 @@ class TorchView:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        if is_lazy(self.tensor):  # It has no shape before the first forward of its module.
+            return (0,)
         return tuple(self.tensor.shape) if not self.tensor.is_nested else shape_of(self.tensor)
 
     @property
     def nbytes(self) -> int:
+        if is_lazy(self.tensor):
+            return 0
         return self.tensor.numel() * self.tensor.element_size()
 
     @property
     def problem(self) -> str | None:
         tensor = self.tensor
+        if is_lazy(tensor):
+            return "it is a parameter of a lazy module and has no values yet"
         if tensor.layout is not torch.strided:
             return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
         if tensor.is_nested:
