@@ -8,9 +8,11 @@ namespace sonde_match {
 namespace {
 
 PyObject* op_name;
+PyObject* full_name;
+PyObject* foreach_prefix;
 
-// Passes the Python exception that is set to `failed`, which must not raise. KeyboardInterrupt and
-// SystemExit belong to the program: they stay set, and -1 is returned.
+// Passes the Python exception that is set to `failed`. An exception of the program, which `failed`
+// raises again, stays set, as do KeyboardInterrupt and SystemExit, and -1 is returned.
 int report_failure(Matcher* self) {
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return -1;
   Owned error;
@@ -22,13 +24,48 @@ int report_failure(Matcher* self) {
   return Owned::take(PyObject_CallOneArg(self->failed.get(), error.get())) ? 0 : -1;
 }
 
-// Calls `op_raised`; the exception of the op stays set.
+// Calls `op_raised`; the exception of the op stays set, unless a signal handler of the program raised
+// another one meanwhile.
 void report_raised(Matcher* self, PyObject* begun, PyObject* args, PyObject* kwargs) {
   sonde::KeepException pending;
-  Owned::take(PyObject_CallFunctionObjArgs(self->op_raised.get(), begun, args,
-                                           kwargs ? kwargs : Py_None, pending.normalized(),
-                                           nullptr));
+  const Owned done = Owned::take(PyObject_CallFunctionObjArgs(
+      self->op_raised.get(), begun, args, kwargs ? kwargs : Py_None, pending.normalized(),
+      nullptr));
+  if (!done) pending.replace();
 }
+
+// Torch counts the writes of most ops after the dispatch, and those of `_foreach_` ops inside the op,
+// where it does not count under a dispatch mode. They are counted here, or torch would not notice that
+// a tensor that backward needs was changed.
+class WriteCount {
+ public:
+  explicit WriteCount(Matcher* self) : self_(self) {}
+
+  // Before the op; false with an exception of the program set.
+  bool begin(PyObject* func, PyObject* args, PyObject* kwargs) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(func)) != self_->overload_type.get()) return true;
+    const Owned name = sonde_tensor::attribute(func, full_name);
+    if (!name || !PyUnicode_Check(name.get())) {
+      PyErr_Clear();
+      return true;
+    }
+    if (!PyUnicode_Tailmatch(name.get(), foreach_prefix, 0, PY_SSIZE_T_MAX, -1)) return true;
+    written_ = Owned::take(PyObject_CallFunctionObjArgs(self_->uncounted_writes.get(), func, args,
+                                                        kwargs ? kwargs : Py_None, nullptr));
+    return written_ || report_failure(self_) == 0;
+  }
+
+  // After an op that did not raise; false with an exception of the program set.
+  bool end() {
+    if (!written_) return true;
+    return Owned::take(PyObject_CallOneArg(self_->count_writes.get(), written_.get())) ||
+           report_failure(self_) == 0;
+  }
+
+ private:
+  Matcher* self_;
+  Owned written_;
+};
 
 // Calls an op as torch does; of an OpOverload the function inside, which has no Python frame.
 // Other ops run Python code, which dynamo must not compile while they run here.
@@ -52,7 +89,10 @@ PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwa
   const Owned begun =
       Owned::take(PyObject_CallFunctionObjArgs(self->before_op.get(), func, args, given, nullptr));
   if (!begun && report_failure(self) < 0) return nullptr;
+  WriteCount writes(self);
+  if (!writes.begin(func, args, kwargs)) return nullptr;
   Owned result = call_func(self, func, args, kwargs);
+  if (result && !writes.end()) return nullptr;
   if (!begun || begun.get() == Py_None) return result.release();
   if (!result) {
     report_raised(self, begun.get(), args, kwargs);
@@ -71,7 +111,10 @@ void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun
   {
     sonde::KeepException pending;
     if (!take_back_inputs(node, *run)) PyErr_Clear();
-    if (!restore_written(self, node, tensors, run)) PyErr_Clear();
+    if (!restore_written(self, node, tensors, run)) {
+      if (report_failure(self) < 0) pending.replace();
+      return;
+    }
     begun = begun_tuple(node, tensors, run->inputs_before);
   }
   if (begun) report_raised(self, begun.get(), args, kwargs);
@@ -128,7 +171,10 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
   OpRun run;
   bool known = before_op(self, node, tensors, &run);
   if (!known && report_failure(self) < 0) return nullptr;
+  WriteCount writes(self);
+  if (node->has_writes && !writes.begin(func, args, kwargs)) return nullptr;
   Owned result = Owned::take(PyObject_Call(node->op.get(), args, kwargs));
+  if (result && !writes.end()) return nullptr;
   if (!result) {
     if (known && node->wanted) report_raised_node(self, node, tensors, &run, args, kwargs);
   } else if (known && !after_op(self, node, tensors, &run, result.get(), args, kwargs)) {
@@ -139,7 +185,9 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
 
 bool make_op_name() {
   op_name = PyUnicode_InternFromString("_op");
-  return op_name != nullptr;
+  full_name = PyUnicode_InternFromString("_name");
+  foreach_prefix = PyUnicode_InternFromString("aten::_foreach_");
+  return op_name && full_name && foreach_prefix;
 }
 
 }  // namespace sonde_match

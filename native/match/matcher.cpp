@@ -18,6 +18,7 @@ constexpr Owned MatcherFields::*kCyclic[] = {
     &MatcherFields::find_wants,      &MatcherFields::emit_leaves, &MatcherFields::keep_written,
     &MatcherFields::restore_written, &MatcherFields::op_raised, &MatcherFields::after_op,
     &MatcherFields::emit_op,     &MatcherFields::failed, &MatcherFields::scope,
+    &MatcherFields::uncounted_writes, &MatcherFields::count_writes,
     &MatcherFields::gone};
 
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
@@ -35,6 +36,7 @@ int Matcher_clear(Matcher* self) {
 void Matcher_dealloc(Matcher* self) {
   PyObject_GC_UnTrack(self);
   stop_watching(self);
+  self->lasting.clear();
   static_cast<MatcherFields*>(self)->~MatcherFields();
   Py_TYPE(self)->tp_free(self);
 }
@@ -70,6 +72,8 @@ const Field kFields[] = {
     {"after_op", &MatcherFields::after_op},
     {"emit_op", &MatcherFields::emit_op},
     {"failed", &MatcherFields::failed},
+    {"uncounted_writes", &MatcherFields::uncounted_writes},
+    {"count_writes", &MatcherFields::count_writes},
     {"set_eval_frame", &MatcherFields::set_eval_frame},
 };
 
@@ -167,12 +171,31 @@ PyObject* Matcher_watch(Matcher* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+// watch_always(key, object): the same, also when the step has ended
+PyObject* Matcher_watch_always(Matcher* self, PyObject* args) {
+  PyObject *number, *object;
+  uintptr_t key;
+  if (!PyArg_ParseTuple(args, "OO", &number, &object) || !key_argument(number, &key))
+    return nullptr;
+  Owned watcher = Owned::take(PyWeakref_NewRef(object, self->gone.get()));
+  if (!watcher) return nullptr;
+  self->lasting.insert_or_assign(key, std::move(watcher));
+  Py_RETURN_NONE;
+}
+
 // gone(watcher): the object of a weak reference has died
 PyObject* Matcher_gone(Matcher* self, PyObject* watcher) {
   auto found = self->watchers.find(Owned::share(watcher));
   if (found != self->watchers.end()) {
     forget_key(self, found->second);
     self->watchers.erase(found);
+    Py_RETURN_NONE;
+  }
+  for (auto each = self->lasting.begin(); each != self->lasting.end(); ++each) {
+    if (each->second.get() != watcher) continue;
+    forget_key(self, each->first);
+    self->lasting.erase(each);
+    break;
   }
   Py_RETURN_NONE;
 }
@@ -268,6 +291,8 @@ PyMethodDef Matcher_methods[] = {
     {"add_fresh", reinterpret_cast<PyCFunction>(Matcher_add_fresh), METH_O,
      "It was made in this step."},
     {"watch", reinterpret_cast<PyCFunction>(Matcher_watch), METH_VARARGS, "Forget with it."},
+    {"watch_always", reinterpret_cast<PyCFunction>(Matcher_watch_always), METH_VARARGS,
+     "Forget with it, in any step."},
     {"gone", reinterpret_cast<PyCFunction>(Matcher_gone), METH_O, "A watched object died."},
     {"drop", reinterpret_cast<PyCFunction>(Matcher_drop), METH_O, "Forget a storage."},
     {"now", reinterpret_cast<PyCFunction>(Matcher_now), METH_NOARGS,

@@ -48,7 +48,9 @@ struct MatcherFields {
   Owned op_raised;        // (begun, args, kwargs, error) -> None
   Owned after_op;         // (begun, result, args, kwargs) -> None: the work after the op, in Python
   Owned emit_op;          // (record, inputs, results, args, kwargs) -> None
-  Owned failed;           // (error) -> None
+  Owned failed;           // (error) -> None, or raises an exception of the program again
+  Owned uncounted_writes; // (func, args, kwargs) -> list: what torch will not count as written
+  Owned count_writes;     // (that list) -> None, after the op
   Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
   Owned scope;
   long generation = 0;
@@ -67,6 +69,8 @@ struct MatcherFields {
   // tables remove a key when its object dies, before the address can be used again.
   std::pmr::unordered_map<Owned, uintptr_t, PointerHash, SamePointer> watchers{&pool};
   std::pmr::unordered_set<uintptr_t> watched{&pool};
+  // The same for storages that are watched from step to step.
+  std::unordered_map<uintptr_t, Owned> lasting;
   Owned gone;  // what weak references call
 };
 

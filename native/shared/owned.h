@@ -95,6 +95,12 @@ class KeepException {
     return value_;
   }
 
+  // Takes the exception that is set now in place of the saved one.
+  void replace() noexcept {
+    drop();
+    PyErr_Fetch(&type_, &value_, &trace_);
+  }
+
   // Leaves no exception set at the end.
   void drop() noexcept {
     Owned::take(std::exchange(type_, nullptr));

@@ -149,3 +149,16 @@ def test_a_rank_that_is_not_selected_dumps_nothing(tmp_path: Path) -> None:
     ended = observed(["--dump", str(config)], "ranks.py")
     assert ended.returncode == 0, ended.stderr
     assert not list(tmp_path.glob("out/rank_0/*"))
+
+
+def test_a_network_sharded_on_the_meta_device_trains_to_the_same_bits(tmp_path: Path) -> None:
+    """FSDP2 gives such a network its memory by swapping its parameters."""
+    ways = ("bare", "tensors", "stats", "overflow")
+    root = str(Path(__file__).parents[2])
+    ended = run(str(PROGRAMS / "sharded.py"), str(tmp_path), *ways, PYTHONPATH=root)
+    assert ended.returncode == 0, ended.stderr
+    assert "failed" not in ended.stderr
+    lines = sorted(line.partition(" ")[::2] for line in ended.stdout.splitlines())
+    found = {way: [text for each, text in lines if each == way] for way in ways}
+    assert len(found["bare"]) == 2 * (3 + 4)
+    assert [found[way] == found["bare"] for way in ways] == [True] * 4

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
+from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
 
@@ -52,8 +53,15 @@ class Wants:
 
 
 def print_to_stderr(text: str) -> None:
-    """Print one line for the user."""
-    print(text, file=sys.stderr, flush=True)
+    """Print one line for the user, if the program has left a standard error that takes it."""
+    stream = sys.stderr
+    if stream is None:
+        return
+    try:
+        print(text, file=stream, flush=True)
+    except Exception as error:  # The program may have closed it, or put any object in its place.
+        if is_interruption(error):
+            raise
 
 
 @dataclass(slots=True)
@@ -109,6 +117,7 @@ class Session:
                     if subscription.request.wants_op(node):
                         found.append(subscription)
                 except Exception as error:
+                    pass_on(error)
                     self._switch_off(subscription, error)
         return Wants(tuple(found)) if found else None
 
@@ -120,7 +129,8 @@ class Session:
         """Whether every sink that wants the op already has these values from this step."""
         try:
             return all(subscription.sink.has(view) for subscription in wants.subscriptions)
-        except Exception:
+        except Exception as error:
+            pass_on(error)
             # The sink will raise again in ``write``, which reports it.
             return False
 
@@ -165,17 +175,23 @@ class Session:
             try:
                 subscription.sink.close()
             except Exception as error:
+                if is_interruption(error):
+                    raise
                 self._switch_off(subscription, error)
 
     def _shield(
         self, subscription: Subscription, action: Callable[..., None], *arguments: object
     ) -> None:
-        """Call a method of a sink unless the sink is broken; disable the sink if it raises."""
+        """Call a method of a sink unless the sink is broken; disable the sink if it raises.
+
+        What is not a failure of the sink reaches the adapter, which drops the running step.
+        """
         if subscription.is_broken:
             return
         try:
             action(*arguments)
         except Exception as error:
+            pass_on(error)
             self._switch_off(subscription, error)
 
     def _switch_off(self, subscription: Subscription, error: Exception) -> None:

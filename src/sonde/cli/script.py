@@ -20,6 +20,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoad
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, cast
 
+from sonde.capture.session import print_to_stderr
 from sonde.core.errors import CaptureError, SondeError, UsageError
 
 # Modules whose frames are removed from tracebacks: those that start the program, those that observe
@@ -91,7 +92,7 @@ def run_program(
 
 def say(text: str) -> None:
     """Print one line for the user on standard error."""
-    print(f"sonde: {text}", file=sys.stderr, flush=True)
+    print_to_stderr(f"sonde: {text}")
 
 
 @contextmanager
@@ -157,7 +158,7 @@ def _leave(
     except SondeError as error:
         say(str(error))
     except Exception:
-        traceback.print_exc()
+        print_to_stderr(traceback.format_exc())
         say("the failure above is Sonde's, not your program's")
     if outcome is not None:
         outcome.__traceback__ = clean

@@ -26,6 +26,7 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.adapters.torch.step_cycle import StepCycle
 from sonde.capture.session import Session
+from sonde.core.interruption import is_interruption
 
 logger = logging.getLogger("sonde.capture")
 
@@ -55,6 +56,7 @@ class TorchAdapter:
         self._guard = FailureGuard(self._failed)
         self._pid = os.getpid()
         self._is_thread_reported = False
+        self._is_drop_reported = False
         self._at_close: list[Callable[[], None]] = []
         self.listener = ShieldedListener(session.report)
         self._scopes = ScopeRegistry()
@@ -177,8 +179,19 @@ class TorchAdapter:
                 action()
 
     def _failed(self, error: Exception) -> None:
-        """Report that observation failed, once, and switch it off; the training goes on."""
+        """Report that observation failed, once, and switch it off; the training goes on.
+
+        An exception of the program is raised again, and the running step is dropped, since Sonde's
+        code has not finished what it was doing. The step is dropped, too, if the program's own
+        recursion leaves no room for Sonde's functions.
+        """
+        if is_interruption(error):
+            self._drop_step("a signal handler of the program raised while Sonde worked")
+            raise error
         if self._switch.state is ObservationState.BROKEN:
+            return
+        if isinstance(error, RecursionError):
+            self._drop_step("the program's recursion is near Python's limit")
             return
         self._switch.break_down()
         trace = traceback.extract_tb(error.__traceback__)
@@ -193,6 +206,18 @@ class TorchAdapter:
         self._compiler.stop()
         # From here on writes to memory that pending files will be written from go unnoticed.
         self.observer.loans.notify_all_holds()
+
+    def _drop_step(self, reason: str) -> None:
+        """Observe no more ops of the running step, whose state may be incomplete."""
+        if self._switch.state is ObservationState.BROKEN or os.getpid() != self._pid:
+            return
+        self.observer.interrupt()
+        if not self._is_drop_reported:
+            self._is_drop_reported = True
+            self._session.report(
+                f"sonde: step {self._session.step} is not observed to its end: {reason}; this may "
+                "happen in later steps too [step-dropped]"
+            )
 
 
 def _ignore_warning_about_hooks(undo: ExitStack) -> None:

@@ -1,4 +1,4 @@
-"""Keeps failures of Sonde away from the training."""
+"""Keeps failures of Sonde away from the training, and nothing else."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from types import TracebackType
 class FailureGuard:
     """``with guard:`` hands an Exception raised in the block to ``failed``; the program goes on.
 
-    Only for blocks of Sonde's own code: an exception of the program must reach the program. A guard
-    has no state, so that its blocks may be nested.
+    Only for blocks of Sonde's own code. ``failed`` raises the exception again if it is one of the
+    program, such as that of a signal handler (`core.interruption`). A guard has no state, so that
+    its blocks may be nested.
     """
 
     __slots__ = ("_failed",)

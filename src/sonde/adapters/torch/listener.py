@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sonde.core.interruption import pass_on
+
 if TYPE_CHECKING:
     from sonde.adapters.torch.debugging.training import TorchDebugging
 
@@ -54,6 +56,7 @@ class ShieldedListener:
         try:
             call(self._listener)
         except Exception as error:
+            pass_on(error)
             self._listener = None
             self._report(
                 "sonde: the debugger failed and is switched off, training goes on: "

@@ -12,7 +12,7 @@ import dataclasses
 import operator
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from sonde.core import version_probe
+from sonde.core.interruption import pass_on
 from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"
@@ -44,11 +45,12 @@ NEEDED = (
     "torch._C:_current_autograd_node",
     "torch._C:_current_graph_task_id",
     "torch._C:_get_dispatch_mode",
+    "torch._C:_increment_version",
     "torch._C:_storage_Use_Count",
     "torch._ops:OpOverload",
     "torch.nn.modules.loss:_Loss",
     "torch:Tensor._cdata",
-    "torch:Tensor._fix_weakref",
+    "torch:Tensor._use_count",
     "torch:UntypedStorage._cdata",
 )
 """What eager capture cannot do without. The rest of this module copes with what is missing."""
@@ -63,7 +65,8 @@ OpOverload: Any = torch._ops.OpOverload
 LossModule: type[torch.nn.Module] = torch.nn.modules.loss._Loss
 sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 current_autograd_node: Callable[[], Any] = torch._C._current_autograd_node
-fix_weak: Callable[[torch.Tensor], None] = getattr(torch.Tensor, "_fix_weakref")  # noqa: B009
+owners: Callable[[torch.Tensor], int] = getattr(torch.Tensor, "_use_count")  # noqa: B009
+"""The number of owners of torch's tensor object; all its Python references are one of them."""
 to_numpy: Callable[[torch.Tensor], Any] = torch._C.TensorBase.numpy
 
 tensor_id: Callable[[torch.Tensor], int] = operator.attrgetter("_cdata")
@@ -142,8 +145,14 @@ def version_of(tensor: torch.Tensor) -> int:
     """Torch's count of writes to the memory of ``tensor``; -1 where torch does not count."""
     try:
         return tensor._version
-    except RuntimeError:
+    except RuntimeError as error:
+        pass_on(error)
         return -1
+
+
+def count_write(tensors: Sequence[torch.Tensor]) -> None:
+    """Count one write to each of ``tensors``, as torch does for an op that writes in place."""
+    torch._C._increment_version(tensors)
 
 
 def module_hooks() -> tuple[dict[int, Any], ...]:

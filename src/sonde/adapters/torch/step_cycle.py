@@ -56,7 +56,11 @@ class StepCycle:
             self._switch.clean_up()
             self._listener.step_ended()
             return
-        if self._switch.is_observing:
+        # A signal handler may run ops between the functions below: they belong to no step.
+        self._observer.is_suspended = True
+        if self._observer.is_interrupted:
+            self._drop()
+        elif self._switch.is_observing:
             self._skip.ends()
             self._hand_over(is_complete=True)
         else:
@@ -71,6 +75,9 @@ class StepCycle:
         among them, else they are dropped."""
         if os.getpid() != self._pid or not self._switch.is_observing:
             return
+        if self._observer.is_interrupted:
+            self._drop()
+            return
         if not self._session.keeps_step():
             last = self._observer.last
             if last.parent is None:
@@ -81,6 +88,22 @@ class StepCycle:
                 return
         self._skip.forget()
         self._hand_over(is_complete=False)
+
+    def _drop(self) -> None:
+        """Drop a step that was interrupted, unless a sink found something that must be kept.
+
+        Observation is installed again: it may have been interrupted while it was being installed.
+        """
+        self._skip.forget()
+        if self._session.keeps_step():
+            last = self._observer.last
+            graph = self._structures.graph_at(last, self._observer.emitter.raisers)
+            self._session.end_step(StepEnd(self._session.step, graph, False, ()))
+        else:
+            self._session.skip_step()
+        self._observer.drop_step()
+        if self._switch.is_observing:
+            self._switch.stop()
 
     def _hand_over(self, *, is_complete: bool) -> None:
         """Give the graph of the step that ends to the session."""

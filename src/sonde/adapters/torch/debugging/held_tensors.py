@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
-from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry, parameters_of
 from sonde.adapters.torch.eager.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
+from sonde.adapters.torch.eager.tensor_places import LooseTensor, Place
 from sonde.adapters.torch.tensors.view import TorchView
 from sonde.core.sink import TensorView
 
@@ -20,24 +19,21 @@ if TYPE_CHECKING:
 
 
 class TorchHeld:
-    """See ``debugger.trainee.Held``; holds the tensor weakly."""
+    """See ``debugger.trainee.Held``: the tensor that is at ``place`` whenever it is asked for."""
 
-    def __init__(self, name: str, scope: str, tensor: torch.Tensor) -> None:
+    def __init__(self, name: str, scope: str, place: Place) -> None:
         self.name = name
         self.scope = scope
-        self._tensor = weakref.ref(tensor)
+        self._place = place
         self.gradient_maker: tuple[str, int] | None = None
 
     @property
     def tensor(self) -> torch.Tensor | None:
-        tensor = self._tensor()
-        if tensor is not None:
-            private.fix_weak(tensor)
-        return tensor
+        return self._place.tensor
 
     @property
     def is_weight(self) -> bool:
-        tensor = self._tensor()
+        tensor = self.tensor
         return tensor is not None and tensor.requires_grad
 
     def value(self) -> TensorView:
@@ -96,6 +92,7 @@ class HeldTensors:
     def follow(self, adapter: TorchAdapter) -> None:
         """Collect what the networks that ``adapter`` observes hold."""
         self._adapter = adapter
+        adapter.observer.inputs.leaves.tracks_loose = True
 
     @property
     def by_id(self) -> Mapping[int, TorchHeld]:
@@ -149,7 +146,7 @@ class HeldTensors:
                 leaf = None if not entry else entry[0].leaf
                 if leaf is None:
                     continue
-                held = TorchHeld(leaf.node.name, leaf.node.scope, parameter)
+                held = TorchHeld(leaf.node.name, leaf.node.scope, LooseTensor(parameter))
                 self._held.append(held)
                 self._by_id[id(parameter)] = held
             if parameter.grad is not None:
@@ -163,15 +160,16 @@ class HeldTensors:
             return
         known = {held.name: held for held in self._held}
         fresh: dict[int, TorchHeld] = {}
-        for name, scope, tensor, kind in self._adapter.observer.inputs.leaves.held():
+        leaves = self._adapter.observer.inputs.leaves
+        for name, scope, tensor, kind, place in leaves.held():
             held = known.pop(name, None)
             if held is None or held.tensor is not tensor:
-                held = TorchHeld(name, scope, tensor)
+                held = TorchHeld(name, scope, place)
             if kind == "parameter":
                 fresh.setdefault(id(tensor), held)
-        for name, tensor in self._adapter.observer.inputs.leaves.updated():
-            if id(tensor) not in fresh and name not in known:
-                fresh[id(tensor)] = TorchHeld(name, ROOT, tensor)
+        for name, loose in leaves.updated():
+            if id(loose.tensor) not in fresh and name not in known:
+                fresh[id(loose.tensor)] = TorchHeld(name, ROOT, loose)
         for held in known.values():
             tensor_left = held.tensor
             if tensor_left is not None:

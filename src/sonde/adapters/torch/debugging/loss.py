@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.core.patching import wrap
 
 MOST_ROOTS = 1000
@@ -31,7 +32,9 @@ class LossWatch:
         self._sum = 0.0
         # Calls since an optimizer began its step; None outside of one.
         self._inside: int | None = None
-        self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
+        # Storages of scaled losses, with the losses. Tensors must not be referenced weakly: see
+        # ``eager/tensor_places``.
+        self._scaled: dict[int, tuple[weakref.ref[torch.UntypedStorage], torch.Tensor]] = {}
 
     def install(
         self, begins: Callable[[], None], failed: Callable[[Exception], None], undo: ExitStack
@@ -95,9 +98,9 @@ class LossWatch:
         found: Sequence[Any] = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
         for tensor in found:
             if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not tensor.is_complex():
-                known = self._scaled.get(id(tensor))
-                plain = known[1] if known is not None and known[0]() is tensor else tensor
                 with private.unobserved():
+                    known = self._scaled.get(storage_key(tensor))
+                    plain = tensor if known is None or known[0]() is None else known[1]
                     self._roots.append(plain.detach())
 
     def _watched_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +108,8 @@ class LossWatch:
             result = original(this, outputs)
             if isinstance(outputs, torch.Tensor) and isinstance(result, torch.Tensor):
                 with private.unobserved():
-                    self._scaled[id(result)] = (weakref.ref(result), outputs.detach())
+                    storage = weakref.ref(result.untyped_storage())
+                    self._scaled[storage_key(result)] = (storage, outputs.detach())
             return result
 
         return scale

@@ -19,6 +19,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
+from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
@@ -55,6 +56,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._is_suspended = False
+        self.is_interrupted = False
         self._has_started = starts_at_once
         self._session = session
         self._structures = structures
@@ -90,10 +92,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             emit_leaves=emitter.emit_leaves,
             keep_written=emitter.keep_written,
             restore_written=emitter.restore_written,
-            op_raised=emitter.op_raised,
+            op_raised=self._report_raised,
             after_op=self._after,
             emit_op=emitter.emit,
             failed=self._failed,
+            uncounted_writes=uncounted_writes,
+            count_writes=count_writes,
             set_eval_frame=private.set_eval_frame,
         )
         # An attribute of the instance replaces the method of the class. Torch requires a method
@@ -147,6 +151,20 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.inputs.end_step()
         self.set_current(self._structures.begin())
 
+    def interrupt(self) -> None:
+        """Observe nothing until the step ends: an exception of the program has left Sonde's code
+        in the middle. The records, which may be incomplete, are dropped with the step."""
+        self.is_interrupted = True
+        self.is_suspended = True
+        # Writes to memory that pending files will be written from now go unnoticed.
+        self.loans.notify_all_holds()
+
+    def drop_step(self) -> None:
+        """Empty the tables after an interruption, and drop the records learned so far."""
+        self.is_interrupted = False
+        self._structures.drop_records()
+        self.end_step()
+
     def close(self) -> None:
         self.end_step()
         self.inputs.close()
@@ -195,18 +213,30 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         except Exception as error:
             self._failed(error)
             seen = None
+        written = uncounted_writes(func, args, kwargs)
         try:
             result = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
             if seen is not None:
-                self.emitter.op_raised(seen, args, kwargs, error)
+                self._report_raised(seen, args, kwargs, error)
             raise
+        if written:
+            count_writes(written)
         if seen is not None:
             try:
                 self._after(seen, result, args, kwargs)
             except Exception as error:
                 self._failed(error)
         return result
+
+    def _report_raised(
+        self, seen: Seen, args: Sequence[Any], kwargs: dict[str, Any] | None, raised: BaseException
+    ) -> None:
+        """Emit an op that raised; the program gets what the op raised."""
+        try:
+            self.emitter.op_raised(seen, args, kwargs, raised)
+        except Exception as error:
+            self._failed(error)
 
     def _before_op(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
@@ -314,6 +344,8 @@ private.hide_from_compiler(
     Emitter.find_wants,
     Emitter.emit_leaves,
     Emitter.keep_written,
-    Emitter.op_raised,
+    Observer._report_raised,
     Emitter.emit,
+    uncounted_writes,
+    count_writes,
 )

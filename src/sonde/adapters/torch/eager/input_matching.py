@@ -11,6 +11,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_tree import WRITTEN, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, geometry
 from sonde.adapters.torch.eager.step_tables import Tables
+from sonde.adapters.torch.eager.tensor_places import LooseTensor
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +20,8 @@ class InputMatcher:
 
     ``tensors`` are the inputs of the op that is about to run, ``keys`` their storages. ``_foreign``
     are the storages that may change without an op. ``_bound`` maps each step input of the running
-    step to the storage that is that input; ``_lasting`` are the step inputs of all steps.
+    step to the storage that is that input; ``_lasting`` are the step inputs of all steps;
+    ``_storageless`` are the inputs of the running step that have no storage.
     """
 
     _tables: Tables
@@ -29,16 +31,21 @@ class InputMatcher:
     _lasting: dict[int, tuple[TensorRef, weakref.ref[torch.UntypedStorage]]] = field(
         default_factory=dict
     )
+    _storageless: dict[int, LooseTensor] = field(default_factory=dict)
     _is_reshaped: bool = False
 
     def begin_step(self) -> None:
         """Enter the lasting inputs of earlier steps into the tables."""
-        for key, (ref, _) in list(self._lasting.items()):
-            self._tables.put(WRITTEN, ref, key, 0)
+        for key, (ref, storage) in list(self._lasting.items()):
+            if storage() is None:
+                del self._lasting[key]
+            else:
+                self._tables.put(WRITTEN, ref, key, 0)
 
     def end_step(self) -> None:
         self._is_reshaped = False
         self._bound.clear()
+        self._storageless.clear()
         self.leaves.forget_names()
 
     def close(self) -> None:
@@ -53,20 +60,28 @@ class InputMatcher:
             ref.geometry = shape
             self._is_reshaped = True
         if key < 0:
-            self._tables.watch(key, tensor)
+            self._watch_storageless(key, tensor)
             return
         storage = tensor.untyped_storage()
         if ref.leaf is not None and ref.leaf.is_lasting:
-            self._lasting[key] = (ref, weakref.ref(storage, lambda _: self._lose(key)))
+            self._lasting[key] = (ref, weakref.ref(storage))
+            self._tables.watch_always(key, storage)
             return
         self._tables.watch(key, storage)
         if not storage.resizable():
             # Memory that torch did not allocate: its owner, numpy for example, may write to it.
             self._foreign.add(key)
 
-    def _lose(self, key: int) -> None:
-        self._lasting.pop(key, None)
-        self._tables.drop(key)
+    def _watch_storageless(self, key: int, tensor: torch.Tensor) -> None:
+        """Keep ``key`` in the tables until ``tensor``, which has no storage, dies.
+
+        It may be a parameter, which must not be referenced weakly: see ``tensor_places``.
+        """
+        for other, known in list(self._storageless.items()):
+            if known.tensor is None:
+                del self._storageless[other]
+                self._tables.drop(other)
+        self._storageless[key] = LooseTensor(tensor)
 
     def matches(self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]) -> bool:
         """Whether the memory of ``tensors`` has the references that ``record`` expects."""

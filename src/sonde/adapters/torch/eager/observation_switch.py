@@ -139,9 +139,9 @@ class ObservationSwitch:
         if self.state is ObservationState.STARTING:
             self.state = ObservationState.ON
             watch_exposure(self._observer.loans, self._failed, self._installed)
-            private.push_mode_below(self._observer)
             self._installed.callback(private.pop_mode_below, self._observer)
             self._has_mode = True
+            private.push_mode_below(self._observer)
         else:
             self.state = ObservationState.OFF
             self._close()

@@ -42,6 +42,7 @@ from sonde.adapters.torch.eager.source_lines import (
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.interruption import pass_on
 
 _NO_SEQUENCE = 1 << 62
 
@@ -284,7 +285,8 @@ class Learner:
     def _cause(self, node: Any) -> OpRecord | None:
         try:
             number = node._sequence_nr() + 1
-        except (AttributeError, RuntimeError):
+        except (AttributeError, RuntimeError) as error:
+            pass_on(error)
             return None
         # A node that accumulates a gradient has the largest possible number.
         return self._tables.cause(number) if number < _NO_SEQUENCE else None

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_schema import OpInfo, named_arguments, tensors_in
+from sonde.adapters.torch.eager.op_schema import OpInfo, named_arguments, op_info, tensors_in
 from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import geometry
+from sonde.core.interruption import pass_on
 
 
 def written_slots(
@@ -40,7 +41,8 @@ def _is_whole(tensor: torch.Tensor) -> bool:
     """Whether ``tensor`` covers all of its memory, judging by sizes."""
     try:
         return tensor.numel() * tensor.element_size() >= tensor.untyped_storage().nbytes()
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return True
 
 
@@ -97,3 +99,36 @@ def twin_of(record: OpRecord) -> OpRecord:
     twin.in_refs, twin.sources, twin.leaves = record.in_refs, record.sources, record.leaves
     twin.writes, twin.node, twin.filled = record.writes, record.node, record.filled
     return twin
+
+
+_FOREACH = "aten::_foreach_"
+
+Uncounted = list[tuple[torch.Tensor, int]]
+"""Tensors that an op is about to write to, each with torch's count of writes before it."""
+
+
+def uncounted_writes(func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> Uncounted:
+    """What ``func`` writes to without torch counting it under a dispatch mode.
+
+    Torch counts the writes of most ops after the dispatch. Those of a ``_foreach_`` op are counted
+    by the ops inside it, which do not count under a mode, or by its kernel, which does.
+    """
+    if not getattr(func, "_name", "").startswith(_FOREACH):
+        return []
+    info = op_info(func)
+    if not info.writes:
+        return []
+    return [
+        (tensor, private.version_of(tensor))
+        for name, value in named_arguments(info, args, kwargs)
+        if name in info.writes
+        for tensor in tensors_in(value)
+    ]
+
+
+def count_writes(before: Uncounted) -> None:
+    """Count the writes of an op that has run, unless its kernel did; ``before`` is from
+    `uncounted_writes`."""
+    uncounted = [tensor for tensor, version in before if 0 <= version == private.version_of(tensor)]
+    if uncounted:
+        private.count_write(uncounted)

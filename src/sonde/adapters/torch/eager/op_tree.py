@@ -162,9 +162,13 @@ class Structures:
     def begin(self) -> OpRecord:
         """The root record, with which a step begins."""
         if self._count > self._most:
-            self.root = self._new_root()
-            self._count = 0
+            self.drop_records()
         return self.root
+
+    def drop_records(self) -> None:
+        """Learn all steps again; graph numbers stay."""
+        self.root = self._new_root()
+        self._count = 0
 
     def graph_at(self, last: OpRecord, raisers: Sequence[OpRecord] = ()) -> Graph:
         """The graph of the step that ended with ``last``, and with ops that raised in it."""

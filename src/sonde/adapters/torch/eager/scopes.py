@@ -115,10 +115,15 @@ class ScopeRegistry:
 
     def scope_of_path(self, root: nn.Module, path: str) -> OpScope:
         """The scope of the submodule at ``path`` of ``root``, or the root's own."""
-        try:
-            known = self._modules.get(id(root.get_submodule(path)))
-        except AttributeError:
-            known = self._modules.get(id(root))
+        module = root
+        for name in path.split(".") if path else ():
+            # A ScriptModule has no ``get_submodule``, and its table no ``get``.
+            inner = module._modules[name] if name in module._modules else None  # noqa: SIM401
+            if inner is None:
+                module = root
+                break
+            module = inner
+        known = self._modules.get(id(module))
         return known.scope if known is not None else self.default
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> OpScope:

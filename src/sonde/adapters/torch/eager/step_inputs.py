@@ -23,7 +23,9 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_tree import StepInput
 from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.eager.tensor_places import LooseTensor, ModulePlace, held_by
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
+from sonde.core.interruption import pass_on
 
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
@@ -36,7 +38,8 @@ def storage_key(tensor: torch.Tensor) -> int:
     """The key of the memory of ``tensor`` in the tables; negative if it has no storage."""
     try:
         return private.storage_id(tensor.untyped_storage())
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return -private.tensor_id(tensor)
 
 
@@ -51,7 +54,8 @@ def geometry(tensor: torch.Tensor) -> tuple[Any, ...]:
             tensor.is_conj(),
             tensor.is_neg(),
         )
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return (tensor.dtype, shape_of(tensor))
 
 
@@ -67,7 +71,8 @@ def shape_of(tensor: torch.Tensor) -> tuple[int, ...]:
     """The shape; for a nested tensor only the number of tensors it holds."""
     try:
         return tuple(int(size) for size in tensor.shape)
-    except (RuntimeError, AttributeError):  # AttributeError: sizes that are not numbers
+    except (RuntimeError, AttributeError) as error:  # AttributeError: sizes that are not numbers
+        pass_on(error)
         return (int(tensor.size(0)),)
 
 
@@ -78,8 +83,10 @@ class StepInputRegistry:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], StepInput] = {}
         self._named: dict[int, _Named] = {}
-        # Autograd leaves that no module holds, each with its version when it was first met.
-        self._loose: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
+        # Autograd leaves that no module holds, each with its version when it was first met; kept
+        # if the consumer asks for them.
+        self._loose: dict[str, tuple[LooseTensor, int]] = {}
+        self.tracks_loose = False
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
 
     def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
@@ -89,6 +96,7 @@ class StepInputRegistry:
     def forget_names(self) -> None:
         """Forget the names of storages: a storage may be freed and its key used again."""
         self._named.clear()
+        self._forget_dead()
 
     def leaf_for(
         self,
@@ -111,10 +119,11 @@ class StepInputRegistry:
             number += 1
             name = f"{text}-{number}"
         if trainable:
-            self._named[key] = _Named(kind, name, ROOT, weakref.ref(tensor))
-            met = self._loose.get(name)
-            if met is None or met[0]() is not tensor:
-                self._loose[name] = (weakref.ref(tensor), private.version_of(tensor))
+            self._name(key, _Named(kind, name, ROOT, _storage_of(tensor)))
+            if self.tracks_loose:
+                met = self._loose.get(name)
+                if met is None or met[0].tensor is not tensor:
+                    self._loose[name] = (LooseTensor(tensor), private.version_of(tensor))
         return self._leaf(kind, name, ROOT, tensor)
 
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
@@ -165,31 +174,35 @@ class StepInputRegistry:
             return None
         return named
 
-    def held(self) -> Iterator[tuple[str, str, torch.Tensor, Kind]]:
-        """Name, scope, tensor and kind of everything the known modules hold."""
+    def held(self) -> Iterator[tuple[str, str, torch.Tensor, Kind, ModulePlace]]:
+        """Name, scope, tensor, kind and place of everything the known modules hold."""
         names: dict[str, int] = {}
         for root_scope, root in self._scopes.roots():
-            for name, tensor, kind in _held_by(root):
+            for name, tensor, kind, place in held_by(root):
                 scope = self._scopes.scope_of_path(root, name.rpartition(".")[0]).name
                 key = storage_key(tensor)
                 if names.setdefault(name, key) != key:
                     name = f"{root_scope.rsplit('/', 1)[-1]}.{name}"
-                yield name, scope, tensor, kind
+                yield name, scope, tensor, kind, place
 
-    def updated(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Name and tensor of autograd leaves that no module holds and that the program trains: they
-        were changed in place since they were met. Data that only requires a gradient is not."""
+    def updated(self) -> Iterator[tuple[str, LooseTensor]]:
+        """Autograd leaves that no module holds and that the program trains, with their names: they
+        were changed in place since they were met. Data that only requires a gradient is not.
+        Needs ``tracks_loose``."""
         for name, (known, version) in self._loose.items():
-            tensor = known()
-            if tensor is not None:
-                private.fix_weak(tensor)
-                if private.version_of(tensor) > version:
-                    yield name, tensor
+            tensor = known.tensor
+            if tensor is not None and private.version_of(tensor) > version:
+                yield name, known
+
+    def _forget_dead(self) -> None:
+        for name, (known, _) in list(self._loose.items()):
+            if known.tensor is None:
+                del self._loose[name]
 
     def _collect(self) -> None:
         """Name everything the known modules and optimizers hold."""
-        for name, scope, tensor, kind in self.held():
-            self._add(tensor, kind, name, scope)
+        for name, scope, tensor, kind, place in self.held():
+            self._add(tensor, kind, name, scope, place)
         for optimizer in filter(None, [known() for known in self._optimizers]):
             scope = self._scopes.optimizer(optimizer).name
             for parameter, state in optimizer.state.items():
@@ -203,45 +216,57 @@ class StepInputRegistry:
                     if isinstance(value, torch.Tensor):
                         self._add(value, "parameter", f"{name}.group{number}", scope)
 
-    def _add(self, tensor: torch.Tensor, kind: Kind, name: str, scope: str) -> None:
-        self._name(tensor, _Named(kind, name, scope, weakref.ref(tensor)))
+    def _add(
+        self,
+        tensor: torch.Tensor,
+        kind: Kind,
+        name: str,
+        scope: str,
+        place: ModulePlace | None = None,
+    ) -> None:
+        key = storage_key(tensor)
+        self._name(key, _Named(kind, name, scope, _storage_of(tensor), place))
         gradient = tensor.grad if tensor.is_leaf else None
         if gradient is not None:
-            self._name(gradient, _Named("parameter", f"{name}.grad", scope, weakref.ref(gradient)))
+            storage = _storage_of(gradient)
+            named = _Named("parameter", f"{name}.grad", scope, storage, place, is_gradient=True)
+            self._name(storage_key(gradient), named)
 
-    def _name(self, tensor: torch.Tensor, named: _Named) -> None:
-        key = storage_key(tensor)
+    def _name(self, key: int, named: _Named) -> None:
         if self._known(key) is None:
             self._named[key] = named
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The name of a tensor, and the tensor."""
+    """The name of a tensor, its storage if it has one, and where a module holds it (or, with
+    ``is_gradient``, the tensor that it is the gradient of), if one does."""
 
     kind: Kind
     name: str
     scope: str
-    tensor: weakref.ref[torch.Tensor]
+    storage: weakref.ref[torch.UntypedStorage] | None
+    place: ModulePlace | None = None
+    is_gradient: bool = False
 
     def is_over(self, key: int) -> bool:
-        """Whether the tensor is alive and its storage is ``key``."""
-        tensor = self.tensor()
-        if tensor is None:
+        """Whether the tensor is alive and its storage is ``key``, as far as can be known."""
+        if self.storage is not None and self.storage() is None:
             return False
-        private.fix_weak(tensor)
-        return storage_key(tensor) == key
+        if self.place is None:
+            return self.storage is not None
+        tensor = self.place.tensor
+        if tensor is not None and self.is_gradient:
+            tensor = tensor.grad
+        return tensor is not None and storage_key(tensor) == key
 
 
-def _held_by(root: nn.Module) -> Iterator[tuple[str, torch.Tensor, Kind]]:
-    for name, parameter in root.named_parameters():
-        yield name, parameter, "parameter"
-    for name, buffer in root.named_buffers():
-        yield name, buffer, "parameter"
-    for path, module in root.named_modules():
-        for attribute, value in module.__dict__.items():
-            if isinstance(value, torch.Tensor):
-                yield (f"{path}.{attribute}" if path else attribute), value, "constant"
+def _storage_of(tensor: torch.Tensor) -> weakref.ref[torch.UntypedStorage] | None:
+    try:
+        return weakref.ref(tensor.untyped_storage())
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
+        return None
 
 
 def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> str | None:

@@ -40,8 +40,15 @@ class Tables:
         self._fresh: set[int] = set()
         self._stamp = 0
         self._watchers: dict[int, weakref.ref[Any]] = {}
+        self._lasting: dict[int, weakref.ref[Any]] = {}
+        self._keys: dict[int, int] = {}
+        # Weak references whose objects died. Their callback is a function of C: Python would run a
+        # signal handler of the program inside one of Python, and ignore what the handler raises.
+        self._dead: list[weakref.ref[Any]] = []
 
     def entry(self, key: int, /) -> list[TensorRef] | None:
+        if self._dead:
+            self._drop_dead()
         return self._current.get(key)
 
     def tensor(self, impl: int, /) -> TensorRef | None:
@@ -51,6 +58,8 @@ class Tables:
         return self._cause.get(number)
 
     def put(self, kind: int, ref: TensorRef, key: int, impl: int, /) -> None:
+        if self._dead:
+            self._drop_dead()
         entry = self._current.get(key)
         if kind == ALIAS and entry is not None:
             entry.append(ref)
@@ -62,14 +71,39 @@ class Tables:
         self._cause.setdefault(private.sequence_number(), record)
 
     def is_fresh(self, key: int, /) -> bool:
+        if self._dead:
+            self._drop_dead()
         return key in self._fresh
 
     def add_fresh(self, key: int, /) -> None:
+        if self._dead:
+            self._drop_dead()
         self._fresh.add(key)
 
     def watch(self, key: int, thing: object, /) -> None:
+        if self._dead:
+            self._drop_dead()
         if key not in self._watchers:
-            self._watchers[key] = weakref.ref(thing, lambda _: self.drop(key))
+            self._watchers[key] = self._reference(key, thing)
+
+    def watch_always(self, key: int, thing: object, /) -> None:
+        """The same as ``watch``, also when the step has ended."""
+        self._lasting[key] = self._reference(key, thing)
+
+    def _reference(self, key: int, thing: object) -> weakref.ref[Any]:
+        made = weakref.ref(thing, self._dead.append)
+        self._keys[id(made)] = key
+        return made
+
+    def _drop_dead(self) -> None:
+        while self._dead:
+            dead = self._dead.pop()
+            key = self._keys.pop(id(dead), None)
+            if key is not None and (
+                self._watchers.get(key) is dead or self._lasting.get(key) is dead
+            ):
+                self._lasting.pop(key, None)
+                self.drop(key)
 
     def drop(self, key: int, /) -> None:
         self._current.pop(key, None)
@@ -81,7 +115,9 @@ class Tables:
         return self._stamp
 
     def forget(self) -> None:
+        self._drop_dead()
         self._watchers.clear()
+        self._keys = {id(each): key for key, each in self._lasting.items()}
         self._fresh.clear()
         self._current.clear()
         self._tensor.clear()

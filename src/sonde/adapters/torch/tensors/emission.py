@@ -15,6 +15,7 @@ from sonde.adapters.torch.tensors.fast_path import Arena, FastPaths
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.adapters.torch.tensors.view import TorchCall, TorchView
 from sonde.capture.session import Session
+from sonde.core.interruption import pass_on
 
 Seen = tuple[OpRecord, list[torch.Tensor], list[int], list[torch.Tensor]]
 """An op about to run: its record, its tensors, their storages, its inputs as they are now."""
@@ -276,7 +277,8 @@ class Emitter:
                 tensor.is_neg(),
                 tensor.is_conj(),
             )
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError) as error:
+            pass_on(error)
             return None
 
 
@@ -287,5 +289,6 @@ def _detached(tensor: torch.Tensor, *, copies: bool) -> torch.Tensor:
     """
     try:
         return tensor.detach().clone() if copies else tensor.detach()
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return tensor

@@ -20,6 +20,7 @@ from sonde.adapters.torch.eager.op_tree import OpRecord, TensorRef
 from sonde.adapters.torch.tensors.view import TorchView, kernel_codes
 from sonde.capture.session import Session, Subscription
 from sonde.core.graph import OpNode
+from sonde.core.interruption import pass_on
 from sonde.core.keys import Io
 from sonde.core.sink import RowPath, Screen, ScreenPath
 
@@ -202,7 +203,8 @@ class Arena:
             block = self._block[self._used : self._used + size]
             self._used += room
             return block.view(plain.dtype).view(plain.shape).copy_(plain)
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError) as error:
+            pass_on(error)
             return tensor
 
 
@@ -212,5 +214,6 @@ def _room(tensor: torch.Tensor) -> int:
         if tensor.device.type != "cpu" or tensor.is_neg() or tensor.is_quantized:
             return 0
         return -(-tensor.numel() * tensor.element_size() // 64) * 64
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return 0

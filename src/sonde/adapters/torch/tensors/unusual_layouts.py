@@ -6,6 +6,8 @@ from typing import Any, TypeGuard
 
 import torch
 
+from sonde.core.interruption import pass_on
+
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
@@ -24,8 +26,8 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
         if _is_distributed(tensor):
             local: torch.Tensor = tensor._local_tensor.detach()
             return local
-    except (AttributeError, NotImplementedError, RuntimeError):
-        pass
+    except (AttributeError, NotImplementedError, RuntimeError) as error:
+        pass_on(error)
     return None
 
 
@@ -39,7 +41,8 @@ def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
     try:
         is_apart = tensor.layout is torch.sparse_coo and not tensor.is_coalesced()
         found = stored_values(tensor.detach().coalesce() if is_apart else tensor)
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return None
     if found is None or found.numel() > tensor.numel():
         return None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from numpy.typing import NDArray
+from torch.nn.parameter import is_lazy
 
 from sonde import kernels
 from sonde.adapters.torch import private
@@ -20,6 +21,7 @@ from sonde.adapters.torch.tensors.unusual_layouts import stored_values
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
+from sonde.core.interruption import pass_on
 from sonde.core.keys import Io
 
 if TYPE_CHECKING:
@@ -69,7 +71,8 @@ class TorchView:
     def memory(self) -> torch.UntypedStorage | None:
         try:
             return self.tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError) as error:
+            pass_on(error)
             stored = stored_values(self.tensor)
             return None if stored is None else stored.untyped_storage()
 
@@ -83,15 +86,21 @@ class TorchView:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        if is_lazy(self.tensor):  # It has no shape before the first forward of its module.
+            return (0,)
         return tuple(self.tensor.shape) if not self.tensor.is_nested else shape_of(self.tensor)
 
     @property
     def nbytes(self) -> int:
+        if is_lazy(self.tensor):
+            return 0
         return self.tensor.numel() * self.tensor.element_size()
 
     @property
     def problem(self) -> str | None:
         tensor = self.tensor
+        if is_lazy(tensor):
+            return "it is a parameter of a lazy module and has no values yet"
         if tensor.layout is not torch.strided:
             return f"its layout is {str(tensor.layout).removeprefix('torch.')}"
         if tensor.is_nested:
@@ -240,7 +249,8 @@ def _address(tensor: torch.Tensor) -> int:
         if type(tensor) not in _PLAIN_TYPES and not tensor.untyped_storage().data_ptr():
             return 0
         return tensor.data_ptr()
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        pass_on(error)
         return 0
 
 

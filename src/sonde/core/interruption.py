@@ -1,0 +1,56 @@
+"""Tells exceptions of the program, raised while Sonde's code runs, from failures of Sonde.
+
+Python runs a signal handler between any two instructions of the main thread, so also inside Sonde's
+functions, and so it does with a tracer. What such a function raises (a time-out, a request to stop)
+is meant for the program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from itertools import pairwise
+from types import FrameType, TracebackType
+
+_SONDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether a function that Sonde did not call raised ``error``.
+
+    Python gives a signal handler, and a tracer, the frame that it interrupted, which is the frame
+    before its own in the traceback. Functions that Sonde or torch calls get no such
+    argument.
+    """
+    frames = [entry.tb_frame for entry in _entries(error.__traceback__)]
+    return any(
+        _has_argument(inner, outer)
+        for outer, inner in pairwise(frames)
+        if not inner.f_code.co_filename.startswith(_SONDE)
+    )
+
+
+def pass_on(error: BaseException) -> None:
+    """Raise ``error`` again if it is none of Sonde: an interruption, or the program's recursion has
+    used up the stack. For ``except`` clauses around Sonde's own code in the training thread."""
+    if isinstance(error, RecursionError) or is_interruption(error):
+        raise error
+
+
+def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+def _has_argument(frame: FrameType, wanted: FrameType) -> bool:
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    values = frame.f_locals
+    for name in code.co_varnames[:count]:
+        value = values.get(name)
+        if value is wanted or (isinstance(value, tuple) and any(x is wanted for x in value)):
+            return True
+    return False
