@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
-from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, Source, TensorSpec, shown_source
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
 from sonde.watch.hits import WatchpointHit
@@ -56,7 +56,7 @@ def tensor_type(spec: TensorSpec) -> TensorType:
 
 
 def source_line(source: Source) -> SourceLine:
-    return SourceLine(source.file, source.line, source.function, source.code)
+    return SourceLine(source.file, source.line, source.function, source.code, source.library_text)
 
 
 def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("tensor",)) -> Node:
@@ -78,6 +78,11 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
 
 def core_source(line: SourceLine) -> Source:
     return Source(line.file, line.line, line.function, line.code)
+
+
+def shown_line(lines: tuple[SourceLine, ...]) -> Source | None:
+    """The line to show of a node's lines; see `shown_source`."""
+    return shown_source(tuple(map(core_source, lines)))
 
 
 def core_node(node: Node) -> OpNode:
