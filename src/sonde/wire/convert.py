@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, TypeVar
 
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec, shown_source
@@ -59,6 +59,19 @@ def source_line(source: Source) -> SourceLine:
     return SourceLine(source.file, source.line, source.function, source.code, source.library_text)
 
 
+def source_lines(sources: tuple[Source, ...]) -> tuple[SourceLine, ...]:
+    """A stack, innermost first. The line to show has ``library`` if a library ran the op."""
+    shown = shown_source(sources)
+    if shown is None or shown.library is None:
+        return tuple(map(source_line, sources))
+    at = sources.index(replace(shown, library=None))
+    return (
+        *map(source_line, sources[:at]),
+        source_line(shown),
+        *map(source_line, sources[at + 1 :]),
+    )
+
+
 def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("tensor",)) -> Node:
     """``order``: the place of the node in the execution, leaves included."""
     return Node(
@@ -71,7 +84,7 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
         tuple(InputEdge(edge.producer, edge.slot, tensor_type(edge.spec)) for edge in node.inputs),
         tuple(tensor_type(spec) for spec in node.outputs),
         node.attributes,
-        tuple(source_line(source) for source in node.sources),
+        source_lines(node.sources),
         categories,
     )
 
