@@ -31,7 +31,7 @@ from sonde.core.own_code import is_own
 _LARGEST_CONTAINER = 64
 _NETWORK = frozenset({"net", "network", "model", "module", "self"})
 _LOSS = frozenset(
-    {"loss", "criterion", "loss_fn", "loss_fct", "loss_func", "loss_function", "lossfn"}
+    {"loss", "criterion", "crit", "loss_fn", "loss_fct", "loss_func", "loss_function", "lossfn"}
 )
 
 
