@@ -257,7 +257,7 @@ def _two_networks(steps: int) -> None:
 
 
 def test_equal_names_of_two_networks_are_distinguished() -> None:
-    other = "network-Sequential_1.0.weight"
+    other = "critic-Sequential.0.weight"
 
     def person(rank: RankConnection) -> None:
         rank.paused()

@@ -162,7 +162,7 @@ def told_of(training: Callable[[], object]) -> list[tuple[str, bool]]:
 
 
 def test_a_step_tells_whose_it_was() -> None:
-    assert told_of(train_both) == [("SGD of Judge", True), ("SGD of Maker", True)] * 3
+    assert told_of(train_both) == [("SGD of judge", True), ("SGD of maker", True)] * 3
 
 
 def test_optimizers_of_parts_of_one_network_are_distinguished() -> None:
@@ -229,9 +229,9 @@ def test_a_graph_is_learned_of_an_optimizer_that_steps_after_many_of_another() -
     assert last is not None
     assert any("optimizer-Adam/" in name for name in rank.nodes(last))
     # The graph of the steps that follow is reported, too.
-    judged = {done.graph for done in rank.steps if done.point.optimizer == "SGD of Judge"}
+    judged = {done.graph for done in rank.steps if done.point.optimizer == "SGD of judge"}
     assert last not in judged
-    made = [done.graph for done in rank.steps if done.point.optimizer == "Adam of Maker"]
+    made = [done.graph for done in rank.steps if done.point.optimizer == "Adam of maker"]
     assert made[1:] == [last] * 3
 
 

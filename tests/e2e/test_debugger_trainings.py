@@ -59,11 +59,11 @@ def test_each_optimizer_has_its_curve_and_its_graph(tmp_path: Path, browser: Bro
         # The last step was the maker's, whose graph was learned although it came late.
         expect(page.locator(".where")).to_have_text("step 40 · graph 2")
         chosen = page.get_by_label("Graph of the list").locator("option:checked")
-        expect(chosen).to_contain_text("graph 2 · Adam of Maker")
+        expect(chosen).to_contain_text("graph 2 · Adam of maker")
         page.get_by_role("tab", name="Loss").click()
         legend = page.locator(".u-legend").first
-        expect(legend).to_contain_text("SGD of Critic")
-        expect(legend).to_contain_text("Adam of Maker")
+        expect(legend).to_contain_text("SGD of critic")
+        expect(legend).to_contain_text("Adam of maker")
         expect(page.locator(".sparkline path")).to_have_count(2)
         picture(page, "optimizers-loss")
 

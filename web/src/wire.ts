@@ -19,11 +19,16 @@ export type PairStatus = "equal" | "within" | "rounding" | "inherited" | "diverg
 export type PairSort = "order" | "error";
 export type Side = "a" | "b";
 
+/**
+ * A line of the user's code. `library`: where in a library the op ran, such as `in
+ * transformers/pytorch_utils.py:119`, if this line called the library; else empty.
+ */
 export interface SourceLine {
   readonly file: string;
   readonly line: number;
   readonly function: string;
   readonly code: string;
+  readonly library: string;
 }
 
 export interface TensorType {

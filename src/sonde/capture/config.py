@@ -37,7 +37,8 @@ class CaptureConfig:
     - ``debug_mode``: "overflow" dumps only ops with non-finite values, at most
       ``overflow_number`` of them (0: all); "exception" only the inputs of an op that raises;
     - ``sample_num``: how many elements of a tensor are kept, if ``sample_mode``;
-    - ``memory_budget``: bytes an asynchronous dump may hold; None leaves it to the sink.
+    - ``memory_budget``: bytes an asynchronous dump may hold; None leaves it to the sink;
+    - ``own_packages``: installed packages that count as the user's own code.
     """
 
     selection: Selection
@@ -58,6 +59,7 @@ class CaptureConfig:
     stat_calc_mode: StatCalcMode = "host"
     device_stat_precision_mode: StatPrecision = "high"
     memory_budget: int | None = None
+    own_packages: tuple[str, ...] = ()
 
     @property
     def ios(self) -> frozenset[Io]:
@@ -135,6 +137,7 @@ def _read(
         sample_num=sync.whole("sample_num", 100, accepted="1 or a greater number", minimum=1),
         stat_calc_mode=cast(StatCalcMode, calc_mode),
         device_stat_precision_mode=cast(StatPrecision, precision),
+        own_packages=fields.own_packages(common),
     )
 
 

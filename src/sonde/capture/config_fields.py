@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
+from sonde.core.own_code import refuse_other_than_package
 from sonde.core.selection import ALL_STEPS, OpPattern, StepSet, parse_steps
 from sonde.core.settings import Problems, Rule, Section, is_text, is_whole, kind_of, nearest
 from sonde.core.statistics import CATEGORIES
@@ -27,7 +28,7 @@ CONFIG_KEYS: Mapping[str, tuple[str, ...]] = {
     "common_dump_settings": (
         *("op_debug_mode", "dump_mode", "path", "net_name", "iteration", "saved_data"),
         *("input_output", "kernels", "support_device", "statistic_category"),
-        *("overflow_number", "initial_iteration"),
+        *("overflow_number", "initial_iteration", "own_packages"),
     ),
     "e2e_dump_settings": (
         *("enable", "trans_flag", "stat_calc_mode", "device_stat_precision_mode"),
@@ -254,6 +255,19 @@ def net_name(common: Section) -> str:
     if reason is not None:
         common.refuse("net_name", f"{name!r} {reason}", slug="config-net-name")
     return name
+
+
+def own_packages(common: Section) -> tuple[str, ...]:
+    """The installed packages whose lines are shown as the user's own code."""
+    names: tuple[str, ...] = common.entries(
+        "own_packages", (), accepted='names of packages such as "transformers"', has_type=is_text
+    )
+    for index, name in enumerate(names):
+        try:
+            refuse_other_than_package(name)
+        except SondeError as error:
+            common.refuse("own_packages", f"entry {index}: {error.message}", slug="own-packages")
+    return names
 
 
 def why_not_a_net_name(name: str) -> str | None:

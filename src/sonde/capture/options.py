@@ -18,6 +18,7 @@ from sonde.capture.config_fields import (
     why_not_a_net_name,
 )
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.own_code import VARIABLE, parse_packages
 from sonde.core.selection import Selection, parse_steps
 from sonde.core.settings import Problems
 
@@ -72,6 +73,7 @@ def config_from_options(
         debug_mode="overflow" if overflow else "off",
         overflow_number=SHORT_FORM_OVERFLOWS if overflow else 0,
         memory_budget=memory_budget,
+        own_packages=parse_packages(environ.get(VARIABLE, "")),
     )
     return replace(config, text=_as_json(config, _world_size(environ)))
 
@@ -116,7 +118,7 @@ def _world_size(environ: Mapping[str, str]) -> int:
 
 def _as_json(config: CaptureConfig, world_size: int) -> str:
     """The configuration file with the same meaning, so that every dump can be repeated."""
-    common = {
+    common: dict[str, object] = {
         "op_debug_mode": _number_of(DEBUG_MODES, config.debug_mode),
         "dump_mode": _number_of(DUMP_MODES, config.dump_mode),
         "path": str(config.path),
@@ -129,6 +131,8 @@ def _as_json(config: CaptureConfig, world_size: int) -> str:
         "statistic_category": list(config.statistic_categories),
         "overflow_number": config.overflow_number,
     }
+    if config.own_packages:
+        common["own_packages"] = list(config.own_packages)
     sync = {"enable": not config.asynchronous, "trans_flag": config.transpose_to_nchw}
     content = {"common_dump_settings": common, "e2e_dump_settings": sync}
     return json.dumps(content, indent=4, ensure_ascii=False)

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
 from sonde.cli.compare_text import print_comparison
+from sonde.cli.own_option import own_option
 from sonde.cli.script import say
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare as compare_dumps
@@ -112,6 +113,7 @@ def _file(option: str, name: str, text: str) -> Callable[[_F], _F]:
     metavar="N",
     help="List at most N pairs and ops. Default: 8.",
 )
+@own_option
 def compare(**given: Any) -> int:
     """Compare two runs, op by op, and name the first op at fault.
 

@@ -15,6 +15,7 @@ import click
 
 from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
+from sonde.cli.own_option import own_option
 from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.cli.serve import host_option, pause_option, token_option
@@ -71,6 +72,7 @@ _LAUNCHER = "torch.distributed.run"
     help="Stop the server when the training ends. Default: the page stays until Ctrl-C.",
 )
 @step_by_option
+@own_option
 @program_arguments
 def debug(
     opens: bool | None,

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from sonde.cli.ckpt_files import json_option, write_json
+from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
@@ -59,6 +60,7 @@ class _Run:
 @click.option("--keep", "directory", metavar="DIR", help="Keep the statistics of both runs in DIR.")
 @determinism_options
 @json_option
+@own_option
 @program_arguments
 def repeat(
     steps: str | None,
@@ -195,7 +197,7 @@ def _first_json(first: Finding) -> dict[str, Any]:
         **{name: first.evidence[name] for name in place},
         "source": None
         if source is None
-        else {"file": source.file, "line": source.line, "code": source.code},
+        else {name: value for name, value in source.fields().items() if name != "function"},
         "told": first.advice,
     }
 

@@ -16,6 +16,7 @@ from sonde.adapters.torch.determinism import Determinism
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
+from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
 from sonde.cli.script import needing_torch, run_program, say
 from sonde.cli.script_command import ScriptCommand, program_arguments, step_by_option
@@ -178,6 +179,7 @@ Then show the dump:
     "observers at the selected ops (default); its graphs, op by op; or by running the selected "
     "steps uncompiled.",
 )
+@own_option
 @program_arguments
 def run(**given: Any) -> Callable[[], BaseException | None]:
     """Run SCRIPT unmodified and dump what its operators compute.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sonde.cli.own_option import own_option
 from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ pause_option = click.option(
 @host_option
 @token_option
 @pause_option
+@own_option
 def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> int:
     """Wait for trainings to connect, and show them in a browser.
 

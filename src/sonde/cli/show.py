@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from sonde.cli.own_option import own_option
 from sonde.cli.show_format import steps_text
 from sonde.cli.show_text import Listed, Page
 from sonde.core.errors import UsageError
@@ -64,6 +65,7 @@ Examples:
     help=f"Show at most N tensors, 0 for all. Default: {_DEFAULT_LIMIT}; with --json all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document and nothing else.")
+@own_option
 def show(
     directory: Path,
     op: str | None,
@@ -239,10 +241,15 @@ def _overview_json(
             for each in steps
         ],
         "overflow": [
-            {**_step_json(step), "ops": [asdict(entry) for entry in entries]}
+            {**_step_json(step), "ops": list(map(_overflow_json, entries))}
             for step, entries in overflow
         ],
     }
+
+
+def _overflow_json(entry: OverflowEntry) -> dict[str, Any]:
+    source = None if entry.source is None else entry.source.fields()
+    return {**asdict(entry), "source": source}
 
 
 def _step_json(step: StepDir) -> dict[str, Any]:
@@ -267,7 +274,7 @@ def _tensor_json(record: TensorRecord) -> dict[str, Any]:
         "shape": None if damaged else list(record.shape),
         "bytes": None if damaged else record.nbytes,
         "file": None if record.path is None else str(record.path),
-        "source": None if record.source is None else asdict(record.source),
+        "source": None if record.source is None else record.source.fields(),
         "statistics": summary.values,
         "problem": summary.problem,
     }

@@ -15,6 +15,7 @@ from sonde.cli import ctl_text as text
 from sonde.cli.ckpt_files import safe
 from sonde.cli.ctl_watch import condition_of
 from sonde.cli.desktop import forget_page, is_desktop, open_page
+from sonde.cli.own_option import own_option
 from sonde.cli.serve import host_option, need_server, token_option
 from sonde.core.errors import UsageError
 from sonde.debugger.launch.server_process import free_port
@@ -61,6 +62,7 @@ Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a 
 @click.option(
     "--browser/--no-browser", default=True, help="Open the page in a browser, if this is a desktop."
 )
+@own_option
 def view(
     directories: tuple[str, ...],
     watch: tuple[str, ...],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Final, Literal
+from typing import Any, Final, Literal
+
+from sonde.core.own_code import is_own, short_path
 
 Phase = Literal["forward", "backward", "optimizer"]
 Kind = Literal["op", "parameter", "input", "constant"]
@@ -33,15 +35,47 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One frame of the user's code; ``code`` is the text of the line, or empty if unknown."""
+    """One frame of the user's code; ``code`` is the text of the line, or empty if unknown.
+
+    ``library``: the frame in a library that the op ran in, where this is the user's own frame that
+    called the library; None if the op ran in this frame.
+    """
 
     file: str
     line: int
     function: str
     code: str
+    library: Source | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        inside = "" if self.library is None else f" ({self.library_text})"
+        return f"{self.file}:{self.line}{inside}"
+
+    @property
+    def library_text(self) -> str:
+        """``in transformers/pytorch_utils.py:119``; empty without a library's frame."""
+        if self.library is None:
+            return ""
+        return f"in {short_path(self.library.file)}:{self.library.line}"
+
+    def fields(self) -> dict[str, Any]:
+        """The fields as they are written to JSON; without ``library`` if there is none."""
+        found = asdict(self)
+        if self.library is None:
+            del found["library"]
+        else:
+            del found["library"]["library"]
+        return found
+
+
+def shown_source(sources: tuple[Source, ...]) -> Source | None:
+    """The frame to show of a stack, innermost first: the innermost of the user's own, with the
+    library's innermost frame beside it. Without one of the user's own, the innermost."""
+    if not sources:
+        return None
+    inner = sources[0]
+    own = next((source for source in sources if is_own(source.file)), inner)
+    return inner if own is inner else replace(own, library=inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +111,8 @@ class OpNode:
 
     @property
     def source(self) -> Source | None:
-        """The innermost line of the user's code that made this op run."""
-        return self.sources[0] if self.sources else None
+        """The line to show for this op, see `shown_source`."""
+        return shown_source(self.sources)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sonde.watch.hit_text import chain_from
 from sonde.watch.hits import HitCollector, Part, WatchpointHit
 from sonde.watch.origins import Origin, OriginTracker, Traced
 from sonde.watch.watchpoint import Watch
-from sonde.wire.convert import core_source
+from sonde.wire.convert import shown_line
 from sonde.wire.shapes import HitRef
 
 
@@ -152,7 +152,7 @@ class LiveHits:
             hit = replace(hit, part=part, origin=origin, chain=chain)
         node = self._graphs.node(found.op) if hit.source is None else None
         if node is not None and node.sources:
-            hit = replace(hit, source=core_source(node.sources[0]))
+            hit = replace(hit, source=shown_line(node.sources))
         return hit
 
     def _chain_to_parameter(self, name: str) -> tuple[str, ...]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final, TypeVar
 
-from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, Source, TensorSpec, shown_source
 from sonde.core.statistics import Statistics
 from sonde.kernels.distances import Distances
 from sonde.watch.hits import WatchpointHit
@@ -56,7 +56,20 @@ def tensor_type(spec: TensorSpec) -> TensorType:
 
 
 def source_line(source: Source) -> SourceLine:
-    return SourceLine(source.file, source.line, source.function, source.code)
+    return SourceLine(source.file, source.line, source.function, source.code, source.library_text)
+
+
+def source_lines(sources: tuple[Source, ...]) -> tuple[SourceLine, ...]:
+    """A stack, innermost first. The line to show has ``library`` if a library ran the op."""
+    shown = shown_source(sources)
+    if shown is None or shown.library is None:
+        return tuple(map(source_line, sources))
+    at = sources.index(replace(shown, library=None))
+    return (
+        *map(source_line, sources[:at]),
+        source_line(shown),
+        *map(source_line, sources[at + 1 :]),
+    )
 
 
 def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("tensor",)) -> Node:
@@ -71,13 +84,18 @@ def wire_node(node: OpNode, order: int, categories: tuple[Category, ...] = ("ten
         tuple(InputEdge(edge.producer, edge.slot, tensor_type(edge.spec)) for edge in node.inputs),
         tuple(tensor_type(spec) for spec in node.outputs),
         node.attributes,
-        tuple(source_line(source) for source in node.sources),
+        source_lines(node.sources),
         categories,
     )
 
 
 def core_source(line: SourceLine) -> Source:
     return Source(line.file, line.line, line.function, line.code)
+
+
+def shown_line(lines: tuple[SourceLine, ...]) -> Source | None:
+    """The line to show of a node's lines; see `shown_source`."""
+    return shown_source(tuple(map(core_source, lines)))
 
 
 def core_node(node: Node) -> OpNode:

@@ -28,10 +28,14 @@ class Plain(msgspec.Struct, frozen=True, omit_defaults=False, gc=False):
 
 
 class SourceLine(Plain, frozen=True):
+    """A line of the user's code. ``library``: where in a library the op ran, such as
+    ``in transformers/pytorch_utils.py:119``, if this line called the library; else empty."""
+
     file: str
     line: int
     function: str
     code: str
+    library: str = ""
 
 
 class TensorType(Plain, frozen=True):

@@ -58,7 +58,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "keeping": (emission.Emitter, "keep_written"),
     "emitting": (emission.Emitter, "emit"),
     "emitting leaves": (emission.Emitter, "emit_leaves"),
-    "a module's scope": (ScopeRegistry, "of_module"),
+    "a module's scope": (ScopeRegistry, "enter"),
     "an optimizer's scope": (ScopeRegistry, "optimizer"),
     "entering an optimizer": (scope_stack.ScopeStack, "enter_optimizer"),
     "leaving": (scope_stack.ScopeStack, "leave"),

@@ -176,7 +176,7 @@ def test_inputs_of_ops_that_write_are_the_values_from_before(tmp_path: Path) -> 
         (weight * 3).sum().backward()
         optimizer.step()
     found = arrays(tmp_path)
-    name = "Default/network-BatchNorm1d/native_batch_norm-op0"
+    name = "Default/norm-BatchNorm1d/native_batch_norm-op0"
     assert found[(0, name, "input", 3)].tolist() == [0, 0]
     assert found[(0, name, "input", 4)].tolist() == [1, 1]
     assert found[(0, name, "output", 3)].tolist() == [1, -2]

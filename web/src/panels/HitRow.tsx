@@ -114,6 +114,7 @@ export function HitRow({ hit, info, isOpen }: HitRowProps): JSX.Element {
             title={`${hit.source.file}:${hit.source.line}\n${hit.source.code.trim()}`}
           >
             {fileName(hit.source.file)}:{hit.source.line}
+            {hit.source.library !== "" && ` (${hit.source.library})`}
           </span>
         )}
         <span class="spacer" />

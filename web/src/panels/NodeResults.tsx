@@ -162,7 +162,7 @@ function Result({ id, node, isAt }: { id: string; node: ListedNode; isAt: boolea
           <span class={`phase ${node.phase}`}>{node.phase}</span>
           {node.hits > 0 && <span class="hit-count">{grouped(node.hits)}</span>}
         </span>
-        <span class="under">
+        <span class="under" title={node.source?.library ?? ""}>
           {node.source === null ? "" : `${fileName(node.source.file)}:${node.source.line}`}
         </span>
       </div>

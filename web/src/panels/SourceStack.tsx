@@ -9,11 +9,15 @@ import { go, place, rank, run } from "../state/store";
 const LINES_AROUND = 3;
 
 /**
- * The lines of the user's code that ran the op, innermost first, with the code around the chosen
- * one.
+ * The lines that ran the op, innermost first, with the code around the chosen one: at first the
+ * innermost of the user's own code.
  */
 export function SourceStack({ sources }: { readonly sources: readonly SourceLine[] }): JSX.Element {
-  const chosen = Math.min(place.value.frame, sources.length - 1);
+  const own = Math.max(
+    sources.findIndex((line) => line.library !== ""),
+    0,
+  );
+  const chosen = place.value.frame < 0 ? own : Math.min(place.value.frame, sources.length - 1);
   return (
     <>
       <h4>Source</h4>

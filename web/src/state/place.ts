@@ -47,7 +47,7 @@ export interface Place {
   /** The first row of a long plane's comparison. */
   readonly comparedRow: number;
   readonly tolerance: number;
-  /** The line of the op's stack whose code is shown. */
+  /** The line of the op's stack whose code is shown; -1: the innermost of own code. */
   readonly frame: number;
   readonly listing: NodeListing;
   readonly lineQuery: string;
@@ -90,7 +90,7 @@ export const START: Place = {
   compared: "",
   comparedRow: 0,
   tolerance: 0,
-  frame: 0,
+  frame: -1,
   listing: "ops",
   lineQuery: "",
   query: "",
@@ -143,7 +143,7 @@ export function parsePlace(search: string): Place {
     compared: oneOf(given.get("compared"), ["", "both", "difference", "a", "b"], ""),
     comparedRow: Math.max(whole(given.get("compared_row")) ?? 0, 0),
     tolerance: Math.min(Math.max(Number(given.get("tolerance") ?? 0) || 0, 0), 1),
-    frame: Math.max(whole(given.get("frame")) ?? 0, 0),
+    frame: Math.max(whole(given.get("frame")) ?? -1, -1),
     listing: oneOf(given.get("listing"), ["ops", "lines"], "ops"),
     lineQuery: text("line_query"),
     query: text("query"),

@@ -208,7 +208,7 @@ const NEW_OP = {
   against: null,
   compared: "",
   comparedRow: 0,
-  frame: 0,
+  frame: -1,
 } as const;
 
 /** Selects an op in the list, the graph and the details; its scopes open in the graph. */

@@ -24,6 +24,7 @@ from sonde.adapters.torch.processes import hide_received_tensors, observed_child
 from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import ToggledRequest
 from sonde.capture.session import Session, print_to_stderr
+from sonde.core import own_code
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
 from sonde.core.selection import OpPattern
@@ -102,6 +103,7 @@ def attach(
             if debugging is not None:
                 undo.push(debugging.leave)
                 debugging.join(capture.adapter, undo)
+            undo.enter_context(own_code.configured(() if config is None else config.own_packages))
             hide_received_tensors(undo)
             undo.enter_context(capture.adapter.attach())
             if config is not None or debugger is not None:

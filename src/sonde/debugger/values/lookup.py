@@ -17,7 +17,7 @@ from sonde.debugger.trainee import Trainee
 from sonde.debugger.values.answers import Values, answer, npy_chunks, statistics_of
 from sonde.debugger.values.cache import ValueCache
 from sonde.debugger.values.graphs import GRADIENT_TYPE, GraphRegistry, gradient_name
-from sonde.wire.convert import source_line, statistic_numbers
+from sonde.wire.convert import source_lines, statistic_numbers
 from sonde.wire.questions import (
     AnyQuestion,
     AskCheck,
@@ -220,7 +220,7 @@ class TensorLookup:
                 "input": [TensorType(view.dtype, view.shape) for view in call.inputs],
                 "output": [TensorType(view.dtype, view.shape) for view in call.outputs],
             }
-            sources = tuple(source_line(source) for source in call.node.sources)
+            sources = source_lines(call.node.sources)
         else:
             assert node is not None
             types = {"input": [edge.type for edge in node.inputs], "output": [*node.outputs]}

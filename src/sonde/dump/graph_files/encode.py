@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sonde.core.graph import Edge, Graph, OpNode, Source
@@ -56,7 +56,7 @@ class _Encoder:
                 parts.append(encode("GraphProto", const_vals=self._constant(position, node)))
             else:
                 parts.append(encode("GraphProto", parameters=self._parameter(position, node)))
-        sources = [encode("SourceProto", **asdict(source)) for source in self.sources]
+        sources = [encode("SourceProto", **source.fields()) for source in self.sources]
         parts.append(encode("GraphProto", source=sources))
         return b"".join(parts)
 

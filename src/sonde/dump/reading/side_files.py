@@ -93,6 +93,7 @@ def _source(source: Any) -> Source | None:
         _of_type(source.get("line"), int) or 0,
         str(source.get("function", "")),
         str(source.get("code", "")),
+        _source(source.get("library")),
     )
 
 

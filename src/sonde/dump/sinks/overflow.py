@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -194,7 +194,7 @@ def _entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]
 
 
 def _source_entry(source: Source | None) -> dict[str, Any] | None:
-    return None if source is None else asdict(source)
+    return None if source is None else source.fields()
 
 
 def _statistics(view: TensorView) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sonde.watch.evaluate import Evaluation, NodeWatches, add_origin, evaluate, 
 from sonde.watch.graph_memory import GraphMemory
 from sonde.watch.hits import WatchpointHit
 from sonde.watch.watchpoint import Watch, WatchedNode, make_watches
-from sonde.wire.convert import core_source
+from sonde.wire.convert import shown_line
 from sonde.wire.shapes import Node, WatchpointSpec
 
 _NOT_INITIAL: Final = undecided(
@@ -183,7 +183,7 @@ def _evaluate(step: _Step, stored: StoredTensor) -> EvaluatedTensor:
             directory.step,
             stored.order,
             rank=directory.rank,
-            source=core_source(sources[0]) if sources else None,
+            source=shown_line(sources),
         )
         for each in found
     ]

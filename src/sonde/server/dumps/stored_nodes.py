@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Sequence
 from typing import Generic, TypeVar
 
-from sonde.core.graph import OpNode, Source, TensorSpec
+from sonde.core.graph import OpNode, TensorSpec
 from sonde.dump.graph_files.columns import EdgeRow, GraphColumns
 from sonde.watch.categories import ACTIVATION, GRADIENT, TENSOR, WEIGHT, is_activation
 from sonde.watch.graph_memory import GraphMemory, MemoryNode
 from sonde.watch.op_types import ORDERING
-from sonde.wire.convert import source_line, tensor_type
-from sonde.wire.shapes import Category, InputEdge, Node, SourceLine, TensorType
+from sonde.wire.convert import source_lines, tensor_type
+from sonde.wire.shapes import Category, InputEdge, Node, TensorType
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -49,7 +49,7 @@ class _Converter:
     def __init__(self) -> None:
         self._type = _Once(tensor_type)
         self.outputs = _Once(self._outputs)
-        self.sources = _Once(_lines)
+        self.sources = _Once(source_lines)
 
     def _outputs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorType, ...]:
         return tuple(self._type(spec) for spec in specs)
@@ -57,10 +57,6 @@ class _Converter:
     def inputs(self, rows: Sequence[EdgeRow]) -> tuple[InputEdge, ...]:
         kind = self._type
         return tuple([InputEdge(producer, slot, kind(spec)) for producer, slot, spec in rows])
-
-
-def _lines(stack: tuple[Source, ...]) -> tuple[SourceLine, ...]:
-    return tuple(source_line(source) for source in stack)
 
 
 class _Once(Generic[K, V]):

@@ -12,7 +12,7 @@ from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
-from sonde.wire.convert import copy_fields
+from sonde.wire.convert import copy_fields, shown_line, source_line
 from sonde.wire.queries import NodesQuery
 from sonde.wire.shapes import Hit
 
@@ -105,12 +105,13 @@ def _on_line(index: GraphIndex, file: str, line: int | None) -> list[int]:
 
 def _listed(index: GraphIndex, number: int, hits: Mapping[str, int]) -> api.ListedNode:
     node = index.nodes[number]
+    shown = shown_line(node.sources)
     return copy_fields(
         node,
         api.ListedNode,
         scope=index.scopes[int(index.scope_of[number])].path,
         hits=hits.get(node.name, 0),
-        source=node.sources[0] if node.sources else None,
+        source=None if shown is None else source_line(shown),
     )
 
 

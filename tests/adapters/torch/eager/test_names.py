@@ -105,23 +105,10 @@ def test_weights_of_a_second_equal_network_are_in_their_own_modules() -> None:
         second(first(torch.ones(2, 3)))
     scopes = {node.name: node.scope for node in seen.graph().nodes if node.kind == "parameter"}
     assert scopes == {
-        "0.0.weight": "Default/network-Sequential/0-Sequential/0-Linear",
-        "0.0.bias": "Default/network-Sequential/0-Sequential/0-Linear",
-        "network-Sequential_1.0.0.weight": "Default/network-Sequential_1/0-Sequential/0-Linear",
-        "network-Sequential_1.0.0.bias": "Default/network-Sequential_1/0-Sequential/0-Linear",
-    }
-
-
-def test_a_loss_module_is_called_loss_and_a_second_network_is_numbered() -> None:
-    one, two, loss = nn.Linear(2, 2), nn.Linear(2, 2), nn.MSELoss()
-    with watch() as seen:
-        loss(two(one(torch.ones(1, 2))), torch.zeros(1, 2))
-    scopes = {node.scope for node in seen.graph().ops}
-    assert scopes == {
-        "Default",
-        "Default/network-Linear",
-        "Default/network-Linear_1",
-        "Default/loss-MSELoss",
+        "0.0.weight": "Default/first-Sequential/0-Sequential/0-Linear",
+        "0.0.bias": "Default/first-Sequential/0-Sequential/0-Linear",
+        "second-Sequential.0.0.weight": "Default/second-Sequential/0-Sequential/0-Linear",
+        "second-Sequential.0.0.bias": "Default/second-Sequential/0-Sequential/0-Linear",
     }
 
 
@@ -150,16 +137,6 @@ def test_modules_in_plain_lists_and_dicts_are_named_by_what_holds_them() -> None
         "Default/network-Holder/shared-Linear/addmm-op0",
         "Default/network-Holder/shared-Linear/addmm-op1",
     ]
-
-
-def test_a_submodule_called_by_itself_first_gets_its_place_once_its_owner_runs() -> None:
-    net = Net()
-    with watch(step_by="manual") as seen:
-        net.fc(torch.ones(1, 2))
-        seen.adapter.end_step()
-        net(torch.ones(1, 1, 5, 5))
-    assert "Default/network-Linear/addmm-op0" in seen.names(0)
-    assert "Default/network-Net/fc-Linear/addmm-op0" in seen.names(1)
 
 
 def test_wrappers_leave_no_trace_in_names() -> None:

@@ -99,7 +99,9 @@ def _place_of(own: Iterable[str], others: Collection[str]) -> str:
         scope = "/".join(common)
         is_own = not any(f"{other}/".startswith(f"{scope}/") for other in others)
         if len(common) > 1 and is_own:  # The root is not a module.
-            return common[-1].removeprefix("network-")
+            name, _, label = common[-1].partition("-")
+            is_root = len(common) == 2
+            return common[-1] if not is_root else label if name == "network" else name
     return ""
 
 

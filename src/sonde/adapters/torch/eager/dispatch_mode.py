@@ -118,6 +118,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def begin_step(self) -> None:
         self.set_current(self._structures.begin())
+        self.scopes.begin_step()
         self._session.begin_step()
         self.tables.generation = self._session.generation
         self.emitter.begin_step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -27,11 +28,15 @@ Runner = nn.Module | torch.optim.Optimizer
 
 def running(frame: FrameType | None) -> list[Any]:
     """The modules and optimizers that run in ``frame`` or one that called it, innermost first."""
-    return [
-        each.f_locals.get("self")
+    return [each.f_locals.get("self") for each in _runner_frames(frame)]
+
+
+def _runner_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    return (
+        each
         for each in private.frames_from(frame)
         if (each.f_code.co_filename, each.f_code.co_name) in _RUNNERS
-    ]
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -53,8 +58,12 @@ class ScopeStack:
             (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
         )
 
-    def enter_module(self, module: nn.Module) -> None:
-        self._enter(module, self._registry.of_module(module, self.module))
+    def begin_step(self) -> None:
+        self._registry.begin_step()
+
+    def enter_module(self, module: nn.Module, frame: FrameType | None = None) -> None:
+        """Note that ``module`` begins to run, called by ``frame`` or one that called it."""
+        self._enter(module, self._registry.enter(module, self.module, frame))
 
     def enter_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         self._enter(optimizer, self._registry.optimizer(optimizer))
@@ -86,9 +95,10 @@ class ScopeStack:
     def restart(self) -> None:
         """Fill the stack, when observation begins, with the modules that are already running."""
         self._entered.clear()
-        for runner in reversed(running(sys._getframe(1))):
+        for frame in reversed(list(_runner_frames(sys._getframe(1)))):
+            runner = frame.f_locals.get("self")
             if isinstance(runner, nn.Module):
-                self.enter_module(runner)
+                self.enter_module(runner, frame)
         self.show_top()
 
     def show_top(self) -> None:

@@ -2,32 +2,43 @@
 
 ``Default/network-Net/encoder-Sequential/0-Linear``: each part is the attribute's name and the
 class. The path is the module's place in the tree, not the chain of calls, so that a module has
-one scope however it is called.
+one scope however it is called. The first part is the variable that holds the network (see
+``holders``), and modules that are built anew in every step are named by the place that calls them
+(see ``built_modules``).
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
 
 import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.built_modules import (
+    BuiltModules,
+    ModuleNames,
+    Place,
+    Slot,
+    Turn,
+    place_of,
+)
+from sonde.adapters.torch.eager.holders import (
+    Holder,
+    attribute_holding,
+    contains,
+    find_holder,
+    instance_name,
+)
+from sonde.adapters.torch.eager.wrappers import layers_of, unwrap, wrapped
 from sonde.core.graph import GRADIENTS, Phase
 
 ROOT = "Default"
-_WRAPPERS: dict[str, str] = {
-    # class -> the attribute that holds the wrapped module; the wrapper itself gets no name, so
-    # that names are the same with and without it.
-    "DistributedDataParallel": "module",
-    "DataParallel": "module",
-    "OptimizedModule": "_orig_mod",
-    "FullyShardedDataParallel": "_fsdp_wrapped_module",
-    "CheckpointWrapper": "_checkpoint_wrapped_module",
-}
 
 
 @dataclass(slots=True, eq=False)
@@ -46,40 +57,49 @@ def plain_scope(scope: str) -> str:
     return scope.removeprefix(GRADIENTS).removeprefix(RECOMPUTED)
 
 
-def wrapped(module: nn.Module) -> nn.Module | None:
-    """The module inside a wrapper such as DDP, or None if ``module`` is no wrapper."""
-    attribute = _WRAPPERS.get(type(module).__name__)
-    if attribute is None or not type(module).__module__.startswith("torch."):
-        return None
-    inner = module._modules.get(attribute)
-    return inner if isinstance(inner, nn.Module) else None
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A module that has a name.
 
+    ``is_firm``: the name stays when a larger tree is met that the module is in. ``slot``: where its
+    name comes from if it has no place in a tree. ``turn``: the modules built inside its last call.
+    """
 
-def unwrap(module: nn.Module) -> nn.Module:
-    while (inner := wrapped(module)) is not None:
-        module = inner
-    return module
+    module: weakref.ref[nn.Module]
+    scope: OpScope
+    path: str
+    is_firm: bool
+    slot: Slot | None = None
+    turn: Turn = field(default_factory=dict)
 
 
 class ScopeRegistry:
     """OpScope names of every module met.
 
-    Used from the training thread only. Modules are known by identity and referenced weakly, so that
-    no model is kept alive.
+    Used from the training thread only, except `_forget`, which Python calls where a module dies.
+    Modules are known by identity and referenced weakly, so that no model is kept alive; the name of
+    a module that died is free again.
     """
 
     def __init__(self) -> None:
         self._scopes: dict[str, OpScope] = {}
         self._modules: dict[int, _Known] = {}
+        self._names = ModuleNames()
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
+        self._built = BuiltModules()
+        self._turn: Turn = {}
         self.default = self.scope(ROOT)
+
+    def begin_step(self) -> None:
+        """Begin to count the modules that the program builds outside of others."""
+        self._turn = {}
 
     def roots(self) -> Iterator[tuple[str, nn.Module]]:
         """The outermost modules that were called, by their scope name, that are still alive."""
-        for name, reference in self._roots.items():
+        for name, reference in list(self._roots.items()):
             module = reference()
             if module is not None:
-                yield f"{ROOT}/{name}", module
+                yield name, module
 
     def scope(self, name: str, phase: Phase = "forward") -> OpScope:
         found = self._scopes.get(name)
@@ -92,26 +112,38 @@ class ScopeRegistry:
         base = name.removeprefix(RECOMPUTED)
         return self.scope(base if base.startswith(GRADIENTS) else GRADIENTS + base, "backward")
 
-    def of_module(self, module: nn.Module, caller: nn.Module | None) -> OpScope:
-        """The scope of ``module``, called from inside ``caller`` (None: from outside any)."""
-        known = self._modules.get(id(module))
-        if known is not None and known.module() is module:
-            return known.scope
-        if caller is None:
-            self._add_root(module)
-        else:
-            self._add_unregistered(module, caller)
-        return self._modules[id(module)].scope
+    def enter(
+        self, module: nn.Module, caller: nn.Module | None, frame: FrameType | None = None
+    ) -> OpScope:
+        """The scope of ``module``, which begins to run; see `of_module`."""
+        known = self._known(module) or self._add(module, caller, frame or sys._getframe(1))
+        if known.turn:
+            known.turn = {}
+        slot = known.slot
+        if slot is not None and slot.turn is not self._turn_of(caller):
+            slot.is_lasting = True
+        return known.scope
+
+    def of_module(
+        self,
+        module: nn.Module,
+        caller: nn.Module | None,
+        frame: FrameType | None = None,
+    ) -> OpScope:
+        """The scope of ``module``, called from inside ``caller`` (None: from outside any) by
+        ``frame`` or a frame that called it (None: the frame that calls this method)."""
+        known = self._known(module) or self._add(module, caller, frame or sys._getframe(1))
+        return known.scope
 
     def name_of(self, module: nn.Module | str) -> str | None:
         """The scope of a known module, or of the module at a path of a tree; None if unknown."""
         if isinstance(module, str):
-            for known in self._modules.values():
+            for known in list(self._modules.values()):
                 if known.path == module and known.module() is not None:
                     return known.scope.name
             return None
-        found = self._modules.get(id(module))
-        return found.scope.name if found is not None and found.module() is module else None
+        found = self._known(module)
+        return found.scope.name if found is not None else None
 
     def scope_of_path(self, root: nn.Module, path: str) -> OpScope:
         """The scope of the submodule at ``path`` of ``root``, or the root's own."""
@@ -129,66 +161,162 @@ class ScopeRegistry:
     def optimizer(self, optimizer: torch.optim.Optimizer) -> OpScope:
         return self.scope(f"{ROOT}/optimizer-{type(optimizer).__name__}", "optimizer")
 
-    def _add_root(self, module: nn.Module) -> None:
-        core = unwrap(module)
-        kind = "loss" if isinstance(core, private.LossModule) else "network"
-        name = _free_name(f"{kind}-{_label(core)}", self._roots)
-        self._roots[name] = weakref.ref(core)
-        self._add_tree(module, f"{ROOT}/{name}", "", replace=True)
+    def _known(self, module: nn.Module) -> _Known | None:
+        known = self._modules.get(id(module))
+        return known if known is not None and known.module() is module else None
 
-    def _add_tree(self, module: nn.Module, name: str, path: str, *, replace: bool) -> None:
+    def _turn_of(self, caller: nn.Module | None) -> Turn:
+        known = self._modules.get(id(caller)) if caller is not None else None
+        return self._turn if known is None else known.turn
+
+    # ---------------------------------------------------------------- naming
+
+    def _add(self, module: nn.Module, caller: nn.Module | None, frame: FrameType) -> _Known:
+        core = self._known(unwrap(module))
+        parent = self._known(caller) if caller is not None else None
+        if core is not None:  # The program wrapped a module that has a name.
+            self._register(module, core.scope.name, core.path, is_firm=core.is_firm)
+        elif caller is None or parent is None:
+            self._add_root(module, place_of(ROOT, module, frame), frame)
+        else:
+            self._add_inside(module, caller, parent, place_of(parent.scope.name, module, frame))
+        return self._modules[id(module)]
+
+    def _add_root(self, module: nn.Module, place: Place, frame: FrameType) -> None:
+        """Name a module that is called outside of all others, or the tree that owns it."""
+
+        def is_held_alike(slot: Slot) -> bool:
+            holder = self._holder(module, place, frame)
+            return holder.module is module and _instance(holder) == slot.instance
+
+        slot = self._built.reuse(place, module, self._turn, is_held_alike)
+        if slot is None and self._find_in_roots(module):
+            return
+        if slot is not None:
+            self._add_built(module, slot, "")
+            self._add_root_name(slot.name, module)
+            return
+        holder = self._holder(module, place, frame)
+        instance = _instance(holder)
+        base = f"{ROOT}/{instance}-{_label(holder.module)}"
+        name = self._names.free(base, self._built.names(place))
+        self._add_tree(holder.module, name, "", is_firm=holder.name is not None)
+        self._add_root_name(name, holder.module)
+        if holder.module is module:
+            slot = self._built.add(place, module, name, instance, self._turn)
+            self._modules[id(module)].slot = slot
+            if holder.name is None:
+                self._names.reserve(name)
+        elif self._known(module) is None:  # The owner has the module without its wrapper.
+            self._add(module, None, frame)
+
+    def _holder(self, module: nn.Module, place: Place, frame: FrameType) -> Holder:
+        """What holds a root. The search is long, so further modules without weights or children
+        (losses, activations) of one place count as held like the first of them."""
+        first = self._built.first(place)
+        if first is not None and not module._modules and not module._parameters:
+            return Holder(first.instance, module)
+        return find_holder(module, layers_of(module), frame)
+
+    def _add_root_name(self, name: str, module: nn.Module) -> None:
+        self._roots[name] = weakref.ref(unwrap(module))
+
+    def _add_inside(
+        self, module: nn.Module, caller: nn.Module, parent: _Known, place: Place
+    ) -> None:
+        """Name a module that was not in the tree when its root was named.
+
+        It was added to the tree later, or its caller holds it in a plain list, a dict or a closure,
+        or has just built it.
+        """
+        scope = parent.scope.name
+        for attribute, child in unwrap(caller)._modules.items():
+            if child is module:
+                path = _join(parent.path, attribute)
+                name = f"{scope}/{attribute}-{_label(module)}"
+                self._add_tree(module, name, path, is_firm=parent.is_firm)
+                return
+        slot = self._built.reuse(place, module, parent.turn, lambda slot: True)
+        if slot is None and self._find_in_roots(module):
+            return
+        if slot is None:
+            attribute = attribute_holding(caller, module) or type(module).__name__.lower()
+            name = self._names.free(f"{scope}/{attribute}-{_label(module)}")
+            self._names.reserve(name)
+            slot = self._built.add(place, module, name, attribute, parent.turn)
+        self._add_built(module, slot, _join(parent.path, slot.instance))
+
+    def _add_built(self, module: nn.Module, slot: Slot, path: str) -> None:
+        """Give ``module`` the name of ``slot``, or another if a live module has taken it."""
+        holder = self._names.holder(slot.name)
+        known = self._known(holder) if holder is not None else None
+        if known is not None and known.slot is slot:
+            known.slot = None  # The module that had the slot before, not yet collected.
+        elif known is not None and holder is not module:
+            scope = slot.name.rpartition("/")[0]
+            slot.name = self._names.free(f"{scope}/{slot.instance}-{_label(module)}")
+        self._add_tree(module, slot.name, path, is_firm=False)
+        self._modules[id(module)].slot = slot
+
+    def _find_in_roots(self, module: nn.Module) -> bool:
+        """Name what was added to the tree of a known root, if ``module`` is among it."""
+        for name, root in self.roots():
+            if contains(root, {id(module)}):
+                known = self._known(root)
+                self._add_tree(root, name, "", is_firm=known is not None and known.is_firm)
+                return self._known(module) is not None
+        return False
+
+    def _add_tree(self, module: nn.Module, name: str, path: str, *, is_firm: bool) -> None:
         """Name ``module`` and all below it; a module reached twice keeps its first name.
 
-        ``replace``: rename modules that an earlier, smaller tree named, such as a submodule that
-        was called by itself before its owner.
+        A module below that has a firm name keeps it.
         """
         waiting = [(module, name, path)]
         seen: set[int] = set()
         while waiting:
             here, name, path = waiting.pop()
-            known = self._modules.get(id(here))
-            is_known = known is not None and known.module() is here
-            if id(here) in seen or (is_known and not replace):
+            if id(here) in seen:
                 continue
             seen.add(id(here))
-            self._modules[id(here)] = _Known(weakref.ref(here), self.scope(name), path)
+            known = self._known(here)
+            if known is not None and known.is_firm and here is not module:
+                name, path = known.scope.name, known.path
+            else:
+                self._register(here, name, path, is_firm=is_firm)
             inner = wrapped(here)
             if inner is not None:
                 waiting.append((inner, name, path))
                 continue
             children = [
-                (
-                    child,
-                    f"{name}/{attribute}-{_label(child)}",
-                    _join(path, attribute),
-                )
+                (child, f"{name}/{attribute}-{_label(child)}", _join(path, attribute))
                 for attribute, child in here._modules.items()
                 if child is not None
             ]
             waiting.extend(reversed(children))
 
-    def _add_unregistered(self, module: nn.Module, caller: nn.Module) -> None:
-        """Name a module that was not in the tree when its root was named.
+    def _register(self, module: nn.Module, name: str, path: str, *, is_firm: bool) -> None:
+        known = self._known(module)
+        if known is not None and known.scope.name == name:
+            known.path, known.is_firm = path, is_firm
+            return
+        if known is not None:
+            self._names.release(known.scope.name, known.module)
+            self._roots.pop(known.scope.name, None)
+        reference = weakref.ref(module, partial(self._forget, id(module), name))
+        self._modules[id(module)] = _Known(reference, self.scope(name), path, is_firm)
+        self._names.take(name, reference)
 
-        It was added to the tree later, or its caller holds it in a plain list, a dict, a closure.
-        """
-        for name, root in self.roots():
-            if any(candidate is module for candidate in root.modules()):
-                self._add_tree(root, name, "", replace=True)
-                return
-        parent = self._modules.get(id(caller))
-        scope, path = (parent.scope.name, parent.path) if parent else (ROOT, "")
-        attribute = _attribute_holding(caller, module) or type(module).__name__.lower()
-        taken = {known.scope.name for known in self._modules.values()}
-        name = _free_name(f"{scope}/{attribute}-{_label(module)}", taken)
-        self._add_tree(module, name, _join(path, attribute), replace=False)
+    def _forget(self, key: int, name: str, reference: weakref.ref[nn.Module]) -> None:
+        known = self._modules.get(key)
+        if known is not None and known.module is reference:
+            del self._modules[key]
+        self._names.release(name, reference)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    module: weakref.ref[nn.Module]
-    scope: OpScope
-    path: str
+def _instance(holder: Holder) -> str:
+    is_loss = isinstance(unwrap(holder.module), private.LossModule)
+    return instance_name(holder.name, is_loss=is_loss)
 
 
 def _label(module: nn.Module) -> str:
@@ -197,31 +325,3 @@ def _label(module: nn.Module) -> str:
 
 def _join(path: str, attribute: str) -> str:
     return f"{path}.{attribute}" if path else attribute
-
-
-def _free_name(name: str, taken: Container[str]) -> str:
-    if name not in taken:
-        return name
-    suffix = 1
-    while f"{name}_{suffix}" in taken:
-        suffix += 1
-    return f"{name}_{suffix}"
-
-
-def _attribute_holding(owner: nn.Module, module: nn.Module) -> str | None:
-    """``layers_3`` when ``owner.layers[3] is module``, also in dicts and tuples."""
-    for attribute, value in owner.__dict__.items():
-        if value is module:
-            return attribute
-        for key, item in _items(value):
-            if item is module:
-                return f"{attribute}_{key}"
-    return None
-
-
-def _items(value: Any) -> list[tuple[Any, Any]]:
-    if isinstance(value, (list, tuple)):
-        return list(enumerate(value))
-    if isinstance(value, dict):
-        return list(value.items())
-    return []

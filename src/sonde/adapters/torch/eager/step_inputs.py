@@ -7,11 +7,9 @@ optimizer; a gradient left from an earlier step; a tensor that a module holds as
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
-from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -20,6 +18,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.frame_variables import variables_of
 from sonde.adapters.torch.eager.op_tree import StepInput
 from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import is_user_file
@@ -29,9 +28,6 @@ from sonde.core.interruption import pass_on
 
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
-_UNSHARED = 3
-"""The reference count of a dictionary of variables that the program does not have: references of
-the frame, of `_tensors_of` and of ``sys.getrefcount``."""
 
 
 def storage_key(tensor: torch.Tensor) -> int:
@@ -278,7 +274,7 @@ def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> s
     shared: str | None = None
     frames = (each for each in private.frames_from(frame) if is_user_file(each.f_code.co_filename))
     for each in islice(frames, _SEARCHED_FRAMES):
-        for name, value in _tensors_of(each):
+        for name, value in _tensors_among(variables_of(each)):
             if storage_key(value) == key:
                 if geometry(value) == geometry(tensor):
                     same = name
@@ -287,29 +283,9 @@ def _variable_name(tensor: torch.Tensor, key: int, frame: FrameType | None) -> s
     return same or shared
 
 
-def _tensors_of(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
-    """The tensors that the variables of ``frame`` are or hold.
-
-    Before Python 3.13 a function's frame keeps the dictionary that ``f_locals`` returns until the
-    function returns, and with it every value that the program has dropped since. So the variables
-    are removed from it again, except where the dictionary is in use: the program has it from
-    ``locals()``, or a tracer or profiler is set, after which Python writes it back to the
-    variables. Names that ``exec`` added stay.
-    """
-    variables = frame.f_locals
-    found = list(_tensors_among(variables))
-    code = frame.f_code
-    is_snapshot = code.co_flags & CO_OPTIMIZED and isinstance(variables, dict)
-    if sys.gettrace() is not None or sys.getprofile() is not None:
-        return found
-    if is_snapshot and sys.getrefcount(variables) == _UNSHARED:
-        for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
-            variables.pop(name, None)
-    return found
-
-
-def _tensors_among(variables: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
-    for name, value in list(variables.items()):
+def _tensors_among(variables: list[tuple[str, Any]]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that variables are or hold."""
+    for name, value in variables:
         if isinstance(value, torch.Tensor):
             yield name, value
         elif isinstance(value, (list, tuple, dict)) and len(value) < _LARGEST_CONTAINER:

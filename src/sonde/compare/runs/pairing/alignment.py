@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from sonde.compare.runs.kinds import is_plumbing
+from sonde.compare.runs.pairing.root_names import RootNames
 from sonde.compare.runs.result import How
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 
@@ -21,10 +22,14 @@ _WITH_WORKSPACE = frozenset({"mkldnn_rnn_layer", "mkldnn_rnn_layer_backward"})
 
 @dataclass
 class Alignment:
-    """The pairs found so far: op index of a to that of b, and the other way."""
+    """The pairs found so far: op index of a to that of b, and the other way.
+
+    ``as_in_a`` translates names of b where a network has another name in a.
+    """
 
     a: RunSide
     b: RunSide
+    as_in_a: RootNames = field(default_factory=RootNames)
     forward: dict[int, int] = field(default_factory=dict)
     backward: dict[int, int] = field(default_factory=dict)
     how: dict[int, How] = field(default_factory=dict)
@@ -40,6 +45,12 @@ class Alignment:
         for slot, other_slot in slot_pairs(op, other):
             value, twin = SideValue(op.name, slot), SideValue(other.name, other_slot)
             self.values[value], self.values_back[twin] = twin, value
+
+    def has_same_name(self, op: SideOp, other: SideOp) -> bool:
+        return op.type == other.type and op.name == self.as_in_a(other.name)
+
+    def has_same_scope(self, op: SideOp, other: SideOp) -> bool:
+        return op.scope == self.as_in_a(other.scope)
 
     def is_open(self, op: SideOp) -> bool:
         return op.index not in self.forward

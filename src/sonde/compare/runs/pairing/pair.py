@@ -21,6 +21,7 @@ from sonde.compare.runs.pairing.alignment import (
     remaining_inputs,
 )
 from sonde.compare.runs.pairing.leaves import pair_leaves
+from sonde.compare.runs.pairing.root_names import translate_roots
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 from sonde.compare.sequence_alignment import align_sequences
 
@@ -33,14 +34,15 @@ def align(
 ) -> Alignment:
     """Pair two steps. ``wanted`` (the user's map) overrides all rules; ``known_leaves`` are the
     parameters that earlier steps paired."""
-    found = Alignment(a, b)
+    found = Alignment(a, b, translate_roots((op.name for op in b.ops), (op.name for op in a.ops)))
     _add_wanted(found, wanted)
     for leaf, twin, how in pair_leaves(a, b, {**known_leaves, **wanted}):
         if found.is_open(leaf) and found.is_open_b(twin):
             found.add(leaf, twin, how)
-    if a.structure == b.structure != 0 and len(a.ops) == len(b.ops):
+    if _is_same_structure(found):
         for op, other in zip(a.ops, b.ops, strict=True):
-            if found.is_open(op) and found.is_open_b(other) and op.name == other.name:
+            is_open = found.is_open(op) and found.is_open_b(other)
+            if is_open and op.name == found.as_in_a(other.name):
                 found.add(op, other, "name")
         return found
     if not a.structure or not b.structure:
@@ -59,6 +61,22 @@ def align(
     return found
 
 
+def _is_same_structure(found: Alignment) -> bool:
+    """Whether both sides ran the same ops on the same values, whatever the networks are called."""
+    a, b = found.a, found.b
+    if not a.structure or not b.structure or len(a.ops) != len(b.ops):
+        return False
+    if not found.as_in_a.renamed:
+        return a.structure == b.structure
+    return all(
+        op.name == found.as_in_a(other.name)
+        and op.type == other.type
+        and op.phase == other.phase
+        and op.inputs == tuple((found.as_in_a(name), slot) for name, slot in other.inputs)
+        for op, other in zip(a.ops, b.ops, strict=True)
+    )
+
+
 def _add_wanted(found: Alignment, wanted: Mapping[str, str]) -> None:
     by_name_a, by_name_b = _named(found.a), _named(found.b)
     for name_a, name_b in wanted.items():
@@ -73,7 +91,7 @@ def _add_wanted(found: Alignment, wanted: Mapping[str, str]) -> None:
 
 def _pair_by_file_name(found: Alignment) -> None:
     """Pair by file name if there is no graph; file names have no slashes."""
-    others = {_file_name(op.name): op for op in found.b.ops if not op.is_leaf}
+    others = {_file_name(found.as_in_a(op.name)): op for op in found.b.ops if not op.is_leaf}
     for op in found.a.ops:
         other = others.get(_file_name(op.name))
         if other is None or op.is_leaf or not found.is_open(op) or not found.is_open_b(other):
@@ -96,7 +114,9 @@ def _named(side: RunSide) -> dict[str, list[SideOp]]:
 def _pair_by_flow(found: Alignment, *, is_strict: bool) -> None:
     """Pair each open op, in execution order, with the open op of its kind that has the best score;
     if strict, only with one whose inputs are not paired with something else."""
-    named = _named(found.b)
+    named: dict[str, list[SideOp]] = defaultdict(list)
+    for op in found.b.ops:
+        named[found.as_in_a(op.name)].append(op)
     for op in found.a.ops:
         if op.is_leaf or not found.is_open(op):
             continue
@@ -113,7 +133,7 @@ def _pair_by_flow(found: Alignment, *, is_strict: bool) -> None:
 def _add_grown(found: Alignment, op: SideOp, other: SideOp) -> None:
     """Add a pair. If one op also reads a value that the only reader of the other op adds, pair it
     with that reader: a convolution with bias corresponds to a convolution and an addition."""
-    same = op.name == other.name and op.type == other.type
+    same = found.has_same_name(op, other)
     if not same:
         roots, other_roots = found.a.roots(op), found.b.roots(other)
         extra = [twin for root in other_roots if (twin := found.values_back.get(root))]
@@ -154,15 +174,17 @@ def _candidates(
         twin = found.values.get(root)
         if twin is not None:
             near.update((other.index, other) for other in found.b.readers(twin))
-    return [other for other in near.values() if found.is_open_b(other) and _may_pair(op, other)]
+    return [
+        other for other in near.values() if found.is_open_b(other) and _may_pair(found, op, other)
+    ]
 
 
-def _may_pair(op: SideOp, other: SideOp) -> bool:
+def _may_pair(found: Alignment, op: SideOp, other: SideOp) -> bool:
     if other.is_leaf or op.kind != other.kind:
         return False
     if op.size != other.size and op.size >= 0 and other.size >= 0:
         return False
-    if op.name == other.name and op.type == other.type:
+    if found.has_same_name(op, other):
         return True
     if op.kind == "identity":
         return False
@@ -178,7 +200,7 @@ def _score(
     other_roots = found.b.roots(other)
     matched, against = _evidence(roots, other_roots, found.values)
     _, against_b = _evidence(other_roots, roots, found.values_back)
-    named = op.name == other.name and op.type == other.type
+    named = found.has_same_name(op, other)
     if roots and not matched and is_plumbing(op.type):
         return 0.0  # Such an op is paired by its input only.
     if not against and not against_b:
@@ -202,7 +224,7 @@ def _score(
     if not matched and not indirect:
         return 0.0
     score = 3.0 * matched + 1.5 * indirect - 2.0 * (against + against_b) + 0.1 * named
-    score += op.scope == other.scope
+    score += found.has_same_scope(op, other)
     score += 0.5 * (op.type == other.type)
     return score + 0.5 * (_shape(op) == _shape(other))
 
@@ -246,7 +268,7 @@ def _pair_by_use(found: Alignment, *, is_strict: bool) -> None:
             is_free = is_free and (producer.kind == source.kind or not is_strict)
             is_main = value == producer.value and twin == source.value
             if is_free and is_main and producer.is_leaf == source.is_leaf:
-                same = producer.name == source.name and producer.type == source.type
+                same = found.has_same_name(producer, source)
                 found.add(producer, source, "name" if same else "use")
 
 
@@ -265,11 +287,11 @@ def _pair_by_order(found: Alignment) -> None:
 
 def _order_score(found: Alignment, op: SideOp, other: SideOp) -> float:
     """A positive score if two open ops may be a pair, judged by kind, size, scope and shape."""
-    if not _may_pair(op, other) or is_plumbing(op.type):
+    if not _may_pair(found, op, other) or is_plumbing(op.type):
         return 0.0
     roots, other_roots = found.a.roots(op), found.b.roots(other)
     if any(
         (twin := found.values.get(root)) is not None and twin not in other_roots for root in roots
     ):
         return 0.0
-    return 1.0 + (op.scope == other.scope) + (_shape(op) == _shape(other))
+    return 1.0 + found.has_same_scope(op, other) + (_shape(op) == _shape(other))
