@@ -53,8 +53,7 @@ class Debugger:
         self.watching = parts.watching
         self.session = self._controller.session
         self._timing = StepTimer()
-        label = f"rank {metadata.rank} " if metadata.world_size > 1 else ""
-        self._pauses = Pauses(parts, self._controller, self._timing, label=label, report=report)
+        self._pauses = Pauses(parts, self._controller, self._timing, report=report)
         self._parameters = ParameterChecks(parts)
         self._observed_steps = ObservedSteps(initial_step)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sonde.adapters.torch.compiled.gate import CompilerWatch
@@ -20,6 +21,7 @@ from sonde.core.sink import StepEnd
 class StepCycle:
     """Observes the steps that the session wants and hands their graphs to it.
 
+    ``ended`` is called at the end of every step.
     Used from the training thread only; in a forked child it does nothing.
     """
 
@@ -31,6 +33,7 @@ class StepCycle:
     _skip: OptimizerSkip
     _compiler: CompilerWatch
     _listener: ShieldedListener
+    _ended: Callable[[], None]
     _has_completed_step: bool = False
     _pid: int = field(default_factory=os.getpid)
 
@@ -52,6 +55,8 @@ class StepCycle:
         """End the running step, and begin the next."""
         if os.getpid() != self._pid:
             return
+        self._ended()
+        self._observer.evaluations.report_nan()
         if self._switch.state is ObservationState.BROKEN:
             self._switch.clean_up()
             self._listener.step_ended()
@@ -71,6 +76,7 @@ class StepCycle:
         among them, else they are dropped."""
         if os.getpid() != self._pid or not self._switch.is_observing:
             return
+        self._observer.evaluations.report_nan()
         if not self._session.keeps_step():
             last = self._observer.last
             if last.parent is None:

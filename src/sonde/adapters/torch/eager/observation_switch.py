@@ -172,10 +172,10 @@ class ObservationSwitch:
                 self._skip.forget()
                 self._observer.scopes.enter_module(module)
 
-    def _module_ended(self, module: nn.Module, *_: Any) -> None:
+    def _module_ended(self, module: nn.Module, _: Any, result: Any, *__: Any) -> None:
         if threading.get_ident() == self._thread and self.is_observing:
             with self._guard:
-                self._observer.scopes.leave(module)
+                self._observer.module_ended(module, result)
 
 
 private.hide_from_compiler(ObservationSwitch._module_begins, ObservationSwitch._module_ended)

@@ -53,6 +53,10 @@ class ScopeStack:
             (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
         )
 
+    @property
+    def outermost_module(self) -> nn.Module | None:
+        return next((runner for runner, _ in self._entered if isinstance(runner, nn.Module)), None)
+
     def enter_module(self, module: nn.Module) -> None:
         self._enter(module, self._registry.of_module(module, self.module))
 
