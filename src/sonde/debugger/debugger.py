@@ -84,6 +84,11 @@ class Debugger:
 
     # ----------------------------------------------------------------- events
 
+    def begin_at(self, step: int) -> None:
+        """Number the first step, which has not begun, ``step``."""
+        self._state.begin_at(step)
+        self._observed_steps.begin_at(step)
+
     def _begin(self) -> None:
         """Pause before the first op if the user wants that, and check initial weights."""
         self._controller.read_messages()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sonde.core.running_training import end_in_order
+from sonde.core.running_training import end_in_order, step_text
 from sonde.core.sink import OpCall
 from sonde.debugger import Terminated
 from sonde.debugger.connection.controller import RankController
@@ -83,7 +83,7 @@ class Pauses:
         message = f"{why.name}: {why.condition} at {why.op}" if isinstance(why, HitRef) else why
         self._controller.report_status(message, reason=reason, call=call, hit=hit)
         if reason in _PRINTED:
-            self._report(f"sonde: paused in step {state.step}: {message}")
+            self._report(f"sonde: paused in {step_text(state.step)}: {message}")
         try:
             while control.is_paused:
                 if session.wait():

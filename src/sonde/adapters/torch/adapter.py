@@ -27,6 +27,7 @@ from sonde.adapters.torch.endless_step import EndlessStep
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.adapters.torch.step_cycle import StepCycle
+from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.session import Session
 
 logger = logging.getLogger("sonde.capture")
@@ -75,11 +76,14 @@ class TorchAdapter:
             notify=self._notify,
         )
         self._skip = OptimizerSkip(self.observer, session)
-        self._switch = ObservationSwitch(self.observer, self._skip, self._failed)
+        self._switch = ObservationSwitch(
+            self.observer, self._skip, self._failed, self._find_trainer
+        )
         self._compiler = CompilerWatch(
             compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
         )
         self._endless = EndlessStep(self._notify, step_by)
+        self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
         self._steps = StepCycle(
             session,
             self.observer,
@@ -103,6 +107,7 @@ class TorchAdapter:
             self._step_hooks.install(undo)
             if self._session.subscriptions:
                 self._endless.install(undo)
+                self._numbers.install(undo)
             _ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
             _LIVE.add(self)
@@ -151,6 +156,7 @@ class TorchAdapter:
                 self.observer.scopes.enter_optimizer(optimizer)
         with self._guard:
             self.observer.outside.know_optimizer(optimizer)
+            self._find_trainer()
         self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
         is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended
         if is_on and self._step_by == "optimizer":
@@ -166,6 +172,25 @@ class TorchAdapter:
     def _step_ended(self) -> None:
         if self._step_by == "optimizer":
             self.end_step()
+
+    def _find_trainer(self) -> None:
+        if self._session.subscriptions and not self._steps.has_completed_step:
+            self._numbers.find_trainer()
+
+    def _begin_at(self, step: int) -> None:
+        """Number the steps from ``step``, unless the first one has begun, or the user numbers."""
+        session = self._session
+        if session.initial_step or self._steps.has_begun or session.step == step:
+            return
+        self.listener.begin_at(step)
+        self._steps.begin_at(step)
+        lasts = [each.request.steps.last for each in session.subscriptions]
+        is_late = all(last is not None and last < step for last in lasts)
+        self._notify(
+            "resumed",
+            f"the training goes on after {step} steps: its steps are numbered from {step}"
+            + ("; the steps to observe all lie before that" if is_late else ""),
+        )
 
     def _notify(self, slug: str, text: str) -> None:
         """Print a line, and show it on the page of the debugger."""

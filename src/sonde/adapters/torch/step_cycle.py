@@ -34,7 +34,7 @@ class StepCycle:
     _compiler: CompilerWatch
     _listener: ShieldedListener
     _ended: Callable[[], None]
-    _has_completed_step: bool = False
+    has_completed_step: bool = False
     _pid: int = field(default_factory=os.getpid)
 
     def begin(self) -> None:
@@ -50,6 +50,21 @@ class StepCycle:
         if wanted:
             self._observer.begin_step()
         self._compiler.begin_step(wanted=wanted)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step has ended, or ops of a network were observed in the first one."""
+        default = self._scopes.default
+        ops = self._observer.last.path() if self._switch.is_observing else ()
+        return self.has_completed_step or any(each.scope is not default for each in ops)
+
+    def begin_at(self, step: int) -> None:
+        """Begin the first step again, as number ``step``; what was observed of it is dropped."""
+        self._session.drop_step()
+        self._session.step = step
+        if self._switch.is_observing:
+            self._observer.end_step()
+        self.begin()
 
     def end(self) -> None:
         """End the running step, and begin the next."""
@@ -67,7 +82,7 @@ class StepCycle:
         else:
             self._session.skip_step()
         self._observer.begin_at_once()
-        self._has_completed_step = True
+        self.has_completed_step = True
         self._listener.step_ended()
         self.begin()
 
@@ -82,7 +97,7 @@ class StepCycle:
             if last.parent is None:
                 return
             default = self._scopes.default
-            if self._has_completed_step and all(each.scope is default for each in last.path()):
+            if self.has_completed_step and all(each.scope is default for each in last.path()):
                 self._session.drop_step()
                 return
         self._skip.forget()

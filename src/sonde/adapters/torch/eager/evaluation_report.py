@@ -14,6 +14,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_schema import tensors_in
 from sonde.adapters.torch.eager.scopes import unwrap
 from sonde.adapters.torch.eager.source_lines import find_user_frame, stack_of
+from sonde.core.running_training import step_text
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -41,8 +42,8 @@ class EvaluationReport:
             self.notify(
                 "evaluation-not-observed",
                 f"evaluations are not observed and belong to no step: {name} ran in eval mode "
-                f"without gradients before step {step}{_place()}; --observe evaluation adds the "
-                "ops of evaluations to the steps",
+                f"without gradients before {step_text(step)}{_place()}; --observe evaluation adds "
+                "the ops of evaluations to the steps",
             )
         if self._is_nan_told:
             return
@@ -50,7 +51,7 @@ class EvaluationReport:
             checks = [torch.isnan(each).any() for each in _tensors_of(result) if _is_checked(each)]
             if not checks:
                 return
-            where = f"{name} in an evaluation before step {step}{_place()}"
+            where = f"{name} in an evaluation before {step_text(step)}{_place()}"
             if self._found and self._found[-1][0] == where:
                 checks.append(self._found.pop()[1])
             flag = checks[0]
