@@ -187,12 +187,12 @@ class TorchAdapter:
         lasts = [each.request.steps.last for each in session.subscriptions]
         is_late = all(last is not None and last < step for last in lasts)
         self._notify(
-            "resumed",
             f"the training goes on after {step} steps: its steps are numbered from {step}"
             + ("; the steps to observe all lie before that" if is_late else ""),
+            slug="resumed",
         )
 
-    def _notify(self, slug: str, text: str) -> None:
+    def _notify(self, text: str, *, slug: str) -> None:
         """Print a line, and show it on the page of the debugger."""
         self._session.report(f"sonde: {text} [{slug}]")
         self.listener.notice(slug, text)

@@ -29,11 +29,11 @@ _ADVICE = (
 class EndlessStep:
     """Counts backward passes until the first step has ended; reports once if none does.
 
-    ``notify`` gets the slug and the text of the report. ``step_by`` is what ends steps. Passes in
+    ``notify`` gets the text and the slug of the report. ``step_by`` is what ends steps. Passes in
     threads other than the one that made this object do not count.
     """
 
-    _notify: Callable[[str, str], None]
+    _notify: Callable[..., None]
     _step_by: str
     _passes: int = 0
     _is_over: bool = False
@@ -53,9 +53,9 @@ class EndlessStep:
         if not self._is_over and self._passes > 1:
             self._is_over = True
             self._notify(
-                "no-step-yet",
                 f"backward() was called {self._passes} times and {_ENDS[self._step_by]}: all ops "
                 f"are those of one step. {_ADVICE}",
+                slug="no-step-yet",
             )
 
     def _passed(self, *_: Any, **__: Any) -> None:
@@ -65,9 +65,9 @@ class EndlessStep:
         if self._passes >= MANY_PASSES:
             self._is_over = True
             self._notify(
-                "no-step-yet",
                 f"backward() was called {self._passes} times and {_ENDS[self._step_by]}: all ops "
                 f"so far belong to one step, which keeps growing. {_ADVICE}",
+                slug="no-step-yet",
             )
 
 

@@ -55,7 +55,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         *,
         starts_at_once: bool,
         observe: Collection[Observed] = (),
-        notify: Callable[[str, str], None],
+        notify: Callable[..., None],
     ) -> None:
         super().__init__()
         self._is_suspended = False

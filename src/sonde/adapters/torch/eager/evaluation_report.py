@@ -23,11 +23,11 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 class EvaluationReport:
     """Reports that evaluations are not observed, and the first NaN that a network returns in one.
 
-    ``notify`` prints a line, given its slug and text. The results are checked on their device; the
+    ``notify`` prints a line, given its text and slug. The results are checked on their device; the
     answers are read by `report_nan`, once per step. Used from the training thread only.
     """
 
-    notify: Callable[[str, str], None]
+    notify: Callable[..., None]
     _is_told: bool = False
     _is_nan_told: bool = False
     _found: list[tuple[str, torch.Tensor]] = field(default_factory=list)
@@ -40,10 +40,10 @@ class EvaluationReport:
         if not self._is_told:
             self._is_told = True
             self.notify(
-                "evaluation-not-observed",
                 f"evaluations are not observed and belong to no step: {name} ran in eval mode "
                 f"without gradients before {step_text(step)}{_place()}; --observe evaluation adds "
                 "the ops of evaluations to the steps",
+                slug="evaluation-not-observed",
             )
         if self._is_nan_told:
             return
@@ -67,9 +67,9 @@ class EvaluationReport:
         if where is not None and not self._is_nan_told:
             self._is_nan_told = True
             self.notify(
-                "evaluation-nan",
                 f"NaN in the output of {where}, whose ops are not observed; --observe evaluation "
                 "shows the op that made it",
+                slug="evaluation-nan",
             )
 
 
