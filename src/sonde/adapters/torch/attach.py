@@ -117,7 +117,8 @@ def attach(
             compiled=compiled,
             observe=observe,
         )
-        lines = RankLines(number, has_other_ranks)
+        is_one_of_several = debugger is not None and debugger.world_size > 1
+        lines = RankLines(number, has_other_ranks or is_one_of_several)
         capture = _build(config, lines, debugger, make_adapter)
         _RUNNING.append(capture)
     try:
