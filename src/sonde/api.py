@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,20 +19,26 @@ if TYPE_CHECKING:
 
 @contextmanager
 def capture(
-    config: CaptureConfig | str | os.PathLike[str], *, step_by: str = "optimizer"
+    config: CaptureConfig | str | os.PathLike[str],
+    *,
+    step_by: str = "optimizer",
+    observe: Iterable[str] = (),
 ) -> Iterator[None]:
     """Observe the part of a program run in this block, as the dump configuration says.
 
     ``config`` is the path of a JSON file, or a CaptureConfig. Steps are counted from the start of
     the block and end at optimizer steps, or with ``step_by="manual"`` at ``sonde.step()``.
+    ``observe``: "evaluation" and "data" add the ops of evaluations and of data loaders to the
+    steps, to which they do not belong otherwise.
     """
     from sonde import logs
-    from sonde.adapters.torch.attach import attach, checked_step_by
+    from sonde.adapters.torch.attach import attach, checked_observe, checked_step_by
 
     logs.configure()
     if not isinstance(config, CaptureConfig):
         config = load_config(Path(config), os.environ)
-    with attach(config, starts_at_once=True, step_by=checked_step_by(step_by)):
+    how = checked_step_by(step_by)
+    with attach(config, starts_at_once=True, step_by=how, observe=checked_observe(observe)):
         yield
 
 
@@ -43,21 +49,24 @@ def debug(
     *,
     pause: bool | None = None,
     step_by: str = "optimizer",
+    observe: Iterable[str] = (),
 ) -> Iterator[None]:
     """Debug the part of a program run in this block, from the page or with ``sonde ctl``.
 
     Connects to the server that ``SONDE_DEBUGGER_HOST`` and ``SONDE_DEBUGGER_PORT`` name, or
     ``host`` and ``port``; without any of them to a server of this user on this machine, which is
     started if there is none and then ends with the program. ``pause``: whether to pause before the
-    first step; None: as the server says. When a user terminates the training in the debugger,
-    `sonde.debugger.Terminated`, a KeyboardInterrupt, is raised in the training.
+    first step; None: as the server says. ``observe`` is as in `capture`. When a user terminates the
+    training in the debugger, `sonde.debugger.Terminated`, a KeyboardInterrupt, is raised in the
+    training.
     """
     from sonde import logs
-    from sonde.adapters.torch.attach import checked_step_by
+    from sonde.adapters.torch.attach import checked_observe, checked_step_by
     from sonde.adapters.torch.debug_calls import debugged
 
     logs.configure()
-    with debugged(host, port, pause=pause, step_by=checked_step_by(step_by)):
+    how = checked_step_by(step_by)
+    with debugged(host, port, pause=pause, step_by=how, observe=checked_observe(observe)):
         yield
 
 

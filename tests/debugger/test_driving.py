@@ -217,7 +217,7 @@ def test_of_several_ranks_the_one_that_paused_is_named(
         rank.control("continue")
 
     driven(lambda: train(make_net(), 2), person, hub=Hub(), world_size=2)
-    assert "sonde: rank 0 paused in step 0: before the first step" in capfd.readouterr().err
+    assert "sonde: rank 0: paused in step 0: before the first step" in capfd.readouterr().err
 
 
 def test_what_makes_no_sense_is_said_and_the_debugger_stays() -> None:

@@ -7,9 +7,9 @@ import torch
 from tests.debugger.driving import driven
 from tests.debugger.hub import Hub
 
+from sonde.adapters.torch import endless_step
 from sonde.adapters.torch.attach import end_step, running_debugger
 from sonde.adapters.torch.debugging import loss as debugging_loss
-from sonde.adapters.torch.debugging import training as debugging
 from sonde.wire.rank import Notice
 
 PASSES = 20
@@ -35,7 +35,7 @@ def train(*, tells_steps: bool) -> int:
 def test_a_loop_without_an_optimizer_gets_a_notice_how_its_steps_can_end(
     tells_steps: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(debugging, "MANY_PASSES", 6)
+    monkeypatch.setattr(endless_step, "MANY_PASSES", 6)
     monkeypatch.setattr(debugging_loss, "MOST_ROOTS", 5)
     kept, rank = driven(
         lambda: train(tells_steps=tells_steps),

@@ -260,7 +260,7 @@ def net_name(common: Section) -> str:
 def own_packages(common: Section) -> tuple[str, ...]:
     """The installed packages whose lines are shown as the user's own code."""
     names: tuple[str, ...] = common.entries(
-        "own_packages", (), accepted='names of packages such as "transformers"', has_type=is_text
+        "own_packages", (), Rule('names of packages such as "transformers"', is_text)
     )
     for index, name in enumerate(names):
         try:

@@ -17,7 +17,13 @@ from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.own_option import own_option
 from sonde.cli.script import say
-from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
+from sonde.cli.script_command import (
+    ScriptCommand,
+    observe_option,
+    program_arguments,
+    program_words,
+    step_by_option,
+)
 from sonde.cli.serve import host_option, pause_option, token_option
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
@@ -73,6 +79,7 @@ _LAUNCHER = "torch.distributed.run"
 )
 @step_by_option
 @own_option
+@observe_option
 @program_arguments
 def debug(
     opens: bool | None,
@@ -80,6 +87,7 @@ def debug(
     recommended: bool,
     exits: bool,
     step_by: str,
+    observe: tuple[str, ...],
     module: str | None,
     program: tuple[str, ...],
     **server_options: Any,
@@ -90,7 +98,7 @@ def debug(
     step. The exit code is that of the script; 130 if it was ended from the page. Instead of a
     script, a torchrun command line can be given: every rank is debugged.
     """
-    command = _command(module, program, step_by)
+    command = _command(module, program, step_by, observe)
     starting_set(watch_files, recommended=False)  # Report errors in the files before all else.
 
     def execute() -> BaseException | None:
@@ -111,7 +119,9 @@ def debug(
     return execute
 
 
-def _command(module: str | None, program: Sequence[str], step_by: str) -> list[str]:
+def _command(
+    module: str | None, program: Sequence[str], step_by: str, observe: Sequence[str]
+) -> list[str]:
     """The command line that starts the training."""
     if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":
         raise UsageError(
@@ -119,15 +129,16 @@ def _command(module: str | None, program: Sequence[str], step_by: str) -> list[s
             "--nproc-per-node 2 SCRIPT [ARGS]...",
             slug="usage",
         )
+    options = ["--step-by", step_by, *(word for each in observe for word in ("--observe", each))]
     is_launcher = module == _LAUNCHER
     if module is None and os.path.basename(program[0]) == "torchrun":
         is_launcher, program = True, program[1:]
     if is_launcher:
-        return [sys.executable, "-m", "sonde.adapters.torch.debugging.launching", step_by, *program]
+        launching = "sonde.adapters.torch.debugging.launching"
+        return [sys.executable, "-m", launching, " ".join(options), *program]
     if module is None and not os.path.exists(program[0]):
         raise UsageError(f"script {program[0]!r} does not exist", slug="program-not-found")
-    command = [sys.executable, "-m", "sonde", "run", "--step-by", step_by]
-    return [*command, *program_words(module, program)]
+    return [sys.executable, "-m", "sonde", "run", *options, *program_words(module, program)]
 
 
 def _announce(server: ServerProcess, *, opens: bool) -> None:

@@ -19,13 +19,19 @@ from sonde.capture.options import config_from_options, parse_size
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
 from sonde.cli.script import needing_torch, run_program, say
-from sonde.cli.script_command import ScriptCommand, program_arguments, step_by_option
+from sonde.cli.script_command import (
+    ScriptCommand,
+    observe_option,
+    program_arguments,
+    step_by_option,
+)
 from sonde.core.errors import ConfigError, SondeError, UsageError
 from sonde.debugger import Terminated
 from sonde.debugger.settings import DebuggerOptions, options_from_environment
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
+Observed = Literal["evaluation", "data"]
 
 DEFAULT_DIRECTORY = "sonde_dump"
 TERMINATED = 130
@@ -41,6 +47,7 @@ class ScriptRun:
     program: tuple[str, ...]
     config: CaptureConfig | None
     step_by: StepBy
+    observe: tuple[Observed, ...]
     note: str | None
     determinism: Determinism | None
     debugger: DebuggerOptions | None
@@ -68,6 +75,7 @@ class ScriptRun:
             step_by=self.step_by,
             debugger=self.debugger,
             compiled=self.compiled,
+            observe=self.observe,
         )
 
 
@@ -84,6 +92,7 @@ class RunOptions:
     dump_memory: str | None
     net_name: str | None
     step_by: StepBy
+    observe: tuple[Observed, ...]
     deterministic: bool
     seed: int | None
     no_shuffle: bool
@@ -170,6 +179,7 @@ Then show the dump:
     help="The name of the network, a folder of the dump. Default: the name of the script.",
 )
 @step_by_option
+@observe_option
 @determinism_options
 @click.option(
     "--compiled",
@@ -209,6 +219,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         program=options.program,
         config=config,
         step_by=options.step_by,
+        observe=options.observe,
         note=note,
         determinism=determinism,
         debugger=debugger,

@@ -64,6 +64,14 @@ step_by_option = click.option(
     help="What ends a step: an optimizer's step() (default), or only sonde.step().",
 )
 
+observe_option = click.option(
+    "--observe",
+    type=click.Choice(["evaluation", "data"]),
+    multiple=True,
+    help="Also observe what belongs to no training step: evaluations (trained networks in eval "
+    "mode, without gradients), or the transforms of a DataLoader. May be repeated.",
+)
+
 
 def program_words(module: str | None, program: Sequence[str]) -> list[str]:
     """The program and its arguments as words of a command line."""

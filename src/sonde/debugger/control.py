@@ -40,6 +40,10 @@ class RankState:
         self.state = "paused"
         self._interrupted.clear()
 
+    def begin_at(self, step: int) -> None:
+        """Number the first step, which has not begun, ``step``."""
+        self.step = step
+
     def end_step(self) -> None:
         self.step += 1
 

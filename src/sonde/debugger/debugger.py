@@ -53,8 +53,7 @@ class Debugger:
         self.watching = parts.watching
         self.session = self._controller.session
         self._timing = StepTimer()
-        label = f"rank {metadata.rank} " if metadata.world_size > 1 else ""
-        self._pauses = Pauses(parts, self._controller, self._timing, label=label, report=report)
+        self._pauses = Pauses(parts, self._controller, self._timing, report=report)
         self._parameters = ParameterChecks(parts)
         self._observed_steps = ObservedSteps(initial_step)
 
@@ -84,6 +83,11 @@ class Debugger:
         self.session.close()
 
     # ----------------------------------------------------------------- events
+
+    def begin_at(self, step: int) -> None:
+        """Number the first step, which has not begun, ``step``."""
+        self._state.begin_at(step)
+        self._observed_steps.begin_at(step)
 
     def _begin(self) -> None:
         """Pause before the first op if the user wants that, and check initial weights."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from sonde.core.running_training import end_in_order
+from sonde.core.running_training import end_in_order, step_text
 from sonde.core.sink import OpCall
 from sonde.debugger import Terminated
 from sonde.debugger.connection.controller import RankController
@@ -23,8 +23,7 @@ _ENDED: Final = "the training was ended from the debugger"
 class Pauses:
     """Pauses and ends one training. Used from the training thread, which blocks in ``pause``.
 
-    ``label`` names the rank in lines at the terminal. Terminated is raised when the user ends the
-    training.
+    Terminated is raised when the user ends the training.
     """
 
     def __init__(
@@ -33,13 +32,11 @@ class Pauses:
         controller: RankController,
         timing: StepTimer,
         *,
-        label: str,
         report: Callable[[str], None],
     ) -> None:
         self._parts = parts
         self._controller = controller
         self._timing = timing
-        self._label = label
         self._report = report
         self._paused_at = (-1, -1)
         self._end_requested_at: int | None = None  # the step of the request
@@ -86,7 +83,7 @@ class Pauses:
         message = f"{why.name}: {why.condition} at {why.op}" if isinstance(why, HitRef) else why
         self._controller.report_status(message, reason=reason, call=call, hit=hit)
         if reason in _PRINTED:
-            self._report(f"sonde: {self._label}paused in step {state.step}: {message}")
+            self._report(f"sonde: paused in {step_text(state.step)}: {message}")
         try:
             while control.is_paused:
                 if session.wait():

@@ -26,6 +26,10 @@ class ObservedSteps:
         self._known: set[str] = set()
         self._missing: set[str] = set()
 
+    def begin_at(self, step: int) -> None:
+        """Number the first step, which has not begun, ``step``."""
+        self._until = step + LEARNED_STEPS
+
     def wants(self, step: int) -> bool:
         """Whether to observe ``step``."""
         return step < self._until

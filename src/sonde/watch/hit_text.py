@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sonde.core.finding import Finding
+from sonde.core.running_training import step_text
 from sonde.watch.origins import Origin, Traced
 
 MOST_IN_CHAIN: Final = 60
@@ -17,7 +18,7 @@ def origin_note(op: str, traced: Traced, step: int) -> str:
     if traced.is_producer:
         is_shared = op.rpartition("/")[2].startswith(_COLLECTIVES)
         return "; another rank may have made them" if is_shared else ""
-    return f"; since step {traced.origin.step}" if traced.origin.step < step else ""
+    return f"; since {step_text(traced.origin.step)}" if traced.origin.step < step else ""
 
 
 def why_harmless(origin: Origin) -> str:
@@ -34,10 +35,10 @@ def why_harmless(origin: Origin) -> str:
 def origin_finding(origin: Origin) -> Finding:
     """The finding that an origin is, a fault or not."""
     how = {
-        "op": "were made in step {} by",
-        "leaf": "entered in step {} with",
-        "outside": "were written in step {}, by code that is not an op, into the memory of",
-    }[origin.kind].format(origin.step)
+        "op": "were made in {} by",
+        "leaf": "entered in {} with",
+        "outside": "were written in {}, by code that is not an op, into the memory of",
+    }[origin.kind].format(step_text(origin.step))
     return Finding(
         "non_finite_origin",
         "error" if origin.is_fault else "info",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.compiled.gate import CompiledMode
+from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.capture.requests import SelectionRequest
 from sonde.capture.session import Session, Subscription
 from sonde.core.graph import Graph, OpNode
@@ -118,6 +119,7 @@ def watch(
     values: bool = True,
     name: str = "Net",
     compiled: CompiledMode = "observe",
+    observe: Collection[Observed] = (),
 ) -> Iterator[Watched]:
     """Observe the block."""
     sink = Watched(values=values)
@@ -135,6 +137,7 @@ def watch(
         starts_at_once=starts_at_once,
         step_by=step_by,
         compiled=compiled,
+        observe=observe,
     )
     sink.adapter = adapter
     with adapter.attach():

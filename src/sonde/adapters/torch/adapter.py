@@ -7,7 +7,7 @@ import os
 import traceback
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, cast
 
@@ -20,11 +20,14 @@ from sonde.adapters.torch.eager.dispatch_mode import CompiledAwareObserver, Obse
 from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
+from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.step_end import StepHooks
+from sonde.adapters.torch.endless_step import EndlessStep
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.adapters.torch.step_cycle import StepCycle
+from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.session import Session
 from sonde.core.interruption import is_interruption
 
@@ -39,7 +42,8 @@ class TorchAdapter:
     ``starts_at_once``: the first step begins right away; else with the first op that runs inside a
     module or on a tensor that requires a gradient, so that a script's preparations belong to no
     step. Used from the thread that attaches it, which must be the one that trains. ``listener`` is
-    called at steps and optimizers, whether ops are observed or not.
+    called at steps and optimizers, whether ops are observed or not. ``observe``: what belongs to
+    the steps although it is not training, see ``eager/outside_step``.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class TorchAdapter:
         starts_at_once: bool,
         step_by: StepBy = "optimizer",
         compiled: CompiledMode = "observe",
+        observe: Collection[Observed] = (),
     ) -> None:
         self._session = session
         self._step_by = step_by
@@ -64,13 +69,23 @@ class TorchAdapter:
         mode = possible_mode(compiled, session)
         kind = Observer if mode == "eager" else CompiledAwareObserver
         self.observer = kind(
-            session, self._scopes, structures, self._failed, starts_at_once=starts_at_once
+            session,
+            self._scopes,
+            structures,
+            self._failed,
+            starts_at_once=starts_at_once,
+            observe=observe,
+            notify=self._notify,
         )
         self._skip = OptimizerSkip(self.observer, session)
-        self._switch = ObservationSwitch(self.observer, self._skip, self._failed)
+        self._switch = ObservationSwitch(
+            self.observer, self._skip, self._failed, self._find_trainer
+        )
         self._compiler = CompilerWatch(
             compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
         )
+        self._endless = EndlessStep(self._notify, step_by)
+        self._numbers = StepNumbers(self._begin_at, lambda: session.step, self._failed)
         self._steps = StepCycle(
             session,
             self.observer,
@@ -80,6 +95,7 @@ class TorchAdapter:
             self._skip,
             self._compiler,
             self.listener,
+            self._endless.step_ended,
         )
         self._step_hooks = StepHooks(
             self._optimizer_begins, self._optimizer_left, self._step_ended, self._report_thread
@@ -91,6 +107,9 @@ class TorchAdapter:
         with ExitStack() as undo:
             self.observer.install(undo)
             self._step_hooks.install(undo)
+            if self._session.subscriptions:
+                self._endless.install(undo)
+                self._numbers.install(undo)
             _ignore_warning_about_hooks(undo)
             self._compiler.install(undo)
             _LIVE.add(self)
@@ -137,6 +156,9 @@ class TorchAdapter:
             with self._guard:
                 self.observer.inputs.leaves.know_optimizer(optimizer)
                 self.observer.scopes.enter_optimizer(optimizer)
+        with self._guard:
+            self.observer.outside.know_optimizer(optimizer)
+            self._find_trainer()
         self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
         is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended
         if is_on and self._step_by == "optimizer":
@@ -153,6 +175,30 @@ class TorchAdapter:
         if self._step_by == "optimizer":
             self.end_step()
 
+    def _find_trainer(self) -> None:
+        if self._session.subscriptions and not self._steps.has_completed_step:
+            self._numbers.find_trainer()
+
+    def _begin_at(self, step: int) -> None:
+        """Number the steps from ``step``, unless the first one has begun, or the user numbers."""
+        session = self._session
+        if session.initial_step or self._steps.has_begun or session.step == step:
+            return
+        self.listener.begin_at(step)
+        self._steps.begin_at(step)
+        lasts = [each.request.steps.last for each in session.subscriptions]
+        is_late = all(last is not None and last < step for last in lasts)
+        self._notify(
+            f"the training goes on after {step} steps: its steps are numbered from {step}"
+            + ("; the steps to observe all lie before that" if is_late else ""),
+            slug="resumed",
+        )
+
+    def _notify(self, text: str, *, slug: str) -> None:
+        """Print a line, and show it on the page of the debugger."""
+        self._session.report(f"sonde: {text} [{slug}]")
+        self.listener.notice(slug, text)
+
     def _report_thread(self, name: str) -> None:
         if not self._is_thread_reported:
             self._is_thread_reported = True
@@ -166,8 +212,11 @@ class TorchAdapter:
     def _close(self) -> None:
         if os.getpid() != self._pid:
             return
+        is_broken = self._switch.state is ObservationState.BROKEN
         with self._guard:
             self._steps.close()
+            if not is_broken and not self._is_thread_reported:
+                self._endless.close()
         self._switch.close()
         self._compiler.stop()
         self._compiler.report()

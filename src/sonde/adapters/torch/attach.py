@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,11 +19,13 @@ from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
 from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
+from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.adapters.torch.eager.scopes import plain_scope
 from sonde.adapters.torch.processes import hide_received_tensors, observed_children
+from sonde.adapters.torch.rank_lines import RankLines
 from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import ToggledRequest
-from sonde.capture.session import Session, print_to_stderr
+from sonde.capture.session import Session
 from sonde.core import own_code
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
@@ -72,6 +74,16 @@ def checked_step_by(text: str) -> StepBy:
     raise UsageError(f"step_by must be 'optimizer' or 'manual' (got {text!r})", slug="step-by")
 
 
+def checked_observe(words: Iterable[str]) -> frozenset[Observed]:
+    """``words`` if each can be observed besides the training, else a UsageError."""
+    found = frozenset((words,) if isinstance(words, str) else words)
+    for word in found - set(get_args(Observed)):
+        raise UsageError(
+            f"observe takes 'evaluation' and 'data' (got {word!r})", slug="observe-what"
+        )
+    return cast(frozenset[Observed], found)
+
+
 @contextlib.contextmanager
 def attach(
     config: CaptureConfig | None,
@@ -79,14 +91,18 @@ def attach(
     starts_at_once: bool,
     step_by: StepBy = "optimizer",
     rank: int | None = None,
+    has_other_ranks: bool = False,
     debugger: DebuggerOptions | None = None,
     compiled: CompiledMode = "observe",
+    observe: Collection[Observed] = (),
 ) -> Iterator[Capture]:
     """Observe the torch program run in this block as ``config`` says (None: observe nothing).
 
-    ``rank`` is the rank of this process; None: see `current_rank`. ``debugger``: connect to a
-    debugger. ``compiled``: how code of torch.compile is observed, see ``compiled/gate``. Only one
-    capture runs at a time: a second one inside the first is a UsageError.
+    ``rank`` is the rank of this process; None: see `current_rank`. ``has_other_ranks``: there are
+    more, also if neither a launcher nor a process group says so. ``debugger``: connect to a
+    debugger. ``compiled``: how code of torch.compile is observed, see ``compiled/gate``.
+    ``observe``: what belongs to the steps although it is not training, see ``eager/outside_step``.
+    Only one capture runs at a time: a second one inside the first is a UsageError.
     """
     with _LOCK:
         if _RUNNING:
@@ -95,7 +111,16 @@ def attach(
                 slug="capture-twice",
             )
         number = current_rank() if rank is None else rank
-        capture = _build(config, number, starts_at_once, step_by, debugger, compiled)
+        make_adapter = partial(
+            TorchAdapter,
+            starts_at_once=starts_at_once,
+            step_by=step_by,
+            compiled=compiled,
+            observe=observe,
+        )
+        is_one_of_several = debugger is not None and debugger.world_size > 1
+        lines = RankLines(number, has_other_ranks or is_one_of_several)
+        capture = _build(config, lines, debugger, make_adapter)
         _RUNNING.append(capture)
     try:
         with ExitStack() as undo:
@@ -108,7 +133,12 @@ def attach(
             undo.enter_context(capture.adapter.attach())
             if config is not None or debugger is not None:
                 in_child = partial(
-                    attach, config, starts_at_once=False, step_by=step_by, compiled=compiled
+                    attach,
+                    config,
+                    starts_at_once=False,
+                    step_by=step_by,
+                    compiled=compiled,
+                    observe=observe,
                 )
                 undo.enter_context(observed_children(in_child, debugger, capture.hand_over))
             yield capture
@@ -174,34 +204,25 @@ def _covers(adapter: TorchAdapter, target: nn.Module | str) -> Callable[[OpNode]
 
 def _build(
     config: CaptureConfig | None,
-    number: int,
-    starts_at_once: bool,
-    step_by: StepBy,
+    lines: RankLines,
     debugger: DebuggerOptions | None,
-    compiled: CompiledMode,
+    make_adapter: Callable[..., TorchAdapter],
 ) -> Capture:
-    """A capture of rank ``number`` that dumps, is debugged, both, or does nothing."""
+    """A capture of the rank of ``lines`` that dumps, is debugged, both, or does nothing."""
+    number = lines.rank
     if config is not None and not config.selection.wants_rank(number):
         config = None
     name = _NAME if config is None else config.net_name
     initial_step = 0 if config is None else config.initial_step
-    sinks = None if config is None else _dump_sinks(config, number)
+    sinks = None if config is None else _dump_sinks(config, lines)
     subscriptions = [] if sinks is None else sinks.subscriptions
     debugging = None
     if debugger is not None:
-        debugging = TorchDebugging(
-            debugger, number, print_to_stderr, name=name, initial_step=initial_step
-        )
+        debugging = TorchDebugging(debugger, number, lines, name=name, initial_step=initial_step)
         subscriptions.append(debugging.debugger.subscription())
     if subscriptions:
         kernels.thread_limit(torch.get_num_threads())
-    adapter = TorchAdapter(
-        Session(subscriptions, initial_step=initial_step),
-        name=name,
-        starts_at_once=starts_at_once,
-        step_by=step_by,
-        compiled=compiled,
-    )
+    adapter = make_adapter(Session(subscriptions, initial_step, lines), name=name)
     if sinks is None:
         return Capture(adapter, debugging=debugging)
     for report in sinks.closing_reports:
@@ -212,11 +233,11 @@ def _build(
     return capture
 
 
-def _dump_sinks(config: CaptureConfig, number: int) -> DumpSinks:
-    """The sinks that write the dump of rank ``number``; its directory is made ready."""
-    rank = rank_layout(config.path, number)
-    make_room(rank, print_to_stderr)
-    sinks = dump_sinks(config, rank, print_to_stderr)
+def _dump_sinks(config: CaptureConfig, lines: RankLines) -> DumpSinks:
+    """The sinks that write the dump of a rank; its directory is made ready."""
+    rank = rank_layout(config.path, lines.rank)
+    make_room(rank, lines)
+    sinks = dump_sinks(config, rank, lines)
     sinks.files.write_metadata(config.text, _facts())
     return sinks
 

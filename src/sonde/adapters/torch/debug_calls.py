@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
+from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.capture.session import print_to_stderr
 from sonde.core.errors import SondeError
 from sonde.debugger.launch.probe import is_own_port, is_server
@@ -23,7 +24,12 @@ _FAILED: list[Exception] = []
 
 @contextmanager
 def debugged(
-    host: str | None, port: int | None, *, pause: bool | None, step_by: StepBy
+    host: str | None,
+    port: int | None,
+    *,
+    pause: bool | None,
+    step_by: StepBy,
+    observe: Collection[Observed] = (),
 ) -> Iterator[None]:
     """Debug the program while this block runs; inside a debugged program nothing changes.
 
@@ -36,7 +42,7 @@ def debugged(
         yield
         return
     options = replace(options, pause=pause)
-    with attach(None, starts_at_once=False, step_by=step_by, debugger=options):
+    with attach(None, starts_at_once=False, step_by=step_by, debugger=options, observe=observe):
         yield
 
 

@@ -39,7 +39,7 @@ class DumpSinks:
 def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], None]) -> DumpSinks:
     """The sinks that ``config`` asks for; they write below ``rank``."""
     writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
-    files = StepFiles(rank, config.net_name, writer)
+    files = StepFiles(rank, config.net_name, writer, report)
     sinks = DumpSinks(files, writer)
     request = _request(config, sinks)
     tensors = TensorDump(

@@ -49,6 +49,13 @@ class ShieldedListener:
     def step_ended(self) -> None:
         self._call(lambda listener: listener.step_ended())
 
+    def begin_at(self, step: int) -> None:
+        self._call(lambda listener: listener.debugger.begin_at(step))
+
+    def notice(self, slug: str, text: str) -> None:
+        """Show ``text`` on the debugger's page."""
+        self._call(lambda listener: listener.debugger.session.notice(slug, text))
+
     def _call(self, call: Callable[[TorchDebugging], None]) -> None:
         # A forked child has a copy of the listener, whose connection is the parent's.
         if self._listener is None or os.getpid() != self._pid:

@@ -27,16 +27,19 @@ Attach = Callable[..., AbstractContextManager[Any]]
 @dataclass(frozen=True, slots=True)
 class ObservedFunction:
     """A function that is observed in the child process that runs it; its first argument is the
-    number of the process. ``attach`` is as in `observed_children`."""
+    number of the process. ``attach`` is as in `observed_children`; ``count`` is the number of
+    processes that run the function."""
 
     attach: Attach
     function: Callable[..., Any]
     debugger: DebuggerOptions | None
+    count: int
 
     def __call__(self, number: int, *args: Any) -> Any:
         text = os.environ.get("RANK", "")
         rank = int(text) if text.isdigit() else number
-        with self.attach(rank=rank, debugger=self.debugger):
+        has_others = self.count > 1
+        with self.attach(rank=rank, has_other_ranks=has_others, debugger=self.debugger):
             return self.function(number, *args)
 
 
@@ -55,8 +58,9 @@ def observed_children(
     def make(original: Callable[..., Any]) -> Callable[..., Any]:
         def start_processes(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if not isinstance(fn, ObservedFunction):
-                options = _for_children(debugger, args, kwargs)
-                fn = ObservedFunction(attach, fn, options)
+                count = kwargs.get("nprocs", args[1] if len(args) > 1 else 1)
+                count = count if isinstance(count, int) else 0
+                fn = ObservedFunction(attach, fn, _for_children(debugger, count), count)
                 hand_over()
             return original(fn, *args, **kwargs)
 
@@ -68,16 +72,13 @@ def observed_children(
         yield
 
 
-def _for_children(
-    debugger: DebuggerOptions | None, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> DebuggerOptions | None:
-    """The debugger options of children: their number, and the script they run."""
+def _for_children(debugger: DebuggerOptions | None, count: int) -> DebuggerOptions | None:
+    """The debugger options of ``count`` children: their number, and the script they run."""
     if debugger is None:
         return None
-    count = kwargs.get("nprocs", args[1] if len(args) > 1 else 1)
     return replace(
         debugger,
-        world_size=debugger.world_size or (count if isinstance(count, int) else 0),
+        world_size=debugger.world_size or count,
         script=debugger.script or sys.argv[0],
         arguments=debugger.arguments if debugger.script else tuple(sys.argv[1:]),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sonde.adapters.torch.compiled.gate import CompilerWatch
@@ -20,6 +21,7 @@ from sonde.core.sink import StepEnd
 class StepCycle:
     """Observes the steps that the session wants and hands their graphs to it.
 
+    ``ended`` is called at the end of every step.
     Used from the training thread only; in a forked child it does nothing.
     """
 
@@ -31,7 +33,8 @@ class StepCycle:
     _skip: OptimizerSkip
     _compiler: CompilerWatch
     _listener: ShieldedListener
-    _has_completed_step: bool = False
+    _ended: Callable[[], None]
+    has_completed_step: bool = False
     _pid: int = field(default_factory=os.getpid)
 
     def begin(self) -> None:
@@ -48,10 +51,27 @@ class StepCycle:
             self._observer.begin_step()
         self._compiler.begin_step(wanted=wanted)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step has ended, or ops of a network were observed in the first one."""
+        default = self._scopes.default
+        ops = self._observer.last.path() if self._switch.is_observing else ()
+        return self.has_completed_step or any(each.scope is not default for each in ops)
+
+    def begin_at(self, step: int) -> None:
+        """Begin the first step again, as number ``step``; what was observed of it is dropped."""
+        self._session.drop_step()
+        self._session.step = step
+        if self._switch.is_observing:
+            self._observer.end_step()
+        self.begin()
+
     def end(self) -> None:
         """End the running step, and begin the next."""
         if os.getpid() != self._pid:
             return
+        self._ended()
+        self._observer.evaluations.report_nan()
         if self._switch.state is ObservationState.BROKEN:
             self._switch.clean_up()
             self._listener.step_ended()
@@ -66,7 +86,7 @@ class StepCycle:
         else:
             self._session.skip_step()
         self._observer.begin_at_once()
-        self._has_completed_step = True
+        self.has_completed_step = True
         self._listener.step_ended()
         self.begin()
 
@@ -75,6 +95,7 @@ class StepCycle:
         among them, else they are dropped."""
         if os.getpid() != self._pid or not self._switch.is_observing:
             return
+        self._observer.evaluations.report_nan()
         if self._observer.is_interrupted:
             self._drop()
             return
@@ -83,7 +104,7 @@ class StepCycle:
             if last.parent is None:
                 return
             default = self._scopes.default
-            if self._has_completed_step and all(each.scope is default for each in last.path()):
+            if self.has_completed_step and all(each.scope is default for each in last.path()):
                 self._session.drop_step()
                 return
         self._skip.forget()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from sonde.compare.parameter_names import renamed
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, same_bits

@@ -33,7 +33,14 @@ class StepFiles(Sink):
     renames in order.
     """
 
-    def __init__(self, rank: RankLayout, net: str, writer: Writer) -> None:
+    def __init__(
+        self,
+        rank: RankLayout,
+        net: str,
+        writer: Writer,
+        report: Callable[[str], None] | None = None,
+    ) -> None:
+        self._report = report
         self.rank = rank
         self._net = net
         self._writer = writer
@@ -124,7 +131,7 @@ class StepFiles(Sink):
 
     def close(self) -> None:
         """Wait for the writer, showing progress if much is left, and remove the empty directory."""
-        _wait_showing_progress(self._writer)
+        _wait_showing_progress(self._writer, self._report)
         self._writer.close()
         with contextlib.suppress(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)
@@ -172,17 +179,17 @@ def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
     report(f"sonde: an earlier dump was moved to {aside} [dump-moved]")
 
 
-def _wait_showing_progress(writer: Writer) -> None:
-    """Wait for the writer; if much is left, show on stderr how much.
+def _wait_showing_progress(writer: Writer, report: Callable[[str], None] | None) -> None:
+    """Wait for the writer; if much is left, show how much, with ``report`` (None: not at all).
 
     On a terminal this is one line that is rewritten.
     """
     total = writer.pending_bytes
-    if total < _MIN_SHOWN_BYTES:
+    if total < _MIN_SHOWN_BYTES or report is None:
         writer.wait_all()
         return
     if not sys.stderr.isatty():
-        print(f"sonde: writing the last {size_text(total)} of the dump", file=sys.stderr)
+        report(f"sonde: writing the last {size_text(total)} of the dump")
         writer.wait_all()
         return
 

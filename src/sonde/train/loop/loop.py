@@ -29,7 +29,7 @@ from sonde.core.arguments import check_non_negative_int
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
 from sonde.core.mindspore_ckpt import CheckpointError
-from sonde.core.running_training import OrderlyEnd, register_ender
+from sonde.core.running_training import OrderlyEnd, begin_counting_at, register_ender
 from sonde.train.checkpoint.resume import (
     DatasetCursor,
     Position,
@@ -241,6 +241,7 @@ class Loop:
         if path is not None:
             self._position, state = restore(path, self._trained, self._cursor)
             position = self._position
+            begin_counting_at(position.step)
             if state["loss"] is not None:  # an epoch may end before the next step
                 loss = torch.tensor(state["loss"], dtype=torch.float64)
                 self.arguments.net_outputs = as_step_output(loss)

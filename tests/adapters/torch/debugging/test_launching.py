@@ -20,7 +20,7 @@ def test_only_ranks_that_were_ended_from_the_debugger_have_the_exit_code_of_that
 ) -> None:
     program = tmp_path / "rank.py"
     program.write_text(script)
-    words = ["optimizer", "--standalone", "--nproc-per-node", "1", str(program)]
+    words = ["--step-by optimizer", "--standalone", "--nproc-per-node", "1", str(program)]
     done = subprocess.run(
         [warm_python(), "-m", "sonde.adapters.torch.debugging.launching", *words],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

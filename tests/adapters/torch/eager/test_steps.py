@@ -299,10 +299,10 @@ def test_modules_that_run_in_other_threads_do_not_disturb_names() -> None:
     }
 
 
-def test_steps_with_an_evaluation_have_a_second_graph_that_is_recognised_again() -> None:
+def test_steps_with_an_observed_evaluation_have_a_second_graph_that_is_recognised_again() -> None:
     net = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 2))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with watch() as seen:
+    with watch(observe=("evaluation",)) as seen:
         for number in range(6):
             x, y = batch()
             optimizer.zero_grad()

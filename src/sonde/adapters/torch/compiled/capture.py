@@ -94,7 +94,8 @@ class CompiledGraphs:
 
     def is_here(self) -> bool:
         """Whether compiled code that runs now is to be observed."""
-        return self.is_watching and threading.get_ident() == self._thread
+        is_step = self.is_watching and threading.get_ident() == self._thread
+        return is_step and not self._observer.outside.is_here
 
     def report_summary(self) -> None:
         """What was observed of compiled code, in one line, and what could not be."""

@@ -1,6 +1,7 @@
-"""Runs ``torchrun ...`` with each process under ``sonde run --step-by STEP_BY``.
+"""Runs ``torchrun ...`` with each process under ``sonde run OPTIONS``.
 
-Started as ``python -m sonde.adapters.torch.debugging.launching STEP_BY ...``.
+Started as ``python -m sonde.adapters.torch.debugging.launching OPTIONS ...``, where OPTIONS is one
+word, such as ``"--step-by manual"``.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ _ENDED = 130
 
 @record
 def main(words: Sequence[str]) -> None:
-    step_by, *given = words
+    ours, *given = words
     options = torchrun.parse_args(given)  # type: ignore[no-untyped-call]
     if not options.no_python:  # A program that is not Python is started unchanged.
-        ours = ["run", "--step-by", step_by, *(["-m"] if options.module else [])]
+        before = ["run", *ours.split(), *(["-m"] if options.module else [])]
         theirs = [options.training_script, *options.training_script_args]
-        options.training_script_args = [*ours, *theirs]
+        options.training_script_args = [*before, *theirs]
         options.training_script, options.module = "sonde", True
     try:
         torchrun.run(options)  # type: ignore[no-untyped-call]

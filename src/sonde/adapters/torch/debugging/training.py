@@ -25,13 +25,6 @@ if TYPE_CHECKING:
     from sonde.adapters.torch.adapter import TorchAdapter
 
 _COLLECT_EVERY = 50
-MANY_PASSES = 1000
-"""Backward passes after which it is reported that no step has ended."""
-_NO_STEP = (
-    "backward() was called {} times and no step has ended: all these ops belong to one step, which "
-    "keeps growing. A step ends with an optimizer's step(); in a loop without one, call "
-    "sonde.step() and run with --step-by manual"
-)
 
 
 class TorchDebugging:
@@ -50,7 +43,6 @@ class TorchDebugging:
         initial_step: int = 0,
     ) -> None:
         metadata = _metadata(options, rank)
-        self._report = report
         self._adapter: TorchAdapter | None = None
         self._trainee = TorchTrainee()
         self._held = self._trainee.tensors
@@ -65,7 +57,6 @@ class TorchDebugging:
         )
         self._loss = LossWatch()
         self._steps = 0
-        self._passes = 0
         self._pid = os.getpid()
         self._world_size = metadata.world_size
 
@@ -124,11 +115,6 @@ class TorchDebugging:
             self._show_gradients(optimizer)
 
     def backward_begins(self) -> None:
-        self._passes += 1
-        if self._passes == MANY_PASSES and not self._steps:
-            text = _NO_STEP.format(self._passes)
-            self._report(f"sonde: {text} [no-step-yet]")
-            self.debugger.session.notice("no-step-yet", text)
         self._loss.keep_few()
         self.debugger.between_ops()
 

@@ -7,7 +7,7 @@ new one is learned, see ``op_learning``. docs/capture.md shows both with an exam
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from types import FrameType, MethodType
 from typing import Any
@@ -17,11 +17,13 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.eager.evaluation_report import EvaluationReport
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
+from sonde.adapters.torch.eager.outside_step import Observed, OutsideStep, forget_written
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
@@ -53,6 +55,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         failed: Callable[[Exception], None],
         *,
         starts_at_once: bool,
+        observe: Collection[Observed] = (),
+        notify: Callable[..., None],
     ) -> None:
         super().__init__()
         self._is_suspended = False
@@ -66,8 +70,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._own_frames = 3 if self._native is None else 1
         self.tables: Any = Tables() if self._native is None else self._native.Matcher()
         self.tables.scope = scopes.default
-        self.tables.started = starts_at_once
+        self.tables.started = int(starts_at_once)
         self.scopes = ScopeStack(scopes, self.tables)
+        self.outside = OutsideStep(
+            observe, self._update_started, lambda: self.scopes.outermost_module, failed
+        )
+        self.evaluations = EvaluationReport(notify)
         self.loans = Loans(self.tables)
         self.emitter = Emitter(session, self.tables, self.loans)
         leaves = StepInputRegistry(scopes)
@@ -106,6 +114,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def install(self, undo: ExitStack) -> None:
         """Prepare torch for this mode; ``undo`` restores it."""
+        self.outside.install(undo)
         if self._native is not None:
             private.answer_for_mode(Observer, self._native.rule_finder, undo)
 
@@ -176,8 +185,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def begin_at_once(self) -> None:
         """Count every op from here on as part of a step, even outside of modules."""
         self._has_started = True
-        if not self._is_suspended:
-            self.tables.started = 1
+        self._update_started()
 
     @property
     def is_suspended(self) -> bool:
@@ -186,12 +194,19 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     @is_suspended.setter
     def is_suspended(self, value: bool) -> None:
-        if value and not self._is_suspended:
-            self._has_started = bool(self.tables.started)
-            self.tables.started = 0
-        elif not value and self._is_suspended:
-            self.tables.started = self._has_started
         self._is_suspended = value
+        self._update_started()
+
+    def _update_started(self) -> None:
+        """Let the native matcher handle known ops, unless each op must be looked at first."""
+        is_free = self._has_started and not self._is_suspended and not self.outside.is_asked
+        self.tables.started = int(is_free)
+
+    def module_ended(self, module: nn.Module, result: Any) -> None:
+        """Leave the scope of ``module``, which returned ``result``."""
+        self.scopes.leave(module)
+        if self.outside.is_evaluating and not self.scopes.is_inside_module:
+            self.evaluations.network_ran(module, result, self._session.step)
 
     # ------------------------------------------------------------ ops, one by one
 
@@ -243,7 +258,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
         """Find or make the record of an op that is about to run; None if it is not observed."""
-        if not self.tables.started and (self._is_suspended or not self._starts_here(func, args)):
+        if not self.tables.started and not self._is_in_step(func, args, kwargs):
             return None
         # Tensor subclasses of the program are read as plain tensors: their own code must not run.
         with private.without_subclass_code():
@@ -314,6 +329,15 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             if record.wants is not None:
                 self.emitter.emit(record, before, results, args, kwargs)
 
+    def _is_in_step(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
+        """Whether an op belongs to the running step, or begins the first one."""
+        if self._is_suspended:
+            return False
+        if self.outside.is_asked and self.outside.contains(args, kwargs):
+            forget_written(func, args, kwargs, self.tables, self.loans)
+            return False
+        return self._has_started or self._starts_here(func, args)
+
     def _starts_here(self, func: Any, args: Sequence[Any]) -> bool:
         """Whether the first step begins with this op.
 
@@ -326,8 +350,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             and func is not _DETACH
             and any(tensor.requires_grad for tensor in tensors_in(args))
         ):
-            self.tables.started = 1
-        return bool(self.tables.started)
+            self.begin_at_once()
+        return self._has_started
 
 
 class CompiledAwareObserver(Observer):

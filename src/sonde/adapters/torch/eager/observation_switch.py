@@ -39,16 +39,21 @@ class ObservationState(Enum):
 class ObservationSwitch:
     """Installs and removes what observes ops. Used from the training thread only.
 
-    ``failed`` gets exceptions of Sonde's own code in the hooks on modules. Only the switch itself
-    changes ``state``.
+    ``failed`` gets exceptions of Sonde's own code in the hooks on modules; ``module_begins`` is
+    called when a module begins outside of any other. Only the switch itself changes ``state``.
     """
 
     def __init__(
-        self, observer: Observer, skip: OptimizerSkip, failed: Callable[[Exception], None]
+        self,
+        observer: Observer,
+        skip: OptimizerSkip,
+        failed: Callable[[Exception], None],
+        module_begins: Callable[[], None],
     ) -> None:
         self._observer = observer
         self._skip = skip
         self._failed = failed
+        self._report_module = module_begins
         self._guard = FailureGuard(failed)
         self._thread = threading.get_ident()
         self.state = ObservationState.OFF
@@ -168,14 +173,16 @@ class ObservationSwitch:
                 return
             if self._is_pending and not private.keeps_modes():
                 self._complete()
+            if self.is_observing and not self._observer.scopes.is_inside_module:
+                self._report_module()
             if self.is_observing:
                 self._skip.forget()
                 self._observer.scopes.enter_module(module)
 
-    def _module_ended(self, module: nn.Module, *_: Any) -> None:
+    def _module_ended(self, module: nn.Module, _: Any, result: Any, *__: Any) -> None:
         if threading.get_ident() == self._thread and self.is_observing:
             with self._guard:
-                self._observer.scopes.leave(module)
+                self._observer.module_ended(module, result)
 
 
 private.hide_from_compiler(ObservationSwitch._module_begins, ObservationSwitch._module_ended)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
@@ -41,6 +41,7 @@ from sonde.adapters.torch.eager.source_lines import (
 )
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
+from sonde.adapters.torch.tensors.unusual_layouts import placement_of
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 from sonde.core.interruption import pass_on
 
@@ -100,6 +101,7 @@ class Learner:
         attributes = attributes_of(info, args, kwargs)
         if cause is not None:
             attributes = (*attributes, ("forward", cause.node.name))
+        attributes = (*attributes, *_placements("input", tensors))
         record.node = OpNode(
             name=f"{scope.name}/{info.type}-op{self._counts[(scope.name, info.type)]}",
             type=info.type,
@@ -139,6 +141,8 @@ class Learner:
         record.returned = unreturned_writes(record, results, tensors)
         results.extend(tensors[slot] for slot in record.returned)
         record.outs = self._outputs(record, results, tensors, keys)
+        attributes = (*record.node.attributes, *_placements("output", results))
+        record.node = replace(record.node, attributes=attributes)
         self._add(record, tuple(spec_of(tensor) for tensor in results))
         return record
 
@@ -290,6 +294,14 @@ class Learner:
             return None
         # A node that accumulates a gradient has the largest possible number.
         return self._tables.cause(number) if number < _NO_SEQUENCE else None
+
+
+def _placements(io: str, tensors: Sequence[torch.Tensor]) -> Iterator[tuple[str, str]]:
+    """How the distributed ones among ``tensors`` are distributed, as attributes of an op."""
+    for slot, tensor in enumerate(tensors):
+        placement = placement_of(tensor)
+        if placement is not None:
+            yield f"placement.{io}.{slot}", placement
 
 
 def _edges(record: OpRecord, tensors: list[torch.Tensor]) -> tuple[Edge, ...]:

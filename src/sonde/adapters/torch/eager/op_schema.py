@@ -38,7 +38,8 @@ _REARRANGING = frozenset(
         "view",
     )
 )
-_COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
+_FUNCTIONAL_COLLECTIVES = ("_c10d_functional", "_c10d_functional_autograd")
+_COLLECTIVES = ("c10d", *_FUNCTIONAL_COLLECTIVES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class OpInfo:
     ``rearranges``: if the one output has as many elements as the first input, they are the same
     elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
     other ops, or code that is not an op, will fill. ``workspaces`` are the slots of outputs that
-    only the op's own backward reads; their values mean nothing elsewhere.
+    only the op's own backward reads; their values mean nothing elsewhere. ``is_pending``: the op
+    begins a collective, and its outputs must not be read before ``wait_tensor``.
     """
 
     type: str
@@ -58,6 +60,7 @@ class OpInfo:
     rearranges: bool = False
     fills: bool = True
     workspaces: tuple[int, ...] = ()
+    is_pending: bool = False
 
 
 _BOOKKEEPING = ("profiler", "prim", "sonde")
@@ -100,6 +103,7 @@ def op_info(func: Any) -> OpInfo:
         fills=op_type not in ALLOCATING,
         rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
         workspaces=WORKSPACES.get(op_type, ()),
+        is_pending=namespace in _FUNCTIONAL_COLLECTIVES and name != "wait_tensor",
     )
 
 

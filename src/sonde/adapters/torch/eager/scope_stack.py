@@ -58,6 +58,10 @@ class ScopeStack:
             (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
         )
 
+    @property
+    def outermost_module(self) -> nn.Module | None:
+        return next((runner for runner, _ in self._entered if isinstance(runner, nn.Module)), None)
+
     def begin_step(self) -> None:
         self._registry.begin_step()
 

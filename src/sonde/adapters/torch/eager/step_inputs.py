@@ -23,6 +23,7 @@ from sonde.adapters.torch.eager.op_tree import StepInput
 from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.adapters.torch.eager.tensor_places import LooseTensor, ModulePlace, held_by
+from sonde.adapters.torch.tensors.unusual_layouts import placement_of
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
 from sonde.core.interruption import pass_on
 
@@ -125,6 +126,7 @@ class StepInputRegistry:
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
         leaf = self._leaves.get((kind, name))
         if leaf is None:
+            placement = placement_of(tensor)
             node = OpNode(
                 name=name,
                 type=LEAF_TYPES[kind],
@@ -132,6 +134,7 @@ class StepInputRegistry:
                 phase="forward",
                 kind=kind,
                 outputs=(spec_of(tensor),),
+                attributes=() if placement is None else (("placement.output.0", placement),),
             )
             leaf = self._leaves[(kind, name)] = StepInput(node, geometry(tensor))
         return leaf

@@ -13,6 +13,7 @@ from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.fast_path import Arena, FastPaths
 from sonde.adapters.torch.tensors.lending import Loans
+from sonde.adapters.torch.tensors.unusual_layouts import local_part
 from sonde.adapters.torch.tensors.view import TorchCall, TorchView
 from sonde.capture.session import Session
 from sonde.core.interruption import pass_on
@@ -168,6 +169,7 @@ class Emitter:
                 not ref.is_unfilled,
             )
             for slot, (tensor, (kind, ref)) in enumerate(zip(results, record.outs))  # noqa: B905
+            if not record.info.is_pending
         ]
         self._session.write(record.wants, self._call(record, inputs, outputs, args, kwargs))
 
@@ -266,8 +268,11 @@ class Emitter:
         return ref
 
     def _mark(self, tensor: torch.Tensor) -> tuple[Any, ...] | None:
-        """What distinguishes views of memory; None for memory that may change without an op."""
+        """What distinguishes views of memory; None for memory that may change without an op: a
+        local part of a tensor may be written to by itself."""
         if self._loans.foreign and storage_key(tensor) in self._loans.foreign:
+            return None
+        if type(tensor) is not torch.Tensor and local_part(tensor) is not tensor:
             return None
         try:
             return (

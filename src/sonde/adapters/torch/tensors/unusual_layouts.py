@@ -1,8 +1,8 @@
-"""Reads the stored values of sparse, nested and distributed tensors."""
+"""Reads the stored values of sparse and nested tensors, and the local parts of distributed ones."""
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 
@@ -23,9 +23,6 @@ def stored_values(tensor: torch.Tensor) -> torch.Tensor | None:
             return tensor.detach().values()
         if tensor.is_nested:
             return _nested_values(tensor)
-        if _is_distributed(tensor):
-            local: torch.Tensor = tensor._local_tensor.detach()
-            return local
     except (AttributeError, NotImplementedError, RuntimeError) as error:
         pass_on(error)
     return None
@@ -35,8 +32,7 @@ def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
     """The stored elements as a plain tensor, in no particular order, and the number of the other
     elements, which are zero; None if that is unknown.
 
-    Several entries of a COO tensor for one element are added up. Of a distributed tensor, only the
-    part of this rank is returned.
+    Several entries of a COO tensor for one element are added up.
     """
     try:
         is_apart = tensor.layout is torch.sparse_coo and not tensor.is_coalesced()
@@ -46,11 +42,41 @@ def elements(tensor: torch.Tensor) -> tuple[torch.Tensor, int] | None:
         return None
     if found is None or found.numel() > tensor.numel():
         return None
-    return found, 0 if _is_distributed(tensor) else tensor.numel() - found.numel()
+    return found, tensor.numel() - found.numel()
 
 
-def _is_distributed(tensor: Any) -> TypeGuard[Any]:
+def local_part(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a DTensor that this rank holds; the result of an asynchronous collective, if the
+    program has waited for it. Any other tensor is returned as it is. Nothing is waited for."""
+    part: Any = tensor
+    while True:
+        if _is_distributed(part):
+            part = part._local_tensor
+        elif _is_collective_result(part) and part.completed:
+            part = part.elem
+        else:
+            return part  # type: ignore[no-any-return]
+
+
+def is_pending(tensor: torch.Tensor) -> bool:
+    """Whether ``tensor`` is the result of a collective for which the program has not waited."""
+    return _is_collective_result(local_part(tensor))
+
+
+def placement_of(tensor: Any) -> str | None:
+    """How a DTensor is distributed: ``Shard(dim=0) of [16, 8] over 2 ranks``; None for others."""
+    if not _is_distributed(tensor):
+        return None
+    placements = ", ".join(map(repr, tensor.placements))
+    return f"{placements} of {list(tensor.shape)} over {tensor.device_mesh.size()} ranks"
+
+
+def _is_distributed(tensor: Any) -> bool:
     return type(tensor).__name__ == "DTensor" and hasattr(tensor, "_local_tensor")
+
+
+def _is_collective_result(tensor: Any) -> bool:
+    return type(tensor).__name__ == "AsyncCollectiveTensor" and hasattr(tensor, "completed")
 
 
 def _nested_values(tensor: Any) -> torch.Tensor | None:

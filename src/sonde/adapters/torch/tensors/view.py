@@ -17,7 +17,7 @@ from sonde.adapters.torch.eager.op_schema import attributes_of
 from sonde.adapters.torch.eager.step_inputs import dtype_name, shape_of
 from sonde.adapters.torch.tensors.device_statistics import DeviceRow, device_row
 from sonde.adapters.torch.tensors.hold import Lender, TorchHold, make_hold, same_memory
-from sonde.adapters.torch.tensors.unusual_layouts import stored_values
+from sonde.adapters.torch.tensors.unusual_layouts import is_pending, local_part, stored_values
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
@@ -54,7 +54,8 @@ def kernel_codes() -> dict[torch.dtype, int]:
 @dataclass(slots=True, eq=False)
 class TorchView:
     """See ``core.sink.TensorView``. ``lend`` registers memory that is lent instead of copied;
-    None where the memory may change without an observed op and must be copied."""
+    None where the memory may change without an observed op and must be copied. Of a DTensor this is
+    a view of the part that this rank holds."""
 
     tensor: torch.Tensor
     io: Io = "output"
@@ -62,6 +63,11 @@ class TorchView:
     token: TensorRef | None = None
     lend: Lender | None = None
     is_filled: bool = True
+
+    def __post_init__(self) -> None:
+        if type(self.tensor) not in _PLAIN_TYPES:
+            self.tensor = local_part(self.tensor)
+            self.is_filled = self.is_filled and not is_pending(self.tensor)
 
     @property
     def values_token(self) -> object:
@@ -109,6 +115,8 @@ class TorchView:
             return "it is on the meta device and has no values"
         if name_of(tensor.dtype) not in BY_NAME:
             return f"its dtype is {name_of(tensor.dtype)}"
+        if is_pending(tensor):
+            return "the program has not waited for the collective that computes it"
         if tensor.numel() and not _address(tensor):
             return f"{type(tensor).__name__} has no memory of its own"
         return None
@@ -243,8 +251,8 @@ def _readable(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """The address of the first element; 0 if there is none. A wrapper of other tensors (DTensor)
-    may return an offset from a null pointer, which is not an address."""
+    """The address of the first element; 0 if there is none. A wrapper of other tensors may
+    return an offset from a null pointer, which is not an address."""
     try:
         if type(tensor) not in _PLAIN_TYPES and not tensor.untyped_storage().data_ptr():
             return 0

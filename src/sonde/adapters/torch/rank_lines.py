@@ -1,0 +1,29 @@
+"""Prints lines for the user; where several ranks print, each line names its rank."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sonde.adapters.torch.debugging.ranks import world_size
+from sonde.capture.session import print_to_stderr
+
+_START = re.compile(r"^sonde: ", re.MULTILINE)
+
+
+@dataclass(slots=True, eq=False)
+class RankLines:
+    """Prints a line of rank ``rank``: as ``sonde: rank 1: ...`` if there are several ranks.
+
+    ``has_others``: there are others, although neither the launcher nor a process group says so. A
+    process group may be gone when the last lines are printed, so that several ranks are remembered.
+    """
+
+    rank: int
+    has_others: bool = False
+
+    def __call__(self, text: str) -> None:
+        self.has_others = self.has_others or world_size() > 1
+        if self.has_others:
+            text = _START.sub(f"sonde: rank {self.rank}: ", text)
+        print_to_stderr(text)
