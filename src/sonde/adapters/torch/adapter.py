@@ -131,13 +131,14 @@ class TorchAdapter:
     # ------------------------------------------------------------------ hooks
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        closure = self._step_hooks.closure
         if self._switch.is_observing:
             with self._guard:
                 self.observer.inputs.leaves.know_optimizer(optimizer)
-                self.observer.scopes.enter_optimizer(optimizer)
-        self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
+                self.observer.scopes.enter_optimizer(optimizer, closure)
+        self.listener.optimizer_begins(optimizer, has_closure=closure is not None)
         is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended
-        if is_on and self._step_by == "optimizer":
+        if is_on and self._step_by == "optimizer" and closure is None:
             with self._guard:
                 self._skip.begins(optimizer)
 

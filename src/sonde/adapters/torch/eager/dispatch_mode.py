@@ -70,7 +70,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.emitter = Emitter(session, self.tables, self.loans)
         leaves = StepInputRegistry(scopes)
         self.inputs = InputMatcher(self.tables, leaves, self.loans.foreign)
-        self.learner = Learner(scopes, structures, self.tables, self.inputs)
+        self.learner = Learner(scopes, structures, self.tables, self.inputs, self.scopes)
         if self._native is not None:
             self._connect_native(self.emitter)
         self.set_current(structures.begin())

@@ -30,6 +30,7 @@ from sonde.adapters.torch.eager.op_tree import (
     Structures,
     TensorRef,
 )
+from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import (
     above_engine,
@@ -59,6 +60,7 @@ class Learner:
     _structures: Structures
     _tables: Tables
     _inputs: InputMatcher
+    _stack: ScopeStack
     ran_compiled: bool | None = None
     traced: tuple[Source, ...] = ()
     _tip: OpRecord | None = None
@@ -85,13 +87,14 @@ class Learner:
         info = op_info(func)
         depth, frame = find_user_frame(caller)
         record = OpRecord(parent, func, info, self._tables.scope)
-        scope, sources, cause = self._where(record.scope, frame, caller)
+        here = self._stack.scope_at(caller)
+        scope, sources, cause = self._where(here, frame, caller)
         is_seed = scope.phase != "backward" and begins_backward(caller)
         if is_seed:
             # backward() makes the first gradient before the engine runs. It is a backward op, but
             # record.scope stays the program's: that is the scope a later match will see.
             scope = self._scopes.backward_of(scope.name)
-        else:
+        elif scope is not here:
             record.scope = scope
         if frame is not None and (is_seed or scope.phase != "backward"):
             record.depth, record.code, record.last = depth + 1, frame.f_code, frame.f_lasti
