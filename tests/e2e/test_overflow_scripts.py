@@ -55,7 +55,7 @@ class Ended:
 
     def overflow(self) -> dict[int, list[dict[str, Any]]]:
         found = {}
-        for file in self.dump.rglob("overflow.json"):
+        for file in self.dump.rglob("[0-9]*/overflow.json"):
             found[int(file.parent.name)] = json.loads(file.read_text(), parse_constant=refuse)
         return dict(sorted(found.items()))
 

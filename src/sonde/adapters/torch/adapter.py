@@ -26,6 +26,7 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.adapters.torch.step_cycle import StepCycle
 from sonde.capture.session import Session
+from sonde.core.coverage import Gap
 
 logger = logging.getLogger("sonde.capture")
 
@@ -65,7 +66,9 @@ class TorchAdapter:
             session, self._scopes, structures, self._failed, starts_at_once=starts_at_once
         )
         self._skip = OptimizerSkip(self.observer, session)
-        self._switch = ObservationSwitch(self.observer, self._skip, self._failed)
+        self._switch = ObservationSwitch(
+            self.observer, self._skip, self._failed, self._module_ran_elsewhere
+        )
         self._compiler = CompilerWatch(
             compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
         )
@@ -153,12 +156,18 @@ class TorchAdapter:
             self.end_step()
 
     def _report_thread(self, name: str) -> None:
+        self._session.coverage.add(Gap("other_thread", repr(name)))
         if not self._is_thread_reported:
             self._is_thread_reported = True
-            self._session.report(
-                f"sonde: an optimizer steps in thread {name!r}, which is not observed: only the "
-                "thread that began the capture is [other-thread]"
+            text = (
+                f"an optimizer steps in thread {name!r}, which is not observed: only the thread "
+                "that began the capture is"
             )
+            self._session.report(f"sonde: {text} [other-thread]")
+            self.listener.not_observed("other-thread", text)
+
+    def _module_ran_elsewhere(self, name: str) -> None:
+        self._session.coverage.add(Gap("other_thread", repr(name)))
 
     # -------------------------------------------------------------------- end
 
@@ -184,10 +193,11 @@ class TorchAdapter:
         self._switch.break_down()
         trace = traceback.extract_tb(error.__traceback__)
         place = f" ({os.path.basename(trace[-1].filename)}:{trace[-1].lineno})" if trace else ""
-        self._session.report(
-            "sonde: observation failed and is switched off, training goes on: "
-            f"{type(error).__name__}: {error}{place} [capture-failed]"
-        )
+        what = f"{type(error).__name__}: {error}"
+        self._session.coverage.add(Gap("observation_failed", what, self._session.step))
+        text = f"observation failed and is switched off, training goes on: {what}{place}"
+        self._session.report(f"sonde: {text} [capture-failed]")
+        self.listener.not_observed("capture-failed", text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
         self.observer.is_suspended = True

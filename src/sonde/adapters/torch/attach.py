@@ -24,6 +24,7 @@ from sonde.adapters.torch.processes import hide_received_tensors, observed_child
 from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import ToggledRequest
 from sonde.capture.session import Session, print_to_stderr
+from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
 from sonde.core.selection import OpPattern
@@ -41,11 +42,13 @@ class Capture:
     toggled: list[ToggledRequest] = field(default_factory=list)
     writer: Writer | None = None
     debugging: TorchDebugging | None = None
+    coverage: Coverage = field(default_factory=Coverage)
 
     def hand_over(self) -> None:
         """Prepare for child processes that will do the training."""
         if self.debugging is not None:
             self.debugging.debugger.hand_over()
+        self.coverage.is_delegated = True
 
     def flush(self) -> None:
         """Wait until everything captured so far is on disk."""
@@ -183,7 +186,8 @@ def _build(
         config = None
     name = _NAME if config is None else config.net_name
     initial_step = 0 if config is None else config.initial_step
-    sinks = None if config is None else _dump_sinks(config, number)
+    coverage = Coverage()
+    sinks = None if config is None else _dump_sinks(config, number, coverage)
     subscriptions = [] if sinks is None else sinks.subscriptions
     debugging = None
     if debugger is not None:
@@ -194,27 +198,27 @@ def _build(
     if subscriptions:
         kernels.thread_limit(torch.get_num_threads())
     adapter = TorchAdapter(
-        Session(subscriptions, initial_step=initial_step),
+        Session(subscriptions, initial_step=initial_step, coverage=coverage),
         name=name,
         starts_at_once=starts_at_once,
         step_by=step_by,
         compiled=compiled,
     )
     if sinks is None:
-        return Capture(adapter, debugging=debugging)
+        return Capture(adapter, debugging=debugging, coverage=coverage)
     for report in sinks.closing_reports:
         adapter.at_close(report)
-    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging)
+    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage)
     for target, enabled in _SWITCHES:
         capture.switch(target, enabled)
     return capture
 
 
-def _dump_sinks(config: CaptureConfig, number: int) -> DumpSinks:
+def _dump_sinks(config: CaptureConfig, number: int, coverage: Coverage) -> DumpSinks:
     """The sinks that write the dump of rank ``number``; its directory is made ready."""
     rank = rank_layout(config.path, number)
     make_room(rank, print_to_stderr)
-    sinks = dump_sinks(config, rank, print_to_stderr)
+    sinks = dump_sinks(config, rank, coverage, print_to_stderr)
     sinks.files.write_metadata(config.text, _facts())
     return sinks
 

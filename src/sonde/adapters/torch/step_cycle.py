@@ -54,12 +54,14 @@ class StepCycle:
             return
         if self._switch.state is ObservationState.BROKEN:
             self._switch.clean_up()
+            self._session.coverage.unobserved_steps += 1
             self._listener.step_ended()
             return
         if self._switch.is_observing:
             self._skip.ends()
             self._hand_over(is_complete=True)
         else:
+            self._session.coverage.unobserved_steps += 1
             self._session.skip_step()
         self._observer.begin_at_once()
         self._has_completed_step = True

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sonde.core.atomic_file import write_whole
+from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
 from sonde.core.number_text import size_text
@@ -45,6 +47,15 @@ class StepFiles(Sink):
         self.rank.metadata.mkdir(parents=True, exist_ok=True)
         self.rank.metadata_dump_config.write_text(config)
         self.rank.metadata_config.write_text(json.dumps(dict(facts), indent=4) + "\n")
+
+    def write_coverage(self, coverage: Coverage) -> None:
+        """Write what was observed, when the run has ended. A process whose children do the training
+        writes nothing: the files are theirs."""
+        if coverage.is_delegated and not coverage.has_observed:
+            return
+        with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+            text = json.dumps(coverage.to_json(), indent=4)
+            write_whole(self.rank.observation, text + "\n")
 
     def open(self, step: int) -> Path:
         """The directory for the files of the running step, created at the first call."""
@@ -155,9 +166,14 @@ def _append(path: Path, line: str) -> None:
 def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
     """Move the dump of an earlier run at ``rank`` aside, so that two dumps are never mixed.
 
-    Metadata alone does not count: a process that only starts others writes nothing else.
+    Metadata alone does not count: a process that only starts others writes nothing else. Nor does a
+    verdict without a step.
     """
-    if not rank.root.exists() or set(rank.root.iterdir()) <= {rank.metadata}:
+    if not rank.root.exists():
+        return
+    if set(rank.root.iterdir()) <= {rank.metadata, rank.overflow}:
+        rank.overflow.unlink(missing_ok=True)
+        rank.observation.unlink(missing_ok=True)
         return
     number = 1
     while (aside := Path(f"{rank.root}.previous-{number}")).exists():

@@ -82,6 +82,7 @@ def memory_of_graph(graph: GraphIndex) -> GraphMemory:
             node.kind != "op",
             [(each.producer, each.slot, each.type.shape) for each in node.inputs],
             [each.shape for each in node.outputs],
+            node.attributes,
         )
 
     return GraphMemory(find)

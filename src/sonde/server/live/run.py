@@ -56,6 +56,7 @@ class LiveRun:
             controls=self._run_control.commands(),
             notices=self.messages.notices,
             recheck=self._check.view,
+            unobserved=self.messages.unobserved,
         )
 
     # ----------------------------------------------------------------- ranks

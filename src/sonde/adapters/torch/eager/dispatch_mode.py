@@ -141,6 +141,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def end_step(self) -> None:
         """Empty the tables of this step."""
+        self.inputs.note_filled()
         self.tables.forget()
         self.loans.end_step()
         self.learner.end_step()

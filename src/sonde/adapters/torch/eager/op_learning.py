@@ -13,12 +13,13 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_outputs import (
+    argument_slots,
+    final_attributes,
     is_filled,
     output_ref,
     sibling_with,
     twin_of,
     unreturned_writes,
-    written_slots,
 )
 from sonde.adapters.torch.eager.op_schema import OpInfo, attributes_of, op_info
 from sonde.adapters.torch.eager.op_tree import (
@@ -43,6 +44,7 @@ from sonde.adapters.torch.eager.source_lines import (
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.watch.op_types import OVERWRITES, OVERWRITING, slots_text
 
 _NO_SEQUENCE = 1 << 62
 
@@ -99,7 +101,11 @@ class Learner:
         if frame is not None and (is_seed or scope.phase != "backward"):
             record.depth, record.code, record.last = depth + 1, frame.f_code, frame.f_lasti
         self._wire(record, tensors, keys, frame or caller)
+        record.writes = argument_slots(info.writes, info, args, kwargs)
+        record.overwrites = argument_slots(info.overwrites, info, args, kwargs)
         attributes = attributes_of(info, args, kwargs)
+        if record.overwrites and info.type not in OVERWRITING:
+            attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
         if cause is not None:
             attributes = (*attributes, ("forward", cause.node.name))
         record.node = OpNode(
@@ -111,7 +117,6 @@ class Learner:
             attributes=attributes,
             sources=sources,
         )
-        record.writes = written_slots(info, args, kwargs)
         return record
 
     def learn_outputs(
@@ -173,7 +178,7 @@ class Learner:
         """Put a record whose op has run into the tree."""
         parent = record.parent
         assert parent is not None
-        record.node = replace(record.node, outputs=specs)
+        record.node = replace(record.node, outputs=specs, attributes=final_attributes(record))
         record.order = parent.order + 1 + len(record.leaves)
         # The consumers were asked before the outputs were known, which a selection may name.
         record.wants_generation = -1

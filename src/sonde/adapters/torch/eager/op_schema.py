@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
-from sonde.watch.op_types import ALLOCATING, WORKSPACES
+from sonde.watch.op_types import ALLOCATING, OVERWRITING, WORKSPACES
 
 _MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
     # The kernels write these although the schema does not declare it.
@@ -43,7 +43,8 @@ _COLLECTIVES = ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """One operator overload. ``writes`` are names of arguments the op changes in place.
+    """One operator overload. ``writes`` are names of arguments the op changes in place,
+    ``overwrites`` those of them that it does not read.
 
     ``rearranges``: if the one output has as many elements as the first input, they are the same
     elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
@@ -58,6 +59,7 @@ class OpInfo:
     rearranges: bool = False
     fills: bool = True
     workspaces: tuple[int, ...] = ()
+    overwrites: frozenset[str] = frozenset()
 
 
 _BOOKKEEPING = ("profiler", "prim", "sonde")
@@ -83,15 +85,16 @@ def op_info(func: Any) -> OpInfo:
         for argument in schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     }
+    overwrites = {argument.name for argument in schema.arguments if argument.is_out}
     writes.update(_MUTATED_UNDECLARED.get(schema.name, ()))
     if namespace == "c10d" and name.endswith("_"):
         # The schemas of the collectives do not declare what they write.
-        writes.update(
-            argument.name
-            for argument in schema.arguments
-            if argument.name == "tensors" or argument.name.startswith("output")
-        )
+        names = {argument.name for argument in schema.arguments}
+        overwrites |= {each for each in names if each.startswith("output")}
+        writes |= overwrites | names & {"tensors"}
     op_type = _type_name(namespace, name)
+    if op_type.removeprefix("_foreach_") in OVERWRITING and schema.arguments:
+        overwrites.add(schema.arguments[0].name)
     return OpInfo(
         type=op_type,
         arguments=tuple(argument.name for argument in schema.arguments),
@@ -100,6 +103,7 @@ def op_info(func: Any) -> OpInfo:
         fills=op_type not in ALLOCATING,
         rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
         workspaces=WORKSPACES.get(op_type, ()),
+        overwrites=frozenset(overwrites),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import CO_OPTIMIZED
 from itertools import islice
 from types import FrameType
@@ -24,7 +24,9 @@ from sonde.adapters.torch.eager.op_tree import StepInput
 from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
+from sonde.watch.op_types import UNFILLED
 
+_MEMORY = "memory"
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
 _UNSHARED = 3
@@ -81,6 +83,8 @@ class StepInputRegistry:
         # Autograd leaves that no module holds, each with its version when it was first met.
         self._loose: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        # Storages that were allocated again (``resize_``) and not written since.
+        self.unfilled: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         if not any(known() is optimizer for known in self._optimizers):
@@ -98,6 +102,8 @@ class StepInputRegistry:
         used: Container[StepInput | None],
     ) -> StepInput:
         """The step input for ``tensor``, none of ``used``, which belong to other tensors."""
+        if key in self.unfilled:
+            return self._memory(tensor, used)
         named = self._registered(key)
         if named is not None:
             leaf = self._leaf(named.kind, named.name, named.scope, tensor)
@@ -117,6 +123,16 @@ class StepInputRegistry:
                 self._loose[name] = (weakref.ref(tensor), private.version_of(tensor))
         return self._leaf(kind, name, ROOT, tensor)
 
+    def _memory(self, tensor: torch.Tensor, used: Container[StepInput | None]) -> StepInput:
+        """The step input for memory that was allocated again: its values mean nothing."""
+        number = 0
+        while self._leaves.get(("input", f"{_MEMORY}-{number}")) in used:
+            number += 1
+        leaf = self._leaf("input", f"{_MEMORY}-{number}", ROOT, tensor)
+        leaf.ref.is_unfilled = True
+        leaf.node = replace(leaf.node, attributes=((UNFILLED, "0"),))
+        return leaf
+
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
         leaf = self._leaves.get((kind, name))
         if leaf is None:
@@ -133,6 +149,8 @@ class StepInputRegistry:
 
     def may_be(self, leaf: StepInput, tensor: torch.Tensor, key: int) -> bool:
         """Whether ``tensor``, first met in this step now, can be the step input ``leaf``."""
+        if leaf.ref.is_unfilled or key in self.unfilled:
+            return leaf.ref.is_unfilled and key in self.unfilled
         if leaf.is_lasting:
             named = self._registered(key)
             return named is not None and self._leaves.get((named.kind, named.name)) is leaf
