@@ -40,7 +40,7 @@ FAULTS = (
 FAULTY = ("t5", "gpt2", "bert", "vit")
 """Models in which the faults are made: T5 has log(0), GPT-2 and BERT have masks of -inf."""
 SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-DEEP = {**SMALL, "intermediate_size": 37, "max_position_embeddings": 64}
+DEEP = {**SMALL, "intermediate_size": 64, "max_position_embeddings": 64}
 Batch = dict[str, Any]
 Made = tuple[nn.Module, Callable[[], Batch]]
 
@@ -267,7 +267,7 @@ _DEBERTA = {**DEEP, "relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 MODELS: dict[str, tuple[str, Callable[[], Made]]] = {
     "gpt2": ("transformers", text_model("GPT2LMHeadModel", "GPT2Config", **_GPT2)),
     "llama": ("transformers", text_model("LlamaForCausalLM", "LlamaConfig", **DEEP)),
-    "mistral": ("transformers", text_model("MistralForCausalLM", "MistralConfig", **DEEP)),
+    "mistral": ("transformers", text_model("MistralForCausalLM", "MistralConfig", **_MIXTRAL)),
     "mixtral": ("transformers", text_model("MixtralForCausalLM", "MixtralConfig", **_MIXTRAL)),
     "gpt_neox": ("transformers", text_model("GPTNeoXForCausalLM", "GPTNeoXConfig", **DEEP)),
     "opt": ("transformers", text_model("OPTForCausalLM", "OPTConfig", **_OPT)),

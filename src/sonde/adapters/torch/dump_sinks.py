@@ -157,8 +157,10 @@ def _report_overflow(
             "sonde: no op made NaN or Inf by mistake: those found reached neither the loss nor "
             f"an update of weights; first by {origin_place(summary.harmless)}{_but(coverage)}"
         )
-    else:
+    elif coverage.steps:
         report(f"sonde: every value of the observed steps was finite{_but(coverage)}")
+    else:
+        report(f"sonde: every value that was observed was finite; no step ended{_but(coverage)}")
 
 
 def _no_verdict(summary: OverflowSummary, coverage: Coverage) -> str:
