@@ -50,5 +50,9 @@ FAULTS: dict[str, Fault] = {
     "55_metric_beside_a_root": Fault(0, f"Gradients/{NET}Root/pow-op0", 9),
     "56_hidden_state": Fault(1, "Default/log-op0", 16),
     "57_hidden_state_all_nan": Fault(1, "Default/log-op0", 16),
+    "59_closure_with_fault": Fault(2, "Default/div-op0", 18),
+    "61_t5_and_0_by_0_in_the_loss": Fault(6, "Default/div-op0", 41),
+    "64_memory_allocated_again": Fault(2, "Default/log-op0", 31),
+    "62_scale_nobody_checks": Fault(0, "Gradients/Default/_to_copy-op0", 13),
 }
 """All others are free of faults."""

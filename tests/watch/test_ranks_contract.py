@@ -29,8 +29,12 @@ FAULTS: dict[str, tuple[Fault | None, Fault | None]] = {
         Fault(1, "Default/log-op0", 14),
         Fault(1, "Default/c10d_allgather_-op0", 16),
     ),
+    "05_fsdp_mixed_precision": (None, None),
+    "06_buckets_of_gradients": (None, None),
 }
 """The fault of each rank."""
+UNFILLED = ("05_fsdp_mixed_precision", "06_buckets_of_gradients")
+"""Scenarios whose only NaN are in memory that is not filled yet."""
 STEPS = {0, 1, 2}
 
 
@@ -51,6 +55,10 @@ def test_every_way_gives_the_same_findings(name: str, tmp_path: Path) -> None:
         assert_overflow(overflow[rank], found, fault)
         for hits in (live[rank], dumped[rank]):
             assert_says_whether_another_rank_made_them(hits)
+        if name in UNFILLED:
+            assert not found.undecided
+            assert not overflow[rank].entries
+            assert "by mistake" not in overflow[rank].said
 
 
 def assert_says_whether_another_rank_made_them(hits: list[Hit]) -> None:

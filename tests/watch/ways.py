@@ -146,7 +146,7 @@ def overflowing(training: Training, path: Path) -> Overflow:
 def overflow_entries(path: Path) -> dict[tuple[int, str], tuple[str, str | None]]:
     """The part and the origin of every op with non-finite outputs, by step and name."""
     entries = {}
-    for file in path.rglob("overflow.json"):
+    for file in path.rglob("[0-9]*/overflow.json"):
         step = int(file.parent.name)
         for entry in json.loads(file.read_text()):
             if any(_bad(each) for each in entry["outputs"]):

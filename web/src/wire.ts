@@ -361,6 +361,7 @@ export interface RecheckView {
 /**
  * `revision` grows with every change of the other fields; `controls` are the commands that are
  * possible (for a dump only those of `recheck`). `peer`: the second dump of a view.
+ * `unobserved`: what was not observed of the run, so that no hits there mean nothing.
  */
 export interface RunView {
   readonly id: string;
@@ -373,6 +374,7 @@ export interface RunView {
   readonly notices: readonly string[];
   readonly peer: string | null;
   readonly recheck: RecheckView | null;
+  readonly unobserved: readonly string[];
 }
 
 /**

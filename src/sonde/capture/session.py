@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sonde.core.coverage import Coverage, Gap
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
@@ -75,6 +76,7 @@ class Session:
     subscriptions: list[Subscription]
     initial_step: int = 0
     report: Callable[[str], None] = print_to_stderr
+    coverage: Coverage = field(default_factory=Coverage)
     step: int = field(init=False, default=0)
     generation: int = field(init=False, default=0)
     _active: tuple[Subscription, ...] = field(init=False, default=())
@@ -144,6 +146,10 @@ class Session:
             self._shield(subscription, subscription.sink.end_step, end)
         self._active = ()
         self.step += 1
+        if end.complete:
+            self.coverage.steps += 1
+        else:
+            self.coverage.incomplete_steps += 1
 
     def keeps_step(self) -> bool:
         """Whether a sink has found something in the running step that must not be dropped."""
@@ -200,6 +206,7 @@ class Session:
             return
         subscription.is_broken = True
         self.generation += 1
+        self.coverage.add(Gap("sink_failed", f"{type(error).__name__}: {error}", self.step))
         if isinstance(error, SondeError):
             # Several sinks of one dump stop for the same reason: report it once.
             if error.slug not in self._reported:

@@ -233,7 +233,8 @@ def hits(
     """List the hits of watchpoints, in execution order."""
     query = {"step": step, "graph": graph, "rank": rank}
     answer = obj.client.get(obj.path("/hits"), **query, limit=limit)
-    show(answer, as_json, text.hits_lines(answer))
+    gaps = obj.client.get(obj.path())["unobserved"]
+    show(answer, as_json, text.hits_lines(answer, gaps=gaps))
     # The printed page may contain only undecided ones, with true hits on a later page.
     true_hits = obj.client.get(obj.path("/hits"), **query, verdict="hit", limit=1)
     return HIT if true_hits["total"] else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sonde.core.number_text import count_text, duration, number_text
@@ -65,8 +65,11 @@ def _condition(condition: Json) -> str:
     return f"{condition['id']} {parameters}".strip()
 
 
-def hits_lines(page: Json, hint: str = "") -> Iterator[str]:
-    """The lines of a page of hits, and a count of hits that are not on it, followed by ``hint``."""
+def hits_lines(page: Json, hint: str = "", gaps: Sequence[str] = ()) -> Iterator[str]:
+    """The lines of a page of hits, and a count of hits that are not on it, followed by ``hint``.
+
+    ``gaps``: what was not observed of the run.
+    """
     for hit in page["hits"]:
         yield from _hit_lines(hit)
     rest = page["total"] - len(page["hits"])
@@ -75,7 +78,9 @@ def hits_lines(page: Json, hint: str = "") -> Iterator[str]:
     if page["dropped"]:
         yield f"{page['dropped']} other hits, neither the first nor the newest, were not kept"
     if not page["total"] + page["dropped"]:
-        yield "no hits"
+        yield "no hits in what was observed" if gaps else "no hits"
+    for gap in gaps:
+        yield f"not observed: {gap}"
 
 
 def _hit_lines(hit: Json) -> Iterator[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sonde.wire.api import WatchpointDraft
 
 HIT = 1
-DAMAGED = 2
+UNKNOWN = 2
 _PORT = 8080
 _SHOWN = 50
 _GC_THRESHOLD = 200_000
@@ -39,7 +39,8 @@ Examples:
   sonde view --check --watch 'tensor_too_large max_gt=1e4' --json sonde_dump
 
 \b
-Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a damaged file.
+Exit codes of --check: 0 no hits; 1 hits; 2 error, not a dump, or no hits but a damaged file, or
+a run that was observed only in part.
 """
 
 
@@ -154,22 +155,26 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
                 "hits": hits,
                 "problems": [str(each) for each in problems],
                 "damaged": [str(each) for each in problems if is_damage(each)],
+                "unobserved": [each.message for each in problems if each.is_gap],
             }
         )
         if not as_json:
             if len(paths) > 1:
                 click.echo(f"{path}:")
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
-            for line in text.hits_lines(page, "; --json prints them"):
+            gaps = [safe(each.message) for each in problems if each.is_gap]
+            for line in text.hits_lines(page, "; --json prints them", gaps):
                 click.echo(line)
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
-                click.echo(f"sonde: {word}: {safe(str(problem))}", err=True)
+                if not problem.is_gap:
+                    click.echo(f"sonde: {word}: {safe(str(problem))}", err=True)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):
         return HIT
-    return DAMAGED if any(answer["damaged"] for answer in answers) else 0
+    is_unknown = any(answer["damaged"] or answer["unobserved"] for answer in answers)
+    return UNKNOWN if is_unknown else 0
 
 
 def _progress(done: int, total: int) -> None:

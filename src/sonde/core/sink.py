@@ -61,6 +61,10 @@ class TensorView(ObservedTensor, Protocol):
     def token(self) -> object: ...
     @property
     def problem(self) -> str | None: ...
+    @property
+    def has_countable_values(self) -> bool:
+        """Whether ``non_finite`` can count values."""
+        ...
 
     def numpy(self) -> NDArray[Any]:
         """A copy the caller may keep: C-contiguous, widened where numpy lacks the dtype."""

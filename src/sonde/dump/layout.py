@@ -201,6 +201,16 @@ class RankLayout:
         return self.metadata / "config.json"
 
     @property
+    def observation(self) -> Path:
+        """What of the run was observed."""
+        return self.metadata / "observation.json"
+
+    @property
+    def overflow(self) -> Path:
+        """The verdict on NaN and Inf over the whole run."""
+        return self.root / OVERFLOW
+
+    @property
     def metadata_dump_config(self) -> Path:
         """The dump configuration as the user wrote it."""
         return self.metadata / "data_dump.json"

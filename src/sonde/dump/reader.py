@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from sonde.core.coverage import CHOSEN
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
@@ -19,7 +20,13 @@ from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir, find_ranks, scan_rank
 from sonde.dump.reading.graph_store import GraphStore
-from sonde.dump.reading.side_files import DumpMetadata, OverflowEntry, read_json, read_overflow
+from sonde.dump.reading.side_files import (
+    DumpMetadata,
+    OverflowEntry,
+    read_gaps,
+    read_json,
+    read_overflow,
+)
 from sonde.dump.reading.statistic_rows import StatisticRow
 from sonde.dump.reading.step_index import KnownGraph, StepIndex, index_step
 from sonde.dump.reading.step_listing import MAX_TEXT_BYTES, Item
@@ -48,6 +55,8 @@ class Dump:
         self._problems: dict[DumpProblem, None] = dict.fromkeys(
             problem for tree in self._ranks.values() for problem in tree.problems
         )
+        for tree in self._ranks.values():
+            self._add_gaps(tree.layout.observation)
 
     def __repr__(self) -> str:
         return f"Dump({str(self.path)!r})"
@@ -237,6 +246,16 @@ class Dump:
                 slug="no-such-rank",
             )
         return [self._ranks[rank]]
+
+    def _add_gaps(self, path: Path) -> None:
+        """List what was not observed of a run, other than by choice of the user."""
+        try:
+            gaps = [gap for gap in read_gaps(path) if gap.reason not in CHOSEN]
+        except DumpError as error:
+            self._add_problem(path, error)
+        else:
+            for gap in gaps:
+                self._problems[DumpProblem(path, str(gap), is_gap=True)] = None
 
     def _add_problem(self, path: Path, error: DumpError) -> None:
         with self._lock:

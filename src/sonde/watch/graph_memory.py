@@ -10,7 +10,14 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Final, NamedTuple
 
-from sonde.watch.op_types import ALLOCATING, VIEWS, WORKSPACES, is_in_place
+from sonde.watch.op_types import (
+    ALLOCATING,
+    UNFILLED,
+    VIEWS,
+    WORKSPACES,
+    is_in_place,
+    slots_in,
+)
 
 _MOST_STEPS_BACK: Final = 1000
 Shape = tuple[int, ...]
@@ -25,6 +32,12 @@ class MemoryNode(NamedTuple):
     is_leaf: bool
     inputs: Sequence[tuple[str | None, int, Shape]]
     outputs: Sequence[Shape]
+    attributes: Sequence[tuple[str, str]] = ()
+
+    @property
+    def allocates(self) -> bool:
+        """Whether its outputs are memory that no op has filled."""
+        return self.type in ALLOCATING or bool(slots_in(self.attributes, UNFILLED))
 
 
 class GraphMemory:
@@ -74,11 +87,13 @@ class GraphMemory:
 
     def _is_filled(self, name: str, slot: int) -> bool:
         node = self._find(name)
-        if node is None or node.is_leaf:
+        if node is None:
             return True
         if node.type in ALLOCATING or slot in WORKSPACES.get(node.type, ()):
             return False
-        if node.type not in VIEWS or not node.inputs:
+        if slot in slots_in(node.attributes, UNFILLED):
+            return False
+        if node.is_leaf or node.type not in VIEWS or not node.inputs:
             return True
         return self.is_input_filled(node.inputs[0])
 
@@ -98,13 +113,13 @@ class GraphMemory:
         """Whether the memory of an output has parts that no op has filled yet."""
         root, root_slot = self.root(name, slot)
         made = self._find(root)
-        if made is None or made.type not in ALLOCATING or root_slot >= len(made.outputs):
+        if made is None or not made.allocates or root_slot >= len(made.outputs):
             return False
         size = prod(made.outputs[root_slot])
         place: Place | None = (name, slot)
         for _ in range(_MOST_STEPS_BACK):
             node = None if place is None else self._find(place[0])
-            if place is None or node is None or node.type in ALLOCATING:
+            if place is None or node is None or node.allocates:
                 return True
             is_whole = place[1] < len(node.outputs) and prod(node.outputs[place[1]]) >= size
             if is_whole and is_in_place(node.type):

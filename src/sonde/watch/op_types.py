@@ -26,6 +26,17 @@ FILLING: Final = frozenset(
     )
 )
 """Ops that write an argument unchanged. If another op computes NaN from it, that is a fault."""
+OVERWRITING: Final = frozenset(
+    (
+        *("copy_", "fill_", "zero_", "bernoulli_", "cauchy_", "exponential_"),
+        *("geometric_", "log_normal_", "normal_", "random_", "uniform_"),
+    )
+)
+"""Ops that write all elements of their first input and read none of them."""
+OVERWRITES: Final = "overwrites"
+"""The attribute with the slots of inputs that an op writes and does not read: ``out=``."""
+UNFILLED: Final = "unfilled"
+"""The attribute with the slots of outputs that are memory which no op has filled yet."""
 VIEWS: Final = frozenset(
     (
         *("_reshape_alias", "alias", "as_strided", "chunk", "detach", "diagonal", "expand"),
@@ -41,6 +52,25 @@ ORDERING: Final = "UpdateState"
 """MindSpore's node that makes ops run in order. It has their outputs as inputs and reads none."""
 SCALER_CHECK: Final = "_amp_foreach_non_finite_check_and_unscale_"
 """The op by which a loss scaler finds NaN and Inf before the optimizer steps."""
+
+
+_FIRST: Final = frozenset((0,))
+
+
+def slots_text(slots: Iterable[int]) -> str:
+    """The value of an attribute that lists slots."""
+    return ", ".join(map(str, slots))
+
+
+def slots_in(attributes: Iterable[tuple[str, str]], name: str) -> frozenset[int]:
+    """The slots that the attribute ``name`` lists; empty without this attribute."""
+    text = next((text for each, text in attributes if each == name), "")
+    return frozenset(int(slot) for slot in text.split(", ") if slot.isdecimal())
+
+
+def overwritten_inputs(op_type: str, attributes: Iterable[tuple[str, str]]) -> frozenset[int]:
+    """The slots of inputs whose values an op replaces without reading them."""
+    return _FIRST if op_type in OVERWRITING else slots_in(attributes, OVERWRITES)
 
 
 def is_in_place(op_type: str) -> bool:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from sonde.core.graph import GRADIENTS, Source
 from sonde.core.observation import Observation, ObservedTensor
 from sonde.watch.faults import StepNode, find_fault, find_results
-from sonde.watch.op_types import FILLING, infinite_argument, is_in_place
+from sonde.watch.op_types import FILLING, infinite_argument, is_in_place, overwritten_inputs
 
 OriginKind = Literal["op", "leaf", "outside"]
 _OUTERMOST_BACKWARD = f"{GRADIENTS}Default"
@@ -106,10 +106,12 @@ class OriginTracker:
         bad_outputs = [view for view in call.outputs if self._is_bad(view)]
         if not bad_outputs and call.node.kind != "op":
             return None
-        bad_inputs = [view for view in call.inputs if self._is_bad(view)]
+        overwritten = overwritten_inputs(call.node.type, call.node.attributes)
+        inputs = [view for view in call.inputs if view.slot not in overwritten]
+        bad_inputs = [view for view in inputs if self._is_bad(view)]
         if not bad_outputs and not bad_inputs:
             return None
-        bad_inputs += [view for view in call.inputs if self._is_bad_underneath(call, view)]
+        bad_inputs += [view for view in inputs if self._is_bad_underneath(call, view)]
         self._step = call.step
         given = {view.slot: self._origin_of(call, view) for view in bad_inputs}
         origin, is_producer = self._find_origin(call, bad_inputs, given, bad_outputs)
@@ -142,6 +144,10 @@ class OriginTracker:
     def origin_in(self, memory: object) -> Origin | None:
         """The origin of the last non-finite values that were written to this memory."""
         return None if memory is None else self._by_memory.get(memory)
+
+    def is_known_harmless(self, origin: Origin) -> bool:
+        """Whether non-finite values of its line were no fault in an earlier step, nor yet now."""
+        return not origin.is_listed and _line(origin) in self._harmless
 
     # -------------------------------------------------------- non-finite tensors
 
@@ -293,7 +299,9 @@ class OriginTracker:
         for origin in origins:
             if origin.is_unexpected and not sees_all:
                 origin.is_fault = True
-            if not origin.is_fault:
+            if origin.is_fault:
+                self._harmless.discard(_line(origin))
+            else:
                 self._harmless.add(_line(origin))
                 origin.is_unexpected = False
         return tuple(origins)

@@ -88,7 +88,8 @@ class RecheckView(Plain, frozen=True):
 
 class RunView(Plain, frozen=True):
     """``revision`` grows with every change of the other fields; ``controls`` are the commands that
-    are possible (for a dump only those of ``recheck``). ``peer``: the second dump of a view."""
+    are possible (for a dump only those of ``recheck``). ``peer``: the second dump of a view.
+    ``unobserved``: what was not observed of the run, so that no hits there mean nothing."""
 
     id: str
     kind: RunKind
@@ -100,6 +101,7 @@ class RunView(Plain, frozen=True):
     notices: tuple[str, ...]
     peer: str | None = None
     recheck: RecheckView | None = None
+    unobserved: tuple[str, ...] = ()
 
 
 class RunList(Plain, frozen=True):

@@ -92,10 +92,12 @@ class Hits(Tagged, frozen=True, tag="hits"):
 
 
 class Notice(Tagged, frozen=True, tag="notice"):
-    """A line to show on the page (about an exceeded budget, for example)."""
+    """A line to show on the page (about an exceeded budget, for example). ``is_gap``: it says what
+    is not observed of the training."""
 
     slug: str
     text: str
+    is_gap: bool = False
 
 
 class Answer(Tagged, frozen=True, tag="answer"):

@@ -22,7 +22,7 @@ def refuse(constant: str) -> None:
 
 
 def entries_in(path: Path) -> Entries:
-    files = {int(file.parent.name): file for file in path.rglob("overflow.json")}
+    files = {int(file.parent.name): file for file in path.rglob("[0-9]*/overflow.json")}
     return {
         step: json.loads(files[step].read_text(), parse_constant=refuse) for step in sorted(files)
     }

@@ -104,6 +104,11 @@ function NoneMatches(): JSX.Element {
 
 function NoHits(): JSX.Element {
   const count = run.value?.watchpoints.length ?? 0;
+  const unobserved = run.value?.unobserved ?? [];
+  if (count > 0 && unobserved.length > 0)
+    return (
+      <Empty title="No hits in what was observed">{`Not observed: ${unobserved.join("; ")}`}</Empty>
+    );
   if (count > 0)
     return (
       <Empty title="No hits">

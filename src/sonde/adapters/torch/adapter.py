@@ -29,6 +29,7 @@ from sonde.adapters.torch.listener import ShieldedListener
 from sonde.adapters.torch.step_cycle import StepCycle
 from sonde.adapters.torch.step_numbers import StepNumbers
 from sonde.capture.session import Session
+from sonde.core.coverage import Gap
 from sonde.core.interruption import is_interruption
 
 logger = logging.getLogger("sonde.capture")
@@ -79,7 +80,11 @@ class TorchAdapter:
         )
         self._skip = OptimizerSkip(self.observer, session)
         self._switch = ObservationSwitch(
-            self.observer, self._skip, self._failed, self._find_trainer
+            self.observer,
+            self._skip,
+            self._failed,
+            self._find_trainer,
+            self._module_ran_elsewhere,
         )
         self._compiler = CompilerWatch(
             compiled, mode, session, self.observer, self._scopes, self._switch, self._failed
@@ -152,16 +157,17 @@ class TorchAdapter:
     # ------------------------------------------------------------------ hooks
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        closure = self._step_hooks.closure
         if self._switch.is_observing:
             with self._guard:
                 self.observer.inputs.leaves.know_optimizer(optimizer)
-                self.observer.scopes.enter_optimizer(optimizer)
+                self.observer.scopes.enter_optimizer(optimizer, closure)
         with self._guard:
             self.observer.outside.know_optimizer(optimizer)
             self._find_trainer()
-        self.listener.optimizer_begins(optimizer, has_closure=self._step_hooks.has_closure)
+        self.listener.optimizer_begins(optimizer, has_closure=closure is not None)
         is_on = self._switch.state is ObservationState.ON and not self.observer.is_suspended
-        if is_on and self._step_by == "optimizer":
+        if is_on and self._step_by == "optimizer" and closure is None:
             with self._guard:
                 self._skip.begins(optimizer)
 
@@ -200,12 +206,18 @@ class TorchAdapter:
         self.listener.notice(slug, text)
 
     def _report_thread(self, name: str) -> None:
+        self._session.coverage.add(Gap("other_thread", repr(name)))
         if not self._is_thread_reported:
             self._is_thread_reported = True
-            self._session.report(
-                f"sonde: an optimizer steps in thread {name!r}, which is not observed: only the "
-                "thread that began the capture is [other-thread]"
+            text = (
+                f"an optimizer steps in thread {name!r}, which is not observed: only the thread "
+                "that began the capture is"
             )
+            self._session.report(f"sonde: {text} [other-thread]")
+            self.listener.not_observed("other-thread", text)
+
+    def _module_ran_elsewhere(self, name: str) -> None:
+        self._session.coverage.add(Gap("other_thread", repr(name)))
 
     # -------------------------------------------------------------------- end
 
@@ -245,10 +257,11 @@ class TorchAdapter:
         self._switch.break_down()
         trace = traceback.extract_tb(error.__traceback__)
         place = f" ({os.path.basename(trace[-1].filename)}:{trace[-1].lineno})" if trace else ""
-        self._session.report(
-            "sonde: observation failed and is switched off, training goes on: "
-            f"{type(error).__name__}: {error}{place} [capture-failed]"
-        )
+        what = f"{type(error).__name__}: {error}"
+        self._session.coverage.add(Gap("observation_failed", what, self._session.step))
+        text = f"observation failed and is switched off, training goes on: {what}{place}"
+        self._session.report(f"sonde: {text} [capture-failed]")
+        self.listener.not_observed("capture-failed", text)
         logger.debug("%s", "".join(traceback.format_exception(error)))
         self._session.switch_off()
         self.observer.is_suspended = True

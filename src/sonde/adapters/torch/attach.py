@@ -27,6 +27,7 @@ from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import ToggledRequest
 from sonde.capture.session import Session
 from sonde.core import own_code
+from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
 from sonde.core.selection import OpPattern
@@ -44,11 +45,13 @@ class Capture:
     toggled: list[ToggledRequest] = field(default_factory=list)
     writer: Writer | None = None
     debugging: TorchDebugging | None = None
+    coverage: Coverage = field(default_factory=Coverage)
 
     def hand_over(self) -> None:
         """Prepare for child processes that will do the training."""
         if self.debugging is not None:
             self.debugging.debugger.hand_over()
+        self.coverage.is_delegated = True
 
     def flush(self) -> None:
         """Wait until everything captured so far is on disk."""
@@ -214,7 +217,8 @@ def _build(
         config = None
     name = _NAME if config is None else config.net_name
     initial_step = 0 if config is None else config.initial_step
-    sinks = None if config is None else _dump_sinks(config, lines)
+    coverage = Coverage()
+    sinks = None if config is None else _dump_sinks(config, lines, coverage)
     subscriptions = [] if sinks is None else sinks.subscriptions
     debugging = None
     if debugger is not None:
@@ -222,22 +226,22 @@ def _build(
         subscriptions.append(debugging.debugger.subscription())
     if subscriptions:
         kernels.thread_limit(torch.get_num_threads())
-    adapter = make_adapter(Session(subscriptions, initial_step, lines), name=name)
+    adapter = make_adapter(Session(subscriptions, initial_step, lines, coverage), name=name)
     if sinks is None:
-        return Capture(adapter, debugging=debugging)
+        return Capture(adapter, debugging=debugging, coverage=coverage)
     for report in sinks.closing_reports:
         adapter.at_close(report)
-    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging)
+    capture = Capture(adapter, sinks.toggled, sinks.writer, debugging, coverage)
     for target, enabled in _SWITCHES:
         capture.switch(target, enabled)
     return capture
 
 
-def _dump_sinks(config: CaptureConfig, lines: RankLines) -> DumpSinks:
+def _dump_sinks(config: CaptureConfig, lines: RankLines, coverage: Coverage) -> DumpSinks:
     """The sinks that write the dump of a rank; its directory is made ready."""
     rank = rank_layout(config.path, lines.rank)
     make_room(rank, lines)
-    sinks = dump_sinks(config, rank, lines)
+    sinks = dump_sinks(config, rank, coverage, lines)
     sinks.files.write_metadata(config.text, _facts())
     return sinks
 

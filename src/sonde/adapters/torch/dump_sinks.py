@@ -10,10 +10,12 @@ from sonde.adapters.torch.tensors import device_statistics
 from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
 from sonde.capture.session import Subscription
+from sonde.core.coverage import Coverage, Gap
+from sonde.core.number_text import count_text
 from sonde.core.running_training import register_origin
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
-from sonde.dump.sinks.overflow import OverflowDump
+from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
 from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
@@ -36,8 +38,11 @@ class DumpSinks:
     closing_reports: list[Callable[[], None]] = field(default_factory=list)
 
 
-def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], None]) -> DumpSinks:
-    """The sinks that ``config`` asks for; they write below ``rank``."""
+def dump_sinks(
+    config: CaptureConfig, rank: RankLayout, coverage: Coverage, report: Callable[[str], None]
+) -> DumpSinks:
+    """The sinks that ``config`` asks for; they write below ``rank``. At the end they write what
+    ``coverage`` says of the run."""
     writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
     files = StepFiles(rank, config.net_name, writer, report)
     sinks = DumpSinks(files, writer)
@@ -52,14 +57,22 @@ def dump_sinks(config: CaptureConfig, rank: RankLayout, report: Callable[[str], 
         sample=config.sample_num if config.sample_mode else 0,
         report=report,
     )
+    sees_all = config.dump_mode == "all" and isinstance(request, SelectionRequest)
+    if not sees_all:
+        coverage.add(Gap("ops_not_selected"))
+    sinks.closing_reports.append(lambda: files.write_coverage(coverage))
     if config.debug_mode == "overflow":
-        sees_all = config.dump_mode == "all" and isinstance(request, SelectionRequest)
         overflow = OverflowDump(
-            files, writer, tensors, most=config.overflow_number, sees_all=sees_all
+            files,
+            writer,
+            tensors,
+            most=config.overflow_number,
+            sees_all=sees_all,
+            coverage=coverage,
         )
         sinks.subscriptions.append(Subscription(overflow, request, keeps_step=overflow.keeps_step))
         sinks.closing_reports.append(register_origin(overflow.first_bad_op))
-        sinks.closing_reports.append(lambda: _report_overflow(overflow, rank, writer, report))
+        sinks.closing_reports.append(lambda: _report_overflow(overflow, rank, coverage, report))
     elif config.debug_mode == "exception":
         failure = FailureDump(files, tensors, report)
         sinks.subscriptions.append(
@@ -122,21 +135,47 @@ def _report_no_failure(failure: FailureDump, report: Callable[[str], None]) -> N
 
 
 def _report_overflow(
-    overflow: OverflowDump, rank: RankLayout, writer: Writer, report: Callable[[str], None]
+    overflow: OverflowDump, rank: RankLayout, coverage: Coverage, report: Callable[[str], None]
 ) -> None:
+    """Write and report the verdict on the run. A process whose children do the training has none:
+    they report for themselves."""
     summary = overflow.summary
-    if summary.fault is not None:
+    if coverage.is_delegated and not coverage.has_observed:
+        return
+    overflow.write_verdict()
+    verdict = summary.verdict(coverage)
+    if verdict == "unknown":
+        report(_no_verdict(summary, coverage))
+    elif summary.fault is not None:
         report(
             f"sonde: the first {origin_finding(summary.fault).message}\n"
             f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
-            f"passed them on; sonde show {rank.root.parent} tells more"
+            f"passed them on; sonde show {rank.root.parent} tells more{_but(coverage)}"
         )
-    elif writer.error is not None:
-        return  # The entries after the writer failed are missing: no verdict.
     elif summary.harmless is not None:
         report(
             "sonde: no op made NaN or Inf by mistake: those found reached neither the loss nor "
-            f"an update of weights; first by {origin_place(summary.harmless)}"
+            f"an update of weights; first by {origin_place(summary.harmless)}{_but(coverage)}"
         )
+    elif coverage.steps:
+        report(f"sonde: every value of the observed steps was finite{_but(coverage)}")
     else:
-        report("sonde: every value of the observed steps was finite")
+        report(f"sonde: every value that was observed was finite; no step ended{_but(coverage)}")
+
+
+def _no_verdict(summary: OverflowSummary, coverage: Coverage) -> str:
+    """Why it is not known whether the run is free of NaN and Inf, and what is known."""
+    why = "; ".join(map(str, coverage.unchosen_gaps))
+    if not coverage.has_observed:
+        return f"sonde: nothing is known about NaN and Inf: {why} [nothing-observed]"
+    steps = count_text(coverage.steps + coverage.incomplete_steps, "step")
+    found = "was finite" if summary.harmless is None else "that was not finite did no harm"
+    return (
+        f"sonde: nothing is known about NaN and Inf in the whole run: {why}; in the {steps} that "
+        f"were observed, at least in part, every observed value {found} [partly-observed]"
+    )
+
+
+def _but(coverage: Coverage) -> str:
+    """The parts of the run that were not observed, for the end of a sentence."""
+    return f" ({'; '.join(map(str, coverage.gaps))})" if coverage.gaps else ""

@@ -46,6 +46,10 @@ class ShieldedListener:
     def failed(self, error: Exception) -> None:
         self._call(lambda listener: listener.failed(error))
 
+    def not_observed(self, slug: str, text: str) -> None:
+        """Say on the debugger's page what is not observed of the training."""
+        self._call(lambda listener: listener.debugger.session.notice(slug, text, is_gap=True))
+
     def step_ended(self) -> None:
         self._call(lambda listener: listener.step_ended())
 

@@ -74,6 +74,7 @@ class StepCycle:
         self._observer.evaluations.report_nan()
         if self._switch.state is ObservationState.BROKEN:
             self._switch.clean_up()
+            self._session.coverage.unobserved_steps += 1
             self._listener.step_ended()
             return
         # A signal handler may run ops between the functions below: they belong to no step.
@@ -84,6 +85,7 @@ class StepCycle:
             self._skip.ends()
             self._hand_over(is_complete=True)
         else:
+            self._session.coverage.unobserved_steps += 1
             self._session.skip_step()
         self._observer.begin_at_once()
         self.has_completed_step = True

@@ -140,9 +140,9 @@ class ServerSession:
         for first in range(0, len(hits), _HITS_IN_MESSAGE):
             self._link.send(messages.Hits(tuple(hits[first : first + _HITS_IN_MESSAGE])))
 
-    def notice(self, slug: str, text: str) -> None:
-        """Show a line on the page."""
-        self._link.send(messages.Notice(slug, text))
+    def notice(self, slug: str, text: str, *, is_gap: bool = False) -> None:
+        """Show a line on the page. ``is_gap``: it says what is not observed of the training."""
+        self._link.send(messages.Notice(slug, text, is_gap))
 
     # ------------------------------------------------------------- connection
 

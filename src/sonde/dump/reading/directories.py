@@ -24,12 +24,14 @@ _OWN_DIRECTORIES = frozenset({layout.METADATA, layout.GRAPHS, layout.EXECUTION_O
 class DumpProblem:
     """A file or directory of a dump that could not be read, and why; the rest is readable.
 
-    ``is_foreign``: it does not belong to a dump.
+    ``is_foreign``: it does not belong to a dump. ``is_gap``: the file says that a part of the run
+    was not observed, other than by choice of the user.
     """
 
     path: Path
     message: str
     is_foreign: bool = False
+    is_gap: bool = False
 
     @classmethod
     def of(cls, path: Path, error: DumpError) -> DumpProblem:
@@ -144,7 +146,8 @@ def scan_rank(rank: int, root: Path) -> RankTree:
     nets = []
     for entry in _entries(root):
         if not entry.is_dir():
-            scan.foreign(entry)
+            if entry.name != layout.OVERFLOW:
+                scan.foreign(entry)
         elif entry.name in _OWN_DIRECTORIES and not _has_numbers(entry):
             continue
         elif scan.net(entry):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+from sonde.core.coverage import Gap, gaps_from_json
 from sonde.core.errors import DumpError
 from sonde.core.graph import Source
 from sonde.dump.bounded_file import read_bytes
@@ -51,6 +52,17 @@ def read_json(path: Path) -> Any:
         return json.loads(read_bytes(path, _MAX_BYTES, slug="json-file"))
     except (ValueError, RecursionError) as error:
         raise DumpError(f"{path}: not JSON: {error}", slug="json-file") from None
+
+
+def read_gaps(path: Path) -> tuple[Gap, ...]:
+    """What an ``observation.json`` says was not observed; nothing without the file, which other
+    programs and a process that was killed do not write."""
+    if not path.is_file():
+        return ()
+    document = read_json(path)
+    if not isinstance(document, dict):
+        raise DumpError(f"{path}: not an object", slug="json-file")
+    return gaps_from_json(document)
 
 
 def read_overflow(path: Path) -> tuple[OverflowEntry, ...]:

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 
+from sonde.core.atomic_file import write_whole
+from sonde.core.coverage import Coverage, Gap
 from sonde.core.graph import Graph, Source
 from sonde.core.number_text import json_number
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
@@ -26,18 +29,22 @@ _STATISTICS = (
 )
 
 
+Verdict = Literal["fault", "harmless", "finite", "unknown"]
+
+
 @dataclass(slots=True)
 class OverflowSummary:
     """The origins of a run so far.
 
     ``fault`` is the first origin that is a fault, ``harmless`` the first that is not; ``producers``
-    and ``carriers`` count ops with non-finite values.
+    and ``carriers`` count the ops with values of a fault.
     """
 
     fault: Origin | None = None
     harmless: Origin | None = None
     producers: int = 0
     carriers: int = 0
+    _traced: list[Traced] = field(default_factory=list)
     _current: Origin | None = None
     _previous: Origin | None = None
 
@@ -46,10 +53,7 @@ class OverflowSummary:
         self._current = None
 
     def count(self, traced: Traced) -> None:
-        if traced.is_producer:
-            self.producers += 1
-        else:
-            self.carriers += 1
+        self._traced.append(traced)
         origin = traced.origin
         self._add(origin)
         if origin.is_listed:
@@ -66,6 +70,19 @@ class OverflowSummary:
                 self.harmless = origin
         if self._current is not None and not self._current.is_listed:
             self._current = None
+        faults = [each.is_producer for each in self._traced if each.origin.is_fault]
+        self.producers += sum(faults)
+        self.carriers += len(faults) - sum(faults)
+        self._traced.clear()
+
+    def verdict(self, coverage: Coverage) -> Verdict:
+        """What can be said of the run. That no values are a fault can be said only if everything
+        the user selected was observed."""
+        if self.fault is not None:
+            return "fault"
+        if coverage.unchosen_gaps:
+            return "unknown"
+        return "finite" if self.harmless is None else "harmless"
 
     @property
     def latest(self) -> Origin | None:
@@ -74,11 +91,16 @@ class OverflowSummary:
 
 
 class OverflowDump:
-    """Writes ``overflow.json`` per step, and the tensors of the ops in it through ``tensors``.
+    """Writes ``overflow.json`` per step with a fault, and the tensors of the ops in it through
+    ``tensors``.
 
-    At most ``most`` ops (0: all) are dumped, in order of time; expected infinities take at most
-    half of them, so that a mask does not use them up before anything goes wrong. ``sees_all``:
-    every op of a step is observed. Used from the training thread.
+    Whether values are a fault is known when their step ends; a step without a fault is deleted
+    then. Tensors of a line whose values were no fault in an earlier step are written only from the
+    op on at which they become one. At most ``most`` ops (0: all) are dumped, in order of time;
+    expected infinities take at most half of them, so that a mask does not use them up before
+    anything goes wrong. ``sees_all``: every op of a step is observed. ``coverage`` gets a gap if
+    values cannot be read. Used from the training
+    thread.
     """
 
     def __init__(
@@ -89,15 +111,17 @@ class OverflowDump:
         *,
         most: int,
         sees_all: bool = True,
+        coverage: Coverage | None = None,
     ) -> None:
         self._files = files
         self._writer = writer
         self._tensors = tensors
         self._most = most
         self._dumped = 0
-        self._dumped_expected = 0
+        self._expected = 0
         self._sees_all = sees_all
-        self._entries: list[dict[str, Any]] = []
+        self._coverage = coverage if coverage is not None else Coverage()
+        self._entries: list[tuple[Origin, dict[str, Any]]] = []
         self._tracker = OriginTracker()
         self._has_overflow = False
         self.summary = OverflowSummary()
@@ -114,6 +138,7 @@ class OverflowDump:
     def begin_step(self, step: int) -> None:
         self._tensors.begin_step(step)
         self._entries = []
+        self._expected = 0
         self._tracker.begin_step()
         self._has_overflow = False
         self.summary.begin_step()
@@ -122,6 +147,10 @@ class OverflowDump:
         return False
 
     def write(self, call: OpCall) -> None:
+        for view in (*call.inputs, *call.outputs):
+            if not view.has_countable_values:
+                text = f"{call.node.name} {view.io} {view.slot}: {view.problem}"
+                self._coverage.add(Gap("unreadable_tensors", text, call.step))
         found = self._tracker.look(call)
         if found is None:
             return
@@ -129,30 +158,37 @@ class OverflowDump:
         self.summary.count(found)
         self._has_overflow |= origin.is_listed
         if self._has_room(origin):
-            self._dumped += 1
-            self._dumped_expected += not origin.is_listed
-            self._entries.append(_entry(call, origin, is_producer=is_producer))
-            self._tensors.write(call)
+            self._expected += not origin.is_listed
+            self._entries.append((origin, _entry(call, origin, is_producer=is_producer)))
+            if not self._tracker.is_known_harmless(origin):
+                self._tensors.write(call)
 
     # ---------------------------------------------------------------- files
 
     def _has_room(self, origin: Origin) -> bool:
         if not self._most:
             return True
-        if self._dumped >= self._most:
+        room = self._most - self._dumped
+        if len(self._entries) >= room:
             return False
-        return origin.is_listed or self._dumped_expected < max(1, self._most // 2)
+        return origin.is_listed or self._expected < max(1, room // 2)
 
     def end_step(self, end: StepEnd) -> None:
         self._decide_faults(end.graph)
-        for entry in self._entries:
+        if not any(origin.is_fault for origin, _ in self._entries):
+            self._entries = []
+            self._files.drop_step()
+            self._tensors.drop_step()
+            return
+        self._dumped += len(self._entries)
+        entries = [entry for _, entry in self._entries]
+        for entry in entries:
             if entry["op"] in self._tracker.first_uses:  # A leaf, which has no line of its own.
                 entry["source"] = _source_entry(self._tracker.first_uses[entry["op"]])
-        if self._entries:
-            path = self._files.open(end.step) / layout.OVERFLOW
-            text = json.dumps(self._entries, indent=2, allow_nan=False)
-            self._writer.write_text(str(path), text.encode() + b"\n")
-            raise_failure(self._writer)
+        path = self._files.open(end.step) / layout.OVERFLOW
+        text = json.dumps(entries, indent=2, allow_nan=False)
+        self._writer.write_text(str(path), text.encode() + b"\n")
+        raise_failure(self._writer)
         self._entries = []
         self._tensors.end_step(end)
 
@@ -169,6 +205,21 @@ class OverflowDump:
 
     def close(self) -> None:
         self._tensors.close()
+
+    def write_verdict(self) -> None:
+        """Write the verdict on the run, when it has ended."""
+        coverage = self._coverage
+        origin = self.summary.fault or self.summary.harmless
+        document = {
+            "verdict": self.summary.verdict(coverage),
+            "origin": None if origin is None else _origin_entry(origin),
+            "producers": self.summary.producers,
+            "carriers": self.summary.carriers,
+            "observed": coverage.to_json(),
+        }
+        text = json.dumps(document, indent=2, allow_nan=False)
+        with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+            write_whole(self._files.rank.overflow, text + "\n")
 
     def fast_path(self) -> ScreenPath:
         """Only ops with values that are not finite are wanted."""
@@ -191,6 +242,17 @@ def _entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]
     if is_producer and origin.argument is not None:
         entry["by_argument"] = origin.argument
     return entry
+
+
+def _origin_entry(origin: Origin) -> dict[str, Any]:
+    return {
+        "op": origin.op,
+        "kind": origin.kind,
+        "step": origin.step,
+        "is_fault": origin.is_fault,
+        "by_argument": origin.argument,
+        "source": _source_entry(origin.source),
+    }
 
 
 def _source_entry(source: Source | None) -> dict[str, Any] | None:

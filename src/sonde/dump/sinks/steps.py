@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from sonde.core.atomic_file import append, write_whole
+from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
 from sonde.core.number_text import size_text
@@ -54,6 +55,15 @@ class StepFiles(Sink):
         self.rank.metadata.mkdir(parents=True, exist_ok=True)
         write_whole(self.rank.metadata_dump_config, config)
         write_whole(self.rank.metadata_config, json.dumps(dict(facts), indent=4) + "\n")
+
+    def write_coverage(self, coverage: Coverage) -> None:
+        """Write what was observed, when the run has ended. A process whose children do the training
+        writes nothing: the files are theirs."""
+        if coverage.is_delegated and not coverage.has_observed:
+            return
+        with contextlib.suppress(OSError):  # The disk is full: that is reported already.
+            text = json.dumps(coverage.to_json(), indent=4)
+            write_whole(self.rank.observation, text + "\n")
 
     def open(self, step: int) -> Path:
         """The directory for the files of the running step, created at the first call."""
@@ -156,14 +166,17 @@ def _stopped(error: OSError) -> DumpError:
 def make_room(rank: RankLayout, report: Callable[[str], None]) -> None:
     """Move the dump of an earlier run at ``rank`` aside, so that two dumps are never mixed.
 
-    Metadata alone does not count: a process that only starts others writes nothing else. What
-    another user made always counts: he could have placed links in it.
+    Metadata alone does not count: a process that only starts others writes nothing else. Nor does a
+    verdict without a step. What another user made always counts: he could have placed links in it.
     """
     try:
         is_ours = os.lstat(rank.root).st_uid == os.geteuid()
     except FileNotFoundError:
         return
-    if is_ours and rank.root.exists() and set(rank.root.iterdir()) <= {rank.metadata}:
+    files = {rank.metadata, rank.overflow}
+    if is_ours and rank.root.exists() and set(rank.root.iterdir()) <= files:
+        rank.overflow.unlink(missing_ok=True)
+        rank.observation.unlink(missing_ok=True)
         return
     number = 1
     while os.path.lexists(aside := Path(f"{rank.root}.previous-{number}")):

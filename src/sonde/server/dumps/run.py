@@ -75,6 +75,7 @@ class DumpRun:
             notices=tuple(notices),
             peer=self.peer,
             recheck=None if check is None else check.view(len(self.hits)),
+            unobserved=tuple(each.message for each in self.dump.problems if each.is_gap),
         )
 
     # --------------------------------------------------------------- questions

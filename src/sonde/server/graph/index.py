@@ -59,6 +59,7 @@ class GraphIndex:
             node.kind != "op",
             [(each.producer, each.slot, each.type.shape) for each in node.inputs],
             [each.shape for each in node.outputs],
+            node.attributes,
         )
 
     def node(self, name: str) -> Node:

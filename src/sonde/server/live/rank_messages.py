@@ -29,11 +29,17 @@ class RankMessages:
         self._run_control = run_control
         self._changes = changes
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
+        self._unobserved: dict[str, None] = {}
         self.hits = HitStore(self._is_leaf)
 
     @property
     def notices(self) -> tuple[str, ...]:
         return tuple(self._notices)
+
+    @property
+    def unobserved(self) -> tuple[str, ...]:
+        """What ranks say they do not observe."""
+        return tuple(self._unobserved)
 
     def receive(self, rank: LiveRank, link: RankLink, message: messages.FromRank) -> None:
         """Apply a message; FrameError if it does not fit the messages before it."""
@@ -54,6 +60,8 @@ class RankMessages:
             case messages.Notice():
                 text = message.text[:MOST_TEXT]
                 self.add_notice(f"rank {rank.number}: {text} [{message.slug[:100]}]")
+                if message.is_gap and len(self._unobserved) < MOST_NOTICES:
+                    self._unobserved[f"rank {rank.number}: {text}"] = None
                 self._changes.touch("notices")
             case messages.Goodbye():
                 rank.end(message)

@@ -57,6 +57,7 @@ class LiveRun:
             controls=self._run_control.commands(),
             notices=self.messages.notices,
             recheck=self._check.view,
+            unobserved=self.messages.unobserved,
         )
 
     # ----------------------------------------------------------------- ranks

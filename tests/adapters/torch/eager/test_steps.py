@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -93,6 +94,51 @@ def test_the_evaluations_of_a_closure_belong_to_one_step() -> None:
     names = seen.names()
     assert sum(name == "Default/network-Linear/addmm-op1" for name in names) == 1
     assert any(name.startswith("Default/optimizer-LBFGS/") for name in names)
+
+
+class Wrapping(torch.optim.SGD):
+    """Gives its closure to an optimizer inside."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.inner = torch.optim.SGD(self.param_groups, lr=0.1)
+
+    def step(self, closure: Any = None) -> Any:
+        return self.inner.step(closure)
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.parametrize("form", ["function", "partial", "object", "decorated"])
+def test_the_ops_of_a_closure_are_not_those_of_the_optimizer(form: str, is_wrapped: bool) -> None:
+    net = nn.Linear(2, 1)
+    kind = Wrapping if is_wrapped else partial(torch.optim.SGD, lr=0.1)
+    optimizer = kind(net.parameters())
+
+    def evaluate() -> torch.Tensor:
+        loss = net(torch.ones(1, 2)).square().sum()
+        loss.backward()
+        return loss
+
+    class Closure:
+        def __call__(self) -> torch.Tensor:
+            with torch.enable_grad():
+                return evaluate()
+
+    closures = {
+        "function": evaluate,
+        "partial": partial(evaluate),
+        "object": Closure(),
+        "decorated": torch.enable_grad()(evaluate),
+    }
+    with watch() as seen:
+        for _ in range(2):
+            optimizer.step(closures[form])
+    nodes = [node for step in (0, 1) for node in seen.graph(step).ops]
+    assert {node.phase for node in nodes if "optimizer" in node.scope} == {"optimizer"}
+    found = {node.name: node.phase for node in nodes}
+    assert found["Default/pow-op0"] == "forward"
+    assert found["Gradients/Default/ones_like-op0"] == "backward"
+    assert found["Gradients/Default/network-Linear/mm-op0"] == "backward"
 
 
 def test_a_wrapping_optimizer_counts_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import Counter
 from collections.abc import Sequence
@@ -133,7 +134,7 @@ class GraphLearner:
     def _scope(self, graph: AotGraph, op: AotOp, cause: OpNode | None) -> OpScope:
         inside = self.module_scope(op.modules)
         if not graph.is_backward:
-            here: OpScope = self._observer.tables.scope
+            here = self._observer.scopes.scope_at(sys._getframe(1))
             if graph.is_optimizer and here.phase != "optimizer":
                 return self._registry.scope(f"{ROOT}/optimizer", "optimizer")
             return inside or here

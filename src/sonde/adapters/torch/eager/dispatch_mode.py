@@ -80,7 +80,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.emitter = Emitter(session, self.tables, self.loans)
         leaves = StepInputRegistry(scopes)
         self.inputs = InputMatcher(self.tables, leaves, self.loans.foreign)
-        self.learner = Learner(scopes, structures, self.tables, self.inputs)
+        self.learner = Learner(scopes, structures, self.tables, self.inputs, self.scopes)
         if self._native is not None:
             self._connect_native(self.emitter)
         self.set_current(structures.begin())
@@ -155,6 +155,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def end_step(self) -> None:
         """Empty the tables of this step."""
+        self.inputs.note_filled()
         self.tables.forget()
         self.loans.end_step()
         self.learner.end_step()

@@ -39,8 +39,23 @@ class InputMatcher:
         for key, (ref, storage) in list(self._lasting.items()):
             if storage() is None:
                 del self._lasting[key]
-            else:
+            elif key not in self.leaves.unfilled:
                 self._tables.put(WRITTEN, ref, key, 0)
+
+    def allocated_again(self, storage: torch.UntypedStorage, key: int) -> None:
+        """Note that the memory of ``storage`` is about to be replaced by memory with arbitrary
+        values: from here on it is a step input of its own, which no op has filled."""
+        unfilled = self.leaves.unfilled
+        unfilled[key] = weakref.ref(storage, lambda _: unfilled.pop(key, None))
+        self._tables.drop(key)
+
+    def note_filled(self) -> None:
+        """Before a step ends: memory that was allocated again and that an op wrote to is filled."""
+        unfilled = self.leaves.unfilled
+        for key in list(unfilled):
+            entry = self._tables.entry(key)
+            if entry is not None and not entry[0].is_unfilled and not entry[0].has_gaps:
+                unfilled.pop(key, None)
 
     def end_step(self) -> None:
         self._is_reshaped = False

@@ -40,7 +40,8 @@ class ObservationSwitch:
     """Installs and removes what observes ops. Used from the training thread only.
 
     ``failed`` gets exceptions of Sonde's own code in the hooks on modules; ``module_begins`` is
-    called when a module begins outside of any other. Only the switch itself changes ``state``.
+    called when a module begins outside of any other, ``elsewhere`` with the names of other threads
+    in which modules run. Only the switch itself changes ``state``.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class ObservationSwitch:
         skip: OptimizerSkip,
         failed: Callable[[Exception], None],
         module_begins: Callable[[], None],
+        elsewhere: Callable[[str], None],
     ) -> None:
         self._observer = observer
         self._skip = skip
         self._failed = failed
         self._report_module = module_begins
+        self._elsewhere = elsewhere
         self._guard = FailureGuard(failed)
         self._thread = threading.get_ident()
         self.state = ObservationState.OFF
@@ -90,6 +93,8 @@ class ObservationSwitch:
         """Observe nothing from here on. The switch must be STARTING or ON."""
         self._skip.forget()
         self._observer.loans.stop_watching()
+        # Memory may be filled by ops that are not observed.
+        self._observer.inputs.leaves.unfilled.clear()
         is_removed = self._uninstall()
         self.state = ObservationState.OFF if is_removed else ObservationState.STOPPING
 
@@ -143,7 +148,10 @@ class ObservationSwitch:
         """Make the pending change."""
         if self.state is ObservationState.STARTING:
             self.state = ObservationState.ON
-            watch_exposure(self._observer.loans, self._failed, self._installed)
+            observer = self._observer
+            watch_exposure(
+                observer.loans, observer.inputs.allocated_again, self._failed, self._installed
+            )
             self._installed.callback(private.pop_mode_below, self._observer)
             self._has_mode = True
             private.push_mode_below(self._observer)
@@ -166,6 +174,7 @@ class ObservationSwitch:
 
     def _module_begins(self, module: nn.Module, *_: Any) -> None:
         if threading.get_ident() != self._thread:
+            self._elsewhere(threading.current_thread().name)
             return
         with self._guard:
             if self.state is ObservationState.BROKEN:

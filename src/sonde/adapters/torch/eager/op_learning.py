@@ -13,12 +13,13 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_outputs import (
+    argument_slots,
+    final_attributes,
     is_filled,
     output_ref,
     sibling_with,
     twin_of,
     unreturned_writes,
-    written_slots,
 )
 from sonde.adapters.torch.eager.op_schema import OpInfo, attributes_of, op_info
 from sonde.adapters.torch.eager.op_tree import (
@@ -30,6 +31,7 @@ from sonde.adapters.torch.eager.op_tree import (
     Structures,
     TensorRef,
 )
+from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
 from sonde.adapters.torch.eager.source_lines import (
     above_engine,
@@ -44,6 +46,7 @@ from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.unusual_layouts import placement_of
 from sonde.core.graph import Edge, OpNode, Source, TensorSpec
 from sonde.core.interruption import pass_on
+from sonde.watch.op_types import OVERWRITES, OVERWRITING, slots_text
 
 _NO_SEQUENCE = 1 << 62
 
@@ -61,6 +64,7 @@ class Learner:
     _structures: Structures
     _tables: Tables
     _inputs: InputMatcher
+    _stack: ScopeStack
     ran_compiled: bool | None = None
     traced: tuple[Source, ...] = ()
     _tip: OpRecord | None = None
@@ -87,18 +91,23 @@ class Learner:
         info = op_info(func)
         depth, frame = find_user_frame(caller)
         record = OpRecord(parent, func, info, self._tables.scope)
-        scope, sources, cause = self._where(record.scope, frame, caller)
+        here = self._stack.scope_at(caller)
+        scope, sources, cause = self._where(here, frame, caller)
         is_seed = scope.phase != "backward" and begins_backward(caller)
         if is_seed:
             # backward() makes the first gradient before the engine runs. It is a backward op, but
             # record.scope stays the program's: that is the scope a later match will see.
             scope = self._scopes.backward_of(scope.name)
-        else:
+        elif scope is not here:
             record.scope = scope
         if frame is not None and (is_seed or scope.phase != "backward"):
             record.depth, record.code, record.last = depth + 1, frame.f_code, frame.f_lasti
         self._wire(record, tensors, keys, frame or caller)
+        record.writes = argument_slots(info.writes, info, args, kwargs)
+        record.overwrites = argument_slots(info.overwrites, info, args, kwargs)
         attributes = attributes_of(info, args, kwargs)
+        if record.overwrites and info.type not in OVERWRITING:
+            attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
         if cause is not None:
             attributes = (*attributes, ("forward", cause.node.name))
         attributes = (*attributes, *_placements("input", tensors))
@@ -111,7 +120,6 @@ class Learner:
             attributes=attributes,
             sources=sources,
         )
-        record.writes = written_slots(info, args, kwargs)
         return record
 
     def learn_outputs(
@@ -175,7 +183,7 @@ class Learner:
         """Put a record whose op has run into the tree."""
         parent = record.parent
         assert parent is not None
-        record.node = replace(record.node, outputs=specs)
+        record.node = replace(record.node, outputs=specs, attributes=final_attributes(record))
         record.order = parent.order + 1 + len(record.leaves)
         # The consumers were asked before the outputs were known, which a selection may name.
         record.wants_generation = -1

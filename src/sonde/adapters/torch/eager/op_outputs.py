@@ -12,22 +12,34 @@ from sonde.adapters.torch.eager.op_schema import OpInfo, named_arguments, op_inf
 from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
 from sonde.adapters.torch.eager.step_inputs import geometry
 from sonde.core.interruption import pass_on
+from sonde.watch.op_types import ALLOCATING, UNFILLED, VIEWS, WORKSPACES, slots_text
 
 
-def written_slots(
-    info: OpInfo, args: Sequence[Any], kwargs: dict[str, Any] | None
+def argument_slots(
+    names: frozenset[str], info: OpInfo, args: Sequence[Any], kwargs: dict[str, Any] | None
 ) -> tuple[int, ...]:
-    """The slots, among the flattened tensor inputs, of the arguments the op writes to."""
-    if not info.writes:
+    """The slots, among the flattened tensor inputs, of the arguments ``names``."""
+    if not names:
         return ()
     slots: list[int] = []
     slot = 0
     for name, value in named_arguments(info, args, kwargs):
         count = sum(1 for _ in tensors_in(value))
-        if name in info.writes:
+        if name in names:
             slots.extend(range(slot, slot + count))
         slot += count
     return tuple(slots)
+
+
+def final_attributes(record: OpRecord) -> tuple[tuple[str, str], ...]:
+    """The attributes of an op whose outputs are known. If some are memory that no op has filled,
+    and the type of the op does not say so, an attribute tells it to readers of the graph."""
+    op_type = record.info.type
+    known = tuple(each for each in record.node.attributes if each[0] != UNFILLED)
+    slots = [slot for slot, (_, ref) in enumerate(record.outs) if ref.is_unfilled]
+    if not slots or op_type in ALLOCATING or op_type in VIEWS or op_type in WORKSPACES:
+        return known
+    return (*known, (UNFILLED, slots_text(slots)))
 
 
 def is_filled(source: TensorRef | None, memory: TensorRef) -> bool:
@@ -98,6 +110,7 @@ def twin_of(record: OpRecord) -> OpRecord:
     twin.depth, twin.code, twin.last = record.depth, record.code, record.last
     twin.in_refs, twin.sources, twin.leaves = record.in_refs, record.sources, record.leaves
     twin.writes, twin.node, twin.filled = record.writes, record.node, record.filled
+    twin.overwrites = record.overwrites
     return twin
 
 

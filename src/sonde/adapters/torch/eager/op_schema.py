@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from sonde.adapters.torch import private
-from sonde.watch.op_types import ALLOCATING, WORKSPACES
+from sonde.watch.op_types import ALLOCATING, OVERWRITING, WORKSPACES
 
 _MUTATED_UNDECLARED: dict[str, tuple[str, ...]] = {
     # The kernels write these although the schema does not declare it.
@@ -44,7 +44,8 @@ _COLLECTIVES = ("c10d", *_FUNCTIONAL_COLLECTIVES)
 
 @dataclass(frozen=True, slots=True)
 class OpInfo:
-    """One operator overload. ``writes`` are names of arguments the op changes in place.
+    """One operator overload. ``writes`` are names of arguments the op changes in place,
+    ``overwrites`` those of them that it does not read.
 
     ``rearranges``: if the one output has as many elements as the first input, they are the same
     elements in another order or shape. ``fills`` is False for ops that only allocate memory, which
@@ -61,6 +62,7 @@ class OpInfo:
     fills: bool = True
     workspaces: tuple[int, ...] = ()
     is_pending: bool = False
+    overwrites: frozenset[str] = frozenset()
 
 
 _BOOKKEEPING = ("profiler", "prim", "sonde")
@@ -86,15 +88,16 @@ def op_info(func: Any) -> OpInfo:
         for argument in schema.arguments
         if argument.alias_info is not None and argument.alias_info.is_write
     }
+    overwrites = {argument.name for argument in schema.arguments if argument.is_out}
     writes.update(_MUTATED_UNDECLARED.get(schema.name, ()))
     if namespace == "c10d" and name.endswith("_"):
         # The schemas of the collectives do not declare what they write.
-        writes.update(
-            argument.name
-            for argument in schema.arguments
-            if argument.name == "tensors" or argument.name.startswith("output")
-        )
+        names = {argument.name for argument in schema.arguments}
+        overwrites |= {each for each in names if each.startswith("output")}
+        writes |= overwrites | names & {"tensors"}
     op_type = _type_name(namespace, name)
+    if op_type.removeprefix("_foreach_") in OVERWRITING and schema.arguments:
+        overwrites.add(schema.arguments[0].name)
     return OpInfo(
         type=op_type,
         arguments=tuple(argument.name for argument in schema.arguments),
@@ -104,6 +107,7 @@ def op_info(func: Any) -> OpInfo:
         rearranges=schema.name in _REARRANGING and schema.overload_name != "dtype",
         workspaces=WORKSPACES.get(op_type, ()),
         is_pending=namespace in _FUNCTIONAL_COLLECTIVES and name != "wait_tensor",
+        overwrites=frozenset(overwrites),
     )
 
 

@@ -95,7 +95,8 @@ class OpRecord:
       dispatch; 0 where the line is not compared (backward).
     - ``filled``: for each input, whether ops have filled all of it.
     - ``writes``: the slots of inputs that the op changes in place; ``returned``: those of them that
-      the op does not return. They count as its last outputs.
+      the op does not return. They count as its last outputs. ``overwrites``: those of ``writes``
+      whose values the op does not read.
     - ``order``: the position in the step, -1 until the op has run for the first time.
     - ``wants``: which consumers want the op, as answered in the generation ``wants_generation``.
     - ``inner``: the ops of a compiled graph, if the record is the run of one.
@@ -116,6 +117,7 @@ class OpRecord:
     leaves: tuple[tuple[int, StepInput, int], ...] = ()
     outs: tuple[tuple[int, TensorRef], ...] = ()
     writes: tuple[int, ...] = ()
+    overwrites: tuple[int, ...] = ()
     returned: tuple[int, ...] = ()
     node: OpNode = _NO_NODE
     inner: tuple[OpRecord, ...] = ()

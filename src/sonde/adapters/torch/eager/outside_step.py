@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_outputs import written_slots
+from sonde.adapters.torch.eager.op_outputs import argument_slots
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
@@ -225,7 +225,7 @@ def forget_written(
         return
     with private.without_subclass_code():
         tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
-        for slot in written_slots(info, args, kwargs):
+        for slot in argument_slots(info.writes, info, args, kwargs):
             key = storage_key(tensors[slot])
             loans.notify_holds(key)
             tables.drop(key)

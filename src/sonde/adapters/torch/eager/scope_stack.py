@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
+from functools import partial
+from inspect import unwrap
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -39,47 +41,75 @@ def _runner_frames(frame: FrameType | None) -> Iterator[FrameType]:
     )
 
 
+class _Entered(NamedTuple):
+    """What runs; ``closure`` is the code of the function that an optimizer's ``step`` was given."""
+
+    runner: Runner
+    scope: OpScope
+    closure: CodeType | None = None
+
+
 @dataclass(slots=True, eq=False)
 class ScopeStack:
     """Keeps ``tables.scope`` the scope that ops run in now. Used from the training thread only."""
 
     _registry: ScopeRegistry
     _tables: Tables
-    _entered: list[tuple[Runner, OpScope]] = field(default_factory=list)
+    _entered: list[_Entered] = field(default_factory=list)
 
     @property
     def is_inside_module(self) -> bool:
-        return any(isinstance(runner, nn.Module) for runner, _ in self._entered)
+        return any(isinstance(each.runner, nn.Module) for each in self._entered)
 
     @property
     def module(self) -> nn.Module | None:
         """The innermost module that runs."""
-        return next(
-            (runner for runner, _ in reversed(self._entered) if isinstance(runner, nn.Module)), None
-        )
+        runners = (each.runner for each in reversed(self._entered))
+        return next((runner for runner in runners if isinstance(runner, nn.Module)), None)
+
+    def scope_at(self, caller: FrameType) -> OpScope:
+        """The scope of an op that ``caller`` runs now.
+
+        It is ``tables.scope``, except in a function that an optimizer's ``step`` was given and
+        calls: such a closure computes the loss and its gradients, so it belongs to the scope from
+        which ``step`` was called. ``tables.scope`` stays the optimizer's there: torch does not say
+        when an optimizer calls its closure.
+        """
+        scope: OpScope = self._tables.scope
+        if scope.phase != "optimizer":
+            return scope
+        codes = {frame.f_code for frame in private.frames_from(caller)}
+        for each in reversed(self._entered):
+            if each.closure is None or each.closure not in codes:
+                return each.scope
+        return self._registry.default
 
     @property
     def outermost_module(self) -> nn.Module | None:
-        return next((runner for runner, _ in self._entered if isinstance(runner, nn.Module)), None)
+        runners = (each.runner for each in self._entered)
+        return next((runner for runner in runners if isinstance(runner, nn.Module)), None)
 
     def begin_step(self) -> None:
         self._registry.begin_step()
 
     def enter_module(self, module: nn.Module, frame: FrameType | None = None) -> None:
         """Note that ``module`` begins to run, called by ``frame`` or one that called it."""
-        self._enter(module, self._registry.enter(module, self.module, frame))
+        self._enter(_Entered(module, self._registry.enter(module, self.module, frame)))
 
-    def enter_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        self._enter(optimizer, self._registry.optimizer(optimizer))
+    def enter_optimizer(
+        self, optimizer: torch.optim.Optimizer, closure: Callable[..., Any] | None = None
+    ) -> None:
+        scope = self._registry.optimizer(optimizer)
+        self._enter(_Entered(optimizer, scope, _code_of(closure)))
 
-    def _enter(self, runner: Runner, scope: OpScope) -> None:
-        self._entered.append((runner, scope))
-        self._tables.scope = scope
+    def _enter(self, entered: _Entered) -> None:
+        self._entered.append(entered)
+        self._tables.scope = entered.scope
 
     def leave(self, runner: Runner) -> None:
         """Remove ``runner``, and what was entered inside it and not left after an exception."""
         for position in range(len(self._entered) - 1, -1, -1):
-            if self._entered[position][0] is runner:
+            if self._entered[position].runner is runner:
                 del self._entered[position:]
                 break
         self.show_top()
@@ -89,7 +119,7 @@ class ScopeStack:
         if not self._entered:
             return False
         alive = set(map(id, running(caller)))
-        entered = [(runner, scope) for runner, scope in self._entered if id(runner) in alive]
+        entered = [each for each in self._entered if id(each.runner) in alive]
         is_changed = len(entered) != len(self._entered)
         if is_changed:
             self._entered = entered
@@ -107,4 +137,16 @@ class ScopeStack:
 
     def show_top(self) -> None:
         """Make the innermost entered scope the scope of the ops that run next."""
-        self._tables.scope = self._entered[-1][1] if self._entered else self._registry.default
+        self._tables.scope = self._entered[-1].scope if self._entered else self._registry.default
+
+
+def _code_of(closure: Callable[..., Any] | None) -> CodeType | None:
+    """The code that runs when ``closure`` is called; None if it is not Python's."""
+    while isinstance(closure, partial):
+        closure = closure.func
+    if closure is None:
+        return None
+    function: Any = unwrap(closure)
+    if not hasattr(function, "__code__"):
+        function = unwrap(type(closure).__call__)
+    return getattr(function, "__code__", None)

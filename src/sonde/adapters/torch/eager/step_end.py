@@ -33,15 +33,15 @@ class StepHooks:
     ``began`` and ``left`` are called with the optimizer before and after each ``step()``,
     ``ended`` after the outermost one and when a GradScaler skipped its optimizer's step;
     ``elsewhere`` with a thread's name when an optimizer steps in a thread other than the one that
-    made this object. They must not raise. ``has_closure``: the last optimizer that began was given
-    a closure.
+    made this object. They must not raise. ``closure``: what the ``step`` of the last optimizer that
+    began was given to compute the loss again.
     """
 
     _began: Callable[[torch.optim.Optimizer], None]
     _left: Callable[[torch.optim.Optimizer], None]
     _ended: Callable[[], None]
     _elsewhere: Callable[[str], None]
-    has_closure: bool = False
+    closure: Callable[..., Any] | None = None
     _thread: int = field(default_factory=threading.get_ident)
     _running: list[torch.optim.Optimizer] = field(default_factory=list)
     _count: int = 0
@@ -63,9 +63,9 @@ class StepHooks:
             alive = set(map(id, running(sys._getframe(2))))
             self._running = [each for each in self._running if id(each) in alive]
         self._running.append(optimizer)
-        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        self.has_closure = closure is not None
+        self.closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         self._began(optimizer)
+        self.closure = None
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if threading.get_ident() != self._thread or not any(

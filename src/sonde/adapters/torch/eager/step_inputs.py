@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -26,7 +26,9 @@ from sonde.adapters.torch.eager.tensor_places import LooseTensor, ModulePlace, h
 from sonde.adapters.torch.tensors.unusual_layouts import placement_of
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec
 from sonde.core.interruption import pass_on
+from sonde.watch.op_types import UNFILLED
 
+_MEMORY = "memory"
 _SEARCHED_FRAMES = 8
 _LARGEST_CONTAINER = 64
 
@@ -85,6 +87,8 @@ class StepInputRegistry:
         self._loose: dict[str, tuple[LooseTensor, int]] = {}
         self.tracks_loose = False
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
+        # Storages that were allocated again (``resize_``) and not written since.
+        self.unfilled: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         if not any(known() is optimizer for known in self._optimizers):
@@ -103,6 +107,8 @@ class StepInputRegistry:
         used: Container[StepInput | None],
     ) -> StepInput:
         """The step input for ``tensor``, none of ``used``, which belong to other tensors."""
+        if key in self.unfilled:
+            return self._memory(tensor, used)
         named = self._registered(key)
         if named is not None:
             leaf = self._leaf(named.kind, named.name, named.scope, tensor)
@@ -123,6 +129,16 @@ class StepInputRegistry:
                     self._loose[name] = (LooseTensor(tensor), private.version_of(tensor))
         return self._leaf(kind, name, ROOT, tensor)
 
+    def _memory(self, tensor: torch.Tensor, used: Container[StepInput | None]) -> StepInput:
+        """The step input for memory that was allocated again: its values mean nothing."""
+        number = 0
+        while self._leaves.get(("input", f"{_MEMORY}-{number}")) in used:
+            number += 1
+        leaf = self._leaf("input", f"{_MEMORY}-{number}", ROOT, tensor)
+        leaf.ref.is_unfilled = True
+        leaf.node = replace(leaf.node, attributes=((UNFILLED, "0"),))
+        return leaf
+
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
         leaf = self._leaves.get((kind, name))
         if leaf is None:
@@ -141,6 +157,8 @@ class StepInputRegistry:
 
     def may_be(self, leaf: StepInput, tensor: torch.Tensor, key: int) -> bool:
         """Whether ``tensor``, first met in this step now, can be the step input ``leaf``."""
+        if leaf.ref.is_unfilled or key in self.unfilled:
+            return leaf.ref.is_unfilled and key in self.unfilled
         if leaf.is_lasting:
             named = self._registered(key)
             return named is not None and self._leaves.get((named.kind, named.name)) is leaf

@@ -87,7 +87,13 @@ class Emitter:
             if leaf.wants is not None and leaf.ref not in self._met:
                 self._met.add(leaf.ref)
                 tensor = tensors[slot]
-                view = TorchView(tensor, "output", 0, self._made(leaf.ref, tensor), None)
+                # Memory that its first op only writes to may never have been filled, if it was
+                # made before the first observed step.
+                is_old = leaf.is_lasting or self._session.coverage.steps > 0
+                is_read = is_old or slot not in record.overwrites
+                is_filled = is_read and not leaf.ref.is_unfilled
+                token = self._made(leaf.ref, tensor)
+                view = TorchView(tensor, "output", 0, token, None, is_filled)
                 call = TorchCall(
                     leaf.node, self._session.step, order, self._tables.now(), (), (view,)
                 )

@@ -213,6 +213,8 @@ def _room(tensor: torch.Tensor) -> int:
     try:
         if tensor.device.type != "cpu" or tensor.is_neg() or tensor.is_quantized:
             return 0
+        if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            return 0  # Such as DTensor, which cannot be copied to a plain tensor.
         return -(-tensor.numel() * tensor.element_size() // 64) * 64
     except (NotImplementedError, RuntimeError) as error:
         pass_on(error)

@@ -85,14 +85,29 @@ class Loans:
         self.foreign.clear()
 
 
-def watch_exposure(loans: Loans, failed: Callable[[Exception], None], undo: ExitStack) -> None:
-    """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed."""
+def watch_exposure(
+    loans: Loans,
+    allocated_again: Callable[[torch.UntypedStorage, int], None],
+    failed: Callable[[Exception], None],
+    undo: ExitStack,
+) -> None:
+    """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed.
+
+    ``allocated_again`` is called with a storage, and its key, that is about to get new memory.
+    """
     guard = FailureGuard(failed)
 
     def mark(key_of: Callable[[Any], int], exposed: Any, *_: Any, **__: Any) -> None:
         with guard:
             loans.mark_foreign((key_of(exposed),))
 
+    def resize(storage: torch.UntypedStorage, size: int, *_: Any, **__: Any) -> None:
+        with guard:
+            key = private.storage_id(storage)
+            loans.mark_foreign((key,))
+            if int(size) > storage.nbytes():
+                allocated_again(storage, key)
+
     call_before(torch.Tensor, "numpy", partial(mark, storage_key), undo)
     call_before(torch.Tensor, "__dlpack__", partial(mark, storage_key), undo)
-    call_before(torch.UntypedStorage, "resize_", partial(mark, private.storage_id), undo)
+    call_before(torch.UntypedStorage, "resize_", resize, undo)
