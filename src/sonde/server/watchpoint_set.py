@@ -15,6 +15,7 @@ from sonde.wire.shapes import WatchpointSpec
 MOST_WATCHPOINTS: Final = 500
 MOST_CONDITIONS: Final = 20
 MOST_PATTERNS: Final = 20_000
+MOST_EXPRESSIONS: Final = 100
 MOST_TEXT: Final = 10_000
 
 
@@ -79,6 +80,8 @@ def check_draft(draft: WatchpointDraft) -> WatchpointDraft:
         raise _error(f"it needs a condition, at most {MOST_CONDITIONS}")
     if len(draft.ops) > MOST_PATTERNS or sum(map(len, draft.ops)) > 100 * MOST_TEXT:
         raise _error(f"it names more than {MOST_PATTERNS} ops; name a scope instead")
+    if sum("name-regex(" in op for op in draft.ops) > MOST_EXPRESSIONS:
+        raise _error(f"it has more than {MOST_EXPRESSIONS} regular expressions; join them with |")
     if len(draft.name) > 200 or len(draft.ranks) > MOST_TEXT:
         raise _error("its name or list of ranks is too long")
     if not 0 <= draft.break_after < 2**31:
