@@ -315,7 +315,7 @@ export interface GraphInfo {
  * the latest steps that were not observed; None if every step was observed. Both exclude
  * pauses. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last line
  * of the exception) and `is_terminated` (by the debugger) are set when the program has ended.
- * `message` is text to show.
+ * `message` is text to show. `is_answering`: the process answers heartbeats.
  */
 export interface RankView {
   readonly rank: number;
@@ -336,6 +336,7 @@ export interface RankView {
   readonly error: string;
   readonly is_terminated: boolean;
   readonly hit: HitRef | null;
+  readonly is_answering: boolean;
 }
 
 /**
@@ -370,12 +371,12 @@ export interface RunView {
 
 /**
  * `rank_port`: the port to which trainings connect; None if the server shows only dumps.
- * `has_token`: trainings need the token of the server.
+ * `fingerprint`: of the server's certificate, empty without TLS.
  */
 export interface RunList {
   readonly runs: readonly RunView[];
   readonly rank_port: number | null;
-  readonly has_token: boolean;
+  readonly fingerprint: string;
 }
 
 /**

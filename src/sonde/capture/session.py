@@ -17,6 +17,7 @@ from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
+from sonde.core.terminal_text import printable
 
 logger = logging.getLogger("sonde.capture")
 
@@ -52,8 +53,8 @@ class Wants:
 
 
 def print_to_stderr(text: str) -> None:
-    """Print one line for the user."""
-    print(text, file=sys.stderr, flush=True)
+    """Print one line for the user; names in it are those of the user's modules and files."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True)

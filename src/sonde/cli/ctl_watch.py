@@ -16,6 +16,7 @@ import click
 from sonde.cli import ctl_text as text
 from sonde.cli.ctl_target import RunTarget, command_of, show
 from sonde.core.errors import UsageError
+from sonde.core.terminal_text import printable
 
 _ID = re.compile(r"[a-z_]+")
 _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
@@ -78,7 +79,7 @@ def watch_add(
     answer = obj.client.send("POST", path, body)
     show(answer, as_json, [text.watchpoint_line(answer)])
     if answer["warning"]:
-        click.echo(f"sonde: {answer['warning']}", err=True)
+        click.echo(printable(f"sonde: {answer['warning']}"), err=True)
     return 0
 
 

@@ -17,7 +17,7 @@ from sonde.cli.ctl_client import Client
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
-from sonde.cli.serve import host_option, pause_option, token_option
+from sonde.cli.serve import host_option, pause_option, token_option, with_certificate
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
 from sonde.debugger.launch.server_process import ServerProcess
@@ -43,6 +43,7 @@ _LAUNCHER = "torch.distributed.run"
 )
 @host_option
 @token_option
+@with_certificate
 @click.option(
     "--debugger-port",
     "rank_port",
@@ -145,8 +146,9 @@ def _environment(
         "SONDE_DEBUGGER_PORT": str(server.rank_port),
         "SONDE_RUN_ID": run_id(os.environ),
     }
-    if server.token:
-        more["SONDE_DEBUGGER_TOKEN"] = server.token
+    more["SONDE_DEBUGGER_TOKEN"] = server.token
+    if server.fingerprint:
+        more["SONDE_DEBUGGER_FINGERPRINT"] = server.fingerprint
     if watch_files:
         more["SONDE_DEBUGGER_WATCH"] = os.pathsep.join(map(os.path.abspath, watch_files))
     if recommended:
@@ -192,7 +194,8 @@ def _handling_signals(handler: Callable[[int, FrameType | None], None]) -> Itera
 
 def _has_runs(server: ServerProcess) -> bool:
     try:
-        return bool(Client(server.page.partition("?")[0], server.token).get("/runs")["runs"])
+        client = Client(server.page.partition("?")[0], server.token, server.trust)
+        return bool(client.get("/runs")["runs"])
     except UsageError:
         return False
 

@@ -21,6 +21,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, cast
 
 from sonde.core.errors import CaptureError, SondeError, UsageError
+from sonde.core.terminal_text import printable
 
 # Modules whose frames are removed from tracebacks: those that start the program, those that observe
 # its ops, and the one through which the latter call torch.
@@ -91,7 +92,7 @@ def run_program(
 
 def say(text: str) -> None:
     """Print one line for the user on standard error."""
-    print(f"sonde: {text}", file=sys.stderr, flush=True)
+    print(printable(f"sonde: {text}"), file=sys.stderr, flush=True)
 
 
 @contextmanager

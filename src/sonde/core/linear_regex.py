@@ -4,7 +4,8 @@ Python's ``re`` backtracks: ``(a+)+b`` takes hours on forty letters, cannot be i
 another thread, and so hangs a server or a training. Here the expression is parsed by Python's own
 parser and executed as a finite automaton, whose states are computed when they are first needed
 (Thompson 1968; RE2 works the same way). What an automaton cannot do is refused: back-references,
-look-ahead and look-behind, atomic groups and possessive repetition.
+look-behind, atomic groups, possessive repetition, and look-ahead except at the very start, where
+``(?!A)B`` is two expressions of which the text must not match one and must match the other.
 
 A match costs at most (length of the name) x (size of the expression) small operations, whatever
 both contain; a name whose letters led to known states costs one lookup per letter.
@@ -14,17 +15,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from itertools import count
 from typing import Any, Final
 
 from sonde.core.errors import SondeError
 
 try:
-    from re import _constants as _names  # type: ignore[attr-defined]
-    from re import _parser as _syntax  # type: ignore[attr-defined]
+    _names: Any = import_module("re._constants")
+    _syntax: Any = import_module("re._parser")
 except ImportError:  # Python 3.10
-    import sre_constants as _names  # type: ignore[no-redef]
-    import sre_parse as _syntax  # type: ignore[no-redef]
+    _names, _syntax = import_module("sre_constants"), import_module("sre_parse")
 
 MOST_LETTERS: Final = 2_000
 """The length of an expression."""
@@ -37,8 +38,8 @@ memory to some 30 MB."""
 _REFUSED: Final = {
     "GROUPREF": "a back-reference",
     "GROUPREF_EXISTS": "a back-reference",
-    "ASSERT": "look-ahead or look-behind",
-    "ASSERT_NOT": "look-ahead or look-behind",
+    "ASSERT": "look-ahead that is not at its start, or look-behind",
+    "ASSERT_NOT": "look-ahead that is not at its start, or look-behind",
     "ATOMIC_GROUP": "an atomic group",
     "POSSESSIVE_REPEAT": "possessive repetition",
 }
@@ -68,25 +69,42 @@ class LinearRegex:
             raise RegexError(
                 pattern, f"has {len(pattern)} characters; at most {MOST_LETTERS} are allowed"
             )
-        program = _Program(pattern)
         try:
             parsed = _syntax.parse(pattern)
-            then = program.any_text() if is_prefix else program.end
-            self._start = program.sequence(parsed, parsed.state.flags, then)
+            items, flags = list(parsed), parsed.state.flags
+            self._ahead: list[tuple[bool, _Automaton]] = []
+            while items and str(items[0][0]) in ("ASSERT", "ASSERT_NOT") and items[0][1][0] == 1:
+                kind, (_, inner) = items.pop(0)
+                expected = str(kind) == "ASSERT"
+                self._ahead.append((expected, _Automaton(pattern, inner, flags, is_prefix=True)))
+            self._rest = _Automaton(pattern, items, flags, is_prefix=is_prefix)
         except (RecursionError, OverflowError):
             raise RegexError(pattern, "is nested too deeply, or has too large a number") from None
-        self._program = program
-        self._cache = _Cache()
 
     def matches(self, text: str) -> bool:
-        cache = self._cache
+        return self._rest.matches(text) and all(
+            ahead.matches(text) == expected for expected, ahead in self._ahead
+        )
+
+
+class _Automaton:
+    """The deterministic automaton of ``items``, parts of a parsed expression."""
+
+    def __init__(self, pattern: str, items: Iterable[Any], flags: int, *, is_prefix: bool) -> None:
+        self.program = _Program(pattern)
+        then = self.program.any_text() if is_prefix else self.program.end
+        self._start = self.program.sequence(items, flags, then)
+        self.cache = _Cache()
+
+    def matches(self, text: str) -> bool:
+        cache = self.cache
         here = cache.number(frozenset((self._start,)), _START)
         for letter in text:
             found = cache.moves.get((here, letter))
             if found is None:
                 if cache.is_full:
                     states, before = cache.states[here]
-                    cache = self._cache = _Cache()
+                    cache = self.cache = _Cache()
                     here = cache.number(states, before)
                 found = cache.moves[here, letter] = self._move(cache, here, letter)
             if found == _DEAD:
@@ -95,13 +113,13 @@ class LinearRegex:
         is_end = cache.ends.get(here)
         if is_end is None:
             states, before = cache.states[here]
-            is_end = self._program.end in self._program.reachable(states, before, "")
+            is_end = self.program.end in self.program.reachable(states, before, "")
             cache.ends[here] = is_end
         return is_end
 
     def _move(self, cache: _Cache, here: int, letter: str) -> int:
         states, before = cache.states[here]
-        program = self._program
+        program = self.program
         after = frozenset(
             program.next[each]
             for each in program.reachable(states, before, letter)
@@ -236,7 +254,8 @@ class _Program:
         if kind == "BRANCH":
             return self._branch(*(self.sequence(each, flags, then) for each in value[1]))
         if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-            return self._repeat(*value, flags, then)
+            least, most, items = value
+            return self._repeat(least, most, items, flags, then)
         if kind == "AT":
             state = self._state()
             self.places[state], self.next[state] = _place(str(value), flags), then

@@ -18,14 +18,23 @@ from sonde.wire.shapes import Hit
 
 MOST_NOTICES: Final = 200
 MOST_IN_CHAIN: Final = 200
+MOST_NODE_BYTES: Final = 512 << 20
+"""In the graphs of all ranks of a run together, as they were sent."""
 
 
 class RankMessages:
     """Stores what the ranks of one run send: status, steps, hits, graphs and notices. Used in the
     event loop's thread only."""
 
-    def __init__(self, ranks: LiveRanks, run_control: RunControl, changes: Changes) -> None:
+    def __init__(
+        self,
+        ranks: LiveRanks,
+        run_control: RunControl,
+        changes: Changes,
+        most_node_bytes: int = MOST_NODE_BYTES,
+    ) -> None:
         self._ranks = ranks
+        self._most_node_bytes = most_node_bytes
         self._run_control = run_control
         self._changes = changes
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
@@ -55,6 +64,8 @@ class RankMessages:
                 text = message.text[:MOST_TEXT]
                 self.add_notice(f"rank {rank.number}: {text} [{message.slug[:100]}]")
                 self._changes.touch("notices")
+            case messages.Alive():
+                pass  # The link has counted it.
             case messages.Goodbye():
                 rank.end(message)
                 self._changes.touch("status")
@@ -75,9 +86,12 @@ class RankMessages:
         self._changes.touch("hits")
 
     def _add_graph_part(self, rank: LiveRank, part: messages.GraphPart) -> None:
-        if not rank.graphs.add(part):
+        size = len(messages.encoder.encode(part))
+        held = sum(each.graphs.held_bytes for each in self._ranks.values())
+        if held + size > self._most_node_bytes or not rank.graphs.add(part, size):
             self.add_notice(
-                f"rank {rank.number} has too many graphs: new ones are not kept [many-graphs]"
+                f"rank {rank.number} has too many or too large graphs: new ones are not kept "
+                "[many-graphs]"
             )
         self._changes.touch("graph")
 
