@@ -18,7 +18,8 @@ class RankConversation:
 
     def __enter__(self) -> RankSocket:
         self.socket = RankSocket("127.0.0.1", self._server.rank_port)
-        hello = Hello(PROTOCOL, SAMPLE_TOKEN, self._run, sample_metadata(), False, **self._more)  # type: ignore[arg-type]
+        fields = {"resumes": False, **self._more}
+        hello = Hello(PROTOCOL, SAMPLE_TOKEN, self._run, sample_metadata(), **fields)  # type: ignore[arg-type]
         self.socket.send(hello)
         self.welcome = self.socket.receive()
         return self.socket

@@ -26,15 +26,8 @@ class RankMessages:
     """Stores what the ranks of one run send: status, steps, hits, graphs and notices. Used in the
     event loop's thread only."""
 
-    def __init__(
-        self,
-        ranks: LiveRanks,
-        run_control: RunControl,
-        changes: Changes,
-        most_node_bytes: int = MOST_NODE_BYTES,
-    ) -> None:
+    def __init__(self, ranks: LiveRanks, run_control: RunControl, changes: Changes) -> None:
         self._ranks = ranks
-        self._most_node_bytes = most_node_bytes
         self._run_control = run_control
         self._changes = changes
         self._notices: deque[str] = deque(maxlen=MOST_NOTICES)
@@ -88,7 +81,7 @@ class RankMessages:
     def _add_graph_part(self, rank: LiveRank, part: messages.GraphPart) -> None:
         size = len(messages.encoder.encode(part))
         held = sum(each.graphs.held_bytes for each in self._ranks.values())
-        if held + size > self._most_node_bytes or not rank.graphs.add(part, size):
+        if held + size > MOST_NODE_BYTES or not rank.graphs.add(part, size):
             self.add_notice(
                 f"rank {rank.number} has too many or too large graphs: new ones are not kept "
                 "[many-graphs]"
