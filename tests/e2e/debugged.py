@@ -167,6 +167,8 @@ def look(browser: Browser, address: str, *, dark: bool = True) -> Page:
     page = context.new_page()
     page.on("pageerror", _fail)
     page.goto(address)
+    if "token=" in address:  # The browser is led on to the address without the token.
+        page.wait_for_url(lambda url: "token=" not in url)
     return page
 
 
