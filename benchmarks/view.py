@@ -131,10 +131,13 @@ class Server:
         assert self._process.stdout is not None
         found = ADDRESS.search(self._process.stdout.readline())
         assert found is not None
-        self.address = found[0].rstrip("/")
+        self.address, _, self._token = found[0].partition("/?token=")
 
     def get(self, path: str) -> object:
-        with urllib.request.urlopen(f"{self.address}/api/v1/{path}", timeout=600) as answer:
+        request = urllib.request.Request(
+            f"{self.address}/api/v1/{path}", headers={"Authorization": f"Bearer {self._token}"}
+        )
+        with urllib.request.urlopen(request, timeout=600) as answer:
             return json.load(answer)
 
     def seconds(self) -> tuple[float, float]:

@@ -54,7 +54,7 @@ def _stop_in_debugger() -> None:
             break
     else:
         sys.exit(training.wait() or 1)
-    server = ("ctl", "--server", address)
+    server = ("ctl", "--server", address.partition("?")[0])  # It finds the token by itself.
     _run(*server, "status")
     _run(*server, "hits", allowed=(0, 1))
     _run(*server, "tensor", "log-op0")

@@ -54,6 +54,12 @@ export default defineConfig({
     reportCompressedSize: false,
   },
   server: {
-    proxy: { "/api": { target: process.env.SONDE_SERVER ?? "http://127.0.0.1:8080", ws: true } },
+    proxy: {
+      "/api": {
+        target: process.env.SONDE_SERVER ?? "http://127.0.0.1:8080",
+        ws: true,
+        headers: { authorization: `Bearer ${process.env.SONDE_DEBUGGER_TOKEN ?? ""}` },
+      },
+    },
   },
 });

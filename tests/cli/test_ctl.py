@@ -22,7 +22,7 @@ from sonde.server import hit_store
 from sonde.server.dumps.run import open_dumps
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
-from sonde.testing.sample_values import sample_metadata
+from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
 from sonde.wire.rank import (
     PROTOCOL,
     Answer,
@@ -49,7 +49,7 @@ def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def server() -> Iterator[Server]:
     with serving() as found:
-        state = ServerState.of("127.0.0.1", found.port, found.rank_port, "")
+        state = ServerState.of("127.0.0.1", found.port, found.rank_port, found.token)
         with announce_server(state):
             yield found
 
@@ -268,7 +268,7 @@ def test_before_the_first_step_a_pattern_is_accepted_with_a_warning(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rank = RankSocket("127.0.0.1", server.rank_port)
-    rank.send(Hello(PROTOCOL, "", "young", sample_metadata(), False))
+    rank.send(Hello(PROTOCOL, SAMPLE_TOKEN, "young", sample_metadata(), False))
     assert isinstance(rank.receive(), Welcome)
     code, text = ctl(capsys, "watch", "add", "tensor_overflow", "--ops", "relu")
     assert (code, text.splitlines()[0]) == (0, "1: tensor_overflow on relu")
@@ -294,7 +294,7 @@ def test_names_are_found_in_other_graphs_while_that_of_the_step_grows(
 ) -> None:
     nodes = sample_graph()
     rank = RankSocket("127.0.0.1", server.rank_port)
-    rank.send(Hello(PROTOCOL, "", "growing", sample_metadata(), False))
+    rank.send(Hello(PROTOCOL, SAMPLE_TOKEN, "growing", sample_metadata(), False))
     rank.send(GraphPart(0, "Net", 0, nodes, len(nodes)))
     rank.send(GraphPart(1, "Net", 0, nodes[:1], None))
     rank.send(Status("paused", 2, 1, "data", 0, "op", "", 0))
@@ -353,7 +353,7 @@ def test_the_exit_code_of_a_training_decides_whatever_it_printed_last(
     server: Server, capsys: pytest.CaptureFixture[str], exit_code: int, expected: int
 ) -> None:
     rank = RankSocket("127.0.0.1", server.rank_port)
-    rank.send(Hello(PROTOCOL, "", "words", sample_metadata(), False))
+    rank.send(Hello(PROTOCOL, SAMPLE_TOKEN, "words", sample_metadata(), False))
     rank.send(Status("running", 0, None, None, None, None, "", 0))
     rank.send(Goodbye(exit_code, "ended with exit code 0"))
     server.wait_for("/runs", lambda found: found["runs"][0]["ranks"][0]["state"] == "ended")
@@ -391,7 +391,7 @@ def test_a_server_and_a_training_that_come_soon_are_waited_for(
     assert ctl(capsys, "--patience", "0.3", "status")[0] == 2
     with (
         serving() as late,
-        announce_server(ServerState.of("127.0.0.1", late.port, late.rank_port, "")),
+        announce_server(ServerState.of("127.0.0.1", late.port, late.rank_port, late.token)),
     ):
         assert ctl(capsys, "--patience", "0.3", "status") == (0, "no training is connected yet\n")
         assert ctl(capsys, "--patience", "0.3", "hits")[0] == 2
@@ -431,7 +431,7 @@ def test_a_dump_is_checked_from_the_terminal(
 ) -> None:
     path = dumps.write_dump(tmp_path / "d", {0: dumps.outputs(dumps.finite(0))})
     with serving(sources=lambda board: open_dumps([path], board)) as found:
-        server = ["--server", found.url]
+        server = ["--server", found.page]
         assert "(dump)" in ctl(capsys, *server, "status")[1]
         ctl(capsys, *server, "watch", "add", "tensor_too_large", "max_gt=6.5")
         assert ctl(capsys, *server, "recheck") == (1, "7 tensors checked in total, 1 hit\n")
@@ -447,20 +447,23 @@ def test_a_server_that_is_not_there_is_reported(capsys: pytest.CaptureFixture[st
     assert ctl(capsys, "--server", "ftp://x", "status")[0] == 2
 
 
+HIDDEN = "hidden-from-all-others"
+
+
 def test_the_token_of_the_user_s_own_server_is_found(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with serving(host="0.0.0.0", token="hidden") as found:
+    with serving(host="0.0.0.0", token=HIDDEN) as found:
         assert "requires its token" in ctl(capsys, "--server", found.url, "status")[1]
         assert ctl(capsys, "--server", found.url, "--token", "wrong", "status") == (
             2,
             "sonde: wrong token [token]\n",
         )
-        assert ctl(capsys, "--server", found.url, "--token", "hidden", "status")[0] == 0
-        printed = ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden").address
+        assert ctl(capsys, "--server", found.url, "--token", HIDDEN, "status")[0] == 0
+        printed = ServerState.of("0.0.0.0", found.port, found.rank_port, HIDDEN).address
         assert ctl(capsys, "--server", printed, "status")[0] == 0
         assert ctl(capsys, "--server", f"{printed}&run=a&tab=graph#x", "status")[0] == 0
-        with announce_server(ServerState.of("0.0.0.0", found.port, found.rank_port, "hidden")):
+        with announce_server(ServerState.of("0.0.0.0", found.port, found.rank_port, HIDDEN)):
             assert ctl(capsys, "status")[0] == 0
             assert ctl(capsys, "--server", found.url, "status")[0] == 0
 
@@ -475,7 +478,7 @@ def test_of_several_servers_the_newest_is_named(
             "no training is connected yet\nsonde: you have 2 running servers on this "
             f"machine; using the newest, {server.url}; choose another with --server\n",
         )
-        assert "servers" not in ctl(capsys, "--server", server.url, "status")[1]
+        assert "servers" not in ctl(capsys, "--server", server.page, "status")[1]
 
 
 def test_hits_that_are_not_printed_are_counted(
@@ -483,7 +486,7 @@ def test_hits_that_are_not_printed_are_counted(
 ) -> None:
     monkeypatch.setattr(hit_store, "MOST_HITS", 8)
     rank = RankSocket("127.0.0.1", server.rank_port)
-    rank.send(Hello(PROTOCOL, "", "many", sample_metadata(), False))
+    rank.send(Hello(PROTOCOL, SAMPLE_TOKEN, "many", sample_metadata(), False))
     verdicts: list[Verdict] = ["undecided"] * 9 + ["hit"]
     for number, verdict in enumerate(verdicts):
         rank.send(Hits((hit(number, step=number, verdict=verdict),)))

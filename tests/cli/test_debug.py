@@ -49,9 +49,12 @@ class Debugged:
         )
         assert self.process.stderr is not None
         first = self.process.stderr.readline()
-        found = re.fullmatch(r"sonde: the page is at (http://127\.0\.0\.1:\d+/)\n", first)
+        found = re.fullmatch(
+            r"sonde: the page is at (http://127\.0\.0\.1:\d+/\?token=(\S{32,}))\n", first
+        )
         assert found is not None, first + self.process.stderr.read()
         self.page = found[1]
+        self._token = found[2]
         self.said = [first]
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read)
@@ -59,9 +62,12 @@ class Debugged:
 
     def api(self, path: str, **body: Any) -> Any:
         request = urllib.request.Request(
-            f"{self.page}api/v1/{path}",
+            f"{self.page.partition('?')[0]}api/v1/{path}",
             data=json.dumps(body).encode() if body else None,
-            headers={"content-type": "application/json"},
+            headers={
+                "content-type": "application/json",
+                "authorization": f"Bearer {self._token}",
+            },
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)

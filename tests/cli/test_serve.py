@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_opener
 
 import pytest
@@ -30,10 +31,12 @@ OPENER = build_opener(ProxyHandler({}))
 class Process:
     popen: "subprocess.Popen[str]"
     url: str
+    token: str
     rank_port: int
 
     def get(self, path: str, **headers: str) -> bytes:
         request = Request(self.url + path)
+        request.add_header("Authorization", f"Bearer {self.token}")
         for name, value in headers.items():
             request.add_header(name, value)
         with OPENER.open(request, timeout=30) as answer:
@@ -52,12 +55,12 @@ def serving(runtime: Path, *words: str, env: dict[str, str] | None = None) -> It
     try:
         assert popen.stdout is not None
         page = re.fullmatch(
-            r"sonde: the page is at (\S+?)/(\?token=\S+)?\n", popen.stdout.readline()
+            r"sonde: the page is at (\S+?)/\?token=(\S+)\n", popen.stdout.readline()
         )
         lines = iter(popen.stdout.readline, "")
         ranks = next(filter(None, (re.search(r"connect to port (\d+):", line) for line in lines)))
         assert page is not None
-        yield Process(popen, page[1], int(ranks[1]))
+        yield Process(popen, page[1], unquote(page[2]), int(ranks[1]))
     finally:
         popen.terminate()
         popen.communicate(timeout=30)
@@ -65,9 +68,10 @@ def serving(runtime: Path, *words: str, env: dict[str, str] | None = None) -> It
 
 def test_the_server_prints_its_address_and_ends_on_a_signal(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        told = {"runs": [], "rank_port": server.rank_port, "has_token": False}
+        told = {"runs": [], "rank_port": server.rank_port, "fingerprint": ""}
         assert json.loads(server.get("/api/v1/runs")) == told
         assert b"<!doctype html>" in server.get("/").lower()
+        assert stat.S_IMODE((tmp_path / "sonde-servers").stat().st_mode) == 0o700
         files = list((tmp_path / "sonde-servers").iterdir())
         assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600]
         assert json.loads(files[0].read_text())["rank_port"] == server.rank_port
@@ -78,7 +82,7 @@ def test_the_server_prints_its_address_and_ends_on_a_signal(tmp_path: Path) -> N
 
 def test_the_server_has_no_framework_in_it(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        rank = FakeRank(server.rank_port).start()
+        rank = FakeRank(server.rank_port, token=server.token).start()
         server.get("/api/v1/runs/run-1/graph/level")
         maps = Path(f"/proc/{server.popen.pid}/maps").read_text()
         rank.close()
@@ -89,16 +93,17 @@ def test_the_server_has_no_framework_in_it(tmp_path: Path) -> None:
         assert int(resident[1]) < 150_000
 
 
-def test_other_machines_need_the_token_that_is_made_up(tmp_path: Path) -> None:
-    with serving(tmp_path, "--host", "0.0.0.0") as server:
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_everybody_needs_the_token_that_is_made_up(host: str, tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", host) as server:
         state = json.loads(next((tmp_path / "sonde-servers").iterdir()).read_text())
         assert len(state["token"]) >= 32
-        authorization = {"Authorization": f"Bearer {state['token']}"}
-        assert json.loads(server.get("/api/v1/runs", **authorization))["has_token"]
+        assert state["token"] == server.token
+        server.get("/api/v1/runs")
         with pytest.raises(OSError, match="401"):
-            server.get("/api/v1/runs")
+            server.get("/api/v1/runs", Authorization="Bearer wrong")
         with pytest.raises(ConnectionRefusedError, match="token"):
-            FakeRank(server.rank_port).start()
+            FakeRank(server.rank_port, token="").start()
 
 
 def test_trainings_on_other_machines_get_a_reachable_host_name(
@@ -114,7 +119,7 @@ def test_a_token_can_be_given(tmp_path: Path) -> None:
     token = "mine-and-only-mine"
     with serving(tmp_path, env={"SONDE_DEBUGGER_TOKEN": token}) as server:
         with pytest.raises(OSError, match="401"):
-            server.get("/api/v1/runs")
+            server.get("/api/v1/runs", Authorization="Bearer wrong")
         FakeRank(server.rank_port, token=token).start().close()
 
 
@@ -149,13 +154,13 @@ def test_a_token_that_could_be_guessed_is_refused(capsys: pytest.CaptureFixture[
     assert main(["serve", "--port", "0", "--host", "0.0.0.0", "--token", "secret"]) == 2
     assert capsys.readouterr().err == (
         "sonde: a token of 6 characters can be guessed: use at least 16 characters, or omit the "
-        "token and the server generates one where other machines can connect [token]\n"
+        "token and the server generates one [token]\n"
     )
 
 
 def test_without_pause_trainings_run_at_once(tmp_path: Path) -> None:
     with serving(tmp_path, "--no-pause") as server:
-        rank = FakeRank(server.rank_port, steps=3).start()
+        rank = FakeRank(server.rank_port, token=server.token, steps=3).start()
         rank.join()
         run = json.loads(server.get("/api/v1/runs/run-1"))
         assert run["ranks"][0]["message"] == "ended with exit code 0"

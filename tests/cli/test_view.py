@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 import pytest
@@ -162,9 +162,13 @@ def test_the_page_shows_a_dump(bad: Path, good: Path, tmp_path: Path) -> None:
     )
     try:
         assert popen.stdout is not None
-        page = re.fullmatch(r"sonde: the page is at (\S+)/\?tab=compare\n", popen.stdout.readline())
+        page = re.fullmatch(r"sonde: the page is at (\S+)\n", popen.stdout.readline())
         assert page is not None
-        with build_opener(ProxyHandler({})).open(f"{page[1]}/api/v1/runs") as answer:
+        found = re.fullmatch(r"(\S+)/\?token=(\S{32,})&tab=compare", page[1])
+        assert found is not None
+        request = Request(f"{found[1]}/api/v1/runs")
+        request.add_header("Authorization", f"Bearer {found[2]}")
+        with build_opener(ProxyHandler({})).open(request) as answer:
             runs = json.loads(answer.read())["runs"]
         assert [(run["id"], run["peer"]) for run in runs] == [("good", "bad"), ("bad", "good")]
         assert runs[0]["recheck"] is not None

@@ -203,12 +203,12 @@ def test_ranks_that_all_stop_by_themselves_share_the_server_that_one_of_them_sta
         said = [next(line for line in complaints if "the page is at" in line)]
         (server,) = running_servers()
         both = ["paused", "paused"]
-        until(server.url, "/runs/both", lambda run: [r["state"] for r in run["ranks"]] == both)
+        until(server.address, "/runs/both", lambda run: [r["state"] for r in run["ranks"]] == both)
         process = os.pidfd_open(server.pid)
         # The server stays for the other one, whoever of them started it.
         for rank in range(2):
             body = {"command": "continue", "rank": rank}
-            Client(server.url).send("POST", "/runs/both/control", body)
+            Client(server.url, server.token).send("POST", "/runs/both/control", body)
             ranks[rank].wait(60)
         said += complaints
     assert [finish(rank)[0] for rank in ranks] == ["done\n", "done\n"], said

@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.e2e.running import environment
 from tests.server.waiting import until
 from tests.warm_python.starting import warm_python
+
+from sonde.testing.sample_values import SAMPLE_TOKEN
 
 ROOT = Path(__file__).parents[2]
 RAINFALL = ROOT / "examples" / "rainfall.py"
@@ -106,10 +109,14 @@ class Serving(Process):
     """``sonde serve`` on the ports given, or on free ones."""
 
     def __init__(self, port: int = 0, rank_port: int = 0) -> None:
-        super().__init__("serve", "--port", str(port), "--debugger-port", str(rank_port))
+        super().__init__(
+            "serve",
+            *("--port", str(port), "--debugger-port", str(rank_port)),
+            SONDE_DEBUGGER_TOKEN=SAMPLE_TOKEN,
+        )
         self.page = self.said(r"the page is at (\S+)").group(1)
         self.rank_port = int(self.said(r"trainings connect to port (\d+)").group(1))
-        self.port = int(self.page.rsplit(":", 1)[1].rstrip("/"))
+        self.port = urlsplit(self.page).port or 0
 
     def wait_for(self, run: str) -> None:
         """Wait until a training is connected and paused."""
@@ -160,6 +167,8 @@ def look(browser: Browser, address: str, *, dark: bool = True) -> Page:
     page = context.new_page()
     page.on("pageerror", _fail)
     page.goto(address)
+    if "token=" in address:  # The browser is led on to the address without the token.
+        page.wait_for_url(lambda url: "token=" not in url)
     return page
 
 

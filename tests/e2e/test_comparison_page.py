@@ -50,7 +50,7 @@ def test_a_planted_fault_is_on_top_in_the_table_in_the_graph_and_side_by_side(
         chromium() as browser,
     ):
         address = view.said(r"the page is at (\S+)").group(1)
-        assert address.endswith("?tab=compare")
+        assert address.endswith("&tab=compare")
         page = look(browser, address)
         first = page.get_by_label("First divergence")
         expect(first).to_contain_text(f"{PLACE}Hardtanh/hardtanh-op0")

@@ -38,8 +38,8 @@ def test_a_dump_is_viewed_step_by_step_checked_and_compared_with_another(
         Process("view", "--no-browser", "--port", "0", first, second) as view,
         chromium() as browser,
     ):
-        address = view.said(r"the page is at ([^\s?]+)").group(1)
-        page = look(browser, f"{address}?run=first&op={LOG}&tab=tensor&step=6")
+        address = view.said(r"the page is at ([^\s&]+)").group(1)
+        page = look(browser, f"{address}&run=first&op={LOG}&tab=tensor&step=6")
         expect(page.get_by_label("Step of the dump")).to_have_value("6")
         page.get_by_role("button", name="Next step").click()
         expect(page).to_have_url(re.compile("step=7"))

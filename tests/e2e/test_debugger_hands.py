@@ -36,7 +36,7 @@ WORDS = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
 def test_another_tensor_is_named_letter_by_letter_and_compared_slot_by_slot(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample&tab=tensor&op={TANH}")
+    page = look(browser, f"{server.page}&run=sample&tab=tensor&op={TANH}")
     page.get_by_label("Compare with").select_option(label="another tensor…")
     name = page.get_by_label("Name of the other op")
     page.reload()
@@ -66,7 +66,7 @@ def test_keys_typed_into_the_search_before_there_is_a_graph_are_not_commands(
     browser: Browser,
 ) -> None:
     with Serving() as server, server.train("early", str(RAINFALL)):
-        page = look(browser, f"{server.page}?run=early")
+        page = look(browser, f"{server.page}&run=early")
         in_state(page, "paused before the first step")
         expect(page.locator(".topbar")).to_contain_text("rank 0")
         page.keyboard.press("/")
@@ -81,7 +81,7 @@ def test_keys_typed_into_the_search_before_there_is_a_graph_are_not_commands(
 def test_the_list_can_be_used_with_keys_alone(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample&tree=Default/")
+    page = look(browser, f"{server.page}&run=sample&tree=Default/")
     tree = page.get_by_role("tree")
     expect(tree.get_by_role("treeitem", name="network-Net")).to_be_visible()
     tree.focus()
@@ -119,7 +119,7 @@ def test_the_list_can_be_used_with_keys_alone(
 def test_a_reload_restores_lines_frames_counts_dialogs_and_scroll_positions(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample&op={TANH}")
+    page = look(browser, f"{server.page}&run=sample&op={TANH}")
     page.get_by_role("button", name="by code line").click()
     page.get_by_label("Search lines").fill("self")
     expect(page).to_have_url(re.compile("line_query=self"))
@@ -147,7 +147,7 @@ def test_a_reload_restores_lines_frames_counts_dialogs_and_scroll_positions(
 def test_errors_in_a_watchpoint_are_shown_and_deleted_ones_can_be_restored(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample&side=watchpoints", dark=False)
+    page = look(browser, f"{server.page}&run=sample&side=watchpoints", dark=False)
     page.keyboard.press("w")
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Name", exact=True)).to_be_focused()
@@ -277,7 +277,7 @@ def test_a_message_names_a_rank_that_pauses_while_another_is_shown(
         FakeRank(server.rank_port, run="pair", rank=number, world_size=2, steps=steps).start()
         for number, steps in enumerate((3, 50))
     ]
-    page = look(browser, f"{server.url}/?run=pair")
+    page = look(browser, f"{server.page}&run=pair")
     in_state(page, "paused before the first step")
     page.keyboard.press("w")
     page.get_by_role("button", name="Add watchpoint").click()

@@ -36,7 +36,7 @@ def page(browser: Browser, server: Server) -> Iterator[Page]:
             rank.send(Hits((changed,)))
         rank.send(Status("paused", COUNT, None, None, None, "pause", "", 0))
         server.wait_for("/runs/mine", lambda run: run["ranks"][0]["hits"] == COUNT)
-        found = look(browser, f"http://127.0.0.1:{server.port}/")
+        found = look(browser, server.page)
         expect(found.locator(".hits [role=status]")).to_have_text(f"{COUNT:,}")
         yield found
 

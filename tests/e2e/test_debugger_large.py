@@ -34,7 +34,7 @@ def test_a_graph_of_many_ops_opens_expands_and_is_searched(
     with serving() as server, chromium() as browser:
         rank = FakeRank(server.rank_port, run="large", nodes=nodes).start()
         server.wait_for("/runs/large", lambda run: run["ranks"][0]["graphs"][0]["whole"])
-        page = look(browser, f"{server.url}/?run=large")
+        page = look(browser, f"{server.page}&run=large")
         expect(page.locator("svg .box").first).to_be_visible()
         opened = page.evaluate("performance.now()")
         in_state(page, "paused before the first step")

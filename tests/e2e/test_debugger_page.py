@@ -186,8 +186,8 @@ def test_help_lists_the_keys_before_any_training() -> None:
     with Process("serve", "--port", "0", "--debugger-port", "0") as server, chromium() as browser:
         page = look(browser, server.said(r"the page is at (\S+)").group(1), dark=False)
         expect(page.get_by_role("heading", name="Waiting for a training")).to_be_visible()
-        said = server.said(r"connect to port \d+: (.*train\.py)").group(1)
-        expect(page.get_by_text(said)).to_be_visible()
+        said = server.said(r"connect to port \d+: (.*) SONDE_DEBUGGER_TOKEN=").group(1)
+        expect(page.get_by_text(f"{said} sonde run train.py")).to_be_visible()
         picture(page, "20-waiting-light")
         page.keyboard.press("?")
         expect(page.get_by_role("dialog")).to_contain_text("run to the selected op")

@@ -45,7 +45,7 @@ def test_two_trainings_and_four_browsers_share_a_server_and_survive_a_death(
         chromium() as browser,
     ):
         rain, rain_too, tanh, tanh_too = (
-            look(browser, f"{server.page}?run={run}") for run in ("rain", "rain", "tanh", "tanh")
+            look(browser, f"{server.page}&run={run}") for run in ("rain", "rain", "tanh", "tanh")
         )
         for page in (rain, rain_too, tanh, tanh_too):
             in_state(page, "paused before the first step")
@@ -83,7 +83,7 @@ def test_two_trainings_and_four_browsers_share_a_server_and_survive_a_death(
 
 def test_a_restarted_server_is_found_again_by_the_page_and_by_the_training(endless: str) -> None:
     with Serving() as first, first.train("again", endless), chromium() as browser:
-        page = look(browser, f"{first.page}?run=again", dark=False)
+        page = look(browser, f"{first.page}&run=again", dark=False)
         in_state(page, "paused before the first step")
         page.keyboard.press("s")
         _step_is(page, 1)

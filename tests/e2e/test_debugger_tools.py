@@ -29,7 +29,7 @@ def _names(page: Page) -> list[str]:
 def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted(
     server: Server, rank: FakeRank, browser: Browser, tmp_path: Path
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample&side=watchpoints", dark=False)
+    page = look(browser, f"{server.page}&run=sample&side=watchpoints", dark=False)
     net = page.get_by_label("Watch Default/network-Net/", exact=True)
     net.check()
     for path in ("blocks-ModuleList", "loss-Loss"):
@@ -88,7 +88,7 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
 def test_a_graph_opens_as_far_as_it_can_be_read_and_closes_to_what_is_seen(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample")
+    page = look(browser, f"{server.page}&run=sample")
 
     def box(path: str, state: str = "") -> Locator:
         return page.locator(f'svg .box{state}[data-path="{path}"]')
@@ -118,7 +118,7 @@ def test_a_graph_opens_as_far_as_it_can_be_read_and_closes_to_what_is_seen(
 def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample")
+    page = look(browser, f"{server.page}&run=sample")
     page.get_by_label("Kind").select_option("weight")
     results = page.get_by_role("listbox", name="Matching ops").get_by_role("option")
     expect(results.first).to_contain_text("blocks.0.linear.weight")
@@ -148,7 +148,7 @@ def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
 def test_a_slice_of_a_tensor_is_what_numpy_says_and_the_file_has_it_all(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
-    page = look(browser, f"{server.url}/?run=sample&tab=tensor&op={TANH}")
+    page = look(browser, f"{server.page}&run=sample&tab=tensor&op={TANH}")
     values = rank.array(TensorName(TANH))
     cells = page.get_by_role("table", name="Values").get_by_role("cell")
     expect(cells.first).to_have_attribute("title", str(float(values[0, 0])))
@@ -178,7 +178,7 @@ def test_ranks_and_themes_are_switched_and_remembered(server: Server, browser: B
         FakeRank(server.rank_port, run="pair", rank=number, world_size=2).start()
         for number in range(2)
     ]
-    page = look(browser, f"{server.url}/?run=pair&tab=tensor&op={TANH}")
+    page = look(browser, f"{server.page}&run=pair&tab=tensor&op={TANH}")
     page.get_by_role("tab", name="1", exact=True).click()
     expect(page).to_have_url(re.compile("rank=1"))
     cells = page.get_by_role("table", name="Values").get_by_role("cell")

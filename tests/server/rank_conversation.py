@@ -3,7 +3,7 @@
 from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import RankSocket
-from sonde.testing.sample_values import sample_metadata
+from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
 from sonde.wire.rank import PROTOCOL, Hello
 
 LOG = "Default/network-Net/loss-Loss/log-op0"
@@ -18,7 +18,8 @@ class RankConversation:
 
     def __enter__(self) -> RankSocket:
         self.socket = RankSocket("127.0.0.1", self._server.rank_port)
-        hello = Hello(PROTOCOL, "", self._run, sample_metadata(), False, **self._more)  # type: ignore[arg-type]
+        fields = {"resumes": False, **self._more}
+        hello = Hello(PROTOCOL, SAMPLE_TOKEN, self._run, sample_metadata(), **fields)  # type: ignore[arg-type]
         self.socket.send(hello)
         self.welcome = self.socket.receive()
         return self.socket

@@ -23,13 +23,17 @@ from sonde.server.http.security import Guard
 from sonde.server.live.hub import Hub
 from sonde.server.run import Run, Runs
 from sonde.server.serving import http_config
+from sonde.testing.sample_values import SAMPLE_TOKEN
+from sonde.wire.rank import HEARTBEAT_SECONDS
+from sonde.wire.tls import ServerCertificate
 
 OPENER = build_opener(ProxyHandler({}))
 
 
 @dataclass
 class Server:
-    """``ask`` gives the status and the JSON of an answer."""
+    """``ask`` gives the status and the JSON of an answer. Requests have the token unless they have
+    a header ``Authorization`` or ``Cookie`` of their own."""
 
     port: int
     rank_port: int
@@ -41,12 +45,19 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def page(self) -> str:
+        """The address for a browser, with the token."""
+        return f"{self.url}/?token={self.token}"
+
     def open(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
         request = Request(self.url + path, body, method=method)
         if body is not None or method in ("POST", "PUT"):
             request.add_header("Content-Type", "application/json")
+        if not {"Authorization", "Cookie"} & set(headers):
+            request.add_header("Authorization", f"Bearer {self.token}")
         for name, value in headers.items():
             request.add_header(name.replace("_", "-"), value)
         try:
@@ -96,10 +107,12 @@ class _Quiet(uvicorn.Server):
 def serving(
     *,
     host: str = "127.0.0.1",
-    token: str = "",
+    token: str = SAMPLE_TOKEN,
     paused: bool = True,
     rank_port: int = 0,
     idle_seconds: float = IDLE_SECONDS,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    certificate: ServerCertificate | None = None,
     sources: Callable[[EventBroker], Sequence[Run]] | None = None,
 ) -> Iterator[Server]:
     """A server on free ports; ``host`` is what it believes it listens at."""
@@ -116,13 +129,24 @@ def serving(
             runs.add(source)
         token_check = TokenCheck(token)
         idle = [IdleConnections(seconds=idle_seconds) for _ in range(2)]
-        hub = Hub(runs, broker, token_check=token_check, paused=paused, idle=idle[0])
-        ranks = await hub.start(socket.create_server(("127.0.0.1", rank_port)))
+        hub = Hub(
+            runs,
+            broker,
+            token_check=token_check,
+            paused=paused,
+            idle=idle[0],
+            heartbeat_seconds=heartbeat_seconds,
+        )
+        ranks = await hub.start(socket.create_server(("127.0.0.1", rank_port)), certificate)
         port = sock.getsockname()[1]
         guard = Guard(
-            build_app(Context(runs, broker, ranks)), host=host, port=port, token_check=token_check
+            build_app(Context(runs, broker, ranks)),
+            host=host,
+            port=port,
+            token_check=token_check,
+            has_tls=certificate is not None,
         )
-        servers.append(_Quiet(http_config(guard, idle[1]), is_ready))
+        servers.append(_Quiet(http_config(guard, idle[1], certificate), is_ready))
         found.append(Server(port, ranks, token, runs, asyncio.get_running_loop()))
         await servers[0].serve(sockets=[sock])
         await hub.stop()

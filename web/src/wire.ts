@@ -321,7 +321,7 @@ export interface GraphInfo {
  * pauses. `is_measuring`: one coming step is to run unobserved, as the user asked, and has not
  * ended yet. `hit`: the hit at which the training is paused. `exit_code`, `error` (the last
  * line of the exception) and `is_terminated` (by the debugger) are set when the program has
- * ended. `message` is text to show.
+ * ended. `message` is text to show. `is_answering`: the process answers heartbeats.
  */
 export interface RankView {
   readonly rank: number;
@@ -343,6 +343,7 @@ export interface RankView {
   readonly is_terminated: boolean;
   readonly hit: HitRef | null;
   readonly is_measuring: boolean;
+  readonly is_answering: boolean;
 }
 
 /**
@@ -379,12 +380,12 @@ export interface RunView {
 
 /**
  * `rank_port`: the port to which trainings connect; None if the server shows only dumps.
- * `has_token`: trainings need the token of the server.
+ * `fingerprint`: of the server's certificate, empty without TLS.
  */
 export interface RunList {
   readonly runs: readonly RunView[];
   readonly rank_port: number | null;
-  readonly has_token: boolean;
+  readonly fingerprint: string;
 }
 
 /**

@@ -185,7 +185,8 @@ def ops(common: Section, mode: DumpMode) -> tuple[OpPattern, ...] | None:
         try:
             patterns.append(parse_op(text))
         except SondeError as error:
-            common.refuse("kernels", f"entry {index}: {error.message}", slug="config-kernels")
+            slug = error.slug if error.slug == "regex" else "config-kernels"
+            common.refuse("kernels", f"entry {index}: {error.message}", slug=slug)
     if mode != "kernels":
         return None
     if not texts and common.is_sound("kernels"):

@@ -19,6 +19,7 @@ from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
+from sonde.core.terminal_text import printable
 
 logger = logging.getLogger("sonde.capture")
 
@@ -54,12 +55,15 @@ class Wants:
 
 
 def print_to_stderr(text: str) -> None:
-    """Print one line for the user, if the program has left a standard error that takes it."""
+    """Print one line for the user, if the program has left a standard error that takes it.
+
+    Control characters in it are escaped: the line may have names of the user's modules.
+    """
     stream = sys.stderr
     if stream is None:
         return
     try:
-        print(text, file=stream, flush=True)
+        print(printable(text), file=stream, flush=True)
     except Exception as error:  # The program may have closed it, or put any object in its place.
         if is_interruption(error):
             raise

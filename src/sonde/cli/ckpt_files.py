@@ -16,11 +16,13 @@ from rich.text import Text
 
 from sonde import kernels
 from sonde.cli.script import needing_torch
+from sonde.cli.terminal import Terminal
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.files import open_checkpoint
 from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
 from sonde.core.number_text import json_value, number_text
+from sonde.core.terminal_text import printable
 
 _FOLDED_WIDTH = 14
 WIDE = 110
@@ -63,11 +65,6 @@ def write_file(option: str, target: str, data: str | bytes) -> None:
         ) from None
 
 
-def safe(text: str) -> str:
-    """Escape control characters in a name that came from a file."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-
-
 def number(value: float | int | None) -> str:
     return f"{value:,}" if isinstance(value, int) else number_text(value, 3)
 
@@ -78,8 +75,8 @@ def shape_text(shape: Sequence[int]) -> str:
 
 def console() -> Console:
     """A console for output; into a file or a pipe it is wide enough that names are not cut."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=max(found.width, 160))
+    found = Terminal(highlight=False)
+    return found if found.is_terminal else Terminal(highlight=False, width=max(found.width, 160))
 
 
 def print_line(out: Console, text: str | Text, style: str = "") -> None:
@@ -102,4 +99,4 @@ def table(*titles: str) -> Table:
 
 
 def cell(text: str, style: str = "") -> Text:
-    return Text(safe(text), style)
+    return Text(printable(text), style)

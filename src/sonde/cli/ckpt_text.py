@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
-from sonde.cli.ckpt_files import WIDE, cell, number, print_line, safe, shape_text, table
+from sonde.cli.ckpt_files import WIDE, cell, number, print_line, shape_text, table
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.convert import Conversion
 from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
 from sonde.compare.weights.pair import ParameterPairing
 from sonde.core.finding import Finding
+from sonde.core.terminal_text import printable
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _LISTED = 40
@@ -91,7 +92,8 @@ def _print_unpaired(out: Console, found: CheckpointDiff) -> None:
             print_line(out, f"{label}: {_listed(names)}")
     for flat in pairing.flat:
         print_line(
-            out, f"{safe(flat.flat)} is the flat form of {_listed(flat.parts)}: not compared here"
+            out,
+            f"{printable(flat.flat)} is the flat form of {_listed(flat.parts)}: not compared here",
         )
 
 
@@ -120,7 +122,7 @@ def _unpaired_count(found: CheckpointDiff) -> int:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(safe(name) for name in names[:_LISTED])
+    shown = ", ".join(printable(name) for name in names[:_LISTED])
     return shown + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
@@ -173,7 +175,7 @@ def print_check(out: Console, checkpoint: Checkpoint, findings: Sequence[Finding
     counts = {kind: sum(each.severity == kind for each in findings) for kind in _STYLES}
     print_line(
         out,
-        f"{safe(str(checkpoint.path))}: {len(checkpoint.weights)} weights, "
+        f"{printable(str(checkpoint.path))}: {len(checkpoint.weights)} weights, "
         f"{checkpoint.count:,} elements; {counts['error']} errors, {counts['warning']} warnings",
         "bold",
     )
@@ -209,8 +211,8 @@ def print_conversion(out: Console, a: Path, b: Path, done: Conversion) -> None:
         print_line(out, f"omitted, without a counterpart: {_listed(done.dropped)}")
     print_line(
         out,
-        f"{safe(str(b))}: {done.count} weights of {safe(str(a))}, {len(done.renamed)} renamed; "
-        "read back and verified bit for bit",
+        f"{printable(str(b))}: {done.count} weights of {printable(str(a))}, {len(done.renamed)} "
+        "renamed; read back and verified bit for bit",
         "bold",
     )
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
 from sonde.cli.compare_text import print_comparison
 from sonde.cli.own_option import own_option
 from sonde.cli.script import say
+from sonde.cli.terminal import Terminal
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare as compare_dumps
 from sonde.compare.runs.pairing.map_file import read_map, write_map
@@ -132,7 +132,7 @@ def compare(**given: Any) -> int:
         raise
     _write(comparison, arguments)
     if Path("-") not in (arguments.json_file, arguments.csv_file):
-        print_comparison(comparison, Console(highlight=False), limit=arguments.limit)
+        print_comparison(comparison, Terminal(highlight=False), limit=arguments.limit)
         _name_files(arguments)
     if comparison.verdict == "incomparable":
         say(f"{damaged(comparison)[0]} [npy-file]")
@@ -195,7 +195,7 @@ def _compared(a: Dump, b: Dump, arguments: CompareArguments) -> RunComparison:
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show a progress bar if standard error is a terminal."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     bar = Progress(
         TextColumn("comparing {task.description}"),
         BarColumn(),

@@ -78,6 +78,13 @@ def status(obj: RunTarget, as_json: bool) -> int:
     return 0
 
 
+@command_of(ctl)
+def address(obj: RunTarget, as_json: bool) -> int:
+    """Print the address of the page, with the token."""
+    show({"address": obj.client.address}, as_json, [obj.client.address])
+    return 0
+
+
 def _control(
     obj: RunTarget,
     command: str,

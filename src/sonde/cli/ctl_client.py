@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import json
 import os
-from http.client import HTTPException
-from typing import Any, Final
+from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
 from sonde.cli.script import say
-from sonde.core.errors import UsageError
+from sonde.core.errors import SondeError, UsageError
+
+if TYPE_CHECKING:
+    from sonde.wire.tls import Trust
 
 ANSWER_SECONDS: Final = 150.0
 
 
 class Client:
     """A client of one server. Its methods return the decoded JSON of the answer, or raise
-    UsageError."""
+    UsageError. ``trust``: the certificate to accept under ``https``, None: as the system."""
 
-    def __init__(self, url: str, token: str = "") -> None:
+    def __init__(self, url: str, token: str = "", trust: Trust | None = None) -> None:
         self.url = url.rstrip("/")
         self._token = token
         # Without proxies: the server is on this machine or near it.
-        self._opener = build_opener(ProxyHandler({}))
+        handlers: list[BaseHandler] = [ProxyHandler({})]
+        if self.url.startswith("https:"):
+            handlers.append(_trusting(trust))
+        self._opener = build_opener(*handlers)
+
+    @property
+    def address(self) -> str:
+        """The address to open in a browser."""
+        return f"{self.url}/?token={quote(self._token, safe='')}"
 
     def get(self, path: str, **query: object) -> Any:
         given = {name: value for name, value in query.items() if value not in (None, "")}
@@ -45,9 +56,30 @@ class Client:
                 data = answer.read()
         except HTTPError as error:
             raise _refused(error) from None
+        except SondeError as error:  # The certificate is not the expected one.
+            raise UsageError(f"the server at {self.url}: {error.message}", slug="tls") from None
         except (URLError, OSError, HTTPException, ValueError) as error:
             raise no_server(self.url, str(getattr(error, "reason", error))) from None
         return _json(self.url, data) if data else None
+
+
+def _trusting(trust: Trust | None) -> BaseHandler:
+    """Opens ``https`` addresses whose certificate is trusted."""
+    from sonde.wire.tls import Trust
+
+    accepted = trust or Trust()
+
+    class Connection(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            accepted.check(self.sock.getpeercert(binary_form=True))
+
+    class Handler(HTTPSHandler):
+        def https_open(self, request: Request) -> HTTPResponse:
+            opened: HTTPResponse = self.do_open(Connection, request, context=accepted.context())
+            return opened
+
+    return Handler()
 
 
 def run_path(run: str) -> str:
@@ -57,6 +89,7 @@ def run_path(run: str) -> str:
 def find_server(url: str | None, token: str | None) -> Client:
     """The server at ``url``; None: the newest server of this user on this machine."""
     from sonde.debugger.launch.server_registry import running_servers
+    from sonde.wire.tls import trust_from_environment
 
     token = token or os.environ.get("SONDE_DEBUGGER_TOKEN", "")
     servers = running_servers()
@@ -72,7 +105,7 @@ def find_server(url: str | None, token: str | None) -> Client:
                 f"you have {len(servers)} running servers on this machine; using the newest, "
                 f"{servers[0].url}; choose another with --server"
             )
-        return Client(servers[0].url, servers[0].token or token)
+        return Client(servers[0].url, servers[0].token, servers[0].trust)
     asked, url = url, url if "//" in url else f"http://{url}"
     try:
         parts = urlsplit(url)
@@ -85,8 +118,10 @@ def find_server(url: str | None, token: str | None) -> Client:
     # The address that a server prints contains the token, and a browser adds a path and a query.
     url = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
     in_address = dict(parse_qsl(parts.query)).get("token", "")
-    ours = next((server.token for server in servers if server.url == url), "")
-    return Client(url, in_address or token or ours)
+    ours = next((server for server in servers if server.url == url), None)
+    known_token, known_trust = ("", None) if ours is None else (ours.token, ours.trust)
+    trust = trust_from_environment(os.environ) or known_trust
+    return Client(url, in_address or token or known_token, trust)
 
 
 def no_server(url: str, reason: str) -> UsageError:

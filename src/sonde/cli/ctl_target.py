@@ -12,6 +12,7 @@ import click
 
 from sonde.cli.ctl_client import Client, find_server, run_path
 from sonde.core.errors import UsageError
+from sonde.core.terminal_text import printable
 
 _MOST_SECONDS: Final = 1e6
 _POLL_SECONDS: Final = 0.2
@@ -104,4 +105,4 @@ def show(answer: Any, as_json: bool, lines: Iterable[str]) -> None:
         click.echo(json.dumps(answer, indent=2))
     else:
         for line in lines:
-            click.echo(line)
+            click.echo(printable(line))

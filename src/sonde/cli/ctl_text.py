@@ -22,7 +22,7 @@ def run_lines(run: Json) -> Iterator[str]:
 
 
 def _state(rank: Json) -> str:
-    words = [rank["state"]]
+    words = [rank["state"] if rank["is_answering"] else f"{rank['state']}, not answering"]
     if rank["reason"]:
         words.append(f"({rank['reason']})")
     words.append(f"step {rank['step']}")

@@ -18,6 +18,7 @@ from sonde.cli.ctl_target import RunTarget, command_of, show
 from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
 from sonde.core.input_file import read_input
+from sonde.core.terminal_text import printable
 
 _ID = re.compile(r"[a-z_]+")
 _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")
@@ -80,7 +81,7 @@ def watch_add(
     answer = obj.client.send("POST", path, body)
     show(answer, as_json, [text.watchpoint_line(answer)])
     if answer["warning"]:
-        click.echo(f"sonde: {answer['warning']}", err=True)
+        click.echo(printable(f"sonde: {answer['warning']}"), err=True)
     return 0
 
 

@@ -24,7 +24,7 @@ from sonde.cli.script_command import (
     program_words,
     step_by_option,
 )
-from sonde.cli.serve import host_option, pause_option, token_option
+from sonde.cli.serve import host_option, pause_option, token_option, with_certificate
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import starting_set
 from sonde.debugger.launch.server_process import ServerProcess
@@ -50,6 +50,7 @@ _LAUNCHER = "torch.distributed.run"
 )
 @host_option
 @token_option
+@with_certificate
 @click.option(
     "--debugger-port",
     "rank_port",
@@ -158,8 +159,9 @@ def _environment(
         "SONDE_DEBUGGER_PORT": str(server.rank_port),
         "SONDE_RUN_ID": run_id(os.environ),
     }
-    if server.token:
-        more["SONDE_DEBUGGER_TOKEN"] = server.token
+    more["SONDE_DEBUGGER_TOKEN"] = server.token
+    if server.fingerprint:
+        more["SONDE_DEBUGGER_FINGERPRINT"] = server.fingerprint
     if watch_files:
         more["SONDE_DEBUGGER_WATCH"] = os.pathsep.join(map(os.path.abspath, watch_files))
     if recommended:
@@ -205,7 +207,8 @@ def _handling_signals(handler: Callable[[int, FrameType | None], None]) -> Itera
 
 def _has_runs(server: ServerProcess) -> bool:
     try:
-        return bool(Client(server.page.partition("?")[0], server.token).get("/runs")["runs"])
+        client = Client(server.page.partition("?")[0], server.token, server.trust)
+        return bool(client.get("/runs")["runs"])
     except UsageError:
         return False
 

@@ -22,11 +22,8 @@ def is_desktop() -> bool:
 
 
 def open_page(address: str) -> None:
-    """Open ``address``. If it contains a token, open a file that redirects to it and that only this
-    user can read, because other users can read the command line of the browser."""
-    if "token=" not in address:
-        webbrowser.open(address)
-        return
+    """Open ``address``, which contains the token, by a file that redirects to it and that only this
+    user can read: other users can read the command line of the browser."""
     path = _redirecting_file()
     if path is not None:
         with suppress(OSError):

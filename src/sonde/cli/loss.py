@@ -14,7 +14,6 @@ from sonde.cli.ckpt_files import (
     json_option,
     number,
     print_line,
-    safe,
     table,
     write_file,
     write_json,
@@ -32,6 +31,7 @@ from sonde.compare.losses.picture import to_png
 from sonde.compare.losses.report_page import comparison_json, loss_page
 from sonde.compare.losses.sources import read_losses
 from sonde.core.errors import UsageError
+from sonde.core.terminal_text import printable
 
 _SHOWN_BEFORE, _SHOWN_AFTER = 2, 5
 
@@ -135,7 +135,7 @@ def _print(out: Console, found: LossComparison) -> None:
     for line in reasoning(found):
         out.print(line)
     for note in found.notes:
-        print_line(out, safe(note), "dim")
+        print_line(out, printable(note), "dim")
     out.print()
     if len(found.steps) > 1:
         out.print(plot(found, min(out.width, 100)))

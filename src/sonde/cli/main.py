@@ -13,6 +13,7 @@ from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.settings import nearest
+from sonde.core.terminal_text import printable
 
 COMMANDS = {
     "run": "Run an unmodified script and dump what its operators compute.",
@@ -133,5 +134,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report_error(text: str, *, exit_code: int = 2) -> int:
     for line in text.splitlines():
-        print(f"sonde: {line}", file=sys.stderr)
+        print(printable(f"sonde: {line}"), file=sys.stderr)
     return exit_code

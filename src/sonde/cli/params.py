@@ -17,7 +17,6 @@ from sonde.cli.ckpt_files import (
     load,
     number,
     print_line,
-    safe,
     shape_text,
     table,
     write_json,
@@ -32,6 +31,7 @@ from sonde.compare.weights.table import (
     list_parameters,
 )
 from sonde.core.errors import UsageError
+from sonde.core.terminal_text import printable
 from sonde.kernels import Distances
 
 _TRAINED = {True: "yes", False: "no", None: "?"}
@@ -128,8 +128,9 @@ def _oddities(row: ParameterRow) -> str:
 def _totals(checkpoint: Checkpoint, rows: Mapping[str, ParameterRow]) -> str:
     totals = _totals_json(rows)
     return (
-        f"{safe(str(checkpoint.path))}: {totals['count']} parameters with {totals['elements']:,} "
-        f"elements, {totals['trainable']} of them trainable with {totals['trainable_elements']:,}"
+        f"{printable(str(checkpoint.path))}: {totals['count']} parameters with "
+        f"{totals['elements']:,} elements, {totals['trainable']} of them trainable with "
+        f"{totals['trainable_elements']:,}"
     )
 
 
@@ -169,7 +170,7 @@ def _print_comparison(
         where = "a" if flat.flat_is_a else "b"
         print_line(
             out,
-            f"{safe(flat.flat)} (in {where}) is flat: {', '.join(map(safe, flat.parts))}"
+            f"{printable(flat.flat)} (in {where}) is flat: {', '.join(map(printable, flat.parts))}"
             f"{_flat_text(distances)}",
         )
     _print_unpaired(out, compared)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   sonde serve                              the page at http://127.0.0.1:8080
-  sonde serve --host 0.0.0.0               for other machines, with a token
+  sonde serve --host 0.0.0.0 --certfile cert.pem --keyfile key.pem   for other machines
 \b
-Then, in the shell of the training:
-  SONDE_DEBUGGER_HOST=127.0.0.1 SONDE_DEBUGGER_PORT=50051 sonde run train.py
+Then, in another shell on the same machine:
+  SONDE_DEBUGGER_PORT=50051 sonde run train.py
 """
 
 
@@ -28,15 +29,35 @@ host_option = click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="The address to listen on. Any address but this machine's own requires a token.",
+    help="The address to listen on.",
 )
 token_option = click.option(
     "--token",
     default="",
     envvar="SONDE_DEBUGGER_TOKEN",
-    help="The token that browsers and trainings must send, at least 16 characters. Default: "
-    "generated if other machines can connect, else none.",
+    help="The token that browsers and trainings must send, at least 16 characters. Default: a "
+    "generated one, part of the address that is printed.",
 )
+certificate_options = (
+    click.option(
+        "--certfile", default="", metavar="FILE", help="Speak TLS with this certificate (PEM)."
+    ),
+    click.option(
+        "--keyfile",
+        default="",
+        metavar="FILE",
+        help="The key of the certificate. Default: in the same file.",
+    ),
+)
+
+
+def with_certificate(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--certfile`` and ``--keyfile`` to a command."""
+    for option in reversed(certificate_options):
+        command = option(command)
+    return command
+
+
 pause_option = click.option(
     "--pause/--no-pause", default=True, show_default=True, help="Pause before the first step."
 )
@@ -54,9 +75,18 @@ pause_option = click.option(
 )
 @host_option
 @token_option
+@with_certificate
 @pause_option
 @own_option
-def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> int:
+def serve(
+    port: int,
+    debugger_port: int,
+    host: str,
+    token: str,
+    certfile: str,
+    keyfile: str,
+    pause: bool,
+) -> int:
     """Wait for trainings to connect, and show them in a browser.
 
     Trainings connect to the debugger port. They can be controlled from the page, or from a
@@ -65,8 +95,10 @@ def serve(port: int, debugger_port: int, host: str, token: str, pause: bool) -> 
     need_server()
     from sonde.server.serving import ServerOptions
     from sonde.server.serving import serve as serve_until_signalled
+    from sonde.wire.tls import server_certificate
 
-    options = ServerOptions(host, port, debugger_port, token, pause)
+    certificate = server_certificate(certfile, keyfile)
+    options = ServerOptions(host, port, debugger_port, token, pause, certificate)
     serve_until_signalled(options, _print_addresses)
     return 0
 
@@ -89,10 +121,12 @@ def _print_addresses(state: ServerState) -> None:
     host = state.host
     if host in ("0.0.0.0", "::"):
         host = socket.gethostname()  # 0.0.0.0 is not an address that a client can connect to.
-        address = state.address.replace(state.url, f"http://{host}:{state.port}")
+        scheme = state.url.partition(":")[0]
+        address = state.address.replace(state.url, f"{scheme}://{host}:{state.port}")
         click.echo(f"sonde: from other machines it is at {address}")
-    token = f" SONDE_DEBUGGER_TOKEN={shlex.quote(state.token)}" if state.token else ""
+    more = f" SONDE_DEBUGGER_FINGERPRINT={state.fingerprint}" if state.fingerprint else ""
     click.echo(
         f"sonde: trainings connect to port {state.rank_port}: SONDE_DEBUGGER_HOST={host} "
-        f"SONDE_DEBUGGER_PORT={state.rank_port}{token} sonde run train.py"
+        f"SONDE_DEBUGGER_PORT={state.rank_port} "
+        f"SONDE_DEBUGGER_TOKEN={shlex.quote(state.token)}{more} sonde run train.py"
     )

@@ -19,6 +19,7 @@ from rich.table import Table
 from sonde.cli.own_option import own_option
 from sonde.cli.show_format import steps_text
 from sonde.cli.show_text import Listed, Page
+from sonde.cli.terminal import Terminal
 from sonde.core.errors import UsageError
 from sonde.core.graph import LEAF_TYPES
 from sonde.core.keys import Io
@@ -117,13 +118,13 @@ def _show_other(path: Path, limit: int | None, *, as_json: bool) -> bool:
         if as_json:
             print(json.dumps(study_json(path), indent=2, allow_nan=False))
         else:
-            print_study(path, Console(), limit)
+            print_study(path, Terminal(), limit)
     elif is_summary(path):
         listing = read_summary(path)
         if as_json:
             print(json.dumps(json_value(listing.as_dict()), indent=2, allow_nan=False))
         else:
-            _print_summary(path, listing, Console(highlight=False))
+            _print_summary(path, listing, Terminal(highlight=False))
     else:
         return False
     return True

@@ -25,8 +25,10 @@ from sonde.cli.show_format import (
     steps_text,
     values_text,
 )
+from sonde.cli.terminal import Terminal
 from sonde.core.graph import Graph, Source
 from sonde.core.number_text import count_text, size_text
+from sonde.core.terminal_text import printable
 from sonde.dump.reader import Dump
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.dump.reading.side_files import OverflowEntry
@@ -58,10 +60,11 @@ class Page:
         """A page that folds lines at the width of the terminal; in a pipe it does not fold."""
         is_free = not stream.isatty() and "COLUMNS" not in os.environ
         width = _UNLIMITED_WIDTH if is_free else None
-        return cls(Console(file=stream, width=width, highlight=False, markup=False, emoji=False))
+        return cls(Terminal(file=stream, width=width, highlight=False, markup=False, emoji=False))
 
     def line(self, *parts: str | Text, indent: int = 0) -> None:
-        text = Text.assemble(*parts, overflow="fold")
+        shown = (printable(part) if isinstance(part, str) else part for part in parts)
+        text = Text.assemble(*shown, overflow="fold")
         self.console.print(Padding(text, (0, 0, 0, indent), expand=False))
 
     def overview(

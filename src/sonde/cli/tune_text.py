@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sonde.cli.script import say
+from sonde.cli.terminal import Terminal
 from sonde.core.number_text import long_duration, number_text
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class SearchProgress:
     def __init__(self, config: TuneConfig, session: SearchSession) -> None:
         self._config = config
         self._session = session
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = Terminal(highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._began = time.monotonic()
         self._rows: list[tuple[RunningTrial, Result]] = []
@@ -221,7 +222,7 @@ def print_origins(listing: StudyListing, console: Console) -> None:
 
 def show_check(config: TuneConfig, template: CommandTemplate) -> None:
     """Print how each parameter is passed to the command, and the command of an example trial."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     for delivery in template.deliveries:
         console.print(Text(f"{delivery.parameter.name}: {delivery.described()}"))
     example: dict[str, Any] = {}

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sonde.cli import ctl_text as text
-from sonde.cli.ckpt_files import safe
 from sonde.cli.ctl_watch import condition_of
 from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.own_option import own_option
-from sonde.cli.serve import host_option, need_server, token_option
+from sonde.cli.serve import host_option, need_server, token_option, with_certificate
 from sonde.core.errors import UsageError
+from sonde.core.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ a run that was observed only in part.
 )
 @host_option
 @token_option
+@with_certificate
 @click.option(
     "--browser/--no-browser", default=True, help="Open the page in a browser, if this is a desktop."
 )
@@ -162,13 +163,13 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             if len(paths) > 1:
                 click.echo(f"{path}:")
             page = msgspec.to_builtins(found.page(HitFilter(), PageWindow(0, _SHOWN)))
-            gaps = [safe(each.message) for each in problems if each.is_gap]
+            gaps = [printable(each.message) for each in problems if each.is_gap]
             for line in text.hits_lines(page, "; --json prints them", gaps):
-                click.echo(line)
+                click.echo(printable(line))
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
                 if not problem.is_gap:
-                    click.echo(f"sonde: {word}: {safe(str(problem))}", err=True)
+                    click.echo(f"sonde: {word}: {printable(str(problem))}", err=True)
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):
@@ -189,11 +190,14 @@ def _serve(
     host: str,
     port: int | None,
     token: str,
+    certfile: str,
+    keyfile: str,
     browser: bool,
 ) -> None:
     from sonde.server.dumps.run import DumpRun, open_dumps, start_comparison
     from sonde.server.http.events import EventBroker
     from sonde.server.serving import ServerOptions, serve
+    from sonde.wire.tls import server_certificate
 
     def sources(broker: EventBroker) -> list[DumpRun]:
         runs = open_dumps(paths, broker)
@@ -208,14 +212,15 @@ def _serve(
         return runs[::-1]  # The page opens the last one first.
 
     def ready(state: ServerState) -> None:
-        mark = "&" if "?" in state.address else "?"
-        address = f"{state.address}{mark}tab=compare" if len(paths) == 2 else state.address
+        address = f"{state.address}&tab=compare" if len(paths) == 2 else state.address
         click.echo(f"sonde: the page is at {address}")
         if browser and is_desktop():
             open_page(address)
 
     chosen = free_port(host, _PORT) if port is None else port
     try:
-        serve(ServerOptions(host, chosen, None, token), ready, sources)
+        certificate = server_certificate(certfile, keyfile)
+        options = ServerOptions(host, chosen, None, token, certificate=certificate)
+        serve(options, ready, sources)
     finally:
         forget_page()

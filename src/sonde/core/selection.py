@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
+from sonde.core.linear_regex import LinearRegex
 
 _RANGE = re.compile(r"^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$")
 _REGEX = re.compile(r"^name-regex\((.*)\)$", re.DOTALL)
@@ -67,13 +68,13 @@ def parse_steps(text: str) -> StepSet:
 class OpPattern:
     """One entry of ``kernels``: an exact full name, a part of an op type, or a regular expression.
 
-    - ``name-regex(...)`` must match the whole full name;
+    - ``name-regex(...)`` must match the whole full name, in linear time (``core.linear_regex``);
     - text with a ``/`` or ``-op`` is an exact full name;
     - any other word is a part of the op type, or of a leaf's name, whatever its case.
     """
 
     text: str
-    _regex: re.Pattern[str] | None = field(default=None, compare=False, repr=False)
+    _regex: LinearRegex | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> OpPattern:
@@ -87,7 +88,7 @@ class OpPattern:
                 )
             return cls(text.strip())
         try:
-            return cls(text.strip(), re.compile(match[1]))
+            return cls(text.strip(), LinearRegex(match[1]))
         except re.error as error:
             raise SondeError(
                 f"{text!r} is not a regular expression: {error}", slug="op-pattern"
@@ -99,7 +100,7 @@ class OpPattern:
 
     def matches(self, name: str, op_type: str, *, is_leaf: bool = False) -> bool:
         if self._regex is not None:
-            return self._regex.fullmatch(name) is not None
+            return self._regex.matches(name)
         if self.is_exact:
             return name == self.text
         word = self.text.lower()

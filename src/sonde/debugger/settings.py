@@ -16,6 +16,7 @@ from sonde.core.errors import UsageError
 
 if TYPE_CHECKING:
     from sonde.wire.shapes import WatchpointSpec
+    from sonde.wire.tls import Trust
 
 Value = TypeVar("Value")
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -29,6 +30,8 @@ DEFAULT_LOST: Final = 60.0
 class DebuggerOptions:
     """The debugger settings of one rank; can be pickled and passed to child processes.
 
+    - ``token``: of the server; empty: that of this user's server at this address, if there is one;
+    - ``trust``: the certificate of the server; None: the connection is not encrypted;
     - ``pause``: pause before the first step; None: as the server says;
     - ``wait_seconds``: how long to wait for the server when the program starts;
     - ``lost_seconds``: how long a paused training stays paused after the server is lost;
@@ -42,6 +45,7 @@ class DebuggerOptions:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     token: str = ""
+    trust: Trust | None = None
     pause: bool | None = None
     wait_seconds: float = DEFAULT_WAIT
     lost_seconds: float = DEFAULT_LOST
@@ -70,8 +74,10 @@ def options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions | No
 
 def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
     """Read the same variables, with defaults for those that are not set."""
-    # Imported here because it imports numpy, which a run without the debugger does not need.
+    # Imported here because they import numpy and ssl, which a run without the debugger does not
+    # need.
     from sonde.debugger.initial_watchpoints import starting_set
+    from sonde.wire.tls import trust_from_environment
 
     def read(name: str, parse: Callable[[str, str], Value], default: Value) -> Value:
         text = environ.get(name)
@@ -84,6 +90,7 @@ def any_options_from_environment(environ: Mapping[str, str]) -> DebuggerOptions:
         host=host,
         port=read(port, _port, DEFAULT_PORT),
         token=environ.get("SONDE_DEBUGGER_TOKEN", ""),
+        trust=trust_from_environment(environ),
         pause=read("SONDE_DEBUGGER_PAUSE", _flag, None),
         wait_seconds=read("SONDE_DEBUGGER_WAIT", _seconds, DEFAULT_WAIT),
         lost_seconds=read("SONDE_DEBUGGER_LOST", _seconds, DEFAULT_LOST),

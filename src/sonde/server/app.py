@@ -52,6 +52,7 @@ _STATUS: Final = {
     "rank-unreadable": 502,
     "rank-busy": 504,
 }
+_MOST_NAME_BYTES: Final = 255
 _PAGE: Final = Path(__file__).parent / "static"
 _PAGE_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -211,10 +212,13 @@ def _file(path: str) -> Response:
 
 
 def _below(root: Path, path: str) -> Path | None:
-    """The file at ``path`` below ``root``; None for a path that could lead elsewhere."""
+    """The file at ``path`` below ``root``; None for a path that could lead elsewhere, or is longer
+    than a name can be."""
     found = root
     for part in path.split("/"):
         if not part or part.startswith(".") or "\\" in part or "\0" in part:
+            return None
+        if len(part.encode("utf-8", "replace")) > _MOST_NAME_BYTES:
             return None
         found = found / part
     return found

@@ -26,9 +26,10 @@ from sonde.server.http.auth import TokenCheck, checked_token, new_token
 from sonde.server.http.endpoint import Context
 from sonde.server.http.events import EventBroker
 from sonde.server.http.idle_connections import IdleConnections, IdleLimitedHttp
-from sonde.server.http.security import Guard, is_loopback
+from sonde.server.http.security import Guard
 from sonde.server.live.hub import BACKLOG, Hub
 from sonde.server.run import Run, Runs
+from sonde.wire.tls import ServerCertificate
 
 _LOOK_SECONDS: Final = 0.2
 _MOST_FILES: Final = 16_384
@@ -39,8 +40,8 @@ _OTHER_HOST: Final = "give an address of this machine with --host"
 class ServerOptions:
     """``port`` and ``rank_port`` 0: any free port; ``rank_port`` None: ranks cannot connect.
 
-    ``token`` empty: none, or a generated one if other machines can connect. A token that can be
-    guessed is a UsageError.
+    ``token`` empty: a generated one. A token that can be guessed is a UsageError. ``certificate``
+    None: without TLS.
     """
 
     host: str = DEFAULT_HOST
@@ -48,6 +49,7 @@ class ServerOptions:
     rank_port: int | None = DEFAULT_PORT
     token: str = ""
     paused: bool = True
+    certificate: ServerCertificate | None = None
 
 
 def serve(
@@ -60,9 +62,9 @@ def serve(
     ``ready`` is called when both ports are open; UsageError if one cannot be opened. ``open_runs``
     makes the runs that exist from the start.
     """
-    token = "" if is_loopback(options.host) else new_token()
-    if options.token:
-        token = checked_token(options.token)
+    token = checked_token(options.token) if options.token else new_token()
+    if options.certificate is not None:
+        options.certificate.context()  # Report files that cannot be used before all else.
     _allow_more_files()
     with _bound(options.host, options.port, "--port") as sock:
         asyncio.run(_serve(options, token, sock, ready, open_runs))
@@ -83,11 +85,16 @@ async def _serve(
     hub = Hub(runs, broker, token_check=token_check, paused=options.paused)
     rank_port = None
     if options.rank_port is not None:
-        rank_port = await hub.start(_bound(options.host, options.rank_port, "--debugger-port"))
-    state = ServerState.of(options.host, port, rank_port, token)
-    context = Context(runs, broker, rank_port, has_token=bool(token))
-    app = Guard(build_app(context), host=options.host, port=port, token_check=token_check)
-    server = _Server(http_config(app), hub, partial(ready, state))
+        bound = _bound(options.host, options.rank_port, "--debugger-port")
+        rank_port = await hub.start(bound, options.certificate)
+    fingerprint = "" if options.certificate is None else options.certificate.fingerprint()
+    state = ServerState.of(options.host, port, rank_port, token, fingerprint)
+    context = Context(runs, broker, rank_port, fingerprint)
+    has_tls = options.certificate is not None
+    app = Guard(
+        build_app(context), host=options.host, port=port, token_check=token_check, has_tls=has_tls
+    )
+    server = _Server(http_config(app, certificate=options.certificate), hub, partial(ready, state))
     with announce_server(state):
         try:
             await server.serve(sockets=[sock])
@@ -143,7 +150,9 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def http_config(app: Guard, idle: IdleConnections | None = None) -> uvicorn.Config:
+def http_config(
+    app: Guard, idle: IdleConnections | None = None, certificate: ServerCertificate | None = None
+) -> uvicorn.Config:
     """uvicorn's settings for ``app``: a bound on everything that a client can ask for."""
     http: Any = partial(IdleLimitedHttp, IdleConnections() if idle is None else idle)
     return uvicorn.Config(
@@ -160,6 +169,8 @@ def http_config(app: Guard, idle: IdleConnections | None = None) -> uvicorn.Conf
         backlog=BACKLOG,
         limit_concurrency=1000,
         timeout_graceful_shutdown=2,
+        ssl_certfile=None if certificate is None else certificate.certificate,
+        ssl_keyfile=None if certificate is None else certificate.key or None,
     )
 
 

@@ -10,12 +10,16 @@ from msgspec import structs
 from sonde.core.errors import UsageError
 from sonde.debugger.initial_watchpoints import check_contents, numbered
 from sonde.wire.api import WatchpointDraft, WatchpointFile
+from sonde.wire.rank import encoder
 from sonde.wire.shapes import WatchpointSpec
 
 MOST_WATCHPOINTS: Final = 500
 MOST_CONDITIONS: Final = 20
 MOST_PATTERNS: Final = 20_000
+MOST_EXPRESSIONS: Final = 100
 MOST_TEXT: Final = 10_000
+MOST_BYTES: Final = 16 << 20
+"""Of all watchpoints together: they are sent to ranks in one message."""
 
 
 class WatchpointSet:
@@ -42,14 +46,25 @@ class WatchpointSet:
         if len(self._specs) >= MOST_WATCHPOINTS:
             raise _error(f"there are {MOST_WATCHPOINTS} watchpoints already; remove some")
         spec = numbered(self._last + 1, check_draft(draft))
+        self._store({**self._specs, spec.id: spec})
         self._last = spec.id
-        self._specs[spec.id] = spec
         return spec
 
     def change(self, number: int, draft: WatchpointDraft) -> WatchpointSpec:
         self.find(number)
-        self._specs[number] = numbered(number, check_draft(draft))
-        return self._specs[number]
+        spec = numbered(number, check_draft(draft))
+        self._store({**self._specs, number: spec})
+        return spec
+
+    def _store(self, specs: dict[int, WatchpointSpec]) -> None:
+        """Replace the watchpoints if they can be sent to ranks, else leave them as they are."""
+        try:
+            size = len(encoder.encode(tuple(specs.values())))
+        except (OverflowError, ValueError, TypeError) as error:
+            raise _error(str(error)) from None
+        if size > MOST_BYTES:
+            raise _error(f"all watchpoints together have {size} bytes; at most {MOST_BYTES} fit")
+        self._specs = specs
 
     def remove(self, number: int) -> None:
         self.find(number)
@@ -79,6 +94,8 @@ def check_draft(draft: WatchpointDraft) -> WatchpointDraft:
         raise _error(f"it needs a condition, at most {MOST_CONDITIONS}")
     if len(draft.ops) > MOST_PATTERNS or sum(map(len, draft.ops)) > 100 * MOST_TEXT:
         raise _error(f"it names more than {MOST_PATTERNS} ops; name a scope instead")
+    if sum("name-regex(" in op for op in draft.ops) > MOST_EXPRESSIONS:
+        raise _error(f"it has more than {MOST_EXPRESSIONS} regular expressions; join them with |")
     if len(draft.name) > 200 or len(draft.ranks) > MOST_TEXT:
         raise _error("its name or list of ranks is too long")
     if not 0 <= draft.break_after < 2**31:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 from sonde.core.arguments import check_bool, check_positive_int
 from sonde.core.errors import SondeError
+from sonde.core.linear_regex import LinearRegex
 from sonde.core.settings import nearest
 from sonde.summary.errors import SummaryOptionError
 
@@ -36,7 +38,7 @@ class Collected:
         """Whether this parameter, the ``position``-th (from 0), gets histograms."""
         if self.histogram_regular is None:
             return position < DEFAULT_PARAMETERS
-        return re.match(self.histogram_regular, name) is not None
+        return _regex(self.histogram_regular).matches(name)
 
 
 _FLAGS = [one.name for one in fields(Collected) if one.name.startswith("collect_")]
@@ -106,12 +108,17 @@ def _checked(check: Callable[[object, str], Any], rule: str, value: Any) -> Any:
 
 def _check_regex(value: Any) -> None:
     try:
-        re.compile("" if value is None else value)
+        _regex("" if value is None else value)
     except (re.error, TypeError) as error:
         raise _wrong(
             f"collect_specified_data: histogram_regular is not a regular expression ({error})",
             value,
         ) from error
+
+
+@functools.lru_cache(maxsize=8)
+def _regex(text: str) -> LinearRegex:
+    return LinearRegex(text, is_prefix=True)
 
 
 def _wrong(rule: str, value: Any) -> SummaryOptionError:

@@ -18,12 +18,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from sonde.core.errors import SondeError
+from sonde.debugger.launch.server_registry import access_to
 from sonde.testing.sample_graph import sample_graph
-from sonde.testing.sample_values import NAN_FROM_STEP, SampleValues, sample_metadata
+from sonde.testing.sample_values import NAN_FROM_STEP, SAMPLE_TOKEN, SampleValues, sample_metadata
 from sonde.wire.framing import FrameReader, frame
 from sonde.wire.rank import (
     GRAPH_PART_NODES,
     PROTOCOL,
+    Alive,
     Answer,
     Ask,
     ControlMessage,
@@ -31,6 +33,7 @@ from sonde.wire.rank import (
     FromServer,
     Goodbye,
     GraphPart,
+    Heartbeat,
     Hello,
     Hits,
     MeasureSpeed,
@@ -85,7 +88,8 @@ class FakeRank:
         run: str = "run-1",
         rank: int = 0,
         world_size: int = 1,
-        token: str = "",
+        token: str = SAMPLE_TOKEN,
+        secret: str = "",
         nodes: Sequence[Node] | None = None,
         steps: int = 20,
         step_seconds: float = 0.0,
@@ -100,7 +104,8 @@ class FakeRank:
         self._address = (host, port)
         self._steps = steps
         self._step_seconds = step_seconds
-        self._hello = Hello(PROTOCOL, token, run, sample_metadata(rank, world_size), resumes)
+        metadata = sample_metadata(rank, world_size)
+        self._hello = Hello(PROTOCOL, token, run, metadata, resumes, secret=secret)
         self._place = 0
         self._generation = 0
         self._hits = 0
@@ -190,6 +195,8 @@ class FakeRank:
                 self._is_measuring = True
             case Ask():
                 self._answer(message)
+            case Heartbeat():
+                self._send(Alive())
 
     def _obey(self, control: ControlMessage) -> None:
         self._generation = control.generation
@@ -298,13 +305,14 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description="A simulated training process.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=50051)
-    parser.add_argument("--token", default="")
+    parser.add_argument("--token", default="", help="default: that of your own server")
     parser.add_argument("--run", default="run-1")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--blocks", type=int, default=4, help="about 9 nodes each")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--step-seconds", type=float, default=0.2)
     given = vars(parser.parse_args(arguments))
+    given["token"], _ = access_to(given["host"], given["port"], given["token"])
     port, nodes, count = given.pop("port"), sample_graph(given.pop("blocks")), given.pop("ranks")
     ranks = [
         FakeRank(port, rank=rank, world_size=count, nodes=nodes, **given).start()

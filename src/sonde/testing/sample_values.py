@@ -29,6 +29,8 @@ from sonde.wire.questions import (
 from sonde.wire.rank import Ask, encoder
 from sonde.wire.shapes import Hit, Io, Metadata, Node, ParameterValue, TensorName, TensorType
 
+SAMPLE_TOKEN = "the-token-of-a-sample-server"
+"""Of servers in tests."""
 NAN_FROM_STEP = 5
 KEPT_STEPS = 3
 

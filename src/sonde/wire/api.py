@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from sonde.wire.numbers import Number
+from sonde.wire.numbers import Integer, Number
 from sonde.wire.rank import Command
 from sonde.wire.shapes import (
     Category,
@@ -35,9 +35,9 @@ RunKind = Literal["live", "dump"]
 class GraphInfo(Plain, frozen=True):
     """``optimizer``: the one whose step ran the graph last; empty if unknown."""
 
-    id: int
+    id: Integer
     name: str
-    nodes: int
+    nodes: Integer
     whole: bool
     optimizer: str = ""
 
@@ -50,28 +50,30 @@ class RankView(Plain, frozen=True):
     step was observed. Both exclude pauses. ``is_measuring``: one coming step is to run unobserved,
     as the user asked, and has not ended yet. ``hit``: the hit at which the training is paused.
     ``exit_code``, ``error`` (the last line of the exception) and ``is_terminated`` (by the
-    debugger) are set when the program has ended. ``message`` is text to show.
+    debugger) are set when the program has ended. ``message`` is text to show. ``is_answering``: the
+    process answers heartbeats.
     """
 
-    rank: int
+    rank: Integer
     state: State
-    step: int
-    graph: int | None
+    step: Integer
+    graph: Integer | None
     op: str | None
-    order: int | None
+    order: Integer | None
     reason: PauseReason | None
     message: str
-    hits: int
+    hits: Integer
     graphs: tuple[GraphInfo, ...]
-    steps: tuple[int, ...]
+    steps: tuple[Integer, ...]
     metadata: Metadata | None
     seconds: float | None
     bare_seconds: float | None
-    exit_code: int | None = None
+    exit_code: Integer | None = None
     error: str = ""
     is_terminated: bool = False
     hit: HitRef | None = None
     is_measuring: bool = False
+    is_answering: bool = True
 
 
 class RecheckView(Plain, frozen=True):
@@ -80,9 +82,9 @@ class RecheckView(Plain, frozen=True):
     which were not, and why."""
 
     running: bool
-    done: int
-    total: int
-    hits: int
+    done: Integer
+    total: Integer
+    hits: Integer
     notes: tuple[str, ...] = ()
 
 
@@ -94,7 +96,7 @@ class RunView(Plain, frozen=True):
     id: str
     kind: RunKind
     title: str
-    revision: int
+    revision: Integer
     ranks: tuple[RankView, ...]
     watchpoints: tuple[WatchpointSpec, ...]
     controls: tuple[Command, ...]
@@ -106,11 +108,11 @@ class RunView(Plain, frozen=True):
 
 class RunList(Plain, frozen=True):
     """``rank_port``: the port to which trainings connect; None if the server shows only dumps.
-    ``has_token``: trainings need the token of the server."""
+    ``fingerprint``: of the server's certificate, empty without TLS."""
 
     runs: tuple[RunView, ...]
-    rank_port: int | None = None
-    has_token: bool = False
+    rank_port: Integer | None = None
+    fingerprint: str = ""
 
 
 class ControlRequest(Plain, frozen=True):
@@ -118,9 +120,9 @@ class ControlRequest(Plain, frozen=True):
     the latest after this time."""
 
     command: Command
-    steps: int = 1
+    steps: Integer = 1
     op: str = ""
-    rank: int | None = None
+    rank: Integer | None = None
     wait_seconds: float = 0.0
 
 
@@ -138,13 +140,13 @@ class LevelNode(Plain, frozen=True):
     type: str
     kind: NodeKind
     phase: Phase
-    ops: int
-    stands_for: int
+    ops: Integer
+    stands_for: Integer
     members: tuple[str, ...]
-    hits: int
+    hits: Integer
     has_origin: bool
-    first_order: int
-    last_order: int
+    first_order: Integer
+    last_order: Integer
 
 
 class LevelEdge(Plain, frozen=True):
@@ -152,7 +154,7 @@ class LevelEdge(Plain, frozen=True):
 
     source: str
     target: str
-    tensors: int
+    tensors: Integer
     label: str
 
 
@@ -161,19 +163,19 @@ class Level(Plain, frozen=True):
     ``group``, in execution order. Boxes outside that exchange data with it are
     included with ``what == "outside"``. ``hidden``: boxes left out because there are too many."""
 
-    graph: int
+    graph: Integer
     scope: str
     group: str
     nodes: tuple[LevelNode, ...]
     edges: tuple[LevelEdge, ...]
-    hidden: int = 0
+    hidden: Integer = 0
 
 
 class Opening(Plain, frozen=True):
     """The scopes of a graph that may be open at first: those of one depth together, outer ones
     before inner ones. The page opens as many depths as fit."""
 
-    graph: int
+    graph: Integer
     depths: tuple[tuple[str, ...], ...]
 
 
@@ -183,17 +185,17 @@ class ListedNode(Plain, frozen=True):
     scope: str
     phase: Phase
     kind: NodeKind
-    order: int
+    order: Integer
     categories: tuple[Category, ...]
-    hits: int
+    hits: Integer
     source: SourceLine | None
 
 
 class NodePage(Plain, frozen=True):
     """A page of the ops that match; ``total`` counts all that match."""
 
-    total: int
-    offset: int
+    total: Integer
+    offset: Integer
     nodes: tuple[ListedNode, ...]
 
 
@@ -205,14 +207,14 @@ class TreeEntry(Plain, frozen=True):
     is_scope: bool
     type: str
     kind: NodeKind
-    ops: int
-    hits: int
+    ops: Integer
+    hits: Integer
 
 
 class TreePage(Plain, frozen=True):
     scope: str
-    total: int
-    offset: int
+    total: Integer
+    offset: Integer
     entries: tuple[TreeEntry, ...]
 
 
@@ -220,13 +222,13 @@ class SourceUse(Plain, frozen=True):
     """A line of the user's code and how many ops it ran."""
 
     file: str
-    line: int
+    line: Integer
     code: str
-    ops: int
+    ops: Integer
 
 
 class SourceList(Plain, frozen=True):
-    total: int
+    total: Integer
     lines: tuple[SourceUse, ...]
 
 
@@ -234,7 +236,7 @@ class CodeText(Plain, frozen=True):
     """Lines of a source file that an op of the run names, from ``first`` on."""
 
     file: str
-    first: int
+    first: Integer
     lines: tuple[str, ...]
 
 
@@ -242,8 +244,8 @@ class OpView(Plain, frozen=True):
     """Everything about one node except its tensors; ``consumers`` by output slot."""
 
     node: Node
-    graph: int
-    consumers: tuple[tuple[int, str], ...]
+    graph: Integer
+    consumers: tuple[tuple[Integer, str], ...]
     hits: tuple[Hit, ...]
 
 
@@ -251,19 +253,19 @@ class HitPage(Plain, frozen=True):
     """In execution order: step, then place in the step, inputs and parameters first. ``dropped``:
     further ones of the rank, or of all, that were not kept, because there were so many."""
 
-    total: int
-    offset: int
+    total: Integer
+    offset: Integer
     hits: tuple[Hit, ...]
-    dropped: int = 0
+    dropped: Integer = 0
 
 
 class LossCurve(Plain, frozen=True):
-    rank: int
+    rank: Integer
     points: tuple[LossPoint, ...]
 
 
 class StatisticPoint(Plain, frozen=True):
-    step: int
+    step: Integer
     statistics: StatisticNumbers
 
 
@@ -272,7 +274,7 @@ class StatisticCurve(Plain, frozen=True):
 
     op: str
     io: Io
-    slot: int
+    slot: Integer
     type: TensorType
     points: tuple[StatisticPoint, ...]
 
@@ -314,8 +316,8 @@ class WatchpointDraft(Plain, frozen=True):
     ops: tuple[str, ...] = ()
     join: Literal["any", "all"] = "any"
     enabled: bool = True
-    break_after: int = 1
-    ranks: tuple[int, ...] = ()
+    break_after: Integer = 1
+    ranks: tuple[Integer, ...] = ()
 
 
 class WatchpointAnswer(WatchpointSpec, frozen=True):
@@ -340,8 +342,8 @@ class KeepRequest(Plain, frozen=True):
     """Keep the values of the ops that match the patterns, ``steps`` steps back."""
 
     ops: tuple[str, ...]
-    steps: int = 2
-    rank: int | None = None
+    steps: Integer = 2
+    rank: Integer | None = None
 
 
 class Problem(Plain, frozen=True):
@@ -355,5 +357,5 @@ class Event(Plain, frozen=True):
     """One line of the event socket: run ``run`` changed; fetch what you show of ``topics``."""
 
     run: str
-    revision: int
+    revision: Integer
     topics: tuple[Literal["status", "graph", "hits", "watchpoints", "loss", "notices"], ...]

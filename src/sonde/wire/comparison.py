@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from sonde.wire.numbers import Number
+from sonde.wire.numbers import Integer, Number
 from sonde.wire.questions import DistanceNumbers
 from sonde.wire.shapes import Io, Phase, Plain, SourceLine
 
@@ -23,9 +23,9 @@ class PairedTensor(Plain, frozen=True):
 
     op: str
     io: Io
-    slot: int
+    slot: Integer
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Integer, ...]
     parameter: str | None
 
 
@@ -43,10 +43,10 @@ class PairedTensors(Plain, frozen=True):
 class PairView(Plain, frozen=True):
     """Two ops that compute the same; ``number`` is the index among all pairs."""
 
-    number: int
-    step: int
-    rank: int
-    order: int
+    number: Integer
+    step: Integer
+    rank: Integer
+    order: Integer
     a: str
     b: str
     type_a: str
@@ -69,16 +69,16 @@ class PairView(Plain, frozen=True):
 class PairPage(Plain, frozen=True):
     """A page of the pairs that match; ``total`` counts all that match."""
 
-    total: int
-    offset: int
+    total: Integer
+    offset: Integer
     pairs: tuple[PairView, ...]
 
 
 class UnpairedView(Plain, frozen=True):
     """An op of one side without a counterpart."""
 
-    step: int
-    rank: int
+    step: Integer
+    rank: Integer
     side: Side
     op: str
     type: str
@@ -88,14 +88,14 @@ class UnpairedView(Plain, frozen=True):
 
 
 class UnpairedPage(Plain, frozen=True):
-    total: int
-    offset: int
+    total: Integer
+    offset: Integer
     unpaired: tuple[UnpairedView, ...]
 
 
 class ComparedLoss(Plain, frozen=True):
-    step: int
-    rank: int
+    step: Integer
+    rank: Integer
     a: Number | None
     b: Number | None
     agrees: bool | None
@@ -109,7 +109,7 @@ class FirstDivergence(Plain, frozen=True):
     tensor: PairedTensors
     cause: str
     confidence: Literal["high", "low"]
-    inheritors: int
+    inheritors: Integer
 
 
 class ComparisonView(Plain, frozen=True):
@@ -122,8 +122,8 @@ class ComparisonView(Plain, frozen=True):
     side: Side
     running: bool
     what: str
-    done: int
-    total: int
+    done: Integer
+    total: Integer
     problem: str = ""
     verdict: ComparedVerdict | None = None
     by: str = ""
@@ -131,10 +131,10 @@ class ComparisonView(Plain, frozen=True):
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     losses: tuple[ComparedLoss, ...] = ()
-    counts: dict[str, int] = msgspec.field(default_factory=dict)
-    pairs: int = 0
-    unpaired_a: int = 0
-    unpaired_b: int = 0
+    counts: dict[str, Integer] = msgspec.field(default_factory=dict)
+    pairs: Integer = 0
+    unpaired_a: Integer = 0
+    unpaired_b: Integer = 0
 
 
 class LevelMark(Plain, frozen=True):

@@ -6,9 +6,14 @@ A field with such a number has the type ``Number``: a number, or the text "nan",
 from __future__ import annotations
 
 import math
-from typing import Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
-Number: TypeAlias = float | int | str
+import msgspec
+
+Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""Every integer on the wire has 64 bits: MessagePack cannot encode larger ones, JSON can."""
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Number: TypeAlias = float | Integer | str
 
 _EXACT: Final = 2**53
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
 from sonde.wire.comparison import PairSort, PairStatus, Side
+from sonde.wire.numbers import Integer, Natural
 from sonde.wire.shapes import Category, Io, Phase, Plain, TensorName, Verdict
-
-Slot = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PlaceQuery(Plain, frozen=True):
     """``rank`` None: the lowest rank; ``graph`` None: the one that runs, or ran last."""
 
-    rank: int | None = None
-    graph: int | None = None
+    rank: Integer | None = None
+    graph: Integer | None = None
 
 
 class LevelQuery(PlaceQuery, frozen=True):
@@ -27,13 +22,13 @@ class LevelQuery(PlaceQuery, frozen=True):
 class OpeningQuery(PlaceQuery, frozen=True):
     """``boxes``: about how many boxes to show."""
 
-    boxes: int = 30
+    boxes: Integer = 30
 
 
 class TreeQuery(PlaceQuery, frozen=True):
     scope: str = ""
-    offset: int = 0
-    limit: int = 200
+    offset: Integer = 0
+    limit: Integer = 200
 
 
 class NodesQuery(PlaceQuery, frozen=True):
@@ -43,10 +38,10 @@ class NodesQuery(PlaceQuery, frozen=True):
     category: Category | None = None
     phase: Phase | None = None
     file: str = ""
-    line: int | None = None
+    line: Integer | None = None
     hits: bool = False
-    offset: int = 0
-    limit: int = 200
+    offset: Integer = 0
+    limit: Integer = 200
 
 
 class OpQuery(PlaceQuery, frozen=True, kw_only=True):
@@ -55,8 +50,8 @@ class OpQuery(PlaceQuery, frozen=True, kw_only=True):
 
 class OpTensorsQuery(Plain, frozen=True, kw_only=True):
     name: str
-    rank: int | None = None
-    step: int | None = None
+    rank: Integer | None = None
+    step: Integer | None = None
 
 
 class SourcesQuery(PlaceQuery, frozen=True):
@@ -65,8 +60,8 @@ class SourcesQuery(PlaceQuery, frozen=True):
 
 class CodeQuery(PlaceQuery, frozen=True, kw_only=True):
     file: str
-    line: int
-    around: int = 20
+    line: Integer
+    around: Integer = 20
 
 
 class TensorQuery(Plain, frozen=True, kw_only=True):
@@ -74,9 +69,9 @@ class TensorQuery(Plain, frozen=True, kw_only=True):
 
     op: str
     io: Io = "output"
-    slot: Slot = 0
-    step: int | None = None
-    rank: int | None = None
+    slot: Natural = 0
+    step: Integer | None = None
+    rank: Integer | None = None
 
     @property
     def tensor(self) -> TensorName:
@@ -84,7 +79,7 @@ class TensorQuery(Plain, frozen=True, kw_only=True):
 
 
 class SummaryQuery(TensorQuery, frozen=True, kw_only=True):
-    bins: int = 50
+    bins: Integer = 50
 
 
 class TableQuery(TensorQuery, frozen=True, kw_only=True):
@@ -93,18 +88,18 @@ class TableQuery(TensorQuery, frozen=True, kw_only=True):
 
 class HeatQuery(TensorQuery, frozen=True, kw_only=True):
     index: str = ""
-    rows: int = 256
-    columns: int = 256
+    rows: Integer = 256
+    columns: Integer = 256
 
 
 class CompareQuery(TensorQuery, frozen=True, kw_only=True):
     """The other tensor is this one except for the parameters ``with_...``."""
 
-    with_rank: int | None = None
+    with_rank: Integer | None = None
     with_op: str | None = None
     with_io: Io | None = None
-    with_slot: Slot | None = None
-    with_step: int | None = None
+    with_slot: Natural | None = None
+    with_step: Integer | None = None
     with_run: str | None = None
     index: str = ""
     tolerance: float = 0.0
@@ -120,12 +115,12 @@ class CompareQuery(TensorQuery, frozen=True, kw_only=True):
 
 
 class HitsQuery(PlaceQuery, frozen=True):
-    watchpoint: int | None = None
-    step: int | None = None
+    watchpoint: Integer | None = None
+    step: Integer | None = None
     op: str | None = None
     verdict: Verdict | None = None
-    offset: int = 0
-    limit: int = 200
+    offset: Integer = 0
+    limit: Integer = 200
 
 
 class WatchpointQuery(Plain, frozen=True):
@@ -135,8 +130,8 @@ class WatchpointQuery(Plain, frozen=True):
 
 
 class LossQuery(Plain, frozen=True):
-    rank: int | None = None
-    after: int = -1
+    rank: Integer | None = None
+    after: Integer = -1
 
 
 class RecheckQuery(Plain, frozen=True):
@@ -153,14 +148,14 @@ class PairsQuery(Plain, frozen=True):
     op: str = ""
     status: PairStatus | None = None
     phase: Phase | None = None
-    step: int | None = None
+    step: Integer | None = None
     sort: PairSort = "order"
-    offset: int = 0
-    limit: int = 200
+    offset: Integer = 0
+    limit: Integer = 200
 
 
 class UnpairedQuery(Plain, frozen=True):
     query: str = ""
     side: Side | None = None
-    offset: int = 0
-    limit: int = 200
+    offset: Integer = 0
+    limit: Integer = 200

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from sonde.wire.numbers import Number
+from sonde.wire.numbers import Integer, Number
 from sonde.wire.shapes import Plain, SourceLine, StatisticNumbers, TensorName, TensorType
 
 MOST_CELLS: Final = 100_000
@@ -20,7 +20,7 @@ class BaseQuestion(Plain, frozen=True, tag_field="kind"):
 class AskSummary(BaseQuestion, frozen=True, tag="summary"):
     """Statistics and a histogram of the whole tensor; answered by ``Summary``."""
 
-    bins: int = 50
+    bins: Integer = 50
 
 
 class AskTable(BaseQuestion, frozen=True, tag="table"):
@@ -35,8 +35,8 @@ class AskHeat(BaseQuestion, frozen=True, tag="heat"):
     mean of the elements it covers, with marks for non-finite ones. Answer: ``Heat``."""
 
     index: str = ""
-    rows: int = 256
-    columns: int = 256
+    rows: Integer = 256
+    columns: Integer = 256
 
 
 class AskCompare(BaseQuestion, frozen=True, tag="compare"):
@@ -68,7 +68,7 @@ class Histogram(Plain, frozen=True):
     """``counts[i]`` finite elements in [edges[i], edges[i + 1]), the last bin closed."""
 
     edges: tuple[float, ...]
-    counts: tuple[int, ...]
+    counts: tuple[Integer, ...]
 
 
 class Summary(Plain, frozen=True):
@@ -87,12 +87,12 @@ class Table(Plain, frozen=True):
     tensor: TensorName
     type: TensorType
     index: str
-    rows: int
-    columns: int
-    row_start: int
-    column_start: int
-    row_step: int
-    column_step: int
+    rows: Integer
+    columns: Integer
+    row_start: Integer
+    column_start: Integer
+    row_step: Integer
+    column_step: Integer
     values: tuple[Number, ...]
 
 
@@ -104,10 +104,10 @@ class Heat(Plain, frozen=True):
     tensor: TensorName
     type: TensorType
     index: str
-    rows: int
-    columns: int
+    rows: Integer
+    columns: Integer
     cells: tuple[float | None, ...]
-    marks: tuple[int, ...]
+    marks: tuple[Integer, ...]
     low: float | None
     high: float | None
 
@@ -122,11 +122,11 @@ class DistanceNumbers(Plain, frozen=True):
     cosine: Number
     relative_l2: Number
     max_ulp: Number
-    within_1: int
-    within_5: int
-    equal_count: int
-    count: int
-    non_finite_disagreed: int
+    within_1: Integer
+    within_5: Integer
+    equal_count: Integer
+    count: Integer
+    non_finite_disagreed: Integer
 
 
 class Compared(Plain, frozen=True):
@@ -144,17 +144,17 @@ class OpTensor(Plain, frozen=True):
     """``kept``: whether values are available, else ``why`` not; ``steps``: of which steps."""
 
     io: Literal["input", "output"]
-    slot: int
+    slot: Integer
     type: TensorType
     statistics: StatisticNumbers | None
     kept: bool
-    steps: tuple[int, ...]
+    steps: tuple[Integer, ...]
     why: str = ""
 
 
 class OpTensors(Plain, frozen=True):
     op: str
-    step: int | None
+    step: Integer | None
     tensors: tuple[OpTensor, ...]
     sources: tuple[SourceLine, ...] = ()
 
@@ -167,12 +167,12 @@ class Checked(Plain, frozen=True):
     ``step`` are not available, ``examples`` names some of them. The watchpoints ``later`` are
     evaluated only while a step runs."""
 
-    step: int
-    judged: int
-    hits: int
-    missing: int
+    step: Integer
+    judged: Integer
+    hits: Integer
+    missing: Integer
     examples: tuple[str, ...]
-    later: tuple[int, ...]
+    later: tuple[Integer, ...]
 
 
 question_decoder: Final = msgspec.msgpack.Decoder(AnyQuestion)

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from sonde.wire.numbers import Integer
 from sonde.wire.shapes import (
     Hit,
     HitRef,
@@ -24,10 +25,13 @@ from sonde.wire.shapes import (
     WatchpointSpec,
 )
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 MOST_BYTES: Final = 64 * 1024 * 1024
 GRAPH_PART_NODES: Final = 2000
 CHUNK_BYTES: Final = 4 * 1024 * 1024
+HEARTBEAT_SECONDS: Final = 2.0
+MISSED_HEARTBEATS: Final = 5
+"""Heartbeats without a sign of the other side after which it counts as not answering."""
 
 Command = Literal["continue", "pause", "step", "next", "to", "terminate"]
 
@@ -42,26 +46,28 @@ class Tagged(Plain, frozen=True, tag_field="kind"):
 class Hello(Tagged, frozen=True, tag="hello"):
     """``run`` is the same for all ranks of one training. ``resumes``: it was connected before; then
     ``watchpoints`` are its current ones and ``generation`` is that of the last command it
-    executed, for a server that was restarted."""
+    executed, for a server that was restarted. ``secret``: of the last ``Welcome``, which proves
+    that the same process connects again; empty at first."""
 
-    protocol: int
+    protocol: Integer
     token: str
     run: str
     metadata: Metadata
     resumes: bool
     watchpoints: tuple[WatchpointSpec, ...] = ()
-    generation: int = 0
+    generation: Integer = 0
+    secret: str = ""
 
 
 class GraphPart(Tagged, frozen=True, tag="graph"):
     """Nodes of graph ``graph`` from ``first`` on. ``total`` is None while the first step with this
     graph still runs; the graph is complete when ``first + len(nodes) == total``."""
 
-    graph: int
+    graph: Integer
     name: str
-    first: int
+    first: Integer
     nodes: tuple[Node, ...]
-    total: int | None
+    total: Integer | None
 
 
 class Status(Tagged, frozen=True, tag="status"):
@@ -69,13 +75,13 @@ class Status(Tagged, frozen=True, tag="status"):
     is text to show; ``hit`` is set while the training is paused at a hit."""
 
     state: State
-    step: int
-    graph: int | None
+    step: Integer
+    graph: Integer | None
     op: str | None
-    order: int | None
+    order: Integer | None
     reason: PauseReason | None
     message: str
-    generation: int
+    generation: Integer
     hit: HitRef | None = None
 
 
@@ -83,7 +89,7 @@ class StepDone(Tagged, frozen=True, tag="step"):
     """``is_measurement``: the step was to run unobserved, as ``MeasureSpeed`` asked."""
 
     point: LossPoint
-    graph: int | None
+    graph: Integer | None
     is_measurement: bool = False
 
 
@@ -104,7 +110,7 @@ class Answer(Tagged, frozen=True, tag="answer"):
     """``body`` is the answer of ``wire.questions`` as MessagePack, or ``error`` a text. ``more``:
     further answers with the same ``request`` follow (a download)."""
 
-    request: int
+    request: Integer
     body: bytes = b""
     error: str = ""
     slug: str = ""
@@ -115,9 +121,14 @@ class Goodbye(Tagged, frozen=True, tag="goodbye"):
     """The program ends: its exit code and, after an exception, the last line of the traceback.
     ``is_terminated``: it was ended on request of the debugger."""
 
-    exit_code: int
+    exit_code: Integer
     error: str
     is_terminated: bool = False
+
+
+class Alive(Tagged, frozen=True, tag="alive"):
+    """The answer to a ``Heartbeat``, sent by the thread of the connection: the process lives and
+    its Python code runs, whatever the training does."""
 
 
 # ------------------------------------------------------------------ from the server
@@ -126,13 +137,17 @@ class Goodbye(Tagged, frozen=True, tag="goodbye"):
 class Welcome(Tagged, frozen=True, tag="welcome"):
     """``paused``: pause before the first step. ``generation``: of the server's last command.
     ``step`` and ``hit``: the last ones that the server has of this rank, -1 for none. After a
-    reconnect the rank sends later ones and all its graphs; the server ignores known graphs."""
+    reconnect the rank sends later ones and all its graphs; the server ignores known graphs.
+    ``secret`` must be sent in the ``Hello`` after a reconnect. ``heartbeat_seconds``: how often the
+    server sends a ``Heartbeat``; 0: never."""
 
     watchpoints: tuple[WatchpointSpec, ...]
     paused: bool
-    generation: int
-    step: int = -1
-    hit: int = -1
+    generation: Integer
+    step: Integer = -1
+    hit: Integer = -1
+    secret: str = ""
+    heartbeat_seconds: float = 0.0
 
 
 class Refused(Tagged, frozen=True, tag="refused"):
@@ -142,9 +157,9 @@ class Refused(Tagged, frozen=True, tag="refused"):
 class ControlMessage(Tagged, frozen=True, tag="control"):
     """A command. ``steps`` for "step"; ``op`` for "to": the full name of an op, or a scope."""
 
-    generation: int
+    generation: Integer
     command: Command
-    steps: int = 1
+    steps: Integer = 1
     op: str = ""
 
 
@@ -158,7 +173,7 @@ class Keep(Tagged, frozen=True, tag="keep"):
     """Keep the values of the ops that match these patterns, of the last ``steps`` steps."""
 
     ops: tuple[str, ...]
-    steps: int
+    steps: Integer
 
 
 class MeasureSpeed(Tagged, frozen=True, tag="measure_speed"):
@@ -171,13 +186,20 @@ class MeasureSpeed(Tagged, frozen=True, tag="measure_speed"):
 class Ask(Tagged, frozen=True, tag="ask"):
     """A question about one tensor (``wire.questions``) or about a node's tensors."""
 
-    request: int
+    request: Integer
     tensor: TensorName
     question: bytes
 
 
-FromRank = Hello | GraphPart | Status | StepDone | Hits | Notice | Answer | Goodbye
-FromServer = Welcome | Refused | ControlMessage | SetWatchpoints | Keep | MeasureSpeed | Ask
+class Heartbeat(Tagged, frozen=True, tag="heartbeat"):
+    """Sent at regular intervals: a rank that gets none for ``MISSED_HEARTBEATS`` intervals takes
+    the server for lost. Answered by ``Alive``."""
+
+
+FromRank = Hello | GraphPart | Status | StepDone | Hits | Notice | Answer | Goodbye | Alive
+FromServer = (
+    Welcome | Refused | ControlMessage | SetWatchpoints | Keep | MeasureSpeed | Ask | Heartbeat
+)
 
 encoder: Final = msgspec.msgpack.Encoder()
 from_rank: Final = msgspec.msgpack.Decoder(FromRank)

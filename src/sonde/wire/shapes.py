@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from sonde.wire.numbers import Number
+from sonde.wire.numbers import Integer, Number
 
 Io = Literal["input", "output"]
 Phase = Literal["forward", "backward", "optimizer"]
@@ -32,7 +32,7 @@ class SourceLine(Plain, frozen=True):
     ``in transformers/pytorch_utils.py:119``, if this line called the library; else empty."""
 
     file: str
-    line: int
+    line: Integer
     function: str
     code: str
     library: str = ""
@@ -40,14 +40,14 @@ class SourceLine(Plain, frozen=True):
 
 class TensorType(Plain, frozen=True):
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[Integer, ...]
 
 
 class InputEdge(Plain, frozen=True):
     """The producer of an input: a full op name, or None if unknown."""
 
     producer: str | None
-    slot: int
+    slot: Integer
     type: TensorType
 
 
@@ -62,7 +62,7 @@ class Node(Plain, frozen=True):
     scope: str
     phase: Phase
     kind: NodeKind
-    order: int
+    order: Integer
     inputs: tuple[InputEdge, ...] = ()
     outputs: tuple[TensorType, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
@@ -75,21 +75,21 @@ class TensorName(Plain, frozen=True):
 
     op: str
     io: Io = "output"
-    slot: int = 0
-    step: int | None = None
+    slot: Integer = 0
+    step: Integer | None = None
 
 
 class StatisticNumbers(Plain, frozen=True):
     """``core.statistics.Statistics`` on the wire. None: unknown, because a dump has only some of
     the numbers; if such a dump has no counts of NaN and Inf, 1 means "some"."""
 
-    count: int
-    nan_count: int
-    positive_inf_count: int
-    negative_inf_count: int
-    zero_count: int | None
-    negative_count: int | None
-    positive_count: int | None
+    count: Integer
+    nan_count: Integer
+    positive_inf_count: Integer
+    negative_inf_count: Integer
+    zero_count: Integer | None
+    negative_count: Integer | None
+    positive_count: Integer | None
     max: Number | None
     min: Number | None
     finite_max: Number | None
@@ -118,14 +118,14 @@ class WatchpointSpec(Plain, frozen=True):
     ``break_after``-th hit; 0: never, hits are only listed.
     """
 
-    id: int
+    id: Integer
     name: str
     conditions: tuple[ConditionSpec, ...]
     ops: tuple[str, ...] = ()
     join: Literal["any", "all"] = "any"
     enabled: bool = True
-    break_after: int = 1
-    ranks: tuple[int, ...] = ()
+    break_after: Integer = 1
+    ranks: tuple[Integer, ...] = ()
 
 
 class ParameterValue(Plain, frozen=True):
@@ -145,15 +145,15 @@ class Hit(Plain, frozen=True):
     included. ``number`` counts the hits of a rank, from 0. ``status``: how certain the hit is.
     """
 
-    number: int
-    watchpoint: int
+    number: Integer
+    watchpoint: Integer
     condition: str
-    rank: int
-    step: int
-    order: int
+    rank: Integer
+    step: Integer
+    order: Integer
     op: str
     io: Io
-    slot: int
+    slot: Integer
     type: TensorType
     verdict: Verdict
     why: str
@@ -162,7 +162,7 @@ class Hit(Plain, frozen=True):
     origin: str | None = None
     chain: tuple[str, ...] = ()
     source: SourceLine | None = None
-    count: int = 1
+    count: Integer = 1
     status: EvidenceStatus = "supported"
 
 
@@ -170,22 +170,22 @@ class HitRef(Plain, frozen=True):
     """The hit at which a training stopped: its watchpoint (with its name at that time), the
     condition that was met, and the tensor."""
 
-    watchpoint: int
+    watchpoint: Integer
     name: str
     condition: str
-    step: int
+    step: Integer
     op: str
     io: Io
-    slot: int
+    slot: Integer
 
 
 class Metadata(Plain, frozen=True):
     """Facts about a training process. ``extra`` is shown unchanged."""
 
     host: str
-    pid: int
-    rank: int
-    world_size: int
+    pid: Integer
+    rank: Integer
+    world_size: Integer
     device: str
     framework: str
     framework_version: str
@@ -204,7 +204,7 @@ class LossPoint(Plain, frozen=True):
     ``observed``: its ops were observed. ``optimizer``: the optimizer whose step ended it, such as
     ``Adam of Generator``; empty if there was none."""
 
-    step: int
+    step: Integer
     loss: Number | None
     seconds: float
     bare_seconds: float | None

@@ -15,7 +15,7 @@ from tests.debugger.hub import Hub, RankConnection, watchpoint
 
 from sonde.adapters.torch.attach import attach
 from sonde.debugger.connection.session import ServerSession
-from sonde.testing.sample_values import sample_metadata
+from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
 from sonde.wire.framing import GONE_SECONDS, notice_absence
 from sonde.wire.questions import AskSummary, Summary
 from sonde.wire.rank import MOST_BYTES, PROTOCOL, Goodbye, Hello, Hits, StepDone
@@ -229,7 +229,7 @@ def test_hits_that_are_too_many_for_a_message_are_sent_in_several() -> None:
     with Hub() as hub:
         talk = ServerSession(
             replace(OPTIONS, port=hub.port),
-            hello=lambda resumes: Hello(PROTOCOL, "", "r", sample_metadata(), resumes),
+            hello=lambda resumes: Hello(PROTOCOL, SAMPLE_TOKEN, "r", sample_metadata(), resumes),
             interrupt=lambda news: None,
             report=print,
         )

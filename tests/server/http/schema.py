@@ -46,6 +46,9 @@ class Schemas:
     def enum(self, value: Any, schema: Any, place: str) -> list[str]:
         return [] if value in schema["enum"] else [f"{place}: {value!r} not in {schema['enum']}"]
 
+    def maximum(self, value: Any, schema: Any, place: str) -> list[str]:
+        return [] if value <= schema["maximum"] else [f"{place}: {value} is too large"]
+
     def minimum(self, value: Any, schema: Any, place: str) -> list[str]:
         return [] if value >= schema["minimum"] else [f"{place}: {value} is too small"]
 
@@ -87,6 +90,7 @@ class Schemas:
 JUDGES: dict[str, Any] = {
     "type": Schemas.type_,
     "enum": Schemas.enum,
+    "maximum": Schemas.maximum,
     "minimum": Schemas.minimum,
     "properties": Schemas.properties,
     "additionalProperties": Schemas.values,

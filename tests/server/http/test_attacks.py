@@ -82,7 +82,8 @@ def test_the_event_socket_checks_the_origin(server: Server) -> None:
         pass
     assert refusal.value.response.status_code == 403
     own = f"http://127.0.0.1:{server.port}"
-    with connect(address, origin=own):  # type: ignore[arg-type]
+    headers = {"Authorization": f"Bearer {server.token}"}
+    with connect(address, origin=own, additional_headers=headers):  # type: ignore[arg-type]
         pass
 
 

@@ -13,11 +13,21 @@ def test_a_token_that_is_made_up_cannot_be_guessed() -> None:
     assert len({new_token() for _ in range(100)}) == 100
 
 
-@pytest.mark.parametrize("given", [[""], ["wrong"], ["right "], ["Right"], ["wrong", "righ"], []])
+TOKEN = "right-and-long-enough"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[""], ["wrong"], [f"{TOKEN} "], [TOKEN.upper()], ["x", TOKEN[:-1]], ["\ud800"], []],
+)
 def test_only_the_token_opens(given: Sequence[str]) -> None:
-    assert not TokenCheck("right").accepts(given)
-    assert TokenCheck("right").accepts([*given, "right"])
-    assert TokenCheck("").accepts(given)
+    assert not TokenCheck(TOKEN).accepts(given)
+    assert TokenCheck(TOKEN).accepts([*given, TOKEN])
+
+
+def test_a_server_without_a_token_cannot_be_made() -> None:
+    with pytest.raises(UsageError):
+        TokenCheck("")
 
 
 @pytest.mark.parametrize("token", ["x", "secret", "x" * (SHORTEST_TOKEN - 1)])

@@ -11,11 +11,14 @@ from tests.server.serving_in_thread import Server, serving
 from sonde.server.http import body
 from sonde.server.http.idle_connections import MOST_IDLE, IdleConnections
 from sonde.testing.fake_rank import FakeRank
+from sonde.testing.sample_values import SAMPLE_TOKEN
 
 BEGINNINGS = {
     "page": [b"", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-", b"GET"],
     "ranks": [b"", b"\0", b"\0\0\1\0abc"],
 }
+
+BEARER = f"Authorization: Bearer {SAMPLE_TOKEN}\r\n".encode()
 
 
 @contextmanager
@@ -76,7 +79,7 @@ def test_who_says_nothing_for_long_is_sent_away(port: str) -> None:
 
 
 def test_a_connection_must_send_its_next_request_in_time() -> None:
-    request = b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    request = b"GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1\r\n" + BEARER + b"\r\n"
     with serving(idle_seconds=0.5) as server, crowd(server.port, request, 1) as connections:
         assert connections[0].recv(1 << 16).startswith(b"HTTP/1.1 200")
         connections[0].sendall(b"GET /api/v1/ru")  # uvicorn's own patience ends with any letter.
@@ -87,7 +90,8 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(body, "BODY_SECONDS", 0.2)
     head = (
         b"POST /api/v1/runs/run-1/keep HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-        b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        + BEARER
+        + b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     )
     with serving() as server:
         rank = FakeRank(server.rank_port).start()

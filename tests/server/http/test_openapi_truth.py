@@ -133,7 +133,9 @@ def test_every_answer_is_as_it_is_described(server: Server) -> None:
 
 def test_events_are_as_they_are_described(server: Server) -> None:
     described = server.get("/openapi.json")
-    with connect(f"ws://127.0.0.1:{server.port}/api/v1/events") as socket:
+    headers = {"Authorization": f"Bearer {server.token}"}
+    address = f"ws://127.0.0.1:{server.port}/api/v1/events"
+    with connect(address, additional_headers=headers) as socket:
         server.post(f"/runs/{LIVE}/watchpoints", DRAFT)
         event = json.loads(socket.recv(timeout=20))
     assert Schemas(described).problems(event, {"$ref": "#/components/schemas/Event"}) == []
@@ -144,7 +146,7 @@ def test_the_token_is_described(server: Server) -> None:
     described = server.get("/openapi.json")
     schemes = described["components"]["securitySchemes"]
     assert {name for each in described["security"] for name in each} == set(schemes)
-    assert {} in described["security"]  # A server without a token asks for none.
+    assert {} not in described["security"]
     assert (schemes["token"]["type"], schemes["token"]["scheme"]) == ("http", "bearer")
 
 

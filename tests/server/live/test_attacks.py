@@ -16,7 +16,7 @@ from tests.server.steady import is_well, serving_a_steady_rank
 
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
-from sonde.testing.sample_values import sample_metadata
+from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
 from sonde.wire.rank import MOST_BYTES, PROTOCOL, Answer, GraphPart, Hello, Status, encoder
 
 
@@ -36,7 +36,7 @@ def framed(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
-HELLO = framed(encoder.encode(Hello(PROTOCOL, "", "noise", sample_metadata(), False)))
+HELLO = framed(encoder.encode(Hello(PROTOCOL, SAMPLE_TOKEN, "noise", sample_metadata(), False)))
 STATUS = framed(encoder.encode(Status("running", 0, None, None, None, None, "", 0)))
 
 
@@ -123,7 +123,7 @@ def test_messages_with_flipped_bits_do_no_harm(server: Server) -> None:
 
 def test_answers_without_a_question_are_dropped(server: Server) -> None:
     sock = RankSocket("127.0.0.1", server.rank_port)
-    sock.send(Hello(PROTOCOL, "", "chatty", sample_metadata(), False))
+    sock.send(Hello(PROTOCOL, SAMPLE_TOKEN, "chatty", sample_metadata(), False))
     for request in (-1, 0, 1, 2**40):
         sock.send(Answer(request, b"x" * 1000, more=True))
         sock.send(Answer(request, error="no", slug="x"))
@@ -134,7 +134,7 @@ def test_answers_without_a_question_are_dropped(server: Server) -> None:
 
 def test_an_answer_that_is_something_else_is_a_problem(server: Server) -> None:
     sock = RankSocket("127.0.0.1", server.rank_port)
-    sock.send(Hello(PROTOCOL, "", "liar", sample_metadata(), False))
+    sock.send(Hello(PROTOCOL, SAMPLE_TOKEN, "liar", sample_metadata(), False))
     sock.receive()
     found: list[tuple[int, object]] = []
     path = "/runs/liar/tensor/table?op=x"

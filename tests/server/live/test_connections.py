@@ -16,7 +16,7 @@ from sonde.debugger.values.graphs import GraphRegistry
 from sonde.server.live.run import LiveRun
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_graph import sample_graph
-from sonde.testing.sample_values import sample_metadata
+from sonde.testing.sample_values import SAMPLE_TOKEN, sample_metadata
 from sonde.wire.rank import PROTOCOL, GraphPart, Hello, Refused, Status, Welcome
 from sonde.wire.shapes import Hit, LossPoint, TensorType
 
@@ -57,7 +57,8 @@ def test_a_rank_that_comes_back_finds_its_watchpoints_and_hits(server: Server) -
     server.control("run-1", "continue")
     rank.close()
     server.wait_for("/runs/run-1", lambda run: run["ranks"][0]["state"] == "lost")
-    again = FakeRank(server.rank_port, resumes=True).start()
+    assert rank.welcome is not None
+    again = FakeRank(server.rank_port, resumes=True, secret=rank.welcome.secret).start()
     assert again.welcome is not None
     assert (again.welcome.step, again.welcome.hit) == (4, 1)
     assert not again.welcome.paused
@@ -91,7 +92,15 @@ def test_a_restarted_server_learns_from_the_rank_what_it_forgot() -> None:
         socket_ = RankSocket("127.0.0.1", second.rank_port)
         specs = rank.watchpoints or ()
         socket_.send(
-            Hello(PROTOCOL, "", "run-1", sample_metadata(), True, specs, generation=generation)
+            Hello(
+                PROTOCOL,
+                SAMPLE_TOKEN,
+                "run-1",
+                sample_metadata(),
+                True,
+                specs,
+                generation=generation,
+            )
         )
         welcome = socket_.receive()
         assert isinstance(welcome, Welcome)
@@ -120,8 +129,8 @@ def test_what_happened_while_the_connection_was_broken_is_sent_later(server: Ser
         return Hit(number, 1, "c", 0, number, 0, "op", "output", 0, kind, "hit", "", ())
 
     talk = ServerSession(
-        DebuggerOptions(port=server.rank_port, run="mine"),
-        hello=lambda resumes: Hello(PROTOCOL, "", "mine", sample_metadata(), resumes),
+        DebuggerOptions(port=server.rank_port, token=server.token, run="mine"),
+        hello=lambda resumes: Hello(PROTOCOL, SAMPLE_TOKEN, "mine", sample_metadata(), resumes),
         interrupt=interrupt,
         report=lambda text: None,
     )
@@ -181,7 +190,7 @@ def test_ranks_that_a_new_training_of_the_same_name_does_not_have_are_forgotten(
 def test_a_rank_that_does_not_fit_is_refused(
     server: Server, change: dict[str, object], part: str
 ) -> None:
-    hello = Hello(PROTOCOL, "", "mine", sample_metadata(), False)
+    hello = Hello(PROTOCOL, SAMPLE_TOKEN, "mine", sample_metadata(), False)
     rank = RankSocket("127.0.0.1", server.rank_port)
     rank.send(msgspec.structs.replace(hello, **change))
     answer = rank.receive()
@@ -192,34 +201,30 @@ def test_a_rank_that_does_not_fit_is_refused(
     rank.close()
 
 
-def test_a_token_that_is_not_required_is_ignored(server: Server) -> None:
-    FakeRank(server.rank_port, run="wary", token="of another server").start().close()
-    assert server.get("/runs/wary")["id"] == "wary"
-
-
 def test_a_second_process_that_says_it_is_the_same_rank_is_refused(server: Server) -> None:
-    with RankConversation(server):
+    with (first := RankConversation(server)):
         rival = RankSocket("127.0.0.1", server.rank_port)
         metadata = msgspec.structs.replace(sample_metadata(), pid=1)
-        rival.send(Hello(PROTOCOL, "", "mine", metadata, False))
+        rival.send(Hello(PROTOCOL, SAMPLE_TOKEN, "mine", metadata, False))
         answer = rival.receive()
         assert isinstance(answer, Refused)
         assert "is connected already" in answer.reason
         rival.close()
-        with RankConversation(server) as again:  # The same process, on a new connection.
+        assert isinstance(first.welcome, Welcome)
+        # The same process, on a new connection.
+        with RankConversation(server, secret=first.welcome.secret) as again:
             again.send(Status("paused", 4, None, None, None, "start", "", 0))
             run = server.wait_for("/runs/mine", lambda run: run["ranks"][0]["step"] == 4)
             assert run["ranks"][0]["state"] == "paused"
     server.wait_for("/runs/mine", lambda run: run["ranks"][0]["state"] == "lost")
     other = RankSocket("127.0.0.1", server.rank_port)
-    other.send(Hello(PROTOCOL, "", "mine", metadata, False))
+    other.send(Hello(PROTOCOL, SAMPLE_TOKEN, "mine", metadata, False))
     assert isinstance(other.receive(), Welcome)
     other.close()
 
 
-@pytest.mark.parametrize("token", ["", "secret"])
-def test_a_server_is_known_by_its_answer(token: str) -> None:
-    with serving(token=token) as server:
+def test_a_server_is_known_by_its_answer() -> None:
+    with serving() as server:
         assert is_server("127.0.0.1", server.rank_port)
         assert not is_server("127.0.0.1", server.port)  # The page's port.
         assert list(server.runs) == []

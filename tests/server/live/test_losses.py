@@ -44,7 +44,7 @@ def test_a_name_of_any_length_is_kept_short(rank: LiveRank) -> None:
 def test_a_graph_is_named_by_the_optimizer_that_was_seen_to_run_it() -> None:
     rank = LiveRank(sample_metadata())
     for graph in range(2):
-        rank.graphs.add(GraphPart(graph, "Net", 0, (), 0))
+        rank.graphs.add(GraphPart(graph, "Net", 0, (), 0), 0)
     rank.add_step(StepDone(LossPoint(0, 1.0, 0.1, 0.1, True, "SGD"), 0))
     rank.add_step(StepDone(LossPoint(1, 1.0, 0.1, 0.1, True, "Adam"), 1))
     rank.add_step(StepDone(LossPoint(2, 1.0, 0.1, 0.1, False, "SGD"), 1))  # What ran is not known.

@@ -92,7 +92,10 @@ def test_several_runs_ranks_and_browsers_share_a_server(server: Server) -> None:
     ]
     with ExitStack() as stack:
         address = f"ws://127.0.0.1:{server.port}/api/v1/events"
-        browsers = [stack.enter_context(connect(address)) for _ in range(4)]
+        headers = {"Authorization": f"Bearer {server.token}"}
+        browsers = [
+            stack.enter_context(connect(address, additional_headers=headers)) for _ in range(4)
+        ]
         server.post("/runs/one/watchpoints", OVERFLOW)
         server.control("two", "step", steps=3, rank=1)
         for browser in browsers:

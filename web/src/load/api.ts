@@ -70,6 +70,8 @@ async function send(url: string, init: RequestInit): Promise<Response> {
     throw new ApiError("The server does not answer. Is it still running?", "", 0);
   }
   if (answer.ok) return answer;
+  // Another server, with another token, listens here now: its form asks for it.
+  if (answer.status === 401) location.reload();
   const body: unknown = await answer.json().catch(() => null);
   if (isProblem(body)) throw new ApiError(body.error, body.slug, answer.status);
   throw new ApiError(

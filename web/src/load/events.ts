@@ -32,7 +32,7 @@ async function loadRuns(): Promise<void> {
     const before = new Set(runs.value.map((each) => each.id));
     const found = await api.runs();
     const list = found.runs;
-    setRuns(list, { port: found.rank_port, hasToken: found.has_token });
+    setRuns(list, { port: found.rank_port, fingerprint: found.fingerprint });
     const topics = ["status", "graph", "hits", "watchpoints", "loss", "notices"] as const;
     markChanged(
       list.filter((each) => before.has(each.id)).map((each) => ({ run: each.id, topics })),
@@ -47,7 +47,9 @@ function listen(): void {
   target.protocol = target.protocol === "https:" ? "wss:" : "ws:";
   target.search = "";
   const socket = new WebSocket(target);
+  let wasOpen = false;
   socket.addEventListener("open", () => {
+    wasOpen = true;
     retry = FIRST_RETRY_MILLISECONDS;
     setConnection("open");
     void loadRuns();
@@ -57,6 +59,8 @@ function listen(): void {
   );
   socket.addEventListener("close", () => {
     setConnection("lost");
+    // A browser does not say why a socket was refused; the answer to a request does.
+    if (!wasOpen) void loadRuns();
     setTimeout(listen, retry);
     retry = Math.min(retry * 1.6, LAST_RETRY_MILLISECONDS);
   });

@@ -178,9 +178,8 @@ function StatePill({ rank: one }: { rank: RankView }): JSX.Element {
   const reason = one.state === "paused" && one.reason !== null ? ` ${REASONS[one.reason]}` : "";
   return (
     <div class="state" role="status" aria-label="State of the training">
-      <span class={`pill ${one.state}`} title={one.message}>
-        {one.state}
-        {reason}
+      <span class={`pill ${one.is_answering ? one.state : "lost"}`} title={one.message}>
+        {one.is_answering ? `${one.state}${reason}` : "not answering"}
       </span>
       <span class="where">
         step <b>{one.step}</b>

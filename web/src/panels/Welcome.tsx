@@ -4,7 +4,7 @@ import { START } from "../state/place";
 
 /** Shown while the server has no run, or not the one the address names. */
 export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Element {
-  const { port, hasToken } = rankListener.value;
+  const { port, fingerprint } = rankListener.value;
   const isMissing = place.value.run !== "" && runs.value.length > 0;
   return (
     <main class="welcome">
@@ -28,13 +28,14 @@ export function Welcome({ isLoaded }: { readonly isLoaded: boolean }): JSX.Eleme
             {port !== null && (
               <>
                 <dt>
-                  Connect a training to this server; it then appears here
-                  {hasToken && "; the server's terminal shows the token"}
+                  Connect a training to this server; on another machine also with the token, which
+                  the server’s terminal shows
                 </dt>
                 <dd>
                   <code>
                     SONDE_DEBUGGER_HOST={location.hostname.replace(/^\[|\]$/g, "")}{" "}
-                    SONDE_DEBUGGER_PORT={port} {hasToken && "SONDE_DEBUGGER_TOKEN=… "}
+                    SONDE_DEBUGGER_PORT={port}{" "}
+                    {fingerprint !== "" && `SONDE_DEBUGGER_FINGERPRINT=${fingerprint} `}
                     sonde run train.py
                   </code>
                 </dd>

@@ -27,13 +27,13 @@ export type Topic = "status" | "graph" | "hits" | "watchpoints" | "loss" | "noti
 /** Where trainings connect to the server. */
 export interface RankListener {
   readonly port: number | null;
-  readonly hasToken: boolean;
+  readonly fingerprint: string;
 }
 
 const writable = {
   runs: signal<readonly RunView[]>([]),
   areRunsLoaded: signal(false),
-  rankListener: signal<RankListener>({ port: null, hasToken: false }),
+  rankListener: signal<RankListener>({ port: null, fingerprint: "" }),
   connection: signal<Connection>("connecting"),
   place: signal<Place>(parsePlace(location.search)),
   opScope: signal(""),

@@ -25,6 +25,12 @@ test("the pill says why the training is paused", async () => {
   await waitFor(() => expect(pill.textContent).toContain("running"));
 });
 
+test("the pill says that a process does not answer", () => {
+  show({ ...RUN, ranks: [{ ...RANK, state: "running", reason: null, is_answering: false }] });
+  render(<TopBar />);
+  expect(screen.getByRole("status").textContent).toContain("not answering");
+});
+
 test("only the controls that the server offers are enabled; run to op needs an op", async () => {
   show({ ...RUN, controls: ["continue", "to"] });
   render(<TopBar />);

@@ -13,16 +13,16 @@ test("while the list of runs is loading, only that is said", () => {
   expect(screen.getByRole("heading").textContent).toBe("Connecting…");
 });
 
-test("without a run it shows how to start one, with the port and the token if trainings need them", () => {
-  setRuns([], { port: 50051, hasToken: true });
+test("without a run it shows how to start one, with the port and the certificate", () => {
+  setRuns([], { port: 50051, fingerprint: "ab12" });
   render(<Welcome isLoaded />);
   expect(screen.getByRole("heading").textContent).toBe("Waiting for a training");
   expect(document.body.textContent).toContain("SONDE_DEBUGGER_PORT=50051");
-  expect(document.body.textContent).toContain("SONDE_DEBUGGER_TOKEN=…");
+  expect(document.body.textContent).toContain("SONDE_DEBUGGER_FINGERPRINT=ab12 sonde run");
 });
 
 test("a server that takes no trainings does not name a port", () => {
-  setRuns([], { port: null, hasToken: false });
+  setRuns([], { port: null, fingerprint: "" });
   render(<Welcome isLoaded />);
   expect(document.body.textContent).not.toContain("SONDE_DEBUGGER_PORT");
 });

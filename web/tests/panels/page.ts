@@ -25,6 +25,7 @@ export const RANK: RankView = {
   exit_code: null,
   error: "",
   is_terminated: false,
+  is_answering: true,
   hit: null,
   is_measuring: false,
 };

@@ -93,11 +93,14 @@ def _reachable(options: DebuggerOptions) -> DebuggerOptions | None:
                     options,
                     host=known.reachable_host,
                     port=known.rank_port,
-                    token=options.token or known.token,
+                    token=known.token,
+                    trust=known.trust,
                 )
-                if is_server(here.host, here.port):
+                if is_server(here.host, here.port, here.trust):
                     return here
-        is_usual = is_own_port(options.port) and is_server(options.host, options.port)
+        is_usual = is_own_port(options.port) and is_server(
+            options.host, options.port, options.trust
+        )
         return options if is_usual else _started(options)
 
 

@@ -154,7 +154,7 @@ class RankController:
         parts = self._parts
         return messages.Hello(
             messages.PROTOCOL,
-            self._options.token,
+            "",  # The link knows the token.
             self._options.run,
             self._metadata,
             resumes,

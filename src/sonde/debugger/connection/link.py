@@ -12,11 +12,24 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
+
+import msgspec
 
 from sonde.core.errors import SondeError
 from sonde.wire.framing import FrameError, FrameReader, frame, notice_absence
-from sonde.wire.rank import FromRank, FromServer, Hello, Refused, Welcome
+from sonde.wire.rank import (
+    MISSED_HEARTBEATS,
+    Alive,
+    FromRank,
+    FromServer,
+    Heartbeat,
+    Hello,
+    Refused,
+    Welcome,
+)
+from sonde.wire.tls import CertificateError, Connection, Trust
 
 _CONNECT_SECONDS: Final = 3.0
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -24,7 +37,7 @@ _SEND_SECONDS: Final = 10
 _FIRST_DELAY: Final = 0.25
 _LONGEST_DELAY: Final = 5.0
 _SOON_SECONDS: Final = 0.05
-_WAKE_MILLISECONDS: Final = 1000
+_WAKE_SECONDS: Final = 1.0
 _CHUNK: Final = 1 << 18
 
 
@@ -40,11 +53,13 @@ class Connected:
 @dataclass(frozen=True, slots=True)
 class Disconnected:
     """The connection broke or was refused. The link tries again unless ``for_good``. ``slug``: of
-    the message to show, if it has one of its own."""
+    the message to show, if it has one of its own. ``silent_seconds``: for how long the server had
+    sent nothing before, although the connection was open."""
 
     why: str
     for_good: bool = False
     slug: str = ""
+    silent_seconds: float = 0.0
 
 
 ServerEvent = Connected | Disconnected | FromServer
@@ -60,7 +75,8 @@ class Link:
     ``deliver`` is called with every event, in order, in the link's own thread, which sleeps in the
     kernel between events. ``send`` and ``close`` may be called from any thread; a lock guards the
     socket and the bytes that wait to be sent. Without a connection, messages are dropped: the
-    caller must resend its state after a Connected.
+    caller must resend its state after a Connected. ``access`` is asked before each attempt to
+    connect for the token, and for the certificate to trust, None without TLS.
     """
 
     def __init__(
@@ -68,17 +84,21 @@ class Link:
         host: str,
         port: int,
         *,
+        access: Callable[[], tuple[str, Trust | None]],
         hello: Callable[[bool], Hello],
         deliver: Callable[[ServerEvent], None],
     ) -> None:
         self._endpoint = (host, port)
+        self._access = access
         self._hello = hello
         self._deliver = deliver
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._socket: Connection | None = None
         self._pending = bytearray()
         self._flushed = 0.0
         self._was_connected = False
+        self._secret = ""
+        self._silence_seconds = inf
         self._reported = ""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="sonde-link", daemon=True)
@@ -151,7 +171,7 @@ class Link:
         self._pending.clear()
 
     @staticmethod
-    def _shut_down(connection: socket.socket) -> None:
+    def _shut_down(connection: Connection) -> None:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)
 
@@ -160,14 +180,23 @@ class Link:
     def _connect(self) -> bool:
         """Connect once; whether the server accepted the rank."""
         try:
-            connection = socket.create_connection(self._endpoint, timeout=_CONNECT_SECONDS)
+            plain = socket.create_connection(self._endpoint, timeout=_CONNECT_SECONDS)
         except OSError:
             return False
+        connection: Connection = plain
         try:
-            welcome = self._shake_hands(connection)
-        except (OSError, FrameError, _RefusedError) as error:
+            plain.settimeout(_HANDSHAKE_SECONDS)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            notice_absence(plain)
+            token, trust = self._access()
+            if trust is not None:
+                connection = trust.connect(plain, self._endpoint[0])
+            welcome = self._shake_hands(connection, token)
+        except (OSError, FrameError, _RefusedError, CertificateError) as error:
             connection.close()
-            if isinstance(error, FrameError):
+            if isinstance(error, CertificateError):
+                self._refused(f"the server at {self._address}: {error.message}", error.slug)
+            elif isinstance(error, FrameError):
                 what = f"the program at {self._address} is not a debugger server ({error.message})"
                 self._refused(what, error.slug)
             elif isinstance(error, _RefusedError):
@@ -176,6 +205,9 @@ class Link:
         with self._lock:
             self._pending.clear()
             self._socket = connection
+        self._secret = welcome.secret
+        beat = welcome.heartbeat_seconds
+        self._silence_seconds = MISSED_HEARTBEATS * beat if beat > 0 else inf
         self._deliver(Connected(welcome, self._was_connected))
         self._was_connected = True
         self._reported = ""
@@ -191,11 +223,10 @@ class Link:
             self._reported = why
             self._deliver(Disconnected(why, slug=slug))
 
-    def _shake_hands(self, connection: socket.socket) -> Welcome:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        notice_absence(connection)
-        connection.settimeout(_HANDSHAKE_SECONDS)
-        connection.sendall(frame(self._hello(self._was_connected)))
+    def _shake_hands(self, connection: Connection, token: str) -> Welcome:
+        hello = self._hello(self._was_connected)
+        hello = msgspec.structs.replace(hello, token=token, secret=self._secret)
+        connection.sendall(frame(hello))
         self._reader = FrameReader()
         while True:
             data = connection.recv(_CHUNK)
@@ -245,26 +276,40 @@ class Link:
         assert connection is not None
         poll = select.poll()
         poll.register(connection, select.POLLIN)
+        # Silence is counted in waits that ended without a message, not by a clock: a process that
+        # itself stood still finds the messages of the server when it runs again.
+        silent_seconds, wait_seconds = 0.0, min(_WAKE_SECONDS, self._silence_seconds / 4)
         try:
             for message in self._early:
-                self._deliver(message)
-            while True:
-                if not poll.poll(_WAKE_MILLISECONDS):
+                self._take(message)
+            while silent_seconds < self._silence_seconds:
+                if not poll.poll(1000 * wait_seconds):
+                    silent_seconds += wait_seconds
                     with self._lock:
                         if self._pending and self._socket is not None:
                             self._flush(time.monotonic())
                     continue
+                silent_seconds = 0.0
                 data = connection.recv(_CHUNK)
                 if not data:
                     return Disconnected("the server closed the connection")
                 for message in self._reader.feed(data):
-                    self._deliver(message)
+                    self._take(message)
+            self._shut_down(connection)
+            return Disconnected("the server does not answer", silent_seconds=silent_seconds)
         except OSError as error:
             return Disconnected(error.strerror or str(error))
         except FrameError as error:
             self._shut_down(connection)
             why = f"the debugger server sent an invalid message ({error.message})"
             return Disconnected(why, for_good=True, slug=error.slug)
+
+    def _take(self, message: FromServer) -> None:
+        """Answer a heartbeat; deliver any other message."""
+        if isinstance(message, Heartbeat):
+            self.send(Alive())
+        else:
+            self._deliver(message)
 
     def abandon_in_child(self) -> None:
         """Drop the connection in a forked child: it belongs to the parent."""

@@ -6,10 +6,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf, isinf
 from typing import Final
 
 from sonde.debugger.connection.link import Connected, Disconnected, Link, ServerEvent
+from sonde.debugger.launch.server_registry import access_to
 from sonde.debugger.settings import DebuggerOptions
 from sonde.debugger.values.graphs import GraphRegistry
 from sonde.wire import rank as messages
@@ -66,7 +68,13 @@ class ServerSession:
         self._interrupt = interrupt
         self._report = report
         self.inbox = Inbox()
-        self._link = Link(options.host, options.port, hello=hello, deliver=self._deliver)
+        self._link = Link(
+            options.host,
+            options.port,
+            access=partial(access_to, options.host, options.port, options.token, options.trust),
+            hello=hello,
+            deliver=self._deliver,
+        )
         self._steps: deque[messages.StepDone] = deque(maxlen=_MOST_POINTS)
         self._status: messages.Status | None = None
         self._is_absence_reported = False
@@ -170,7 +178,7 @@ class ServerSession:
             effect = "continues without the debugger"
         else:
             if self._absent_since is None:
-                self._absent_since = time.monotonic()
+                self._absent_since = time.monotonic() - event.silent_seconds
             effect = self._effect_on_pause() if is_paused else "continues"
         slug = event.slug or "debugger-lost"
         self._report(f"sonde: {what}; the training {effect} [{slug}]")

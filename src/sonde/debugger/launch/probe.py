@@ -10,6 +10,7 @@ from typing import Final
 from sonde.wire.framing import FrameError, FrameReader, frame
 from sonde.wire.rank import Hello
 from sonde.wire.shapes import Metadata
+from sonde.wire.tls import CertificateError, Trust
 
 _SECONDS: Final = 2.0
 _NO_METADATA: Final = Metadata("", 0, 0, 1, "", "", "", "", "", "", (), "", 0.0)
@@ -17,20 +18,21 @@ _NO_PROTOCOL: Final = -1
 _LISTENING: Final = "0A"
 
 
-def is_server(host: str, port: int) -> bool:
-    """Whether a server of Sonde listens there.
+def is_server(host: str, port: int, trust: Trust | None = None) -> bool:
+    """Whether a server of Sonde listens there, with TLS if ``trust`` is given.
 
     The probe sends a hello with an impossible protocol version, which every version of the server
     refuses; any other program closes the connection, or sends something else, or nothing.
     """
     try:
-        with socket.create_connection((host, port), timeout=_SECONDS) as connection:
+        with socket.create_connection((host, port), timeout=_SECONDS) as plain:
+            connection = plain if trust is None else trust.connect(plain, host)
             connection.sendall(frame(Hello(_NO_PROTOCOL, "", "probe", _NO_METADATA, False)))
             reader = FrameReader()
             while data := connection.recv(1 << 16):
                 for _ in reader.feed(data):
                     return True
-    except (OSError, FrameError):
+    except (OSError, FrameError, CertificateError):
         pass
     return False
 

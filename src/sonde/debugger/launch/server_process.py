@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from sonde.core.errors import UsageError
 from sonde.debugger.settings import DEFAULT_HOST, DEFAULT_PORT
+from sonde.wire.tls import Trust, server_certificate
 
 DEFAULT_PAGE_PORT: Final = 8080
 END_WHEN_UNUSED: Final = signal.SIGUSR1
@@ -48,6 +49,8 @@ class ServerProcess:
         port: int | None = None,
         rank_port: int | None = None,
         token: str = "",
+        certfile: str = "",
+        keyfile: str = "",
         pause: bool = True,
         lingers: bool = False,
     ) -> None:
@@ -56,6 +59,9 @@ class ServerProcess:
         self.elsewhere = ""
         self.rank_port = 0
         self.token = token
+        certificate = server_certificate(certfile, keyfile)
+        self.fingerprint = "" if certificate is None else certificate.fingerprint()
+        self._certificate = ["--certfile", certfile, "--keyfile", keyfile] if certfile else []
         wanted = [
             free_port(host, DEFAULT_PAGE_PORT) if port is None else port,
             free_port(host, DEFAULT_PORT) if rank_port is None else rank_port,
@@ -73,7 +79,7 @@ class ServerProcess:
         command = [sys.executable, "-m", "sonde.debugger.launch.guard", str(int(self._last_signal))]
         command += ["serve", "--host", host]
         command += ["--port", str(port), "--debugger-port", str(rank_port)]
-        command += ["--pause" if pause else "--no-pause"]
+        command += ["--pause" if pause else "--no-pause", *self._certificate]
         environ = {name: text for name, text in os.environ.items() if name != _TOKEN}
         if self.token:
             environ[_TOKEN] = self.token
@@ -132,6 +138,11 @@ class ServerProcess:
         """Read standard error to the end: a full pipe would block the server."""
         for line in stream:
             self._errors.append(line.strip().removeprefix("sonde: "))
+
+    @property
+    def trust(self) -> Trust | None:
+        """The certificate that clients of this server accept; None: no TLS."""
+        return Trust(self.fingerprint) if self.fingerprint else None
 
     @property
     def is_running(self) -> bool:

@@ -17,13 +17,17 @@ from urllib.parse import quote
 
 import msgspec
 
+from sonde.wire.tls import Trust
+
 _DIRECTORY: Final = "sonde-servers"
 _MOST_BYTES: Final = 64 << 10
 _SECONDS: Final = 1.0
+_NAMES: Final = {"127.0.0.1": ("localhost",), "::1": ("localhost",)}
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """A running server. ``url`` is without the token; ``rank_port`` None: ranks cannot connect."""
+    """A running server. ``url`` is without the token; ``rank_port`` None: ranks cannot connect;
+    ``fingerprint``: of its certificate, empty if it does not speak TLS."""
 
     url: str
     host: str
@@ -32,13 +36,21 @@ class ServerState(msgspec.Struct, frozen=True):
     token: str
     pid: int
     started: float
+    fingerprint: str = ""
 
     @classmethod
-    def of(cls, host: str, port: int, rank_port: int | None, token: str) -> ServerState:
+    def of(
+        cls, host: str, port: int, rank_port: int | None, token: str, fingerprint: str = ""
+    ) -> ServerState:
         name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
         name = f"[{name}]" if ":" in name and not name.startswith("[") else name
-        url = f"http://{name}:{port}"
-        return cls(url, host, port, rank_port, token, os.getpid(), time.time())
+        url = f"{'https' if fingerprint else 'http'}://{name}:{port}"
+        return cls(url, host, port, rank_port, token, os.getpid(), time.time(), fingerprint)
+
+    @property
+    def trust(self) -> Trust | None:
+        """The certificate that a client of this server accepts; None: no TLS."""
+        return Trust(self.fingerprint) if self.fingerprint else None
 
     @property
     def reachable_host(self) -> str:
@@ -47,8 +59,8 @@ class ServerState(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The address to open in a browser, with the token if there is one."""
-        return f"{self.url}/?token={quote(self.token, safe='')}" if self.token else f"{self.url}/"
+        """The address to open in a browser, with the token."""
+        return f"{self.url}/?token={quote(self.token, safe='')}"
 
 
 def state_directory() -> Path | None:
@@ -119,6 +131,20 @@ def running_servers() -> list[ServerState]:
         elif not _is_alive(state.pid):
             path.unlink(missing_ok=True)
     return sorted(found, key=lambda state: state.started, reverse=True)
+
+
+def access_to(
+    host: str, port: int, token: str = "", trust: Trust | None = None
+) -> tuple[str, Trust | None]:
+    """The token and the certificate for a rank that connects to ``host`` and ``port``: as given, or
+    without a token those of this user's own server there. An empty token if there is none."""
+    if token:
+        return token, trust
+    for known in running_servers():
+        names = (known.host, known.reachable_host, *_NAMES.get(known.reachable_host, ()))
+        if known.rank_port == port and host in names:
+            return known.token, trust or known.trust
+    return "", trust
 
 
 def _answers(state: ServerState) -> bool:

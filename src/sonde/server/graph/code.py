@@ -13,19 +13,22 @@ from sonde.wire.api import CodeText
 
 MOST_BYTES: Final = 4 << 20
 MOST_AROUND: Final = 500
+_LEAST_LETTERS: Final = 8
 
 
 def read_code(index: GraphIndex, file: str, line: int, around: int) -> CodeText:
     """The lines of ``file`` around ``line``.
 
-    The file must be Python code and in the stack of an op of the graph. If it cannot be read on
-    this machine, or has changed since it ran, the lines that the graph contains are returned.
+    The file must be Python code and in the stack of an op of the graph, and contain every line that
+    the graph has of it: a rank proves by these lines that it has read the file, so a line without
+    text proves nothing. Only surroundings of lines of the graph are read. In all other cases, as if
+    the file has changed since it ran, the lines that the graph contains are returned.
     """
     known = {number: text for (name, number), text in index.codes.items() if name == file}
     if not known:
         raise UsageError(f"{file[:200]!r} is not a source file of this graph", slug="no-such-file")
     around = min(max(around, 0), MOST_AROUND)
-    lines = _lines(file)
+    lines = _lines(file) if known.get(line, "").strip() else None
     if lines is not None and _is_what_ran(lines, known):
         first = max(line - around, 1)
         return CodeText(file, first, tuple(lines[first - 1 : line + around]))
@@ -56,9 +59,14 @@ def _lines(file: str) -> list[str] | None:
 
 
 def _is_what_ran(lines: list[str], known: dict[int, str]) -> bool:
-    """Whether every line that the graph contains is unchanged in the file."""
-    return all(
+    """Whether every line that the graph contains is unchanged in the file, and one of them says
+    more than a bracket or a word that many files contain."""
+    return max(map(_telling_letters, known.values()), default=0) >= _LEAST_LETTERS and all(
         0 < number <= len(lines) and lines[number - 1].strip() == text.strip()
         for number, text in known.items()
-        if text
+        if text.strip()
     )
+
+
+def _telling_letters(text: str) -> int:
+    return sum(letter.isalnum() for letter in text)

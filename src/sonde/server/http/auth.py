@@ -27,20 +27,20 @@ def checked_token(token: str) -> str:
     if len(token) < SHORTEST_TOKEN:
         raise UsageError(
             f"a token of {len(token)} characters can be guessed: use at least {SHORTEST_TOKEN} "
-            "characters, or omit the token and the server generates one where other machines can "
-            "connect",
+            "characters, or omit the token and the server generates one",
             slug="token",
         )
     return token
 
 
 class TokenCheck:
-    """The token of one server, for all its ports. An empty token accepts every request."""
+    """The token of one server, for all its ports."""
 
     def __init__(self, token: str) -> None:
-        self.token = token
+        self.token = checked_token(token)
 
     def accepts(self, given: Sequence[str]) -> bool:
         """Whether one of ``given`` is the token; takes the same time wherever they differ."""
-        found = [hmac.compare_digest(each.encode(), self.token.encode()) for each in given]
-        return any(found) or not self.token
+        expected = self.token.encode()
+        found = [hmac.compare_digest(each.encode("utf-8", "replace"), expected) for each in given]
+        return any(found)

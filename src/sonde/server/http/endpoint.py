@@ -15,12 +15,12 @@ from sonde.wire.shapes import Plain
 @dataclass(frozen=True, slots=True)
 class Context:
     """Shared by the handlers. ``rank_port``: the port to which trainings connect, None if they
-    cannot; ``has_token``: whether they need the token."""
+    cannot; ``fingerprint``: of the server's certificate, empty without TLS."""
 
     runs: Runs
     broker: EventBroker
     rank_port: int | None = None
-    has_token: bool = False
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True, slots=True)

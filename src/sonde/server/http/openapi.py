@@ -26,7 +26,7 @@ _DESCRIPTIONS: Final = {
 _TOKEN: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "Required if the server has a token; a browser sends a cookie instead.",
+    "description": "The token of the server; a browser sends a cookie instead.",
 }
 
 
@@ -52,7 +52,7 @@ def openapi(endpoints: tuple[Endpoint, ...], prefix: str) -> dict[str, Any]:
             ),
         },
         "paths": paths,
-        "security": [{"token": []}, {}],
+        "security": [{"token": []}],
         "components": {"schemas": components, "securitySchemes": {"token": _TOKEN}},
     }
 

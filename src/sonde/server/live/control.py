@@ -18,6 +18,9 @@ RECEIPT_SECONDS: Final = 0.5
 GATHER_SECONDS: Final = 10.0
 STRAGGLER_SECONDS: Final = 2.0
 
+_LAST_GENERATION: Final = 2**62
+"""So that later generations still fit into 64 bits, whatever a rank sends."""
+
 
 class RunControl:
     """The commands of one run. ``generation`` is the number of the newest command. Used in the
@@ -30,7 +33,7 @@ class RunControl:
 
     def note_generation(self, generation: int) -> None:
         """Continue after a command that a rank has executed; an earlier server may have sent it."""
-        self.generation = max(self.generation, generation)
+        self.generation = max(self.generation, min(generation, _LAST_GENERATION))
 
     def commands(self) -> tuple[Command, ...]:
         """The commands that can be executed now."""

@@ -27,6 +27,7 @@ class _LiveGraph:
     nodes: list[Node] = field(default_factory=list)
     total: int | None = None
     optimizer: str = ""
+    size: int = 0
     index: GraphIndex | None = None
 
     @property
@@ -50,8 +51,14 @@ class LiveGraphs:
         self._graphs: dict[int, _LiveGraph] = {}
         self.leaves: set[str] = set()
 
-    def add(self, part: GraphPart) -> bool:
-        """Add nodes of a graph; False if there are too many. FrameError for a part out of order."""
+    @property
+    def held_bytes(self) -> int:
+        """The size of all graphs, as they were sent."""
+        return sum(graph.size for graph in self._graphs.values())
+
+    def add(self, part: GraphPart, size: int) -> bool:
+        """Add nodes of a graph, ``size`` bytes of them; False if there are too many. FrameError for
+        a part out of order."""
         graph = self._graphs.get(part.graph)
         if graph is not None and graph.has(part):
             return True  # Sent again after a reconnect; the index stays valid.
@@ -63,6 +70,10 @@ class LiveGraphs:
             raise FrameError(f"nodes of graph {part.graph} are out of order, from {part.first} on")
         if sum(len(each.nodes) for each in self._graphs.values()) + len(part.nodes) > MOST_NODES:
             return False
+        if part.first < len(graph.nodes):
+            # A part that replaces nodes: a graph that was still incomplete is sent again.
+            graph.size -= graph.size * (len(graph.nodes) - part.first) // len(graph.nodes)
+        graph.size += size
         del graph.nodes[part.first :]
         graph.nodes.extend(part.nodes)
         graph.total = part.total

@@ -15,7 +15,8 @@ from sonde.server.live.rank_link import RankLink
 from sonde.server.live.run import RUN_NAME, LiveRun
 from sonde.server.run import Runs
 from sonde.wire.framing import MOST_HELLO_BYTES, FrameError, frame, notice_absence, read_message
-from sonde.wire.rank import PROTOCOL, Hello, Refused
+from sonde.wire.rank import HEARTBEAT_SECONDS, PROTOCOL, Hello, Refused
+from sonde.wire.tls import ServerCertificate
 
 MOST_CONNECTIONS: Final = 4096
 MOST_RUNS: Final = 100
@@ -41,18 +42,22 @@ class Hub:
         token_check: TokenCheck,
         paused: bool,
         idle: IdleConnections | None = None,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> None:
         self._runs = runs
         self._broker = broker
         self._token_check = token_check
         self._paused = paused
         self._idle = IdleConnections() if idle is None else idle
+        self._heartbeat_seconds = heartbeat_seconds
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self, sock: socket.socket) -> int:
-        """Accept connections on ``sock``, which is bound to a port; returns the port."""
-        self._server = await asyncio.start_server(self._accept, sock=sock, backlog=BACKLOG)
+    async def start(self, sock: socket.socket, certificate: ServerCertificate | None = None) -> int:
+        """Accept connections on ``sock``, which is bound to a port, with TLS if there is a
+        ``certificate``; returns the port."""
+        tls = None if certificate is None else certificate.context()
+        self._server = await asyncio.start_server(self._accept, sock=sock, backlog=BACKLOG, ssl=tls)
         port: int = sock.getsockname()[1]
         return port
 
@@ -129,7 +134,8 @@ class Hub:
         if not isinstance(run, LiveRun):
             return f"{hello.run} is the id of a dump on this server"
         known = run.ranks.get(hello.metadata.rank)
-        if known is None or known.link is None or known.is_same(hello.metadata):
+        is_free = known is None or known.link is None or known.goodbye is not None
+        if known is None or is_free or known.is_same(hello):
             return ""
         there = known.metadata
         return (
@@ -158,11 +164,13 @@ class Hub:
         self, run: LiveRun, hello: Hello, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         link = RankLink(writer, f"rank {hello.metadata.rank}")
-        rank, welcome = run.join(hello, link)
+        rank, welcome = run.join(hello, link, heartbeat_seconds=self._heartbeat_seconds)
         link.send(welcome)
         why = "the connection was lost"
+        beating = asyncio.ensure_future(self._beat(run, link))
         try:
             while (message := await read_message(reader)) is not None:
+                run.hear(link)
                 run.messages.receive(rank, link, message)
             why = ""
         except FrameError as error:
@@ -170,5 +178,12 @@ class Hub:
         except (OSError, asyncio.CancelledError):
             pass
         finally:
+            beating.cancel()
             with contextlib.suppress(OSError):
                 run.leave(rank, link, "" if rank.goodbye is not None else why)
+
+    async def _beat(self, run: LiveRun, link: RankLink) -> None:
+        """Send heartbeats until the connection ends; a rank that answers none is shown as such."""
+        while self._heartbeat_seconds:
+            await asyncio.sleep(self._heartbeat_seconds)
+            run.beat(link)

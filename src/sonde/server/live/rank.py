@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from typing import Final
 
 import msgspec
@@ -11,7 +13,7 @@ from sonde.server.live.graphs import LiveGraphs
 from sonde.server.live.rank_link import RankLink
 from sonde.server.live.steps import StepHistory
 from sonde.wire.api import RankView
-from sonde.wire.rank import FromServer, Goodbye, MeasureSpeed, Status, StepDone
+from sonde.wire.rank import FromServer, Goodbye, Hello, MeasureSpeed, Status, StepDone
 from sonde.wire.shapes import Metadata, State
 
 MOST_TEXT: Final = 2000
@@ -25,6 +27,7 @@ class LiveRank:
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
+        self.secret = secrets.token_urlsafe(32)
         self.link: RankLink | None = None
         self.graphs = LiveGraphs(metadata.rank)
         self.steps = StepHistory()
@@ -55,10 +58,10 @@ class LiveRank:
             return self._status.generation >= self._generation
         return self.state in ("ended", "lost")
 
-    def is_same(self, metadata: Metadata) -> bool:
-        """Whether ``metadata`` is of the same process."""
-        there, here = self.metadata, metadata
-        return (there.host, there.pid) == (here.host, here.pid)
+    def is_same(self, hello: Hello) -> bool:
+        """Whether ``hello`` is of the same process: only that process knows the secret. Host and
+        process id prove nothing, because the page shows them."""
+        return hmac.compare_digest(hello.secret.encode(), self.secret.encode())
 
     # ------------------------------------------------------------ connection
 
@@ -104,7 +107,7 @@ class LiveRank:
         self.last_hit = max(self.last_hit, number)
 
     def end(self, goodbye: Goodbye) -> None:
-        self.goodbye = goodbye
+        self.goodbye = msgspec.structs.replace(goodbye, error=goodbye.error[:MOST_TEXT])
 
     # --------------------------------------------------------------- answers
 
@@ -145,6 +148,7 @@ class LiveRank:
             is_terminated=goodbye is not None and goodbye.is_terminated,
             hit=status.hit if is_paused else None,
             is_measuring=self._is_measuring and self.state not in ("ended", "lost"),
+            is_answering=self.link is None or self.link.is_answering,
         )
 
     def _message(self) -> str:
@@ -152,4 +156,6 @@ class LiveRank:
             return self.goodbye.error or f"ended with exit code {self.goodbye.exit_code}"
         if self.link is None:
             return "the connection was lost; the last known state is shown"
+        if not self.link.is_answering:
+            return "the process does not answer; the last known state is shown"
         return self._status.message

@@ -10,7 +10,7 @@ from typing import IO, Final
 
 from sonde.core.errors import UsageError
 from sonde.wire.framing import frame
-from sonde.wire.rank import Answer, Ask, FromServer
+from sonde.wire.rank import MISSED_HEARTBEATS, Answer, Ask, FromServer, Heartbeat
 from sonde.wire.shapes import TensorName
 
 MOST_WAITING: Final = 64
@@ -41,7 +41,23 @@ class RankLink:
         self._name = name
         self._waiting: dict[int, _Waiting] = {}
         self._last = 0
+        self._unanswered = 0
         self.is_open = True
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether the rank has sent anything since the last few heartbeats."""
+        return self._unanswered <= MISSED_HEARTBEATS
+
+    def beat(self) -> None:
+        """Send a heartbeat. They are counted, not timed: a server that itself stood still finds the
+        answers of its ranks when it runs again."""
+        self._unanswered += 1
+        self.send(Heartbeat())
+
+    def heard(self) -> None:
+        """Note that the rank sent a message."""
+        self._unanswered = 0
 
     def send(self, message: FromServer) -> None:
         """Send without blocking; a rank that does not read for too long is disconnected."""
@@ -73,8 +89,8 @@ class RankLink:
         request = self._last
         waiting = _Waiting(into, asyncio.get_running_loop().create_future())
         self._waiting[request] = waiting
-        self.send(Ask(request, tensor, question))
         try:
+            self.send(Ask(request, tensor, question))
             await asyncio.wait_for(waiting.ended, ANSWER_SECONDS)
         except asyncio.TimeoutError:
             raise UsageError(

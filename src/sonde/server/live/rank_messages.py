@@ -18,6 +18,8 @@ from sonde.wire.shapes import Hit
 
 MOST_NOTICES: Final = 200
 MOST_IN_CHAIN: Final = 200
+MOST_NODE_BYTES: Final = 512 << 20
+"""In the graphs of all ranks of a run together, as they were sent."""
 
 
 class RankMessages:
@@ -63,6 +65,8 @@ class RankMessages:
                 if message.is_gap and len(self._unobserved) < MOST_NOTICES:
                     self._unobserved[f"rank {rank.number}: {text}"] = None
                 self._changes.touch("notices")
+            case messages.Alive():
+                pass  # The link has counted it.
             case messages.Goodbye():
                 rank.end(message)
                 self._changes.touch("status")
@@ -83,9 +87,12 @@ class RankMessages:
         self._changes.touch("hits")
 
     def _add_graph_part(self, rank: LiveRank, part: messages.GraphPart) -> None:
-        if not rank.graphs.add(part):
+        size = len(messages.encoder.encode(part))
+        held = sum(each.graphs.held_bytes for each in self._ranks.values())
+        if held + size > MOST_NODE_BYTES or not rank.graphs.add(part, size):
             self.add_notice(
-                f"rank {rank.number} has too many graphs: new ones are not kept [many-graphs]"
+                f"rank {rank.number} has too many or too large graphs: new ones are not kept "
+                "[many-graphs]"
             )
         self._changes.touch("graph")
 

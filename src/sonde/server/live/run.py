@@ -62,16 +62,16 @@ class LiveRun:
 
     # ----------------------------------------------------------------- ranks
 
-    def join(self, hello: Hello, link: RankLink) -> tuple[LiveRank, Welcome]:
+    def join(
+        self, hello: Hello, link: RankLink, *, heartbeat_seconds: float
+    ) -> tuple[LiveRank, Welcome]:
         """Add a rank that connected, for the first time or again; returns the answer to it."""
         number = hello.metadata.rank
         is_new_run = not self.ranks
         known = self.ranks.get(number)
         if known is not None:
             known.disconnect()
-        if known is None or not (
-            hello.resumes and known.goodbye is None and known.is_same(hello.metadata)
-        ):
+        if known is None or not (hello.resumes and known.goodbye is None and known.is_same(hello)):
             if not hello.resumes:
                 self._forget_extra_ranks(hello.metadata.world_size)
             known = self.ranks[number] = LiveRank(hello.metadata)
@@ -88,6 +88,8 @@ class LiveRun:
             self._run_control.generation,
             known.steps.last,
             known.last_hit,
+            known.secret,
+            heartbeat_seconds,
         )
 
     def _forget_extra_ranks(self, world_size: int) -> None:
@@ -97,6 +99,20 @@ class LiveRun:
             for number in [each for each in self.ranks if each >= world_size]:
                 del self.ranks[number]
                 self.hits.clear(number)
+
+    def beat(self, link: RankLink) -> None:
+        """Send a heartbeat; announce if the rank has not answered the last ones."""
+        was_answering = link.is_answering
+        link.beat()
+        if link.is_answering != was_answering:
+            self._changes.touch("status")
+
+    def hear(self, link: RankLink) -> None:
+        """Note that a message came over ``link``."""
+        was_answering = link.is_answering
+        link.heard()
+        if not was_answering:
+            self._changes.touch("status")
 
     def leave(self, rank: LiveRank, link: RankLink, why: str) -> None:
         """Remove a connection that ended; ``why`` becomes a notice unless it is empty."""

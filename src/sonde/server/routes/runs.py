@@ -25,7 +25,7 @@ endpoints = Endpoints()
 async def list_runs(call: Call) -> api.RunList:
     context = call.context
     views = tuple(run.view() for run in context.runs)
-    return api.RunList(views, context.rank_port, context.has_token)
+    return api.RunList(views, context.rank_port, context.fingerprint)
 
 
 @endpoints.add("GET", RUN, "One run")

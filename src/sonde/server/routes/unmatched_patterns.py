@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
@@ -28,7 +29,7 @@ async def warning(run: Run, draft: WatchpointDraft, *, strict: bool = False) -> 
     if draft.ops:
         async for index in _graphs(run, draft.ranks):
             is_known = True
-            search.look(index)
+            await asyncio.to_thread(search.look, index)  # Many patterns times many nodes.
             if not search.useless:
                 break
     if not search.useless:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from sonde.core.errors import UsageError
@@ -41,7 +42,7 @@ async def add_recommended(call: Call) -> api.WatchpointList:
         draft = recommended_draft(recommended)
         if (draft.name, draft.conditions) in there:
             continue
-        if index is None or _has_target(index, recommended, draft):
+        if index is None or await asyncio.to_thread(_has_target, index, recommended, draft):
             call.run.watchpoints.add(draft)
     call.run.watchpoints_changed()
     return api.WatchpointList(call.run.watchpoints.all)

@@ -126,9 +126,10 @@ RECOMMENDED = (
         # Counters and inputs may be zero, an optimizer's state starts as zeros, some ops create
         # zeros, others pass them on.
         names=(
-            rf"(?!.*/optimizer-){_RECURRENT}(.*/)?"
-            r"(?!((new_)?(zeros|full|empty)(_like)?|scalar_tensor|zero_|fill_|_foreach_zero_)-op)"
-            rf"(?!({'|'.join((*_PASSING_ON, *_TESTING))})-op)[^/]+-op\d+"
+            rf"(?!.*/optimizer-){_RECURRENT}"
+            r"(?!(.*/)?((new_)?(zeros|full|empty)(_like)?|scalar_tensor|zero_|fill_|_foreach_zero_)"
+            rf"-op[^/]*$)(?!(.*/)?({'|'.join((*_PASSING_ON, *_TESTING))})-op[^/]*$)"
+            r"(.*/)?[^/]+-op\d+"
         ),
     ),
     _range("tanh is saturated", ("tanh",), -_TANH_EDGE, _TANH_EDGE, "range_percentage_lt", 0.1),
