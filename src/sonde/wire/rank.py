@@ -180,7 +180,7 @@ class MeasureSpeed(Tagged, frozen=True, tag="measure_speed"):
     """Run one coming step unobserved, to measure how long a step takes without Sonde: step
     ``first`` or a later one. All ranks get the same, because they wait for each other."""
 
-    first: int = 0
+    first: Integer = 0
 
 
 class Ask(Tagged, frozen=True, tag="ask"):

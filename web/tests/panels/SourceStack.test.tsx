@@ -8,8 +8,20 @@ import { answer, RUN, sent, show, useEmptyPage } from "./page";
 
 useEmptyPage();
 
-const INNER = { file: "/me/net.py", line: 7, function: "forward", code: "y = torch.log(x)" };
-const OUTER = { file: "/me/train.py", line: 30, function: "main", code: "loss = net(x)" };
+const INNER = {
+  file: "/me/net.py",
+  line: 7,
+  function: "forward",
+  code: "y = torch.log(x)",
+  library: "",
+};
+const OUTER = {
+  file: "/me/train.py",
+  line: 30,
+  function: "main",
+  code: "loss = net(x)",
+  library: "",
+};
 
 const shownCode = (): readonly (string | null)[] =>
   [...document.querySelectorAll("pre.code code")].map((each) => each.textContent);

@@ -52,6 +52,7 @@ export const RUN: RunView = {
   recheck: null,
   revision: 0,
   peer: null,
+  unobserved: [],
 };
 
 export function hit(number: number, more: Partial<Hit> = {}): Hit {
