@@ -12,6 +12,7 @@
 #include "node.h"
 
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <unordered_map>
 #include <unordered_set>
@@ -29,6 +30,16 @@ struct PointerHash {
 
 struct SamePointer {
   bool operator()(const Owned& a, const Owned& b) const noexcept { return a.get() == b.get(); }
+};
+
+using SiteKey = std::vector<uintptr_t>;
+
+struct SiteKeyHash {
+  size_t operator()(const SiteKey& key) const noexcept {
+    size_t hash = 1469598103934665603ULL;
+    for (uintptr_t word : key) hash = (hash ^ word) * 1099511628211ULL ^ hash >> 29;
+    return hash;
+  }
 };
 
 struct MatcherFields {
@@ -50,6 +61,11 @@ struct MatcherFields {
   Owned emit_op;          // (record, inputs, results, args, kwargs) -> None
   Owned failed;           // (error) -> None
   Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
+  Owned autograd_node;    // () -> the node of autograd that runs now, or None
+  Owned engine_code;      // of the function in which autograd's engine runs
+  Owned describe_site;    // (record, known description or None) -> description or None
+  Owned meet_input;       // (description, slot, tensor, key) -> bool: a new step input, entered
+  Owned complete_node;    // (parts) -> the record of a provisional node
   Owned scope;
   long generation = 0;
   int started = 0;
@@ -61,13 +77,22 @@ struct MatcherFields {
   std::pmr::unsynchronized_pool_resource pool;
   std::pmr::unordered_map<uintptr_t, Refs> current{&pool};
   std::pmr::unordered_map<uintptr_t, PyObject*> impl{&pool};
-  std::pmr::unordered_map<long long, PyObject*> sequence{&pool};
+  std::pmr::unordered_map<long long, Node*> sequence{&pool};
   std::pmr::unordered_set<uintptr_t> fresh{&pool};
   // Weak references to the storages (or tensors) whose addresses are keys of the tables; the
   // tables remove a key when its object dies, before the address can be used again.
   std::pmr::unordered_map<Owned, uintptr_t, PointerHash, SamePointer> watchers{&pool};
   std::pmr::unordered_set<uintptr_t> watched{&pool};
   Owned gone;  // what weak references call
+  // Provisional nodes and what they need; see call_site.h. `every_op`: the screen of the only sink,
+  // which wants every op; without it no provisional nodes are made.
+  sonde::OwnedObject<Screen> every_op;
+  Owned met_leaves;  // set of StepInput: read by an op of this step
+  int is_reshaped = 0;
+  long long provisional_count = 0;
+  std::unordered_map<SiteKey, std::unique_ptr<CallSite>, SiteKeyHash> sites;
+  std::vector<OwnedNode> provisional;  // those of this step
+  std::pmr::unordered_map<uintptr_t, PyObject*> leaf_refs{&pool};  // of storages that are step inputs
 };
 
 // The fields are built in Matcher_new and destroyed in Matcher_dealloc.

@@ -13,6 +13,7 @@ from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.capture.session import Session
+from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
 
 
@@ -85,12 +86,15 @@ class StepCycle:
     def _hand_over(self, *, is_complete: bool) -> None:
         """Give the graph of the step that ends to the session."""
         session, observer = self._session, self._observer
-        last = observer.last
         is_kept = session.keeps_step()
-        if last.parent is not None or is_kept:
+        if observer.has_ops or is_kept:
             raisers = observer.emitter.raisers if is_kept else ()
-            graph = self._structures.graph_at(last, raisers)
-            parts = self._structures.parts_at(last) if self._compiler.has_graphs else ()
+            has_parts = observer.has_run_graph
+            parts = self._structures.parts_at(observer.last) if has_parts else ()
+
+            def graph() -> Graph:
+                return self._structures.graph_at(observer.last, raisers)
+
             session.end_step(StepEnd(session.step, graph, is_complete, parts))
         else:
             session.skip_step()

@@ -17,17 +17,20 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.eager.call_sites import CallSites
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.source_lines import engine_code
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.capture.session import Session
+from sonde.core.graph import Source
 
 _Tensor = torch.Tensor
 
@@ -56,6 +59,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self._is_suspended = False
         self._has_started = starts_at_once
+        # Whether a compiled graph ran in this step.
+        self.has_run_graph = False
         self._session = session
         self._structures = structures
         self._failed = failed
@@ -76,6 +81,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.set_current(structures.begin())
 
     def _connect_native(self, emitter: Emitter) -> None:
+        sites = CallSites(self.tables, self.learner, self.inputs, emitter.find_wants)
         self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
@@ -95,6 +101,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             emit_op=emitter.emit,
             failed=self._failed,
             set_eval_frame=private.set_eval_frame,
+            autograd_node=private.current_autograd_node,
+            engine_code=engine_code(),
+            describe_site=sites.describe,
+            meet_input=sites.meet_input,
+            complete_node=sites.complete,
         )
         # An attribute of the instance replaces the method of the class. Torch requires a method
         # that is bound to the mode.
@@ -115,7 +126,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def begin_step(self) -> None:
         self.set_current(self._structures.begin())
         self._session.begin_step()
-        self.tables.generation = self._session.generation
+        self.refresh()
         self.emitter.begin_step()
         self.inputs.begin_step()
 
@@ -125,10 +136,22 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         at = self.tables.at
         return at if self._native is None else at.record  # type: ignore[no-any-return]
 
+    @property
+    def is_every_op_wanted(self) -> bool:
+        """Whether ops of steps that do not repeat are told by their call sites: records are then
+        made only for what asks for them."""
+        return self._native is not None and self.tables.every_op is not None
+
+    @property
+    def has_ops(self) -> bool:
+        """Whether an op has run in this step."""
+        return self.tables.at is not (self._structures.root.native or self._structures.root)
+
     def ran_graph(self, record: OpRecord) -> None:
         """Note that a compiled graph ran; ``record`` represents its ops."""
-        self.tables.note(record)
+        self.has_run_graph = True
         self.set_current(record)
+        self.tables.note(record)
 
     def set_current(self, record: OpRecord) -> None:
         """Make ``record`` the op that ran last in this step."""
@@ -141,6 +164,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
 
     def end_step(self) -> None:
         """Empty the tables of this step."""
+        self.has_run_graph = False
         self.tables.forget()
         self.loans.end_step()
         self.learner.end_step()
@@ -152,7 +176,19 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.inputs.close()
 
     def refresh(self) -> None:
+        """Take over what the session's consumers want now."""
         self.tables.generation = self._session.generation
+        if self._native is not None:
+            # The frames of ops that were traced do not show their lines.
+            is_traced = bool(self.learner.traced)
+            self.tables.every_op = None if is_traced else self.emitter.every_op()
+
+    def set_traced(self, sources: tuple[Source, ...]) -> None:
+        """Set the lines of the ops that run next; none if their frames show them."""
+        was_traced = bool(self.learner.traced)
+        self.learner.traced = sources
+        if was_traced != bool(sources):
+            self.refresh()
 
     def begin_at_once(self) -> None:
         """Count every op from here on as part of a step, even outside of modules."""
@@ -274,8 +310,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                     self.tables.add_fresh(key)
                     self.tables.watch(key, tensor.untyped_storage())
                 self.tables.put(kind, ref, key, private.tensor_id(tensor))
-            self.tables.note(record)
             self.set_current(record)
+            self.tables.note(record)
             if record.wants_generation != self._session.generation:
                 self.emitter.find_wants(record)
             if record.info.is_collective:

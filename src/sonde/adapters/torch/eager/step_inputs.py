@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
 from itertools import islice
@@ -78,6 +78,8 @@ class StepInputRegistry:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], StepInput] = {}
         self._named: dict[int, _Named] = {}
+        # Step inputs of the running step have all smaller numbers, by the text before the number.
+        self._numbers: dict[str, int] = {}
         # Autograd leaves that no module holds, each with its version when it was first met.
         self._loose: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
@@ -89,6 +91,7 @@ class StepInputRegistry:
     def forget_names(self) -> None:
         """Forget the names of storages: a storage may be freed and its key used again."""
         self._named.clear()
+        self._numbers.clear()
 
     def leaf_for(
         self,
@@ -106,16 +109,35 @@ class StepInputRegistry:
         trainable = tensor.is_leaf and tensor.requires_grad
         kind: Kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
         text = _variable_name(tensor, key, frame) or "data"
-        name, number = (text, 0) if text != "data" else ("data-0", 0)
-        while any(self._leaves.get((other, name)) in used for other in LEAF_TYPES):
-            number += 1
-            name = f"{text}-{number}"
+        name = self._numbered(text, lambda leaf: leaf in used)
         if trainable:
             self._named[key] = _Named(kind, name, ROOT, weakref.ref(tensor))
             met = self._loose.get(name)
             if met is None or met[0]() is not tensor:
                 self._loose[name] = (weakref.ref(tensor), private.version_of(tensor))
         return self._leaf(kind, name, ROOT, tensor)
+
+    def unlisted(
+        self, tensor: torch.Tensor, key: int, text: str, is_used: Callable[[StepInput], bool]
+    ) -> StepInput | None:
+        """The step input, called ``text`` and perhaps a number, for a tensor that no module or
+        optimizer holds; None if one may hold it. ``is_used``: it belongs to another tensor."""
+        if tensor.requires_grad or isinstance(tensor, nn.Parameter) or self._known(key) is not None:
+            return None
+        kind: Kind = "constant" if tensor.dim() == 0 else "input"
+        return self._leaf(kind, self._numbered(text, is_used), ROOT, tensor)
+
+    def _numbered(self, text: str, is_used: Callable[[StepInput], bool]) -> str:
+        """``text``, with the first number that no step input of this step has."""
+        number = self._numbers.get(text, 0)
+        while True:
+            name = f"{text}-{number}" if number or text == "data" else text
+            others = (self._leaves.get((kind, name)) for kind in LEAF_TYPES)
+            if not any(other is not None and is_used(other) for other in others):
+                break
+            number += 1
+        self._numbers[text] = number
+        return name
 
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
         leaf = self._leaves.get((kind, name))
@@ -128,7 +150,7 @@ class StepInputRegistry:
                 kind=kind,
                 outputs=(spec_of(tensor),),
             )
-            leaf = self._leaves[(kind, name)] = StepInput(node, geometry(tensor))
+            leaf = self._leaves[(kind, name)] = StepInput(node)
         return leaf
 
     def may_be(self, leaf: StepInput, tensor: torch.Tensor, key: int) -> bool:
