@@ -8,7 +8,7 @@ namespace {
 
 // A program that makes code or modules without end: the sites are dropped and learned again.
 constexpr size_t kMostSites = 50000;
-constexpr long long kNoSequence = 1LL << 62;
+constexpr unsigned long long kNoSequence = 1ULL << 62;
 
 struct Names {
   PyObject* sequence_nr;
@@ -24,6 +24,16 @@ Py_ssize_t count_tensors(Matcher* self, PyObject* value) {
   std::vector<PyObject*> items;
   flatten(self, value, items);
   return static_cast<Py_ssize_t>(items.size());
+}
+
+// Whether an op writes to its arguments: 1, 0, or -1 with an error set.
+int does_write(Matcher* self, PyObject* func) {
+  auto known = self->writing_ops.find(func);
+  if (known != self->writing_ops.end()) return known->second.second;
+  const int writes = sonde_tensor::truth_from(
+      Owned::take(PyObject_CallOneArg(self->op_writes.get(), func)));
+  if (writes >= 0) self->writing_ops.emplace(func, std::make_pair(Owned::share(func), writes));
+  return writes;
 }
 
 // How the tensors are spread over the arguments: this decides which slots an op writes to.
@@ -69,15 +79,14 @@ void add_frames(Matcher* self, bool until_engine, SiteKey* key) {
 
 // In backward: the forward op that caused the op, or the tensor whose gradient is accumulated.
 bool add_cause(Matcher* self, PyObject* autograd_node, Place* place) {
-  long long number;
-  if (!sonde_tensor::number_from(
-          sonde_tensor::call_method(autograd_node, names.sequence_nr), &number)) {
-    PyErr_Clear();
-    return false;
-  }
+  // A node that accumulates a gradient has the largest possible number.
+  const Owned asked = sonde_tensor::call_method(autograd_node, names.sequence_nr);
+  const unsigned long long number =
+      asked && PyLong_Check(asked.get()) ? PyLong_AsUnsignedLongLong(asked.get()) : kNoSequence;
+  PyErr_Clear();
   SiteKey& key = place->key;
-  if (number + 1 < kNoSequence) {
-    auto found = self->sequence.find(number + 1);
+  if (number < kNoSequence) {
+    auto found = self->sequence.find(static_cast<long long>(number) + 1);
     if (found != self->sequence.end()) {
       place->cause = static_cast<Node*>(found->second);
       if (!place->cause->site) return false;
@@ -133,7 +142,9 @@ bool find_place(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs,
   key.push_back(word(func));
   key.push_back(word(self->scope.get()));
   key.push_back(static_cast<uintptr_t>(PyTuple_GET_SIZE(args)));
-  add_signature(self, args, kwargs, &key);
+  const int writes = does_write(self, func);
+  if (writes < 0) return false;
+  if (writes) add_signature(self, args, kwargs, &key);
   const Owned node = Owned::take(PyObject_CallNoArgs(self->autograd_node.get()));
   if (!node) return false;
   if (node.get() != Py_None) return add_cause(self, node.get(), place);

@@ -82,6 +82,7 @@ const Field kFields[] = {
     {"set_eval_frame", &MatcherFields::set_eval_frame},
     {"autograd_node", &MatcherFields::autograd_node},
     {"engine_code", &MatcherFields::engine_code},
+    {"op_writes", &MatcherFields::op_writes},
     {"describe_site", &MatcherFields::describe_site},
     {"meet_input", &MatcherFields::meet_input},
     {"complete_node", &MatcherFields::complete_node},

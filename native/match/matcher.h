@@ -63,6 +63,7 @@ struct MatcherFields {
   Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
   Owned autograd_node;    // () -> the node of autograd that runs now, or None
   Owned engine_code;      // of the function in which autograd's engine runs
+  Owned op_writes;        // (func) -> bool: whether it writes to its arguments
   Owned describe_site;    // (record, known description or None) -> description or None
   Owned meet_input;       // (description, slot, tensor, key) -> bool: a new step input, entered
   Owned complete_node;    // (parts) -> the record of a provisional node
@@ -91,6 +92,7 @@ struct MatcherFields {
   int is_reshaped = 0;
   long long provisional_count = 0;
   std::unordered_map<SiteKey, std::unique_ptr<CallSite>, SiteKeyHash> sites;
+  std::unordered_map<PyObject*, std::pair<Owned, int>> writing_ops;  // by func: does it write?
   std::vector<OwnedNode> provisional;  // those of this step
   std::pmr::unordered_map<uintptr_t, PyObject*> leaf_refs{&pool};  // of storages that are step inputs
 };

@@ -129,9 +129,7 @@ Copied copy_written(Node* node, const Tensors& tensors, OpRun* run) {
       return Copied::kError;
     }
   }
-  for (const Copy& copy : copies)
-    if (copy.size)
-      std::memcpy(arena.data() + copy.offset, reinterpret_cast<void*>(copy.address), copy.size);
+  for (const Copy& copy : copies) copy.write(arena.data() + copy.offset);
   return Copied::kDone;
 }
 

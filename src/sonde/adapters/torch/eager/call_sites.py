@@ -8,18 +8,21 @@ later, and only if something asks for it. docs/capture.md explains when that is.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import is_filled
 from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments
 from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
 from sonde.adapters.torch.eager.scopes import OpScope
+from sonde.adapters.torch.eager.source_lines import find_user_frame
 from sonde.adapters.torch.eager.step_inputs import dtype_name
 from sonde.core.graph import Edge, OpNode, Phase, Source, TensorSpec
 
@@ -92,20 +95,24 @@ class CallSites:
         return site
 
     def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
-        """Enter a tensor that is new in this step, under the name that the call site's input has.
-
-        False if it must be looked up: the input was not met here before, or it is a parameter.
+        """Enter a tensor that is new in this step. Where the call site has met a tensor in this
+        slot before that no module or optimizer holds, it has the same name; others are looked up.
         """
+        met, inputs = self._tables.met_leaves, self._inputs
+
+        def is_used(other: StepInput) -> bool:
+            return other in met or inputs.is_bound(other)
+
         text = site.inputs.get(slot)
-        if text is None:
-            return False
-        met = self._tables.met_leaves
-        leaf = self._inputs.leaves.unlisted(
-            tensor, key, text, lambda other: other in met or self._inputs.is_bound(other)
-        )
+        leaf = None
+        if text is not None:
+            leaf = inputs.leaves.unlisted(tensor, key, text, is_used)
         if leaf is None:
-            return False
-        self._inputs.enter(leaf.ref, key, tensor)
+            caller = sys._getframe(1)
+            frame = find_user_frame(caller)[1] or caller
+            with private.without_subclass_code():
+                leaf = inputs.leaves.leaf_for(tensor, key, frame, is_used)
+        inputs.enter(leaf.ref, key, tensor)
         return True
 
     def complete(

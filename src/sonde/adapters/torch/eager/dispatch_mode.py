@@ -20,7 +20,7 @@ from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.call_sites import CallSites
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
-from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
+from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
@@ -103,6 +103,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             set_eval_frame=private.set_eval_frame,
             autograd_node=private.current_autograd_node,
             engine_code=engine_code(),
+            op_writes=lambda func: bool(op_info(func).writes),
             describe_site=sites.describe,
             meet_input=sites.meet_input,
             complete_node=sites.complete,
@@ -257,6 +258,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def _record_of(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
+        if is_bookkeeping(func):
+            return None
         tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
         keys = [storage_key(tensor) for tensor in tensors]
         caller = sys._getframe(self._own_frames + 1)
@@ -264,7 +267,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         if record is None and self.scopes.drop_stale(caller):
             record = self._recognise(func, tensors, keys, caller)
         if record is None:
-            if is_bookkeeping(func) or private.is_tracing():
+            if private.is_tracing():
                 return None
             record = self.learner.learn(self.last, func, tensors, keys, args, kwargs, caller)
         if record.wants_generation != self._session.generation:

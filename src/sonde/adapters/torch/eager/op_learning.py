@@ -249,7 +249,7 @@ class Learner:
         for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
             entry = self._tables.entry(key)
             if entry is None:
-                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used)
+                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used.__contains__)
                 self._inputs.enter(leaf.ref, key, tensor)
                 entry = self._tables.entry(key)
                 assert entry is not None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
 from itertools import islice
@@ -98,9 +98,9 @@ class StepInputRegistry:
         tensor: torch.Tensor,
         key: int,
         frame: FrameType | None,
-        used: Container[StepInput | None],
+        is_used: Callable[[StepInput], bool],
     ) -> StepInput:
-        """The step input for ``tensor``, none of ``used``, which belong to other tensors."""
+        """The step input for ``tensor``. ``is_used``: it belongs to another tensor of the step."""
         named = self._registered(key)
         if named is not None:
             leaf = self._leaf(named.kind, named.name, named.scope, tensor)
@@ -109,7 +109,7 @@ class StepInputRegistry:
         trainable = tensor.is_leaf and tensor.requires_grad
         kind: Kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
         text = _variable_name(tensor, key, frame) or "data"
-        name = self._numbered(text, lambda leaf: leaf in used)
+        name = self._numbered(text, is_used)
         if trainable:
             self._named[key] = _Named(kind, name, ROOT, weakref.ref(tensor))
             met = self._loose.get(name)
