@@ -6,7 +6,7 @@ namespace sonde_match {
 
 namespace {
 
-// A program that makes code or modules without end: the sites are dropped and learned again.
+// A program that makes code or modules without end has more; the rest is learned each time.
 constexpr size_t kMostSites = 50000;
 constexpr unsigned long long kNoSequence = 1ULL << 62;
 
@@ -16,7 +16,7 @@ struct Names {
 };
 Names names;
 
-enum Kind : uintptr_t { kForward, kCaused, kAccumulates };
+enum Kind : uintptr_t { kForward, kCaused, kAccumulates, kUncaused };
 
 uintptr_t word(const void* object) { return reinterpret_cast<uintptr_t>(object); }
 
@@ -97,9 +97,14 @@ bool add_cause(Matcher* self, PyObject* autograd_node, Place* place) {
     }
   }
   const Owned variable = sonde_tensor::attribute(autograd_node, names.variable);
+  PyErr_Clear();
+  if (!variable || variable.get() == Py_None) {
+    key.push_back(kUncaused);
+    add_frames(self, false, &key);
+    return true;
+  }
   uintptr_t storage;
-  if (!variable || variable.get() == Py_None ||
-      !sonde_tensor::storage_key(variable.get(), &storage)) {
+  if (!sonde_tensor::storage_key(variable.get(), &storage)) {
     PyErr_Clear();
     return false;
   }

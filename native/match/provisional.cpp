@@ -104,7 +104,11 @@ Owned plain_arguments(Matcher* self, PyObject* args, PyObject* kwargs) {
   while (kwargs && PyDict_Next(kwargs, &position, &name, &value))
     if (PyDict_SetItem(named.get(), name, has_tensors(self, value) ? Py_Ellipsis : value) < 0)
       return {};
-  return Owned::take(PyTuple_Pack(2, plain.get(), named.get()));
+  // Numbers, and small lists of them: many of these are kept, and the collector need not visit them.
+  PyObject_GC_UnTrack(plain.get());
+  Owned both = Owned::take(PyTuple_Pack(2, plain.get(), named.get()));
+  if (both) PyObject_GC_UnTrack(both.get());
+  return both;
 }
 
 // The reference of one output; empty with an error set. The same as output_ref in op_outputs.py.
