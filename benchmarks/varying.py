@@ -34,9 +34,7 @@ from sonde.capture.options import config_from_options
 
 
 class _Floor(TorchDispatchMode):
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
@@ -52,8 +50,11 @@ def _mode(name: str, place: Path) -> Iterator[None]:
     config = config_from_options(
         place / "dump", os.environ, stats=name == "stats", overflow=name == "overflow"
     )
-    quiet = contextlib.redirect_stderr(open(os.devnull, "w"))
-    with quiet, attach(config, starts_at_once=False):
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stderr(nowhere),
+        attach(config, starts_at_once=False),
+    ):
         yield
 
 

@@ -16,6 +16,38 @@ from sonde.capture.session import Session
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
 
+_FIRST_STEPS = 4
+_JUDGED_STEPS = 20
+_MANY = 100
+
+
+@dataclass(slots=True)
+class Novelty:
+    """Tells the user once if steps keep running ops in an order that no step had before.
+
+    Each such op is learned, which takes longer than most ops. The first steps do not count: in them
+    every program is learned.
+    """
+
+    _steps: int = 0
+    _known: int = 0
+    _new: list[int] = field(default_factory=list)
+
+    def step_ended(self, learned: int) -> str | None:
+        """Count a step, after which ``learned`` ops have been learned; the line, if it is time."""
+        self._steps += 1
+        if self._steps > _FIRST_STEPS and len(self._new) < _JUDGED_STEPS:
+            self._new.append(learned - self._known)
+            if len(self._new) == _JUDGED_STEPS and sorted(self._new)[_JUDGED_STEPS // 4] >= _MANY:
+                return (
+                    f"sonde: the steps of this program do not repeat: about "
+                    f"{sum(self._new) // _JUDGED_STEPS} ops of each step have to be learned anew, "
+                    "which makes observing slow; observe fewer steps (--steps) or search for "
+                    "overflow only (--overflow) [steps-differ]"
+                )
+        self._known = learned
+        return None
+
 
 @dataclass(slots=True, eq=False)
 class StepCycle:
@@ -33,6 +65,7 @@ class StepCycle:
     _compiler: CompilerWatch
     _listener: ShieldedListener
     _has_completed_step: bool = False
+    _novelty: Novelty = field(default_factory=Novelty)
     _pid: int = field(default_factory=os.getpid)
 
     def begin(self) -> None:
@@ -96,6 +129,9 @@ class StepCycle:
                 return self._structures.graph_at(observer.last, raisers)
 
             session.end_step(StepEnd(session.step, graph, is_complete, parts))
+            line = self._novelty.step_ended(self._structures.learned)
+            if line is not None:
+                session.report(line)
         else:
             session.skip_step()
         observer.end_step()

@@ -14,6 +14,7 @@ from torch import nn
 
 from sonde.adapters.torch.attach import attach
 from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.step_cycle import Novelty
 from sonde.capture.options import config_from_options
 from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
@@ -165,3 +166,12 @@ def test_nothing_is_kept_of_steps_whose_graph_is_not_asked_for(
     observed(tmp_path / "dump", monkeypatch, asks=lambda step: False, run=run)
     # A learned step of this length has thousands of objects.
     assert counts[-1] - counts[-5] < 500
+
+
+def test_the_user_is_told_once_that_steps_do_not_repeat() -> None:
+    alike, different = Novelty(), Novelty()
+    assert [alike.step_ended(5000) for _ in range(40)] == [None] * 40
+    lines = [different.step_ended(300 * step) for step in range(40)]
+    (line,) = filter(None, lines)
+    assert "about 300 ops of each step" in line
+    assert line.endswith("[steps-differ]")

@@ -29,8 +29,8 @@ class TensorRef:
     Compared by identity: two tensors with the same reference in one step are bit for bit equal.
 
     - ``owner`` and ``slot``: the op and its output; ``owner`` is None for a step input, ``leaf``.
-    - ``geometry`` (shape, strides, offset; see ``Tables.geometry``) is as it was when the record was
-      learned; None in a step input that no step has met.
+    - ``geometry`` (shape, strides, offset; see ``Tables.geometry``) is as it was when the record
+      was learned; None in a step input that no step has met.
     - ``values`` is the reference of the tensor that this one only rearranges (a reshape, a
       transpose), else the reference itself: statistics that do not depend on the order of elements
       are computed once for both.
@@ -141,13 +141,15 @@ class Structures:
     """All steps learned so far: the tree of records, and a numbered graph per structure.
 
     When the tree holds more than ``most`` records, it is dropped and learned again, so that a
-    training whose every step differs cannot fill the memory; graph numbers stay.
+    training whose every step differs cannot fill the memory; graph numbers stay. ``learned`` counts
+    the records made so far.
     """
 
     def __init__(self, name: str, *, most: int = 1_000_000) -> None:
         self._name = name
         self._most = most
         self._count = 0
+        self.learned = 0
         self._ids: dict[object, int] = {}
         self._parts: dict[object, Graph] = {}
         self.root = self._new_root()
@@ -158,6 +160,7 @@ class Structures:
 
     def grew(self) -> None:
         self._count += 1
+        self.learned += 1
 
     def begin(self) -> OpRecord:
         """The root record, with which a step begins."""
