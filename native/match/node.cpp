@@ -215,7 +215,13 @@ PyObject* Node_use_fast_path(Node* self, PyObject* args) {
 
 PyObject* Node_get_record(Node* self, void*) { return Py_XNewRef(record_of(self)); }
 
+PyObject* Node_get_has_record(Node* self, void*) {
+  return PyBool_FromLong(static_cast<bool>(self->record));
+}
+
 PyGetSetDef Node_getset[] = {
+    {"has_record", reinterpret_cast<getter>(Node_get_has_record), nullptr,
+     "Whether the op record has been made; a provisional node has none yet.", nullptr},
     {"record", reinterpret_cast<getter>(Node_get_record), nullptr,
      "The op record this is the native side of.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};

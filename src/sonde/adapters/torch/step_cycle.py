@@ -128,7 +128,9 @@ class StepCycle:
             def graph() -> Graph:
                 return self._structures.graph_at(observer.last, raisers)
 
-            session.end_step(StepEnd(session.step, graph, is_complete, parts))
+            # Graphs are numbered in the order of steps, except those that nothing may ask for.
+            made = graph() if observer.is_learned else graph
+            session.end_step(StepEnd(session.step, made, is_complete, parts))
             line = self._novelty.step_ended(self._structures.learned)
             if line is not None:
                 session.report(line)

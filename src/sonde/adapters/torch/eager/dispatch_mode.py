@@ -144,6 +144,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         return self._native is not None and self.tables.every_op is not None
 
     @property
+    def is_learned(self) -> bool:
+        """Whether all ops of this step so far have records."""
+        return self._native is None or self.tables.at.has_record
+
+    @property
     def has_ops(self) -> bool:
         """Whether an op has run in this step."""
         return self.tables.at is not (self._structures.root.native or self._structures.root)
