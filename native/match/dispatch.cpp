@@ -2,6 +2,7 @@
 
 #include "find_node.h"
 #include "op_run.h"
+#include "provisional.h"
 
 namespace sonde_match {
 
@@ -83,8 +84,9 @@ Owned call_func(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs)
 }
 
 // An op that is not matched here: Python matches or learns it; it is run from here, so that the traceback of
-// an op that raises has no frame of ours.
-PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs) {
+// an op that raises has no frame of ours. `place`: where it is called from, if that is known.
+PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs,
+                    const Place* place = nullptr) {
   PyObject* given = kwargs ? kwargs : Py_None;
   const Owned begun =
       Owned::take(PyObject_CallFunctionObjArgs(self->before_op.get(), func, args, given, nullptr));
@@ -98,9 +100,13 @@ PyObject* call_slow(Matcher* self, PyObject* func, PyObject* args, PyObject* kwa
     report_raised(self, begun.get(), args, kwargs);
     return nullptr;
   }
+  const Node* last = self->at.get();
   const Owned done = Owned::take(PyObject_CallFunctionObjArgs(self->after_op.get(), begun.get(),
                                                               result.get(), args, given, nullptr));
   if (!done && report_failure(self) < 0) return nullptr;
+  if (done && place && self->at.get() != last && self->at->func.get() == func &&
+      !add_site(self, *place) && report_failure(self) < 0)
+    return nullptr;
   return result.release();
 }
 
@@ -118,6 +124,73 @@ void report_raised_node(Matcher* self, Node* node, const Tensors& tensors, OpRun
     begun = begun_tuple(node, tensors, run->inputs_before);
   }
   if (begun) report_raised(self, begun.get(), args, kwargs);
+}
+
+// Lets Python learn an op that has already run, or raised, with a provisional node: the tuple that
+// Python gets for an op that has begun, with its inputs as they were before. Empty with an error set.
+Owned begin_late(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* func,
+                 PyObject* args, PyObject* kwargs) {
+  if (!restore_written(self, node, tensors, run)) return {};
+  const Owned begun = Owned::take(PyObject_CallFunctionObjArgs(
+      self->before_op.get(), func, args, kwargs ? kwargs : Py_None, nullptr));
+  if (!begun || !PyTuple_Check(begun.get()) || !run->inputs_before) return Owned::share(begun.get());
+  return Owned::take(PyTuple_Pack(4, PyTuple_GET_ITEM(begun.get(), 0),
+                                  PyTuple_GET_ITEM(begun.get(), 1),
+                                  PyTuple_GET_ITEM(begun.get(), 2), run->inputs_before.get()));
+}
+
+// Runs an op with a provisional node. False: nothing was done, and Python has to handle it.
+bool run_provisional(Matcher* self, const Place& place, PyObject* func, const Tensors& tensors,
+                     PyObject* args, PyObject* kwargs, PyObject** returned) {
+  CallSite* site = find_site(self, place.key);
+  if (!site) return false;
+  OwnedNode node;
+  OpRun run;
+  Made made = make_provisional(self, site, place.cause, tensors, args, kwargs, &node);
+  if (made == Made::kDone) {
+    const Copied begun = before_provisional(self, node.get(), tensors, &run);
+    made = begun == Copied::kDone      ? Made::kDone
+           : begun == Copied::kNotPlain ? Made::kNotHere
+                                        : Made::kError;
+  }
+  if (made == Made::kError) {
+    *returned = nullptr;
+    if (report_failure(self) < 0) return true;
+  }
+  if (made != Made::kDone) return false;
+  *returned = nullptr;
+  WriteCount writes(self);
+  if (!writes.begin(func, args, kwargs)) return true;
+  Owned result = Owned::take(PyObject_Call(site->op.get(), args, kwargs));
+  if (result && !writes.end()) return true;
+  if (!result) {
+    Owned begun;
+    {
+      sonde::KeepException pending;
+      begun = begin_late(self, node.get(), tensors, &run, func, args, kwargs);
+      if (!begun) PyErr_Clear();
+    }
+    if (begun && begun.get() != Py_None) report_raised(self, begun.get(), args, kwargs);
+    return true;
+  }
+  std::vector<PyObject*> results;
+  std::vector<uintptr_t> keys;
+  made = add_outputs(self, node.get(), tensors, result.get(), &results, &keys);
+  bool ok = made != Made::kError;
+  if (made == Made::kNotHere) {
+    const Owned begun = begin_late(self, node.get(), tensors, &run, func, args, kwargs);
+    ok = begun && (begun.get() == Py_None ||
+                   Owned::take(PyObject_CallFunctionObjArgs(
+                       self->after_op.get(), begun.get(), result.get(), args,
+                       kwargs ? kwargs : Py_None, nullptr)));
+  } else if (ok) {
+    Node* kept = node.get();
+    ok = keep_provisional(self, std::move(node)) &&
+         finish_op(self, kept, tensors, &run, results, keys, args, kwargs);
+    if (!kept->record) forget_fast_path(kept);
+  }
+  *returned = !ok && report_failure(self) < 0 ? nullptr : result.release();
+  return true;
 }
 
 // Whether all classes in `types` are plain tensors. Torch lists plain tensors too, where autograd
@@ -166,7 +239,14 @@ PyObject* Matcher_dispatch(Matcher* self, PyObject* const* values, Py_ssize_t co
   Node* node = owned.get();
   if (!node) {
     if (PyErr_Occurred() && report_failure(self) < 0) return nullptr;
-    return call_slow(self, func, args, kwargs);
+    Place place;
+    if (!self->every_op || !find_place(self, func, args, kwargs, &place)) {
+      if (PyErr_Occurred() && report_failure(self) < 0) return nullptr;
+      return call_slow(self, func, args, kwargs);
+    }
+    PyObject* result;
+    if (run_provisional(self, place, func, tensors, args, kwargs, &result)) return result;
+    return call_slow(self, func, args, kwargs, &place);
   }
   OpRun run;
   bool known = before_op(self, node, tensors, &run);

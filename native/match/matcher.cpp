@@ -2,7 +2,10 @@
 
 #include "arguments.h"
 #include "dispatch.h"
+#include "geometry.h"
+#include "provisional.h"
 #include "tables.h"
+#include "tensor_ref.h"
 
 #include <algorithm>
 #include <chrono>
@@ -19,7 +22,8 @@ constexpr Owned MatcherFields::*kCyclic[] = {
     &MatcherFields::restore_written, &MatcherFields::op_raised, &MatcherFields::after_op,
     &MatcherFields::emit_op,     &MatcherFields::failed, &MatcherFields::scope,
     &MatcherFields::uncounted_writes, &MatcherFields::count_writes,
-    &MatcherFields::gone};
+    &MatcherFields::gone,        &MatcherFields::describe_site, &MatcherFields::meet_input,
+    &MatcherFields::complete_node};
 
 int Matcher_traverse(Matcher* self, visitproc visit, void* arg) {
   for (auto field : kCyclic)
@@ -46,6 +50,11 @@ PyObject* Matcher_new(PyTypeObject* type, PyObject*, PyObject*) {
   if (!self) return nullptr;
   new (static_cast<MatcherFields*>(self)) MatcherFields();
   self->scope = Owned::share(Py_None);
+  self->met_leaves = Owned::take(PySet_New(nullptr));
+  if (!self->met_leaves) {
+    Py_DECREF(self);
+    return nullptr;
+  }
   return self;
 }
 
@@ -75,6 +84,12 @@ const Field kFields[] = {
     {"uncounted_writes", &MatcherFields::uncounted_writes},
     {"count_writes", &MatcherFields::count_writes},
     {"set_eval_frame", &MatcherFields::set_eval_frame},
+    {"autograd_node", &MatcherFields::autograd_node},
+    {"engine_code", &MatcherFields::engine_code},
+    {"op_writes", &MatcherFields::op_writes},
+    {"describe_site", &MatcherFields::describe_site},
+    {"meet_input", &MatcherFields::meet_input},
+    {"complete_node", &MatcherFields::complete_node},
 };
 
 // connect(*, tensor_type=..., ...): each of kFields, all needed.
@@ -127,7 +142,7 @@ PyObject* Matcher_cause(Matcher* self, PyObject* number) {
   if (value == -1 && PyErr_Occurred()) return nullptr;
   auto found = self->sequence.find(value);
   if (found == self->sequence.end()) Py_RETURN_NONE;
-  return Py_NewRef(found->second);
+  return Py_XNewRef(record_of(found->second));
 }
 
 // put(kind, ref, key, impl): a tensor over storage `key` holds `ref` now
@@ -141,11 +156,13 @@ PyObject* Matcher_put(Matcher* self, PyObject* args) {
   if (kind != kAlias) entry.clear();
   entry.push_back(ref);
   self->impl[impl] = ref;
+  if (leaf_of_ref(ref)) self->leaf_refs[key] = ref;
   Py_RETURN_NONE;
 }
 
-PyObject* Matcher_note(Matcher* self, PyObject* record) {
-  if (!note_sequence(self, record)) return nullptr;
+// note(record): it is that of `at`
+PyObject* Matcher_note(Matcher* self, PyObject*) {
+  if (!note_sequence(self, self->at.get())) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -221,6 +238,10 @@ PyObject* Matcher_forget(Matcher* self, PyObject*) {
   self->current.clear();
   self->impl.clear();
   self->sequence.clear();
+  self->leaf_refs.clear();
+  self->is_reshaped = 0;
+  PySet_Clear(self->met_leaves.get());
+  drop_provisional(self);
   Py_RETURN_NONE;
 }
 
@@ -234,7 +255,32 @@ int Matcher_set_at(Matcher* self, PyObject* value, void*) {
     return -1;
   }
   self->at = OwnedNode::share(value);
+  return note_leaves(self, self->at.get()) ? 0 : -1;
+}
+
+PyObject* Matcher_get_every_op(Matcher* self, void*) {
+  return Py_NewRef(self->every_op ? self->every_op.as_python() : Py_None);
+}
+
+int Matcher_set_every_op(Matcher* self, PyObject* value, void*) {
+  if (value && value != Py_None && !PyObject_TypeCheck(value, &ScreenType)) {
+    PyErr_SetString(PyExc_TypeError, "every_op is a Screen or None");
+    return -1;
+  }
+  self->every_op =
+      sonde::OwnedObject<Screen>::share(value == Py_None ? nullptr : value);
   return 0;
+}
+
+PyObject* Matcher_get_met_leaves(Matcher* self, void*) {
+  return Py_NewRef(self->met_leaves.get());
+}
+
+// geometry(tensor) -> bytes, or None where the tensor cannot be read directly
+PyObject* Matcher_geometry(Matcher*, PyObject* tensor) {
+  Geometry geometry;
+  if (!read_geometry(tensor, &geometry)) Py_RETURN_NONE;
+  return geometry.as_bytes().release();
 }
 
 PyObject* Matcher_get_scope(Matcher* self, void*) {
@@ -271,6 +317,15 @@ PyGetSetDef Matcher_getset[] = {
      "The node of the op that ran last in this step.", nullptr},
     {"scope", reinterpret_cast<getter>(Matcher_get_scope),
      reinterpret_cast<setter>(Matcher_set_scope), "The scope ops run in now.", nullptr},
+    {"every_op", reinterpret_cast<getter>(Matcher_get_every_op),
+     reinterpret_cast<setter>(Matcher_set_every_op),
+     "The screen of the only sink, if that wants every op; see call_site.h.", nullptr},
+    {"met_leaves", reinterpret_cast<getter>(Matcher_get_met_leaves), nullptr,
+     "The step inputs that ops of this step have read.", nullptr},
+    number_attribute<int, &MatcherFields::is_reshaped>(
+        "is_reshaped", "Whether a step input has another shape than when it was learned."),
+    number_attribute<long long, &MatcherFields::provisional_count>(
+        "provisional_count", "The ops so far that got a provisional node."),
     number_attribute<long, &MatcherFields::generation>("generation", "The session's generation."),
     number_attribute<int, &MatcherFields::started>("started", "Whether the first step has begun."),
     number_attribute<int, &MatcherFields::lends>("lends", "Whether memory is lent to anybody."),
@@ -290,6 +345,8 @@ PyMethodDef Matcher_methods[] = {
     {"is_fresh", reinterpret_cast<PyCFunction>(Matcher_is_fresh), METH_O, "Made in this step?"},
     {"add_fresh", reinterpret_cast<PyCFunction>(Matcher_add_fresh), METH_O,
      "It was made in this step."},
+    {"geometry", reinterpret_cast<PyCFunction>(Matcher_geometry), METH_O,
+     "What distinguishes a tensor from others over its storage."},
     {"watch", reinterpret_cast<PyCFunction>(Matcher_watch), METH_VARARGS, "Forget with it."},
     {"watch_always", reinterpret_cast<PyCFunction>(Matcher_watch_always), METH_VARARGS,
      "Forget with it, in any step."},

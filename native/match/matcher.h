@@ -12,6 +12,7 @@
 #include "node.h"
 
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <unordered_map>
 #include <unordered_set>
@@ -29,6 +30,16 @@ struct PointerHash {
 
 struct SamePointer {
   bool operator()(const Owned& a, const Owned& b) const noexcept { return a.get() == b.get(); }
+};
+
+using SiteKey = std::vector<uintptr_t>;
+
+struct SiteKeyHash {
+  size_t operator()(const SiteKey& key) const noexcept {
+    size_t hash = 1469598103934665603ULL;
+    for (uintptr_t word : key) hash = (hash ^ word) * 1099511628211ULL ^ hash >> 29;
+    return hash;
+  }
 };
 
 struct MatcherFields {
@@ -52,6 +63,12 @@ struct MatcherFields {
   Owned uncounted_writes; // (func, args, kwargs) -> list: what torch will not count as written
   Owned count_writes;     // (that list) -> None, after the op
   Owned set_eval_frame;   // (compiler or None) -> the compiler that was set
+  Owned autograd_node;    // () -> the node of autograd that runs now, or None
+  Owned engine_code;      // of the function in which autograd's engine runs
+  Owned op_writes;        // (func) -> bool: whether it writes to its arguments
+  Owned describe_site;    // (record, known description or None) -> description or None
+  Owned meet_input;       // (description, slot, tensor, key) -> bool: a new step input, entered
+  Owned complete_node;    // (parts) -> the record of a provisional node
   Owned scope;
   long generation = 0;
   int started = 0;
@@ -63,7 +80,7 @@ struct MatcherFields {
   std::pmr::unsynchronized_pool_resource pool;
   std::pmr::unordered_map<uintptr_t, Refs> current{&pool};
   std::pmr::unordered_map<uintptr_t, PyObject*> impl{&pool};
-  std::pmr::unordered_map<long long, PyObject*> sequence{&pool};
+  std::pmr::unordered_map<long long, Node*> sequence{&pool};
   std::pmr::unordered_set<uintptr_t> fresh{&pool};
   // Weak references to the storages (or tensors) whose addresses are keys of the tables; the
   // tables remove a key when its object dies, before the address can be used again.
@@ -72,6 +89,16 @@ struct MatcherFields {
   // The same for storages that are watched from step to step.
   std::unordered_map<uintptr_t, Owned> lasting;
   Owned gone;  // what weak references call
+  // Provisional nodes and what they need; see call_site.h. `every_op`: the screen of the only sink,
+  // which wants every op; without it no provisional nodes are made.
+  sonde::OwnedObject<Screen> every_op;
+  Owned met_leaves;  // set of StepInput: read by an op of this step
+  int is_reshaped = 0;
+  long long provisional_count = 0;
+  std::unordered_map<SiteKey, std::unique_ptr<CallSite>, SiteKeyHash> sites;
+  std::unordered_map<PyObject*, std::pair<Owned, int>> writing_ops;  // by func: does it write?
+  std::vector<OwnedNode> provisional;  // those of this step
+  std::pmr::unordered_map<uintptr_t, PyObject*> leaf_refs{&pool};  // of storages that are step inputs
 };
 
 // The fields are built in Matcher_new and destroyed in Matcher_dealloc.

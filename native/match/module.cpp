@@ -1,8 +1,10 @@
 // sonde.adapters.torch.eager._match: the module.
 
+#include "call_site.h"
 #include "dispatch.h"
 #include "find_node.h"
 #include "matcher.h"
+#include "tensor_ref.h"
 
 
 namespace {
@@ -36,6 +38,8 @@ PyObject* rule_finder(PyObject*, PyObject* args) {
 PyMethodDef module_methods[] = {
     {"probe", sonde_tensor::probe, METH_VARARGS,
      "Find out how to read tensors directly; see tensor.h."},
+    {"learn_ref_layout", sonde_match::learn_ref_layout, METH_VARARGS,
+     "Find the fields of TensorRef and StepInput; see tensor_ref.h."},
     {"rule_finder", rule_finder, METH_VARARGS, "Answers torch for our mode; see find_rule."},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -49,7 +53,7 @@ PyMODINIT_FUNC PyInit__match(void) {
   using namespace sonde_match;
   if (!make_node_type() || !make_matcher_type() || !make_row_collector_type() ||
       !make_screen_types() || !sonde_tensor::make_strings() || !make_io_names() ||
-      !make_op_name() || !make_frame_names())
+      !make_op_name() || !make_frame_names() || !make_site_names())
     return nullptr;
   sonde::Owned module = sonde::Owned::take(PyModule_Create(&module_definition));
   if (!module) return nullptr;

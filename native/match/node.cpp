@@ -1,5 +1,7 @@
 #include "node.h"
 
+#include "provisional.h"
+
 #include <new>
 #include <utility>
 
@@ -14,7 +16,9 @@ void drop(std::vector<Item>& items) {
   dropped.swap(items);
 }
 
-void leave_fast_path(Node* node) {
+}  // namespace
+
+void forget_fast_path(Node* node) {
   node->rows.reset();
   node->screen.reset();
   node->op_node.reset();
@@ -24,6 +28,8 @@ void leave_fast_path(Node* node) {
   drop(node->labels);
   drop(node->fast_leaves);
 }
+
+namespace {
 
 int Node_traverse(Node* self, visitproc visit, void* arg) {
   for (const Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code,
@@ -37,15 +43,19 @@ int Node_traverse(Node* self, visitproc visit, void* arg) {
     if (int stop = ref.visit(visit, arg)) return stop;
   for (const Out& out : self->outs)
     if (int stop = out.ref.visit(visit, arg)) return stop;
+  for (const Owned& leaf : self->leaves)
+    if (int stop = leaf.visit(visit, arg)) return stop;
   for (const OwnedNode& node : self->next)
     if (int stop = node.visit(visit, arg)) return stop;
-  return 0;
+  return self->arguments.visit(visit, arg);
 }
 
 int Node_clear(Node* self) {
-  leave_fast_path(self);
-  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code})
+  forget_fast_path(self);
+  for (Owned* field : {&self->record, &self->func, &self->op, &self->scope, &self->code,
+                       &self->arguments})
     field->reset();
+  drop(self->leaves);
   drop(self->in_refs);
   drop(self->sources);
   drop(self->outs);
@@ -75,14 +85,15 @@ PyObject* Node_new(PyTypeObject* type, PyObject*, PyObject*) {
   return self;
 }
 
-// Node(record, func, op, scope, depth, code, last, in_refs, sources, outs, returned, flags)
+// Node(record, func, op, scope, depth, code, last, in_refs, sources, outs, returned, leaves, flags)
 int Node_init(Node* self, PyObject* args, PyObject*) {
-  PyObject *record, *func, *op, *scope, *code, *in_refs, *sources, *outs, *returned;
+  PyObject *record, *func, *op, *scope, *code, *in_refs, *sources, *outs, *returned, *leaves;
   long depth, last;
-  int leaves, writes, collective;
-  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!O!ppp", &record, &func, &op, &scope, &depth, &code,
+  int writes, collective;
+  if (!PyArg_ParseTuple(args, "OOOOlOlO!O!O!O!O!pp", &record, &func, &op, &scope, &depth, &code,
                         &last, &PyTuple_Type, &in_refs, &PyTuple_Type, &sources, &PyTuple_Type,
-                        &outs, &PyTuple_Type, &returned, &leaves, &writes, &collective))
+                        &outs, &PyTuple_Type, &returned, &PyTuple_Type, &leaves, &writes,
+                        &collective))
     return -1;
   if (self->record) {
     PyErr_SetString(PyExc_RuntimeError, "a Node is made once");
@@ -99,7 +110,9 @@ int Node_init(Node* self, PyObject* args, PyObject*) {
   self->code = Owned::share(code);
   self->depth = depth;
   self->last = last;
-  self->has_leaves = leaves;
+  self->has_leaves = PyTuple_GET_SIZE(leaves) != 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaves); ++i)
+    self->leaves.push_back(Owned::share(PyTuple_GET_ITEM(leaves, i)));
   self->has_writes = writes;
   self->is_collective = collective;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(in_refs); ++i)
@@ -133,7 +146,7 @@ PyObject* Node_add(Node* self, PyObject* child) {
 PyObject* Node_set_wants(Node* self, PyObject* args) {
   if (!PyArg_ParseTuple(args, "lpp", &self->generation, &self->wanted, &self->leaves_wanted))
     return nullptr;
-  leave_fast_path(self);
+  forget_fast_path(self);
   Py_RETURN_NONE;
 }
 
@@ -172,7 +185,7 @@ PyObject* Node_use_fast_path(Node* self, PyObject* args) {
                         &PyTuple_Type, &tokens_out, &rearranges, &PyTuple_Type, &leaves,
                         &PyTuple_Type, &writes))
     return nullptr;
-  leave_fast_path(self);
+  forget_fast_path(self);
   const bool collects = PyObject_TypeCheck(path, &RowCollectorType);
   if (!collects && !PyObject_TypeCheck(path, &ScreenType)) {
     PyErr_SetString(PyExc_TypeError, "use_fast_path: a RowCollector or a Screen");
@@ -184,7 +197,7 @@ PyObject* Node_use_fast_path(Node* self, PyObject* args) {
     return nullptr;
   }
   if (!read_leaves_and_writes(self, leaves, writes)) {
-    leave_fast_path(self);
+    forget_fast_path(self);
     return nullptr;
   }
   add_tokens(tokens_in, &self->tokens_in);
@@ -200,11 +213,15 @@ PyObject* Node_use_fast_path(Node* self, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-PyObject* Node_get_record(Node* self, void*) {
-  return Py_NewRef(self->record ? self->record.get() : Py_None);
+PyObject* Node_get_record(Node* self, void*) { return Py_XNewRef(record_of(self)); }
+
+PyObject* Node_get_has_record(Node* self, void*) {
+  return PyBool_FromLong(static_cast<bool>(self->record));
 }
 
 PyGetSetDef Node_getset[] = {
+    {"has_record", reinterpret_cast<getter>(Node_get_has_record), nullptr,
+     "Whether the op record has been made; a provisional node has none yet.", nullptr},
     {"record", reinterpret_cast<getter>(Node_get_record), nullptr,
      "The op record this is the native side of.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};

@@ -26,6 +26,8 @@ struct FastLeaf {
   RowLabel label;
 };
 
+struct CallSite;
+struct Matcher;
 struct Node;
 using OwnedNode = sonde::OwnedObject<Node>;
 
@@ -59,11 +61,24 @@ struct NodeFields {
   std::vector<RowLabel> labels;  // inputs, then outputs
   std::vector<FastLeaf> fast_leaves;
 
+  CallSite* site = nullptr;  // where it is called from, as far as known; the matcher owns it
+  std::vector<Owned> leaves;  // the StepInputs that it is the first in the step to read
+  // Only in a provisional node (call_site.h), which has no record yet.
+  Matcher* matcher = nullptr;
+  Node* parent = nullptr;              // the op before it in the step
+  Node* cause = nullptr;               // in backward: the forward op
+  std::vector<Owned> in_geometries;    // bytes
+  std::vector<Py_ssize_t> leaf_slots;  // of `leaves`
+  Owned arguments;                     // (args, kwargs), `...` for those with tensors
+
   bool has_fast_path() const { return rows || screen; }
 };
 
 // The fields are built in Node_new and destroyed in Node_dealloc; Python makes and frees the rest.
 struct Node : PyObject, NodeFields {};
+
+// Frees what only the fast path of a sink needs.
+void forget_fast_path(Node* node);
 
 extern PyTypeObject NodeType;
 bool make_node_type();

@@ -1,5 +1,6 @@
 #include "op_run.h"
 
+#include "provisional.h"
 #include "tables.h"
 
 #include <cstring>
@@ -128,9 +129,7 @@ Copied copy_written(Node* node, const Tensors& tensors, OpRun* run) {
       return Copied::kError;
     }
   }
-  for (const Copy& copy : copies)
-    if (copy.size)
-      std::memcpy(arena.data() + copy.offset, reinterpret_cast<void*>(copy.address), copy.size);
+  for (const Copy& copy : copies) copy.write(arena.data() + copy.offset);
   return Copied::kDone;
 }
 
@@ -194,12 +193,29 @@ bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
   return static_cast<bool>(run->inputs_before);
 }
 
+Copied before_provisional(Matcher* self, Node* node, const Tensors& tensors, OpRun* run) {
+  if (!screen_inputs(node, tensors, run)) return Copied::kError;
+  if (run->is_wanted || (node->has_writes && self->lends)) return Copied::kNotPlain;
+  return node->has_writes ? copy_written(node, tensors, run) : Copied::kDone;
+}
+
 Owned begun_tuple(Node* node, const Tensors& tensors, const Owned& inputs_before) {
   const Owned list = list_of(tensors.items);
   const Owned keys = list_of_keys(tensors.keys);
-  if (!list || !keys) return {};
+  if (!list || !keys || !record_of(node)) return {};
   return Owned::take(PyTuple_Pack(4, node->record.get(), list.get(), keys.get(),
                                   inputs_before ? inputs_before.get() : list.get()));
+}
+
+bool has_nested_list(PyObject* result) {
+  const bool is_tuple = PyTuple_CheckExact(result);
+  if (!is_tuple && !PyList_CheckExact(result)) return false;
+  const Py_ssize_t size = is_tuple ? PyTuple_GET_SIZE(result) : PyList_GET_SIZE(result);
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* item = is_tuple ? PyTuple_GET_ITEM(result, i) : PyList_GET_ITEM(result, i);
+    if (PyTuple_CheckExact(item) || PyList_CheckExact(item)) return true;
+  }
+  return false;
 }
 
 namespace {
@@ -208,16 +224,8 @@ namespace {
 bool read_results(Matcher* self, Node* node, PyObject* result, const Tensors& tensors,
                   std::vector<PyObject*>& results) {
   if (result != Py_None && flatten(self, result, results) == Flat::kOdd) return false;
-  if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-    // A list inside the result is not flattened here: leave it to the slow path.
-    PyObject* fast = result;
-    Py_ssize_t size = PyTuple_CheckExact(fast) ? PyTuple_GET_SIZE(fast) : PyList_GET_SIZE(fast);
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      PyObject* item = PyTuple_CheckExact(fast) ? PyTuple_GET_ITEM(fast, i)
-                                                : PyList_GET_ITEM(fast, i);
-      if (PyTuple_CheckExact(item) || PyList_CheckExact(item)) return false;
-    }
-  }
+  // A list inside the result is not flattened here: leave it to the slow path.
+  if (has_nested_list(result)) return false;
   for (Py_ssize_t slot : node->returned) {
     if (static_cast<size_t>(slot) >= tensors.items.size()) return false;
     results.push_back(tensors.items[static_cast<size_t>(slot)]);
@@ -230,7 +238,7 @@ bool emit(Matcher* self, Node* node, const Tensors& tensors, const Owned& inputs
   const Owned inputs =
       inputs_before ? Owned::share(inputs_before.get()) : list_of(tensors.items);
   const Owned outputs = list_of(results);
-  return inputs && outputs &&
+  return inputs && outputs && record_of(node) &&
          Owned::take(PyObject_CallFunctionObjArgs(self->emit_op.get(), node->record.get(),
                                                   inputs.get(), outputs.get(), args,
                                                   kwargs ? kwargs : Py_None, nullptr));
@@ -257,10 +265,17 @@ bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyO
   if (node->is_collective || !read_results(self, node, result, tensors, results) ||
       !add_keys(results, keys))
     return after_in_python(self, node, tensors, run, result, args, kwargs);
+  self->at = OwnedNode::share(node);
+  return note_leaves(self, node) &&
+         finish_op(self, node, tensors, run, results, keys, args, kwargs);
+}
+
+bool finish_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
+               const std::vector<PyObject*>& results, const std::vector<uintptr_t>& keys,
+               PyObject* args, PyObject* kwargs) {
   for (size_t i = 0; i < results.size(); ++i)
     if (!register_output(self, node->outs[i], results[i], keys[i])) return false;
-  if (!note_sequence(self, node->record.get())) return false;
-  self->at = OwnedNode::share(node);
+  if (!note_sequence(self, node)) return false;
   if (node->has_fast_path()) {
     if (!take_outputs(node, results, keys, run)) return false;
     if (!run->is_wanted) return true;

@@ -18,6 +18,18 @@ struct OpRun {
 // Does the work before the op runs; false with an error set.
 bool before_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
 
+// The same for a provisional node (call_site.h). kNotPlain: Python has to handle this op, and nothing
+// was done.
+Copied before_provisional(Matcher* self, Node* node, const Tensors& tensors, OpRun* run);
+
+// Whether a list is inside the list or tuple that an op returned.
+bool has_nested_list(PyObject* result);
+
+// Enters the outputs of an op into the tables and hands them to the sink. False with an error set.
+bool finish_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run,
+               const std::vector<PyObject*>& results, const std::vector<uintptr_t>& keys,
+               PyObject* args, PyObject* kwargs);
+
 // Does the work after the op ran; false with an error set.
 bool after_op(Matcher* self, Node* node, const Tensors& tensors, OpRun* run, PyObject* result,
               PyObject* args, PyObject* kwargs);

@@ -92,7 +92,7 @@ Copied plan_copy(const Context& context, PyObject* tensor, Copy* copy) {
   if (!sonde_tensor::read_info(tensor, &info)) return Copied::kNotPlain;
   PyObject* code = PyDict_GetItemWithError(context.codes.get(), info.dtype);
   if (!code && PyErr_Occurred()) return Copied::kError;
-  if (!code || !is_readable(info) || !info.is_contiguous) return Copied::kNotPlain;
+  if (!code || !is_readable(info) || info.dims < 0) return Copied::kNotPlain;
   long long size;
   if (!sonde_tensor::number_from(
           sonde_tensor::attribute(tensor, sonde_tensor::strings.nbytes), &size))
@@ -102,7 +102,29 @@ Copied plan_copy(const Context& context, PyObject* tensor, Copy* copy) {
   copy->dtype = Owned::share(info.dtype);
   copy->address = info.address;
   copy->size = static_cast<size_t>(size);
+  copy->info = info;
   return Copied::kDone;
+}
+
+void Copy::write(char* to) const {
+  const char* from = reinterpret_cast<const char*>(address);
+  if (!size) return;
+  if (info.is_contiguous) {
+    std::memcpy(to, from, size);
+    return;
+  }
+  const size_t element = size / static_cast<size_t>(info.numel);
+  int64_t at[sonde_tensor::kMostDims] = {};
+  int64_t offset = 0;
+  for (int64_t i = 0; i < info.numel; ++i, to += element) {
+    std::memcpy(to, from + offset * static_cast<int64_t>(element), element);
+    for (int dim = info.dims - 1; dim >= 0; --dim) {
+      offset += info.stride[dim];
+      if (++at[dim] < info.shape[dim]) break;
+      offset -= at[dim] * info.stride[dim];
+      at[dim] = 0;
+    }
+  }
 }
 
 namespace {

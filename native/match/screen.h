@@ -54,6 +54,10 @@ struct Copy {
   uintptr_t address = 0;
   Owned dtype;
   Owned shape;
+  TensorInfo info;
+
+  // Writes the elements to `to`, in their order.
+  void write(char* to) const;
 };
 
 enum class Copied { kDone, kNotPlain, kError };

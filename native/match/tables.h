@@ -29,6 +29,7 @@ inline void forget_key(Matcher* self, uintptr_t key) {
   self->current.erase(key);
   self->fresh.erase(key);
   self->watched.erase(key);
+  self->leaf_refs.erase(key);
 }
 
 // The storage object of a plain tensor; empty with an error set.
@@ -52,12 +53,19 @@ inline bool register_output(Matcher* self, const Out& out, PyObject* tensor, uin
 }
 
 // Notes the op that just ran under autograd's sequence number. False with an error set.
-inline bool note_sequence(Matcher* self, PyObject* record) {
+inline bool note_sequence(Matcher* self, Node* node) {
   long long value;
   if (!sonde_tensor::number_from(Owned::take(PyObject_CallNoArgs(self->sequence_number.get())),
                                  &value))
     return false;
-  self->sequence.emplace(value, record);
+  self->sequence.emplace(value, node);
+  return true;
+}
+
+// Notes the step inputs that an op is the first in the step to read. False with an error set.
+inline bool note_leaves(Matcher* self, const Node* node) {
+  for (const Owned& leaf : node->leaves)
+    if (PySet_Add(self->met_leaves.get(), leaf.get()) < 0) return false;
   return true;
 }
 

@@ -33,6 +33,7 @@ struct Strings {
   PyObject* nbytes;
   PyObject* stride;
   PyObject* is_neg;
+  PyObject* is_conj;
 };
 inline Strings strings;
 
@@ -45,7 +46,7 @@ inline bool make_strings() {
              {&strings.dtype, "dtype"},        {&strings.is_cpu, "is_cpu"},
              {&strings.data_ptr, "data_ptr"},  {&strings.numel, "numel"},
              {&strings.nbytes, "nbytes"},      {&strings.stride, "stride"},
-             {&strings.is_neg, "is_neg"}};
+             {&strings.is_neg, "is_neg"},     {&strings.is_conj, "is_conj"}};
   for (auto& each : all)
     if (!(*each.place = PyUnicode_InternFromString(each.text))) return false;
   return true;
@@ -96,6 +97,7 @@ struct Torch {
   int32_t (*strides)(Handle, int64_t**) = nullptr;
   int32_t (*dtype)(Handle, int32_t*) = nullptr;
   int32_t (*device_type)(Handle, int32_t*) = nullptr;
+  int32_t (*storage_offset)(Handle, int64_t*) = nullptr;
   // By torch's number; borrowed: torch keeps its dtypes for as long as the process lives.
   PyObject* dtypes[kMostTypes] = {};
 };
@@ -127,7 +129,8 @@ inline PyObject* probe(PyObject*, PyObject* args) {
                      reinterpret_cast<void**>(&torch.sizes),
                      reinterpret_cast<void**>(&torch.strides),
                      reinterpret_cast<void**>(&torch.dtype),
-                     reinterpret_cast<void**>(&torch.device_type)};
+                     reinterpret_cast<void**>(&torch.device_type),
+                     reinterpret_cast<void**>(&torch.storage_offset)};
   torch.is_known = false;
   const Py_ssize_t count = sizeof(places) / sizeof(places[0]);
   if (PyTuple_GET_SIZE(functions) != count || PyList_GET_SIZE(samples) < 4) Py_RETURN_FALSE;

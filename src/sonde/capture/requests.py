@@ -21,6 +21,9 @@ class SelectionRequest:
     def steps(self) -> StepSet:
         return self.selection.steps
 
+    def wants_every_op(self) -> bool | None:
+        return True if self.selection.ops is None else None
+
     def wants_op(self, node: OpNode) -> bool:
         patterns = self.selection.ops
         if patterns is None:
@@ -47,6 +50,9 @@ class ToggledRequest:
 
     steps: StepSet
     rules: list[tuple[Callable[[OpNode], bool], bool]] = field(default_factory=list)
+
+    def wants_every_op(self) -> bool | None:
+        return None if self.rules else False
 
     def wants_op(self, node: OpNode) -> bool:
         for covers, enabled in reversed(self.rules):

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.errors import SondeError
@@ -30,6 +30,14 @@ class Request(Protocol):
     @property
     def steps(self) -> StepSet: ...
     def wants_op(self, node: OpNode) -> bool: ...
+
+
+@runtime_checkable
+class UniformRequest(Protocol):
+    """A request that may have the same answer for every op: ``wants_every_op`` returns it, or None
+    if the answer depends on the op."""
+
+    def wants_every_op(self) -> bool | None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -126,6 +134,20 @@ class Session:
                     pass_on(error)
                     self._switch_off(subscription, error)
         return Wants(tuple(found)) if found else None
+
+    def consumer_of_every_op(self) -> Subscription | None:
+        """The only sink that wants anything in the running step, if it wants every op."""
+        found: list[Subscription] = []
+        for subscription in self._active:
+            request = subscription.request
+            if subscription.is_broken:
+                continue
+            answer = request.wants_every_op() if isinstance(request, UniformRequest) else None
+            if answer is None:
+                return None
+            if answer:
+                found.append(subscription)
+        return found[0] if len(found) == 1 else None
 
     def write(self, wants: Wants, call: OpCall) -> None:
         for subscription in wants.subscriptions:

@@ -118,18 +118,34 @@ class OpCall(Observation, Protocol):
     def outputs(self) -> Sequence[TensorView]: ...
 
 
-@dataclass(frozen=True, slots=True)
 class StepEnd:
     """The end of a step: its number and what ran in it.
 
     ``complete``: an optimizer step (or ``sonde.step()``) closed it, not the end of the run.
-    ``parts`` are the compiled graphs that ran in it: their ops are in ``graph``, too.
+    ``parts`` are the compiled graphs that ran in it: their ops are in ``graph``, too. The graph is
+    made when a sink first asks for it, which must be before ``end_step`` returns: for a structure
+    that is new, that takes longer than most steps.
     """
 
-    step: int
-    graph: Graph
-    complete: bool
-    parts: tuple[Graph, ...] = ()
+    __slots__ = ("_graph", "complete", "parts", "step")
+
+    def __init__(
+        self,
+        step: int,
+        graph: Graph | Callable[[], Graph],
+        complete: bool,
+        parts: tuple[Graph, ...] = (),
+    ) -> None:
+        self.step = step
+        self._graph = graph
+        self.complete = complete
+        self.parts = parts
+
+    @property
+    def graph(self) -> Graph:
+        if not isinstance(self._graph, Graph):
+            self._graph = self._graph()
+        return self._graph
 
 
 class Sink(Protocol):
@@ -244,9 +260,11 @@ class ScreenPath:
     """The fast path of a sink that wants only some runs of an op.
 
     ``screen`` says which runs of a node, with the leaves that are emitted before it; None for all.
+    ``every_op`` is its answer if that is the same for every node, so that it need not be asked.
     """
 
     screen: Callable[[OpNode, Sequence[OpNode]], Screen | None]
+    every_op: Screen | None = None
 
 
 FastPath = RowPath | ScreenPath

@@ -24,7 +24,10 @@ from sonde.core.interruption import pass_on
 from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"
-_ASKED = ("data_ptr", "numel", "dim", "sizes", "strides", "dtype", "device_type")
+_ASKED = (
+    *("data_ptr", "numel", "dim", "sizes", "strides", "dtype", "device_type"),
+    "storage_offset",
+)
 _HIGHER_ORDER = os.path.join("torch", "_higher_order_ops", "")
 _COMPILER_FILE = os.path.join("torch", "_dynamo", "eval_frame.py")
 NEEDED = (

@@ -14,7 +14,40 @@ from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.capture.session import Session
+from sonde.core.graph import Graph
 from sonde.core.sink import StepEnd
+
+_FIRST_STEPS = 4
+_JUDGED_STEPS = 20
+_MANY = 100
+
+
+@dataclass(slots=True)
+class Novelty:
+    """Tells the user once if steps keep running ops in an order that no step had before.
+
+    Each such op is learned, which takes longer than most ops. The first steps do not count: in them
+    every program is learned.
+    """
+
+    _steps: int = 0
+    _known: int = 0
+    _new: list[int] = field(default_factory=list)
+
+    def step_ended(self, learned: int) -> str | None:
+        """Count a step, after which ``learned`` ops have been learned; the line, if it is time."""
+        self._steps += 1
+        if self._steps > _FIRST_STEPS and len(self._new) < _JUDGED_STEPS:
+            self._new.append(learned - self._known)
+            if len(self._new) == _JUDGED_STEPS and sorted(self._new)[_JUDGED_STEPS // 4] >= _MANY:
+                return (
+                    f"sonde: the steps of this program do not repeat: about "
+                    f"{sum(self._new) // _JUDGED_STEPS} ops of each step have to be learned anew, "
+                    "which makes observing slow; observe fewer steps (--steps) or search for "
+                    "overflow only (--overflow) [steps-differ]"
+                )
+        self._known = learned
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +68,7 @@ class StepCycle:
     _listener: ShieldedListener
     _ended: Callable[[], None]
     has_completed_step: bool = False
+    _novelty: Novelty = field(default_factory=Novelty)
     _pid: int = field(default_factory=os.getpid)
 
     def begin(self) -> None:
@@ -131,13 +165,21 @@ class StepCycle:
     def _hand_over(self, *, is_complete: bool) -> None:
         """Give the graph of the step that ends to the session."""
         session, observer = self._session, self._observer
-        last = observer.last
         is_kept = session.keeps_step()
-        if last.parent is not None or is_kept:
+        if observer.has_ops or is_kept:
             raisers = observer.emitter.raisers if is_kept else ()
-            graph = self._structures.graph_at(last, raisers)
-            parts = self._structures.parts_at(last) if self._compiler.has_graphs else ()
-            session.end_step(StepEnd(session.step, graph, is_complete, parts))
+            has_parts = observer.has_run_graph
+            parts = self._structures.parts_at(observer.last) if has_parts else ()
+
+            def graph() -> Graph:
+                return self._structures.graph_at(observer.last, raisers)
+
+            # Graphs are numbered in the order of steps, except those that nothing may ask for.
+            made = graph() if observer.is_learned else graph
+            session.end_step(StepEnd(session.step, made, is_complete, parts))
+            line = self._novelty.step_ended(self._structures.learned)
+            if line is not None:
+                session.report(line)
         else:
             session.skip_step()
         observer.end_step()

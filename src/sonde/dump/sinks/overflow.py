@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from sonde.core.atomic_file import write_whole
 from sonde.core.coverage import Coverage, Gap
-from sonde.core.graph import Graph, Source
+from sonde.core.graph import OpNode, Source
 from sonde.core.number_text import json_number
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
 from sonde.dump import layout
@@ -174,7 +174,7 @@ class OverflowDump:
         return origin.is_listed or self._expected < max(1, room // 2)
 
     def end_step(self, end: StepEnd) -> None:
-        self._decide_faults(end.graph)
+        self._decide_faults(end)
         if not any(origin.is_fault for origin, _ in self._entries):
             self._entries = []
             self._files.drop_step()
@@ -197,10 +197,10 @@ class OverflowDump:
         self._entries = []
         self._tensors.drop_step()
 
-    def _decide_faults(self, graph: Graph | None) -> None:
-        """Decide which origins of the step are a fault; without its graph, unexpected ones are."""
-        nodes = () if graph is None else graph.nodes
-        is_known = self._sees_all and graph is not None
+    def _decide_faults(self, end: StepEnd | None) -> None:
+        """Decide which origins of the step are a fault; if it was dropped, unexpected ones are."""
+        nodes = () if end is None else _nodes(end)
+        is_known = self._sees_all and end is not None
         self.summary.end_step(self._tracker.end_step(nodes, sees_all=is_known))
 
     def close(self) -> None:
@@ -223,7 +223,12 @@ class OverflowDump:
 
     def fast_path(self) -> ScreenPath:
         """Only ops with values that are not finite are wanted."""
-        return ScreenPath(lambda node, leaves: NON_FINITE)
+        return ScreenPath(lambda node, leaves: NON_FINITE, every_op=NON_FINITE)
+
+
+def _nodes(end: StepEnd) -> Iterator[OpNode]:
+    """The nodes of the step. The graph is not made unless they are asked for."""
+    yield from end.graph.nodes
 
 
 def _entry(call: OpCall, origin: Origin, *, is_producer: bool) -> dict[str, Any]:

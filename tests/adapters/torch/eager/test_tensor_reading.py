@@ -71,7 +71,7 @@ def test_both_ways_write_the_same_rows(name: str, tmp_path: Path) -> None:
 
 def test_a_torch_without_the_functions_is_read_through_python() -> None:
     functions = private.stable_functions()
-    assert len(functions) == 7
+    assert len(functions) == 8
     assert native().probe(functions[:-1], samples()) is False
     assert native().probe((*functions[:-1], 0), samples()) is False
 

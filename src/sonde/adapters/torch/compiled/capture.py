@@ -108,7 +108,7 @@ class CompiledGraphs:
     def set_place(self, place: TracedPlace | None) -> None:
         """Set where the ops that run next were traced; None: they were not traced."""
         observer = self._observer
-        observer.learner.traced = place.sources if place is not None else ()
+        observer.set_traced(place.sources if place is not None else ())
         scope = self._learner.module_scope(place.modules) if place is not None else None
         if scope is None:
             observer.scopes.show_top()

@@ -17,20 +17,23 @@ from torch import nn
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.eager.call_sites import CallSites
 from sonde.adapters.torch.eager.evaluation_report import EvaluationReport
 from sonde.adapters.torch.eager.input_matching import InputMatcher
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
-from sonde.adapters.torch.eager.op_schema import is_bookkeeping, tensors_in
+from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.outside_step import Observed, OutsideStep, forget_written
 from sonde.adapters.torch.eager.scope_stack import ScopeStack
 from sonde.adapters.torch.eager.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.source_lines import engine_code
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.capture.session import Session
+from sonde.core.graph import Source
 
 _Tensor = torch.Tensor
 
@@ -62,6 +65,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self._is_suspended = False
         self.is_interrupted = False
         self._has_started = starts_at_once
+        # Whether a compiled graph ran in this step.
+        self.has_run_graph = False
         self._session = session
         self._structures = structures
         self._failed = failed
@@ -86,6 +91,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.set_current(structures.begin())
 
     def _connect_native(self, emitter: Emitter) -> None:
+        sites = CallSites(self.tables, self.learner, self.inputs, emitter.find_wants)
         self.tables.connect(
             tensor_type=_Tensor,
             parameter_type=nn.Parameter,
@@ -107,6 +113,12 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
             uncounted_writes=uncounted_writes,
             count_writes=count_writes,
             set_eval_frame=private.set_eval_frame,
+            autograd_node=private.current_autograd_node,
+            engine_code=engine_code(),
+            op_writes=lambda func: bool(op_info(func).writes),
+            describe_site=sites.describe,
+            meet_input=sites.meet_input,
+            complete_node=sites.complete,
         )
         # An attribute of the instance replaces the method of the class. Torch requires a method
         # that is bound to the mode.
@@ -129,7 +141,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.set_current(self._structures.begin())
         self.scopes.begin_step()
         self._session.begin_step()
-        self.tables.generation = self._session.generation
+        self.refresh()
         self.emitter.begin_step()
         self.inputs.begin_step()
 
@@ -139,10 +151,27 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         at = self.tables.at
         return at if self._native is None else at.record  # type: ignore[no-any-return]
 
+    @property
+    def is_every_op_wanted(self) -> bool:
+        """Whether ops of steps that do not repeat are told by their call sites: records are then
+        made only for what asks for them."""
+        return self._native is not None and self.tables.every_op is not None
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether all ops of this step so far have records."""
+        return self._native is None or self.tables.at.has_record
+
+    @property
+    def has_ops(self) -> bool:
+        """Whether an op has run in this step."""
+        return self.tables.at is not (self._structures.root.native or self._structures.root)
+
     def ran_graph(self, record: OpRecord) -> None:
         """Note that a compiled graph ran; ``record`` represents its ops."""
-        self.tables.note(record)
+        self.has_run_graph = True
         self.set_current(record)
+        self.tables.note(record)
 
     def set_current(self, record: OpRecord) -> None:
         """Make ``record`` the op that ran last in this step."""
@@ -156,6 +185,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def end_step(self) -> None:
         """Empty the tables of this step."""
         self.inputs.note_filled()
+        self.has_run_graph = False
         self.tables.forget()
         self.loans.end_step()
         self.learner.end_step()
@@ -181,7 +211,19 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self.inputs.close()
 
     def refresh(self) -> None:
+        """Take over what the session's consumers want now."""
         self.tables.generation = self._session.generation
+        if self._native is not None:
+            # The frames of ops that were traced do not show their lines.
+            is_traced = bool(self.learner.traced)
+            self.tables.every_op = None if is_traced else self.emitter.every_op()
+
+    def set_traced(self, sources: tuple[Source, ...]) -> None:
+        """Set the lines of the ops that run next; none if their frames show them."""
+        was_traced = bool(self.learner.traced)
+        self.learner.traced = sources
+        if was_traced != bool(sources):
+            self.refresh()
 
     def begin_at_once(self) -> None:
         """Count every op from here on as part of a step, even outside of modules."""
@@ -268,6 +310,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def _record_of(
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
+        if is_bookkeeping(func):
+            return None
         tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
         keys = [storage_key(tensor) for tensor in tensors]
         caller = sys._getframe(self._own_frames + 1)
@@ -275,7 +319,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         if record is None and self.scopes.drop_stale(caller):
             record = self._recognise(func, tensors, keys, caller)
         if record is None:
-            if is_bookkeeping(func) or private.is_tracing():
+            if private.is_tracing():
                 return None
             record = self.learner.learn(self.last, func, tensors, keys, args, kwargs, caller)
         if record.wants_generation != self._session.generation:
@@ -321,8 +365,8 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
                     self.tables.add_fresh(key)
                     self.tables.watch(key, tensor.untyped_storage())
                 self.tables.put(kind, ref, key, private.tensor_id(tensor))
-            self.tables.note(record)
             self.set_current(record)
+            self.tables.note(record)
             if record.wants_generation != self._session.generation:
                 self.emitter.find_wants(record)
             if record.info.is_collective:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_tree import WRITTEN, OpRecord, TensorRef
+from sonde.adapters.torch.eager.op_tree import WRITTEN, OpRecord, StepInput, TensorRef
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, geometry
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.eager.tensor_places import LooseTensor
@@ -32,7 +32,6 @@ class InputMatcher:
         default_factory=dict
     )
     _storageless: dict[int, LooseTensor] = field(default_factory=dict)
-    _is_reshaped: bool = False
 
     def begin_step(self) -> None:
         """Enter the lasting inputs of earlier steps into the tables."""
@@ -58,7 +57,6 @@ class InputMatcher:
                 unfilled.pop(key, None)
 
     def end_step(self) -> None:
-        self._is_reshaped = False
         self._bound.clear()
         self._storageless.clear()
         self.leaves.forget_names()
@@ -70,10 +68,10 @@ class InputMatcher:
         """Note that ``tensor``, met for the first time in this step, is the step input ``ref``."""
         self._tables.put(WRITTEN, ref, key, private.tensor_id(tensor))
         self._bound[ref] = key
-        shape = geometry(tensor)
+        shape = self.geometry(tensor)
         if shape != ref.geometry:
+            self._tables.is_reshaped |= ref.geometry is not None
             ref.geometry = shape
-            self._is_reshaped = True
         if key < 0:
             self._watch_storageless(key, tensor)
             return
@@ -97,6 +95,15 @@ class InputMatcher:
                 del self._storageless[other]
                 self._tables.drop(other)
         self._storageless[key] = LooseTensor(tensor)
+
+    def is_bound(self, leaf: StepInput) -> bool:
+        """Whether a tensor of this step is the step input ``leaf``."""
+        return leaf.ref in self._bound
+
+    def geometry(self, tensor: torch.Tensor) -> object:
+        """What distinguishes tensors over one storage: with equal geometry they have equal
+        values."""
+        return self._tables.geometry(tensor) or geometry(tensor)
 
     def matches(self, record: OpRecord, tensors: list[torch.Tensor], keys: list[int]) -> bool:
         """Whether the memory of ``tensors`` has the references that ``record`` expects."""
@@ -159,10 +166,10 @@ class InputMatcher:
         First by identity, then by geometry: autograd returns saved tensors as new objects. In a
         step whose shapes differ from the learned ones, only identity counts.
         """
-        shape = geometry(tensor)
+        shape = self.geometry(tensor)
         known = self._tables.tensor(private.tensor_id(tensor))
         is_known = known is not None and any(ref is known for ref in entry)
-        if known is not None and is_known and (known.geometry == shape or self._is_reshaped):
+        if known is not None and is_known and (known.geometry == shape or self._tables.is_reshaped):
             return known
         for ref in reversed(entry):
             if ref.geometry == shape:

@@ -15,12 +15,12 @@ from typing import Final
 import torch
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.op_tree import OpRecord
+from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
 from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
-INTERFACE: Final = 3
+INTERFACE: Final = 4
 """Increased with every change of the native module's Python interface.
 
 ``native/generate_constants.py`` compiles it into the module; a module with another number is not
@@ -51,6 +51,7 @@ def _built() -> ModuleType | None:
     with private.unobserved():
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
     module.probe(private.stable_functions(), samples)
+    module.learn_ref_layout(TensorRef, StepInput)
     return module
 
 
@@ -69,7 +70,7 @@ def add_node(native: ModuleType, record: OpRecord) -> None:
         record.sources,
         record.outs,
         record.returned,
-        bool(record.leaves),
+        tuple(leaf for _, leaf, _ in record.leaves),
         bool(record.writes),
         record.info.is_collective,
     )

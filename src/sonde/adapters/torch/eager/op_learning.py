@@ -44,7 +44,7 @@ from sonde.adapters.torch.eager.source_lines import (
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.unusual_layouts import placement_of
-from sonde.core.graph import Edge, OpNode, Source, TensorSpec
+from sonde.core.graph import Edge, OpNode, Source
 from sonde.core.interruption import pass_on
 from sonde.watch.op_types import OVERWRITES, OVERWRITING, slots_text
 
@@ -112,7 +112,7 @@ class Learner:
             attributes = (*attributes, ("forward", cause.node.name))
         attributes = (*attributes, *_placements("input", tensors))
         record.node = OpNode(
-            name=f"{scope.name}/{info.type}-op{self._counts[(scope.name, info.type)]}",
+            name=self.next_name(parent, scope.name, info.type),
             type=info.type,
             scope=scope.name,
             phase=scope.phase,
@@ -149,9 +149,11 @@ class Learner:
         record.returned = unreturned_writes(record, results, tensors)
         results.extend(tensors[slot] for slot in record.returned)
         record.outs = self._outputs(record, results, tensors, keys)
+        specs = tuple(spec_of(tensor) for tensor in results)
         attributes = (*record.node.attributes, *_placements("output", results))
-        record.node = replace(record.node, attributes=attributes)
-        self._add(record, tuple(spec_of(tensor) for tensor in results))
+        record.node = replace(record.node, outputs=specs, attributes=attributes)
+        record.node = replace(record.node, attributes=final_attributes(record))
+        self.add(record)
         return record
 
     def _outputs(
@@ -173,17 +175,22 @@ class Learner:
             is_change = private.tensor_id(tensor) in written and key not in changed
             kind = WRITTEN if is_change else ALIAS if known else FRESH
             changed.add(key)
-            outs.append((kind, output_ref(record, slot, kind, tensor, keys, key)))
+            geometry = self._inputs.geometry(tensor)
+            outs.append((kind, output_ref(record, slot, kind, tensor, geometry, keys, key)))
         source = record.sources[0] if record.sources else None
         if source is not None and len(outs) == 1 and record.info.rearranges:
             outs[0][1].values = source.values
         return tuple(outs)
 
-    def _add(self, record: OpRecord, specs: tuple[TensorSpec, ...]) -> None:
+    def next_name(self, parent: OpRecord, scope: str, op_type: str) -> str:
+        """The name of an op that runs after ``parent``."""
+        self._catch_up(parent)
+        return f"{scope}/{op_type}-op{self._counts[(scope, op_type)]}"
+
+    def add(self, record: OpRecord) -> None:
         """Put a record whose op has run into the tree."""
         parent = record.parent
         assert parent is not None
-        record.node = replace(record.node, outputs=specs, attributes=final_attributes(record))
         record.order = parent.order + 1 + len(record.leaves)
         # The consumers were asked before the outputs were known, which a selection may name.
         record.wants_generation = -1
@@ -251,11 +258,11 @@ class Learner:
         sources: list[TensorRef | None] = []
         leaves: list[tuple[int, StepInput, int]] = []
         assert record.parent is not None
-        used = set(self._used)
+        used = self._used
         for slot, (tensor, key) in enumerate(zip(tensors, keys, strict=True)):
             entry = self._tables.entry(key)
             if entry is None:
-                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used)
+                leaf = self._inputs.leaves.leaf_for(tensor, key, frame, used.__contains__)
                 self._inputs.enter(leaf.ref, key, tensor)
                 entry = self._tables.entry(key)
                 assert entry is not None
@@ -265,6 +272,8 @@ class Learner:
                 leaves.append((slot, met, record.parent.order + 1 + len(leaves)))
             refs.append(entry[0])
             sources.append(self._inputs.exact(tensor, entry))
+        # They count when the op has run.
+        used.difference_update(leaf for _, leaf, _ in leaves)
         record.in_refs = tuple(refs)
         record.sources = tuple(sources)
         record.filled = tuple(map(is_filled, sources, refs))

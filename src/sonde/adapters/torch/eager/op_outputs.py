@@ -10,7 +10,6 @@ import torch
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_schema import OpInfo, named_arguments, op_info, tensors_in
 from sonde.adapters.torch.eager.op_tree import ALIAS, WRITTEN, OpRecord, TensorRef
-from sonde.adapters.torch.eager.step_inputs import geometry
 from sonde.core.interruption import pass_on
 from sonde.watch.op_types import ALLOCATING, UNFILLED, VIEWS, WORKSPACES, slots_text
 
@@ -67,10 +66,16 @@ def unreturned_writes(
 
 
 def output_ref(
-    record: OpRecord, slot: int, kind: int, tensor: torch.Tensor, keys: list[int], key: int
+    record: OpRecord,
+    slot: int,
+    kind: int,
+    tensor: torch.Tensor,
+    geometry: object,
+    keys: list[int],
+    key: int,
 ) -> TensorRef:
     """Make the reference of one output, and note in it whether ops have filled its memory."""
-    ref = TensorRef(record, slot, geometry(tensor))
+    ref = TensorRef(record, slot, geometry)
     inputs = [number for number, other in enumerate(keys) if other == key]
     ref.is_unfilled = (
         not record.info.fills

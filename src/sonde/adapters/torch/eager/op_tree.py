@@ -8,7 +8,7 @@ its name, source line and edges are known. Where it does not, a new branch is le
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,8 @@ class TensorRef:
     Compared by identity: two tensors with the same reference in one step are bit for bit equal.
 
     - ``owner`` and ``slot``: the op and its output; ``owner`` is None for a step input, ``leaf``.
-    - ``geometry`` (shape, strides, offset) is as it was when the record was learned.
+    - ``geometry`` (shape, strides, offset; see ``Tables.geometry``) is as it was when the record
+      was learned; None in a step input that no step has met.
     - ``values`` is the reference of the tensor that this one only rearranges (a reshape, a
       transpose), else the reference itself: statistics that do not depend on the order of elements
       are computed once for both.
@@ -42,7 +43,7 @@ class TensorRef:
 
     owner: OpRecord | None
     slot: int
-    geometry: tuple[Any, ...]
+    geometry: object
     leaf: StepInput | None = None
     values: TensorRef = field(init=False)
     is_unfilled: bool = False
@@ -73,12 +74,11 @@ class StepInput:
 
     node: OpNode
     ref: TensorRef = field(init=False)
-    geometry: InitVar[tuple[Any, ...]]
     is_lasting: bool = False
     wants: Wants | None = None
 
-    def __post_init__(self, geometry: tuple[Any, ...]) -> None:
-        self.ref = TensorRef(None, 0, geometry, self)
+    def __post_init__(self) -> None:
+        self.ref = TensorRef(None, 0, None, self)
 
 
 _NO_NODE = OpNode(name="", type="", scope="", phase="forward")
@@ -143,13 +143,15 @@ class Structures:
     """All steps learned so far: the tree of records, and a numbered graph per structure.
 
     When the tree holds more than ``most`` records, it is dropped and learned again, so that a
-    training whose every step differs cannot fill the memory; graph numbers stay.
+    training whose every step differs cannot fill the memory; graph numbers stay. ``learned`` counts
+    the records made so far.
     """
 
     def __init__(self, name: str, *, most: int = 1_000_000) -> None:
         self._name = name
         self._most = most
         self._count = 0
+        self.learned = 0
         self._ids: dict[object, int] = {}
         self._parts: dict[object, Graph] = {}
         self.root = self._new_root()
@@ -160,6 +162,7 @@ class Structures:
 
     def grew(self) -> None:
         self._count += 1
+        self.learned += 1
 
     def begin(self) -> OpRecord:
         """The root record, with which a step begins."""

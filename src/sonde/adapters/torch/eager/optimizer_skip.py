@@ -68,6 +68,8 @@ class OptimizerSkip:
         if self._start is not None or not _is_uniform(optimizer):
             # Inside another optimizer's step, or its ops may differ from step to step.
             return
+        if self._observer.is_every_op_wanted:
+            return
         self._start = self._observer.last
         self._signature = _signature(optimizer)
         seen = self._seen.get(self._start)

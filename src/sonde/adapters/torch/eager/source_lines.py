@@ -7,7 +7,7 @@ import os
 import re
 import sysconfig
 from functools import cache
-from types import FrameType
+from types import CodeType, FrameType
 
 import torch
 
@@ -52,6 +52,11 @@ def is_engine_frame(frame: FrameType) -> bool:
     """Whether ``frame`` is autograd's engine running backward."""
     code = frame.f_code
     return code.co_name == _ENGINE_FUNCTION and code.co_filename == _ENGINE
+
+
+def engine_code() -> CodeType:
+    """The code of the frame that `is_engine_frame` recognises."""
+    return getattr(torch.autograd.graph, _ENGINE_FUNCTION).__code__  # type: ignore[no-any-return]
 
 
 def runs_module(caller: FrameType) -> bool:

@@ -8,7 +8,7 @@ optimizer; a gradient left from an earlier step; a tensor that a module holds as
 from __future__ import annotations
 
 import weakref
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import FrameType
@@ -82,6 +82,8 @@ class StepInputRegistry:
         self._scopes = scopes
         self._leaves: dict[tuple[str, str], StepInput] = {}
         self._named: dict[int, _Named] = {}
+        # Step inputs of the running step have all smaller numbers, by the text before the number.
+        self._numbers: dict[str, int] = {}
         # Autograd leaves that no module holds, each with its version when it was first met; kept
         # if the consumer asks for them.
         self._loose: dict[str, tuple[LooseTensor, int]] = {}
@@ -98,17 +100,18 @@ class StepInputRegistry:
         """Forget the names of storages: a storage may be freed and its key used again."""
         self._named.clear()
         self._forget_dead()
+        self._numbers.clear()
 
     def leaf_for(
         self,
         tensor: torch.Tensor,
         key: int,
         frame: FrameType | None,
-        used: Container[StepInput | None],
+        is_used: Callable[[StepInput], bool],
     ) -> StepInput:
-        """The step input for ``tensor``, none of ``used``, which belong to other tensors."""
+        """The step input for ``tensor``. ``is_used``: it belongs to another tensor of the step."""
         if key in self.unfilled:
-            return self._memory(tensor, used)
+            return self._memory(tensor, is_used)
         named = self._registered(key)
         if named is not None:
             leaf = self._leaf(named.kind, named.name, named.scope, tensor)
@@ -117,10 +120,7 @@ class StepInputRegistry:
         trainable = tensor.is_leaf and tensor.requires_grad
         kind: Kind = "parameter" if trainable else "constant" if tensor.dim() == 0 else "input"
         text = _variable_name(tensor, key, frame) or "data"
-        name, number = (text, 0) if text != "data" else ("data-0", 0)
-        while any(self._leaves.get((other, name)) in used for other in LEAF_TYPES):
-            number += 1
-            name = f"{text}-{number}"
+        name = self._numbered(text, is_used)
         if trainable:
             self._name(key, _Named(kind, name, ROOT, _storage_of(tensor)))
             if self.tracks_loose:
@@ -129,15 +129,39 @@ class StepInputRegistry:
                     self._loose[name] = (LooseTensor(tensor), private.version_of(tensor))
         return self._leaf(kind, name, ROOT, tensor)
 
-    def _memory(self, tensor: torch.Tensor, used: Container[StepInput | None]) -> StepInput:
+    def _memory(self, tensor: torch.Tensor, is_used: Callable[[StepInput], bool]) -> StepInput:
         """The step input for memory that was allocated again: its values mean nothing."""
         number = 0
-        while self._leaves.get(("input", f"{_MEMORY}-{number}")) in used:
+        while (known := self._leaves.get(("input", f"{_MEMORY}-{number}"))) and is_used(known):
             number += 1
         leaf = self._leaf("input", f"{_MEMORY}-{number}", ROOT, tensor)
         leaf.ref.is_unfilled = True
         leaf.node = replace(leaf.node, attributes=((UNFILLED, "0"),))
         return leaf
+
+    def unlisted(
+        self, tensor: torch.Tensor, key: int, text: str, is_used: Callable[[StepInput], bool]
+    ) -> StepInput | None:
+        """The step input, called ``text`` and perhaps a number, for a tensor that no module or
+        optimizer holds; None if one may hold it. ``is_used``: it belongs to another tensor."""
+        if tensor.requires_grad or isinstance(tensor, nn.Parameter):
+            return None
+        if key in self.unfilled or self._known(key) is not None:
+            return None
+        kind: Kind = "constant" if tensor.dim() == 0 else "input"
+        return self._leaf(kind, self._numbered(text, is_used), ROOT, tensor)
+
+    def _numbered(self, text: str, is_used: Callable[[StepInput], bool]) -> str:
+        """``text``, with the first number that no step input of this step has."""
+        number = self._numbers.get(text, 0)
+        while True:
+            name = f"{text}-{number}" if number or text == "data" else text
+            others = (self._leaves.get((kind, name)) for kind in LEAF_TYPES)
+            if not any(other is not None and is_used(other) for other in others):
+                break
+            number += 1
+        self._numbers[text] = number
+        return name
 
     def _leaf(self, kind: Kind, name: str, scope: str, tensor: torch.Tensor) -> StepInput:
         leaf = self._leaves.get((kind, name))
@@ -152,7 +176,7 @@ class StepInputRegistry:
                 outputs=(spec_of(tensor),),
                 attributes=() if placement is None else (("placement.output.0", placement),),
             )
-            leaf = self._leaves[(kind, name)] = StepInput(node, geometry(tensor))
+            leaf = self._leaves[(kind, name)] = StepInput(node)
         return leaf
 
     def may_be(self, leaf: StepInput, tensor: torch.Tensor, key: int) -> bool:

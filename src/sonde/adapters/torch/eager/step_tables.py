@@ -10,6 +10,8 @@ import time
 import weakref
 from typing import Any
 
+import torch
+
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.op_tree import ALIAS, OpRecord, TensorRef
 
@@ -25,6 +27,9 @@ class Tables:
     - fresh storages were made by an observed op of this step;
     - watched storages (and tensors without one) are dropped when they die, because their key may
       be used again. The tables keep no memory alive;
+    - ``is_reshaped``: a step input of this step has another shape than when it was learned;
+    - ``geometry``: what distinguishes tensors over one storage, in a form that is fast to compare;
+      None if there is no such form;
     - ``now``: a timestamp in microseconds since the epoch, larger than the last one.
     """
 
@@ -33,6 +38,7 @@ class Tables:
         self.generation = 0
         self.started = 0
         self.lends = 0
+        self.is_reshaped = 0
         self.at: Any = None
         self._current: dict[int, list[TensorRef]] = {}
         self._tensor: dict[int, TensorRef] = {}
@@ -69,6 +75,9 @@ class Tables:
 
     def note(self, record: OpRecord, /) -> None:
         self._cause.setdefault(private.sequence_number(), record)
+
+    def geometry(self, tensor: torch.Tensor, /) -> object:
+        return None
 
     def is_fresh(self, key: int, /) -> bool:
         if self._dead:
@@ -122,3 +131,4 @@ class Tables:
         self._current.clear()
         self._tensor.clear()
         self._cause.clear()
+        self.is_reshaped = 0

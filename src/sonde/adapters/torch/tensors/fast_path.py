@@ -50,6 +50,11 @@ class _Screens:
 
         self._native_screen = native_screen
 
+    def every_op(self) -> Any:
+        """The native screen of every op, if all have the same; else None."""
+        screen = self._path.every_op
+        return None if screen is None else self._native_screen(screen)
+
     def path_of(self, record: OpRecord, leaves: Sequence[OpNode]) -> Any:
         """The native screen of an op; None if all its runs are wanted."""
         screen = self._path.screen(record.node, leaves)
@@ -130,6 +135,11 @@ class FastPaths:
             ),
             record.writes,
         )
+
+    def every_op(self, subscription: Subscription | None) -> Any:
+        """The native screen of a subscription that wants every op; None if screens differ."""
+        screens = None if subscription is None else self._screens.get(subscription)
+        return None if screens is None else screens.every_op()
 
     def is_screened(self, record: OpRecord) -> bool:
         """Whether only some runs of ``record`` reach the sink."""

@@ -1,0 +1,206 @@
+#include "call_site.h"
+
+#include "tables.h"
+
+namespace sonde_match {
+
+namespace {
+
+// A program that makes code or modules without end has more; the rest is learned each time.
+constexpr size_t kMostSites = 50000;
+constexpr unsigned long long kNoSequence = 1ULL << 62;
+
+struct Names {
+  PyObject* sequence_nr;
+  PyObject* variable;
+};
+Names names;
+
+enum Kind : uintptr_t { kForward, kCaused, kAccumulates, kUncaused };
+
+uintptr_t word(const void* object) { return reinterpret_cast<uintptr_t>(object); }
+
+Py_ssize_t count_tensors(Matcher* self, PyObject* value) {
+  std::vector<PyObject*> items;
+  flatten(self, value, items);
+  return static_cast<Py_ssize_t>(items.size());
+}
+
+// Whether an op writes to its arguments: 1, 0, or -1 with an error set.
+int does_write(Matcher* self, PyObject* func) {
+  auto known = self->writing_ops.find(func);
+  if (known != self->writing_ops.end()) return known->second.second;
+  const int writes = sonde_tensor::truth_from(
+      Owned::take(PyObject_CallOneArg(self->op_writes.get(), func)));
+  if (writes >= 0) self->writing_ops.emplace(func, std::make_pair(Owned::share(func), writes));
+  return writes;
+}
+
+// How the tensors are spread over the arguments: this decides which slots an op writes to.
+void add_signature(Matcher* self, PyObject* args, PyObject* kwargs, SiteKey* key) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i)
+    key->push_back(static_cast<uintptr_t>(count_tensors(self, PyTuple_GET_ITEM(args, i))));
+  if (!kwargs) return;
+  PyObject *name, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(kwargs, &position, &name, &value)) {
+    key->push_back(static_cast<uintptr_t>(PyObject_Hash(name)));
+    key->push_back(static_cast<uintptr_t>(count_tensors(self, value)));
+  }
+}
+
+long last_instruction(PyFrameObject* frame) {
+#if PY_VERSION_HEX >= 0x030B0000
+  return PyFrame_GetLasti(frame);
+#else
+  long long last = -1;
+  static PyObject* const name = PyUnicode_InternFromString("f_lasti");
+  sonde_tensor::number_from(
+      sonde_tensor::attribute(reinterpret_cast<PyObject*>(frame), name), &last);
+  PyErr_Clear();
+  return static_cast<long>(last);
+#endif
+}
+
+// Adds the code and instruction of each frame, from the innermost outwards. With `until_engine` up
+// to the frame in which autograd's engine runs.
+void add_frames(Matcher* self, bool until_engine, SiteKey* key) {
+  Owned frame = Owned::take(
+      reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+  while (frame) {
+    auto* here = reinterpret_cast<PyFrameObject*>(frame.get());
+    const Owned code = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetCode(here)));
+    if (until_engine && code.get() == self->engine_code.get()) return;
+    key->push_back(word(code.get()));
+    key->push_back(static_cast<uintptr_t>(last_instruction(here)));
+    frame = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetBack(here)));
+  }
+}
+
+// In backward: the forward op that caused the op, or the tensor whose gradient is accumulated.
+bool add_cause(Matcher* self, PyObject* autograd_node, Place* place) {
+  // A node that accumulates a gradient has the largest possible number.
+  const Owned asked = sonde_tensor::call_method(autograd_node, names.sequence_nr);
+  const unsigned long long number =
+      asked && PyLong_Check(asked.get()) ? PyLong_AsUnsignedLongLong(asked.get()) : kNoSequence;
+  PyErr_Clear();
+  SiteKey& key = place->key;
+  if (number < kNoSequence) {
+    auto found = self->sequence.find(static_cast<long long>(number) + 1);
+    if (found != self->sequence.end()) {
+      place->cause = static_cast<Node*>(found->second);
+      if (!place->cause->site) return false;
+      key.push_back(kCaused);
+      key.push_back(word(place->cause->site));
+      add_frames(self, true, &key);
+      return true;
+    }
+  }
+  const Owned variable = sonde_tensor::attribute(autograd_node, names.variable);
+  PyErr_Clear();
+  if (!variable || variable.get() == Py_None) {
+    key.push_back(kUncaused);
+    add_frames(self, false, &key);
+    return true;
+  }
+  uintptr_t storage;
+  if (!sonde_tensor::storage_key(variable.get(), &storage)) {
+    PyErr_Clear();
+    return false;
+  }
+  auto leaf = self->leaf_refs.find(storage);
+  if (leaf == self->leaf_refs.end()) return false;
+  key.push_back(kAccumulates);
+  key.push_back(word(leaf->second));
+  add_frames(self, false, &key);
+  return true;
+}
+
+bool read_slots(const Owned& tuple, std::vector<Py_ssize_t>* slots) {
+  if (!tuple || !PyTuple_Check(tuple.get())) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple.get()); ++i)
+    slots->push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(tuple.get(), i)));
+  return !PyErr_Occurred();
+}
+
+Owned field(const Owned& object, const char* name) {
+  return Owned::take(PyObject_GetAttrString(object.get(), name));
+}
+
+// Keeps the code objects of the running frames alive with the site.
+void keep_frames(CallSite* site) {
+  Owned frame = Owned::take(
+      reinterpret_cast<PyObject*>(PyThreadState_GetFrame(PyThreadState_Get())));
+  while (frame) {
+    auto* here = reinterpret_cast<PyFrameObject*>(frame.get());
+    site->key_objects.push_back(
+        Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetCode(here))));
+    frame = Owned::take(reinterpret_cast<PyObject*>(PyFrame_GetBack(here)));
+  }
+}
+
+}  // namespace
+
+bool find_place(Matcher* self, PyObject* func, PyObject* args, PyObject* kwargs, Place* place) {
+  SiteKey& key = place->key;
+  key.reserve(96);
+  key.push_back(word(func));
+  key.push_back(word(self->scope.get()));
+  key.push_back(static_cast<uintptr_t>(PyTuple_GET_SIZE(args)));
+  const int writes = does_write(self, func);
+  if (writes < 0) return false;
+  if (writes) add_signature(self, args, kwargs, &key);
+  const Owned node = Owned::take(PyObject_CallNoArgs(self->autograd_node.get()));
+  if (!node) return false;
+  if (node.get() != Py_None) return add_cause(self, node.get(), place);
+  key.push_back(kForward);
+  add_frames(self, false, &key);
+  return true;
+}
+
+CallSite* find_site(Matcher* self, const SiteKey& key) {
+  auto found = self->sites.find(key);
+  return found == self->sites.end() ? nullptr : found->second.get();
+}
+
+bool add_site(Matcher* self, const Place& place) {
+  Node* node = self->at.get();
+  const auto known = self->sites.find(place.key);
+  const Owned description = Owned::take(PyObject_CallFunctionObjArgs(
+      self->describe_site.get(), node->record.get(),
+      known == self->sites.end() ? Py_None : known->second->description.get(), nullptr));
+  if (!description) return false;
+  if (description.get() == Py_None) return true;
+  if (known != self->sites.end()) {
+    node->site = known->second.get();
+    return true;
+  }
+  if (self->sites.size() >= kMostSites) return true;
+  auto site = std::make_unique<CallSite>();
+  site->func = Owned::share(node->func.get());
+  site->op = Owned::share(node->op.get());
+  site->scope = Owned::share(node->scope.get());
+  site->code = Owned::share(node->code.get());
+  site->depth = node->depth;
+  site->last = node->last;
+  const Owned fills = field(description, "fills"), rearranges = field(description, "rearranges");
+  if (!fills || !rearranges || !read_slots(field(description, "writes"), &site->writes) ||
+      !read_slots(field(description, "workspaces"), &site->workspaces))
+    return false;
+  site->fills = fills.get() == Py_True;
+  site->rearranges = rearranges.get() == Py_True;
+  site->key_objects.push_back(Owned::share(self->scope.get()));
+  keep_frames(site.get());
+  site->description = Owned::share(description.get());
+  node->site = site.get();
+  self->sites.emplace(place.key, std::move(site));
+  return true;
+}
+
+bool make_site_names() {
+  names.sequence_nr = PyUnicode_InternFromString("_sequence_nr");
+  names.variable = PyUnicode_InternFromString("variable");
+  return names.sequence_nr && names.variable;
+}
+
+}  // namespace sonde_match

@@ -1,0 +1,184 @@
+"""What all runs of an op from one place of the program have in common.
+
+The native matcher uses it for steps that do not repeat (``native/match/call_site.h``): an op that
+ran before from the same line, at another place of a step, is not learned again. Its record is made
+later, and only if something asks for it. docs/capture.md explains when that is.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.input_matching import InputMatcher
+from sonde.adapters.torch.eager.op_learning import Learner
+from sonde.adapters.torch.eager.op_outputs import final_attributes, is_filled
+from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments
+from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
+from sonde.adapters.torch.eager.scopes import OpScope
+from sonde.adapters.torch.eager.source_lines import find_user_frame
+from sonde.adapters.torch.eager.step_inputs import dtype_name
+from sonde.core.graph import Edge, OpNode, Phase, Source, TensorSpec
+from sonde.watch.op_types import OVERWRITES, OVERWRITING, UNFILLED, slots_text
+
+_NUMBER = re.compile(r"-\d+$")
+
+Spec = tuple[torch.dtype, tuple[int, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class CallSite:
+    """An op called from one place: the same lines, module and autograd state.
+
+    ``inputs`` are the names of step inputs that are not lasting, by slot and without the number
+    that tells several of one step apart.
+    """
+
+    func: Any
+    info: OpInfo
+    scope: OpScope
+    node_scope: str
+    phase: Phase
+    depth: int
+    code: Any
+    last: int
+    sources: tuple[Source, ...]
+    writes: tuple[int, ...]
+    overwrites: tuple[int, ...]
+    inputs: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def fills(self) -> bool:
+        return self.info.fills
+
+    @property
+    def rearranges(self) -> bool:
+        return self.info.rearranges
+
+    @property
+    def workspaces(self) -> tuple[int, ...]:
+        return self.info.workspaces
+
+
+@dataclass(slots=True, eq=False)
+class CallSites:
+    """Answers the native matcher's questions about call sites. Used from the training thread."""
+
+    _tables: Any
+    _learner: Learner
+    _inputs: InputMatcher
+    _find_wants: Callable[[OpRecord], None]
+
+    def describe(self, record: OpRecord, known: CallSite | None) -> CallSite | None:
+        """The call site of an op that was just learned; None if its ops must all be learned."""
+        if record.info.is_collective or record.inner or self._learner.traced:
+            return None
+        names = [name for name, _ in record.node.attributes]
+        if UNFILLED in names or any(name.startswith("placement.") for name in names):
+            return None
+        site = known or CallSite(
+            record.func,
+            record.info,
+            record.scope,
+            record.node.scope,
+            record.node.phase,
+            record.depth,
+            record.code,
+            record.last,
+            record.node.sources,
+            record.writes,
+            record.overwrites,
+        )
+        for slot, leaf, _ in record.leaves:
+            if not leaf.is_lasting and leaf.node.kind != "parameter" and "." not in leaf.node.name:
+                site.inputs.setdefault(slot, _NUMBER.sub("", leaf.node.name))
+        return site
+
+    def meet_input(self, site: CallSite, slot: int, tensor: torch.Tensor, key: int) -> bool:
+        """Enter a tensor that is new in this step. Where the call site has met a tensor in this
+        slot before that no module or optimizer holds, it has the same name; others are looked up.
+        """
+        met, inputs = self._tables.met_leaves, self._inputs
+
+        def is_used(other: StepInput) -> bool:
+            return other in met or inputs.is_bound(other)
+
+        text = site.inputs.get(slot)
+        leaf = None
+        if text is not None:
+            leaf = inputs.leaves.unlisted(tensor, key, text, is_used)
+        if leaf is None:
+            caller = sys._getframe(1)
+            frame = find_user_frame(caller)[1] or caller
+            with private.without_subclass_code():
+                leaf = inputs.leaves.leaf_for(tensor, key, frame, is_used)
+        inputs.enter(leaf.ref, key, tensor)
+        return True
+
+    def complete(
+        self,
+        native: Any,
+        site: CallSite,
+        parent: OpRecord,
+        cause: OpRecord | None,
+        arguments: tuple[tuple[Any, ...], dict[str, Any] | None],
+        in_refs: tuple[TensorRef, ...],
+        sources: tuple[TensorRef | None, ...],
+        in_specs: tuple[Spec, ...],
+        outs: tuple[tuple[int, TensorRef], ...],
+        out_specs: tuple[Spec, ...],
+        returned: tuple[int, ...],
+        leaves: tuple[tuple[int, StepInput], ...],
+    ) -> OpRecord:
+        """Make the record of an op that ran with a provisional node, ``native``."""
+        record = OpRecord(parent, site.func, site.info, site.scope)
+        record.depth, record.code, record.last = site.depth, site.code, site.last
+        record.in_refs, record.sources, record.outs = in_refs, sources, outs
+        record.filled = tuple(map(is_filled, sources, in_refs))
+        record.writes, record.returned = site.writes, returned
+        record.overwrites = site.overwrites
+        record.leaves = tuple(
+            (slot, leaf, parent.order + 1 + number) for number, (slot, leaf) in enumerate(leaves)
+        )
+        for _, ref in outs:
+            ref.owner = record
+        attributes = tuple(
+            (name, attribute_text(value))
+            for name, value in named_arguments(site.info, *arguments)
+            if value is not ...
+        )
+        if record.overwrites and site.info.type not in OVERWRITING:
+            attributes = (*attributes, (OVERWRITES, slots_text(record.overwrites)))
+        if cause is not None:
+            attributes = (*attributes, ("forward", cause.node.name))
+        refs = [source or ref for source, ref in zip(sources, in_refs, strict=True)]
+        record.node = OpNode(
+            name=self._learner.next_name(parent, site.node_scope, site.info.type),
+            type=site.info.type,
+            scope=site.node_scope,
+            phase=site.phase,
+            inputs=tuple(
+                Edge(ref.producer.name, ref.slot, _spec(spec))
+                for ref, spec in zip(refs, in_specs, strict=True)
+            ),
+            outputs=tuple(map(_spec, out_specs)),
+            attributes=attributes,
+            sources=site.sources,
+        )
+        record.node = replace(record.node, attributes=final_attributes(record))
+        record.native = native
+        parent.native.add(native)
+        self._learner.add(record)
+        self._find_wants(record)
+        return record
+
+
+def _spec(spec: Spec) -> TensorSpec:
+    dtype, shape = spec
+    return TensorSpec(dtype_name(dtype), shape)

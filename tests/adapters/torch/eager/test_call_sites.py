@@ -1,0 +1,177 @@
+"""Steps that do not repeat: their ops are told by their call sites and learned when asked for."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from sonde.adapters.torch.attach import attach
+from sonde.adapters.torch.eager import matcher
+from sonde.adapters.torch.step_cycle import Novelty
+from sonde.capture.options import config_from_options
+from sonde.core.graph import Graph
+from sonde.core.sink import StepEnd
+from sonde.dump.sinks.overflow import OverflowDump
+
+pytestmark = pytest.mark.skipif(matcher.load() is None, reason="the native matcher is not built")
+
+LENGTHS = (3, 5, 2, 7, 4, 6)
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def train(
+    lengths: tuple[int, ...] = LENGTHS,
+    bad: int = -1,
+    after_step: Callable[[], None] = lambda: None,
+) -> list[float]:
+    """A cell in a loop of varying length; step ``bad`` computes the logarithm of zero."""
+    torch.manual_seed(1)
+    cell, drop, head = nn.LSTMCell(2, 4), nn.Dropout(0.2), nn.Linear(4, 3)
+    optimizer = torch.optim.Adam(nn.ModuleList([cell, head]).parameters(), lr=0.01)
+    losses = []
+    for step, length in enumerate(lengths):
+        hidden = (torch.zeros(2, 4), torch.zeros(2, 4))
+        outputs = []
+        for turn in range(length):
+            state = torch.tensor([[0.5 * turn, 1.0], [1.0, -1.0]])
+            hidden = cell(state, hidden)
+            output = head(drop(doubled(hidden[0])))
+            output[:, 1].mul_(0.5)
+            outputs.append(output + doubled(output) if turn % 2 else output)
+        loss = torch.cat(outputs).logsumexp(1).mean()
+        if step == bad:
+            loss = loss + torch.log(loss.detach() * 0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        after_step()
+    return losses
+
+
+def observed(
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    asks: Callable[[int], bool],
+    run: Callable[[], Any] = train,
+) -> tuple[Any, dict[int, Graph], int]:
+    """What ``run`` returns, the graphs of the steps that ``asks`` names, and the number of ops that
+    had no record when they ran."""
+    graphs: dict[int, Graph] = {}
+    original = OverflowDump.end_step
+
+    def end_step(self: OverflowDump, end: StepEnd) -> None:
+        if asks(end.step):
+            graphs[end.step] = end.graph
+        original(self, end)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OverflowDump, "end_step", end_step)
+        config = config_from_options(path, {}, overflow=True)
+        with attach(config, starts_at_once=True) as capture:
+            result = run()
+            tables = capture.adapter.observer.tables
+            return result, graphs, getattr(tables, "provisional_count", 0)
+
+
+def test_the_graph_of_a_step_that_does_not_repeat_is_as_if_every_op_were_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = len(LENGTHS) - 1
+    runs = []
+    for name, asks in (
+        ("every", lambda step: True),
+        ("last", lambda step: step == final),
+        ("python", lambda step: True),
+    ):
+        with monkeypatch.context() as patch:
+            if name == "python":
+                patch.setenv("SONDE_MATCHER", "python")
+            runs.append(observed(tmp_path / name, monkeypatch, asks=asks))
+    every, last, learned = runs
+    assert every[0] == last[0] == learned[0] == train()
+    assert last[2] > 500
+    assert learned[2] == 0
+    for step, graph in learned[1].items():
+        assert [node.name for node in every[1][step]] == [node.name for node in graph]
+        assert every[1][step].nodes == graph.nodes
+        assert every[1][step].id == graph.id
+    assert last[1][final].nodes == learned[1][final].nodes
+
+
+def test_a_fault_in_a_step_that_does_not_repeat_has_the_same_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overflow(path: Path) -> Any:
+        first = min(path.rglob("overflow.json"))
+        return json.loads(first.read_text())
+
+    def run() -> list[float]:
+        return train(LENGTHS[:5], bad=4)
+
+    for name in ("native", "python"):
+        with monkeypatch.context() as patch:
+            patch.setenv("SONDE_MATCHER", name)
+            observed(tmp_path / name, monkeypatch, asks=lambda step: False, run=run)
+    entries = overflow(tmp_path / "native")
+    assert entries[0]["op"].endswith("log-op0")
+    assert entries[0]["source"]["code"] == "loss = loss + torch.log(loss.detach() * 0)"
+    assert entries == overflow(tmp_path / "python")
+
+
+def test_an_op_that_raises_reaches_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> int:
+        weight = torch.ones(3, requires_grad=True)
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        raised = 0
+        for step in range(4):
+            total = weight.sum()
+            for turn in range(step + 1):
+                try:
+                    total = total + (weight * torch.ones(3 + turn % 2)).sum()
+                except RuntimeError:
+                    raised += 1
+            total.backward()
+            optimizer.step()
+        return raised
+
+    assert observed(tmp_path / "dump", monkeypatch, asks=lambda step: False, run=run)[0] == run()
+
+
+def test_nothing_is_kept_of_steps_whose_graph_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+
+    def count() -> None:
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+
+    def run() -> None:
+        train((3, 5, 2, 4, 9, 14, 11, 13, 8, 12, 6, 10), after_step=count)
+
+    observed(tmp_path / "dump", monkeypatch, asks=lambda step: False, run=run)
+    # A learned step of this length has thousands of objects.
+    assert counts[-1] - counts[-5] < 500
+
+
+def test_the_user_is_told_once_that_steps_do_not_repeat() -> None:
+    alike, different = Novelty(), Novelty()
+    assert [alike.step_ended(5000) for _ in range(40)] == [None] * 40
+    lines = [different.step_ended(300 * step) for step in range(40)]
+    (line,) = filter(None, lines)
+    assert "about 300 ops of each step" in line
+    assert line.endswith("[steps-differ]")
