@@ -73,6 +73,14 @@ def estimate(net: nn.Module) -> None:
     net.train()
 
 
+def autocast(net: nn.Module) -> None:
+    """In low precision: autocast casts weights with gradients, even inside no_grad."""
+    net.eval()
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        net(torch.randn(8, 4))
+    net.train()
+
+
 def predict(net: nn.Module) -> None:
     """As the Trainer does: results are collected outside of no_grad."""
     net.eval()
@@ -86,7 +94,7 @@ def predict(net: nn.Module) -> None:
     net.train()
 
 
-@pytest.mark.parametrize("evaluate", [validate, estimate, predict])
+@pytest.mark.parametrize("evaluate", [validate, estimate, autocast, predict])
 @pytest.mark.parametrize("when", [0, 2])
 def test_a_step_has_the_same_ops_whether_or_not_an_evaluation_precedes_it(
     evaluate: Between, when: int

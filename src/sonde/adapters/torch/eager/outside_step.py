@@ -28,6 +28,8 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.core.patching import call_before, wrap
 
+_CAST = torch.ops.aten._to_copy.default
+
 Observed = Literal["evaluation", "data"]
 """What is observed although it belongs to no training step."""
 
@@ -91,14 +93,15 @@ class OutsideStep:
             self._is_evaluating = self._are_networks_in_eval_mode()
         return self._is_evaluating
 
-    def contains(self, args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
+    def contains(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
         """Whether an op with these arguments runs outside of the step."""
         if self._loading and not self._runs_network():
             return True
         if not self.is_evaluating:
             return False
         tensors = tensors_in((args, tuple(kwargs.values()) if kwargs else ()))
-        if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+        records = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+        if records and not _is_cast_of_weight(func, args):
             self.trains_in_this_mode()
             return False
         return True
@@ -229,6 +232,12 @@ def forget_written(
             key = storage_key(tensors[slot])
             loans.notify_holds(key)
             tables.drop(key)
+
+
+def _is_cast_of_weight(func: Any, args: Sequence[Any]) -> bool:
+    """Whether this may be a cast by autocast, which keeps casts of weights for later and therefore
+    records their gradients, even inside ``no_grad``."""
+    return func is _CAST and bool(args) and args[0].is_leaf
 
 
 def _are_all_among(optimizer: torch.optim.Optimizer, known: Collection[int]) -> bool:
