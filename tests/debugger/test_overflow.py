@@ -328,7 +328,7 @@ def test_zero_times_an_infinite_number_is_a_hit_and_one_times_it_a_mask() -> Non
     assert {hit.verdict for hit in found(lambda: train(mask, 1), OVERFLOW)} == {"undecided"}
     zero = make_net(lambda _, hidden: hidden + torch.zeros(32, 16) * -torch.inf)
     hits = found(lambda: train(zero, 1), OVERFLOW)
-    assert (hits[0].op, hits[0].verdict) == ("Default/network-Net/mul-op0", "hit")
+    assert (hits[0].op, hits[0].verdict) == ("Default/zero-Net/mul-op0", "hit")
 
 
 def test_a_mask_in_what_is_computed_again_for_backward_does_not_stop_it() -> None:

@@ -40,12 +40,16 @@ CHECKPOINTS = Path(__file__).parents[1] / "train" / "data"
 
 @dataclass(frozen=True)
 class Kind:
-    """Whole samples, where a damaged copy is put, and what reads it."""
+    """Whole samples, where a damaged copy is put, and what reads it.
+
+    ``reads_all``: each call of ``read`` reads all samples, so one call shows that they can be read.
+    """
 
     sources: list[bytes]
     path: Path
     read: Callable[[Path], Any]
     names_file: bool = True
+    reads_all: bool = False
 
 
 def _pb(directory: Path) -> Kind:
@@ -260,7 +264,8 @@ def damaged_in(root: Path, directory: Path, read: Callable[[], None]) -> Kind:
         finally:
             files[target].write_bytes(contents[target])
 
-    return Kind(contents, directory / "damaged", read_damaged, names_file=False)
+    damaged = directory / "damaged"
+    return Kind(contents, damaged, read_damaged, names_file=False, reads_all=True)
 
 
 def _shielded(read: Callable[[Path], Any]) -> Callable[[Path], Any]:

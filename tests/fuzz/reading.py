@@ -45,7 +45,8 @@ def fuzz(
     warnings.simplefilter("ignore")
     outcome = Outcome(name)
     chosen = make(directory)
-    for each in chosen.sources[:_WHOLE]:  # can be read; imports are done by then
+    whole = chosen.sources[: 1 if chosen.reads_all else _WHOLE]
+    for each in whole:  # can be read; imports are done by then
         chosen.path.write_bytes(each)
         chosen.read(chosen.path)
     _limit_memory()

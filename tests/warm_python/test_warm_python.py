@@ -16,7 +16,7 @@ PROGRAMS = {
     "a text as exit code": "import sys; print('out'); sys.exit('not today')",
     "standard input": "print(input()[::-1])",
     "at exit": "import atexit; atexit.register(print, 'bye'); print('hello')",
-    "a thread": "import threading; threading.Timer(0.01, print, ['later']).start(); print('now')",
+    "a thread": "import threading; print('now'); threading.Timer(0.01, print, ['later']).start()",
     "the directory": "import os; print(os.getcwd(), os.environ['MINE'], os.umask(0))",
     "killed": "import os; print('x', flush=True); os.kill(os.getpid(), 9)",
     "interrupted": "raise KeyboardInterrupt",

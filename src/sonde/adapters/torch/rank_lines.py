@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from sonde.adapters.torch.debugging.ranks import world_size
-from sonde.capture.session import print_to_stderr
+from sonde.core.terminal_text import print_to_stderr
 
-_START = re.compile(r"^sonde: ", re.MULTILINE)
+_START = "sonde: "
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +23,6 @@ class RankLines:
 
     def __call__(self, text: str) -> None:
         self.has_others = self.has_others or world_size() > 1
-        if self.has_others:
-            text = _START.sub(f"sonde: rank {self.rank}: ", text)
+        if self.has_others and text.startswith(_START):
+            text = f"{_START}rank {self.rank}: {text.removeprefix(_START)}"
         print_to_stderr(text)
