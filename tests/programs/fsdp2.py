@@ -22,10 +22,6 @@ class Block(nn.Module):
     def forward(self, x):
         return x + self.fc2(torch.relu(self.fc1(self.norm(x))))
 
-    def reset_parameters(self):
-        for layer in (self.norm, self.fc1, self.fc2):
-            layer.reset_parameters()
-
 
 rank = int(os.environ["RANK"])
 dist.init_process_group(
@@ -38,9 +34,9 @@ for block in model:
     fully_shard(block, mp_policy=policy)
 fully_shard(model, mp_policy=policy)
 model.to_empty(device="cpu")
-torch.manual_seed(0)
-for block in model:
-    block.reset_parameters()
+with torch.no_grad():
+    for number, parameter in enumerate(model.parameters()):
+        parameter.fill_(0.02 * (number % 5 + 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 torch.manual_seed(rank)
 losses = []

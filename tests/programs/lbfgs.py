@@ -27,12 +27,12 @@ class Sequence(nn.Module):
 
 
 torch.manual_seed(0)
-waves = torch.sin(torch.arange(9, dtype=torch.double) / 2 + torch.randn(3, 1, dtype=torch.double))
+waves = torch.sin(torch.arange(5, dtype=torch.double) / 2 + torch.randn(3, 1, dtype=torch.double))
 seq = Sequence().double()
 criterion = nn.MSELoss()
-optimizer = torch.optim.LBFGS(seq.parameters(), lr=0.5, max_iter=4)
+optimizer = torch.optim.LBFGS(seq.parameters(), lr=0.5, max_iter=2)
 losses = []
-for step in range(4):
+for step in range(3):
 
     def closure(step=step):
         optimizer.zero_grad()
@@ -45,5 +45,5 @@ for step in range(4):
 
     optimizer.step(closure)
     with torch.no_grad():
-        losses.append(seq(waves[:, :-1], future=3).sum().item())
+        losses.append(seq(waves[:, :-1], future=2).sum().item())
 print_results(losses, seq.state_dict())

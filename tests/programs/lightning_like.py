@@ -56,9 +56,7 @@ class Trainer:
                 if (number + 1) % self.accumulate:
                     self.closure(lit_module, batch, True)
                 else:
-                    self.optimizer.step(
-                        lambda batch=batch: self.closure(lit_module, batch, False)
-                    )
+                    self.optimizer.step(lambda batch=batch: self.closure(lit_module, batch, False))
                     self.global_step += 1
             self.validate(lit_module, val_batches)
 

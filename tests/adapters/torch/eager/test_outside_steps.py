@@ -86,7 +86,13 @@ def predict(net: nn.Module) -> None:
     net.train()
 
 
-@pytest.mark.parametrize("evaluate", [validate, estimate, predict])
+def validate_in_bfloat16(net: nn.Module) -> None:
+    """Autocast records the casts of weights although the evaluation disables gradients."""
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        validate(net)
+
+
+@pytest.mark.parametrize("evaluate", [validate, estimate, predict, validate_in_bfloat16])
 @pytest.mark.parametrize("when", [0, 2])
 def test_a_step_has_the_same_ops_whether_or_not_an_evaluation_precedes_it(
     evaluate: Between, when: int

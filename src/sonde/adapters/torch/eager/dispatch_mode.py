@@ -378,7 +378,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         """Whether an op belongs to the running step, or begins the first one."""
         if self._is_suspended:
             return False
-        if self.outside.is_asked and self.outside.contains(args, kwargs):
+        if self.outside.is_asked and self.outside.contains(func, args, kwargs):
             forget_written(func, args, kwargs, self.tables, self.loans)
             return False
         return self._has_started or self._starts_here(func, args)

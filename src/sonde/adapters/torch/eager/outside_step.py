@@ -28,6 +28,7 @@ from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.core.patching import call_before, wrap
 
+_CAST = torch.ops.aten._to_copy.default
 Observed = Literal["evaluation", "data"]
 """What is observed although it belongs to no training step."""
 
@@ -91,13 +92,15 @@ class OutsideStep:
             self._is_evaluating = self._are_networks_in_eval_mode()
         return self._is_evaluating
 
-    def contains(self, args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
+    def contains(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None) -> bool:
         """Whether an op with these arguments runs outside of the step."""
         if self._loading and not self._runs_network():
             return True
         if not self.is_evaluating:
             return False
         tensors = tensors_in((args, tuple(kwargs.values()) if kwargs else ()))
+        if func is _CAST and all(each.is_leaf for each in tensors):
+            return True  # Autocast records the casts of weights also where gradients are disabled.
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             self.trains_in_this_mode()
             return False
