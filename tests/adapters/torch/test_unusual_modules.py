@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,7 @@ def lazy() -> object:
 
 
 @pytest.mark.parametrize(
-    ("mode", "program"),
-    [*((mode, scripted) for mode in MODES), *((mode, lazy) for mode in MODES[:3])],
+    ("mode", "program"), [(mode, program) for mode in MODES for program in (scripted, lazy)]
 )
 def test_a_scripted_and_a_lazy_network_are_observed(
     mode: str, program: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -39,3 +39,12 @@ def test_a_scripted_and_a_lazy_network_are_observed(
     bare, seen = bare_and_observed(mode, tmp_path, program)
     assert same(bare, seen)
     assert "failed" not in capfd.readouterr().err
+
+
+def test_parameters_without_values_are_no_gap(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bare_and_observed("overflow", tmp_path, lazy)
+    told = json.loads((tmp_path / "rank_0" / "overflow.json").read_text())
+    assert told["verdict"] == "finite"
+    assert told["observed"]["gaps"] == []

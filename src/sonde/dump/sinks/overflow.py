@@ -148,7 +148,7 @@ class OverflowDump:
 
     def write(self, call: OpCall) -> None:
         for view in (*call.inputs, *call.outputs):
-            if not view.has_countable_values:
+            if not view.has_countable_values and view.nbytes:
                 text = f"{call.node.name} {view.io} {view.slot}: {view.problem}"
                 self._coverage.add(Gap("unreadable_tensors", text, call.step))
         found = self._tracker.look(call)

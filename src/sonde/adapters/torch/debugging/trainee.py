@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from torch.nn.parameter import is_lazy
+
 from sonde.adapters.torch import private
 from sonde.adapters.torch.debugging.held_tensors import HeldTensors, TorchHeld, TorchSnapshot
 from sonde.adapters.torch.debugging.ranks import outlive_launcher
@@ -68,6 +70,8 @@ class TorchTrainee:
 
     def memory(self, view: TensorView) -> Memory | str:
         assert isinstance(view, TorchView)
+        if is_lazy(view.tensor):
+            return view.problem or ""
         on_host = view.on_host()
         if on_host is None:
             known = None if view.problem is None else elements(view.tensor)
