@@ -30,7 +30,7 @@ def lazy() -> object:
 
 @pytest.mark.parametrize(
     ("mode", "program"),
-    [*((mode, scripted) for mode in MODES), *((mode, lazy) for mode in MODES[:3])],
+    [*((mode, scripted) for mode in MODES), *((mode, lazy) for mode in MODES)],
 )
 def test_a_scripted_and_a_lazy_network_are_observed(
     mode: str, program: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
