@@ -7,7 +7,6 @@ protects the training: a sink that raises is disabled and reported once.
 from __future__ import annotations
 
 import logging
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
-from sonde.core.terminal_text import printable
+from sonde.core.terminal_text import print_to_stderr
 
 logger = logging.getLogger("sonde.capture")
 
@@ -60,21 +59,6 @@ class Wants:
     """The subscriptions that want one op in the running step."""
 
     subscriptions: tuple[Subscription, ...]
-
-
-def print_to_stderr(text: str) -> None:
-    """Print one line for the user, if the program has left a standard error that takes it.
-
-    Control characters in it are escaped: the line may have names of the user's modules.
-    """
-    stream = sys.stderr
-    if stream is None:
-        return
-    try:
-        print(printable(text), file=stream, flush=True)
-    except Exception as error:  # The program may have closed it, or put any object in its place.
-        if is_interruption(error):
-            raise
 
 
 @dataclass(slots=True)

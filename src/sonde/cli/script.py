@@ -20,8 +20,8 @@ from importlib.machinery import ModuleSpec, SourceFileLoader, SourcelessFileLoad
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, cast
 
-from sonde.capture.session import print_to_stderr
 from sonde.core.errors import CaptureError, SondeError, UsageError
+from sonde.core.terminal_text import print_to_stderr
 
 # Modules whose frames are removed from tracebacks: those that start the program, those that observe
 # its ops, and the one through which the latter call torch.
@@ -158,7 +158,8 @@ def _leave(
     except SondeError as error:
         say(str(error))
     except Exception:
-        print_to_stderr(traceback.format_exc())
+        for line in traceback.format_exc().splitlines():
+            print_to_stderr(line)
         say("the failure above is Sonde's, not your program's")
     if outcome is not None:
         outcome.__traceback__ = clean

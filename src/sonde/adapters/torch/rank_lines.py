@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sonde.adapters.torch.debugging.ranks import world_size
-from sonde.capture.session import print_to_stderr
+from sonde.core.terminal_text import print_to_stderr
 
 _START = re.compile(r"^sonde: ", re.MULTILINE)
 
