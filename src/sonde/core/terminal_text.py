@@ -21,15 +21,29 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def print_to_stderr(text: str) -> None:
-    """Print one line for the user, if the program has left a standard error that takes it.
+    """Print one line for the user. Control characters in it are escaped: the line may have names of
+    the user's modules."""
+    write_to_stderr(f"{printable(text)}\n")
 
-    Control characters in it are escaped: the line may have names of the user's modules.
-    """
+
+def write_to_stderr(text: str) -> None:
+    """Write ``text`` if the program has left a standard error that takes it."""
     stream = sys.stderr
     if stream is None:
         return
     try:
-        print(printable(text), file=stream, flush=True)
+        stream.write(text)
+        stream.flush()
     except Exception as error:  # The program may have closed it, or put any object in its place.
         if is_interruption(error):
             raise
+
+
+def is_stderr_terminal() -> bool:
+    """Whether the standard error that the program has left is a terminal."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except Exception as error:
+        if is_interruption(error):
+            raise
+        return False

@@ -101,9 +101,12 @@ class _Screen(_TextHandler):
         super().__init__(sys.stderr)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not self._is_shown_by_another(record):
+        if sys.stderr is not None and not self._is_shown_by_another(record):
             self.stream = sys.stderr
             super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the parent's name
+        """Say nothing: the program has closed the screen, or put any object in its place."""
 
     def _is_shown_by_another(self, record: logging.LogRecord) -> bool:
         screens = (sys.stderr, sys.stdout, sys.__stderr__, sys.__stdout__)

@@ -127,7 +127,7 @@ class TorchAdapter:
 
     def end_step(self) -> None:
         """End the running step here (``sonde.step()``)."""
-        with self._guard:
+        with self._guard, private.without_torch_functions():
             self._steps.end()
 
     def refresh(self) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from sonde import kernels
+from sonde.adapters.torch import private
 from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
@@ -123,7 +124,8 @@ def attach(
         )
         is_one_of_several = debugger is not None and debugger.world_size > 1
         lines = RankLines(number, has_other_ranks or is_one_of_several)
-        capture = _build(config, lines, debugger, make_adapter)
+        with private.unobserved():
+            capture = _build(config, lines, debugger, make_adapter)
         _RUNNING.append(capture)
     try:
         with ExitStack() as undo:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,11 +18,13 @@ from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
 from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
+from sonde.dump.writing.free_memory import most_bytes
 from sonde.dump.writing.writer import Writer, open_writer
 from sonde.watch.hit_text import origin_finding, origin_place
 
 _BUDGET_SHARE = 64
 _LEAST_BUDGET = 64 * 1024 * 1024
+_LEAST_SHARE = 8
 _MOST_BUDGET = 512 * 1024 * 1024
 
 
@@ -116,8 +117,9 @@ def _request(config: CaptureConfig, sinks: DumpSinks) -> SelectionRequest | Togg
 
 def default_budget() -> int:
     """Bytes an asynchronous dump may hold: a share of the memory, within bounds."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(_LEAST_BUDGET, min(_MOST_BUDGET, memory // _BUDGET_SHARE))
+    memory = most_bytes()
+    least = min(_LEAST_BUDGET, memory // _LEAST_SHARE)
+    return max(least, min(_MOST_BUDGET, memory // _BUDGET_SHARE))
 
 
 def _report_unmatched(

@@ -40,7 +40,6 @@ NEEDED = (
     "torch._C._dynamo.eval_frame:set_code_exec_strategy",
     "torch._C._dynamo.eval_frame:set_eval_frame",
     "torch._C:DisableTorchFunction",
-    "torch._C:DisableTorchFunctionSubclass",
     "torch._C:TensorBase.numpy",
     "torch._C:_DisableTorchDispatch",
     "torch._C:_TorchDispatchModeKey",
@@ -79,11 +78,10 @@ and used again for another tensor after that."""
 storage_id: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
 """The address of torch's storage object; see `tensor_id`."""
 
-without_subclass_code: Callable[[], AbstractContextManager[None]] = (
-    torch._C.DisableTorchFunctionSubclass
-)
-"""In this block tensor subclasses behave as plain tensors: their ``__torch_function__`` does not
-run."""
+without_torch_functions: Callable[[], AbstractContextManager[None]] = torch._C.DisableTorchFunction
+"""In this block tensor subclasses behave as plain tensors, and no TorchFunctionMode is active: no
+``__torch_function__`` of the program sees what Sonde reads, and ``set_default_device`` does not
+move what Sonde makes. For every function of Sonde that torch calls."""
 
 without_modes: Callable[[], AbstractContextManager[None]] = torch._C._DisableTorchDispatch
 """In this block no dispatch mode sees the ops that run."""
@@ -135,7 +133,7 @@ def hide_from_compiler(*functions: Callable[..., Any]) -> None:
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Hide the ops of this block, which are Sonde's own, from all modes."""
-    with without_modes(), torch._C.DisableTorchFunction():
+    with without_modes(), without_torch_functions():
         yield
 
 

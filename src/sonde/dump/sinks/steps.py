@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sonde.core.errors import DumpError
 from sonde.core.graph import Graph
 from sonde.core.number_text import size_text
 from sonde.core.sink import Sink, StepEnd, TensorView
+from sonde.core.terminal_text import is_stderr_terminal, write_to_stderr
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
 from sonde.dump.graph_files.columns import encode_columns
@@ -201,7 +201,7 @@ def _wait_showing_progress(writer: Writer, report: Callable[[str], None] | None)
     if total < _MIN_SHOWN_BYTES or report is None:
         writer.wait_all()
         return
-    if not sys.stderr.isatty():
+    if not is_stderr_terminal():
         report(f"sonde: writing the last {size_text(total)} of the dump")
         writer.wait_all()
         return
@@ -209,9 +209,9 @@ def _wait_showing_progress(writer: Writer, report: Callable[[str], None] | None)
     def show(jobs: int, pending: int) -> None:
         done = f"{size_text(total - pending)} of {size_text(total)}"
         text = f"\rsonde: writing the dump, {done}, {jobs} files to go "
-        print(text, end="", file=sys.stderr, flush=True)
+        write_to_stderr(text)
 
     try:
         writer.wait_all(show)
     finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        write_to_stderr("\r\x1b[K")

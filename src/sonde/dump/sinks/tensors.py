@@ -20,6 +20,7 @@ from sonde.core.sink import Hold, OpCall, Sink, StepEnd, TensorView
 from sonde.dump import layout
 from sonde.dump.file_names import FileNamer
 from sonde.dump.sinks.steps import StepFiles, raise_failure
+from sonde.dump.writing.free_memory import is_scarce
 from sonde.dump.writing.npy_header import npy_header
 from sonde.dump.writing.writer import LINKABLE_JOBS, Writer
 
@@ -31,8 +32,8 @@ class TensorDump(Sink):
 
     ``ios``: inputs, outputs or both; ``memory_order`` keeps channels-last tensors in the order of
     memory; ``kernel_args`` adds a JSON file of each op's arguments; ``synchronous`` waits for the
-    files of an op before the next op runs; ``sample``: the most elements to save of a tensor, 0 for
-    all.
+    files of an op before the next op runs, as is done anyway when memory is scarce; ``sample``: the
+    most elements to save of a tensor, 0 for all.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class TensorDump(Sink):
                 self._write_view(node, timestamp, view)
         if self._kernel_args and node.kind == "op":
             self._write_arguments(call)
-        if self._synchronous:
+        if self._synchronous or is_scarce(self._writer.pending_bytes):
             self._writer.wait_all()
         if self._writer.error is not None:
             raise_failure(self._writer)

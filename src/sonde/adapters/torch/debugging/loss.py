@@ -96,9 +96,11 @@ class LossWatch:
             if self._inside > 1:
                 return
         found: Sequence[Any] = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
-        for tensor in found:
-            if isinstance(tensor, torch.Tensor) and tensor.numel() == 1 and not tensor.is_complex():
-                with private.unobserved():
+        with private.unobserved():
+            for tensor in found:
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                if tensor.numel() == 1 and not tensor.is_complex():
                     known = self._scaled.get(storage_key(tensor))
                     plain = tensor if known is None or known[0]() is None else known[1]
                     self._roots.append(plain.detach())

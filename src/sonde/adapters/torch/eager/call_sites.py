@@ -116,7 +116,7 @@ class CallSites:
         if leaf is None:
             caller = sys._getframe(1)
             frame = find_user_frame(caller)[1] or caller
-            with private.without_subclass_code():
+            with private.without_torch_functions():
                 leaf = inputs.leaves.leaf_for(tensor, key, frame, is_used)
         inputs.enter(leaf.ref, key, tensor)
         return True

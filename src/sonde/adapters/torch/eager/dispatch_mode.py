@@ -301,10 +301,10 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> Seen | None:
         """Find or make the record of an op that is about to run; None if it is not observed."""
-        if not self.tables.started and not self._is_in_step(func, args, kwargs):
-            return None
         # Tensor subclasses of the program are read as plain tensors: their own code must not run.
-        with private.without_subclass_code():
+        with private.without_torch_functions():
+            if not self.tables.started and not self._is_in_step(func, args, kwargs):
+                return None
             return self._record_of(func, args, kwargs)
 
     def _record_of(
@@ -351,7 +351,7 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
     def _after(
         self, seen: Seen, result: Any, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> None:
-        with private.without_subclass_code():
+        with private.without_torch_functions():
             record, tensors, keys, before = seen
             results = list(tensors_in(result))
             results.extend(tensors[slot] for slot in record.returned)

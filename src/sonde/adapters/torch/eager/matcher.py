@@ -50,7 +50,7 @@ def _built() -> ModuleType | None:
         return None
     with private.unobserved():
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
-    module.probe(private.stable_functions(), samples)
+        module.probe(private.stable_functions(), samples)
     module.learn_ref_layout(TensorRef, StepInput)
     return module
 

@@ -176,7 +176,7 @@ class ObservationSwitch:
         if threading.get_ident() != self._thread:
             self._elsewhere(threading.current_thread().name)
             return
-        with self._guard:
+        with self._guard, private.without_torch_functions():
             if self.state is ObservationState.BROKEN:
                 self.clean_up()
                 return
@@ -190,7 +190,7 @@ class ObservationSwitch:
 
     def _module_ended(self, module: nn.Module, _: Any, result: Any, *__: Any) -> None:
         if threading.get_ident() == self._thread and self.is_observing:
-            with self._guard:
+            with self._guard, private.without_torch_functions():
                 self._observer.module_ended(module, result)
 
 

@@ -175,7 +175,7 @@ class OutsideStep:
                 return original(this, *args, **kwargs)
             finally:
                 self._switching -= 1
-                with self._guard:
+                with self._guard, private.without_torch_functions():
                     self._note_network(this)
 
         return train
@@ -191,7 +191,7 @@ class OutsideStep:
 
     def _knows(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         if threading.get_ident() == self._thread:
-            with self._guard:
+            with self._guard, private.without_torch_functions():
                 self._optimizers.add(optimizer)
                 self._is_evaluating = None
                 self._changed()
@@ -212,7 +212,7 @@ class OutsideStep:
 
     def _load(self, change: int) -> None:
         self._loading += change
-        with self._guard:
+        with self._guard, private.without_torch_functions():
             self._changed()
 
     def _runs_network(self) -> bool:
@@ -226,12 +226,11 @@ def forget_written(
     """Forget the memory that an op is about to change which is not observed."""
     if is_bookkeeping(func) or not (info := op_info(func)).writes:
         return
-    with private.without_subclass_code():
-        tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
-        for slot in argument_slots(info.writes, info, args, kwargs):
-            key = storage_key(tensors[slot])
-            loans.notify_holds(key)
-            tables.drop(key)
+    tensors = list(tensors_in((*args, *kwargs.values()) if kwargs else args))
+    for slot in argument_slots(info.writes, info, args, kwargs):
+        key = storage_key(tensors[slot])
+        loans.notify_holds(key)
+        tables.drop(key)
 
 
 def _is_cast_of_weight(func: Any, args: Sequence[Any]) -> bool:

@@ -64,7 +64,8 @@ class StepHooks:
             self._running = [each for each in self._running if id(each) in alive]
         self._running.append(optimizer)
         self.closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
-        self._began(optimizer)
+        with private.without_torch_functions():
+            self._began(optimizer)
         self.closure = None
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -74,10 +75,11 @@ class StepHooks:
             return
         while self._running.pop() is not optimizer:
             pass
-        self._left(optimizer)
-        if not self._running:
-            self._count += 1
-            self._ended()
+        with private.without_torch_functions():
+            self._left(optimizer)
+            if not self._running:
+                self._count += 1
+                self._ended()
 
     def _count_skipped(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def step(this: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -85,7 +87,8 @@ class StepHooks:
             result = original(this, optimizer, *args, **kwargs)
             if self._count == before and threading.get_ident() == self._thread:
                 self._count += 1
-                self._ended()
+                with private.without_torch_functions():
+                    self._ended()
             return result
 
         return step

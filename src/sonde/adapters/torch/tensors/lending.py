@@ -98,7 +98,7 @@ def watch_exposure(
     guard = FailureGuard(failed)
 
     def mark(key_of: Callable[[Any], int], exposed: Any, *_: Any, **__: Any) -> None:
-        with guard:
+        with guard, private.without_torch_functions():
             loans.mark_foreign((key_of(exposed),))
 
     def resize(storage: torch.UntypedStorage, size: int, *_: Any, **__: Any) -> None:

@@ -162,6 +162,8 @@ class TorchView:
     def on_host(self) -> tuple[torch.Tensor, int] | None:
         """The tensor to be summarised and its kernel code; None where there are no statistics."""
         tensor = self.tensor
+        if type(tensor) not in _PLAIN_TYPES and is_lazy(tensor):
+            return None
         code = kernel_code(tensor.dtype)
         is_plain = (
             tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_nested

@@ -1,0 +1,90 @@
+"""How much memory the limits of the process leave: of address space, of data, of its cgroup.
+
+Memory that waiting files take is missing to the training, which would then fail where it does not
+without Sonde.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+from functools import cache
+from pathlib import Path
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_STATM = "/proc/self/statm"
+_CGROUPS = Path("/proc/self/cgroup")
+_MOUNTED = Path("/sys/fs/cgroup")
+# The fields of statm that the limits are about.
+_LIMITED = ((resource.RLIMIT_AS, 0), (resource.RLIMIT_DATA, 5))
+_LITTLE = 64 * 1024 * 1024
+_SHARE = 4
+_M_MMAP_THRESHOLD = -3
+_SEPARATE = 128 * 1024
+
+
+def is_scarce(pending_bytes: int) -> bool:
+    """Whether so many waiting bytes are too many for what is left: no more may wait then."""
+    left = left_bytes()
+    if left is None or left >= max(_LITTLE, _SHARE * pending_bytes):
+        return False
+    _keep_heap_small()
+    return True
+
+
+@cache
+def _keep_heap_small() -> None:
+    """Let glibc give freed memory back to the system, and serve large requests apart from small.
+
+    Else the small blocks that Sonde keeps (names of files) come to lie in the large ones that the
+    training has freed, which then cannot be used again, and the heap grows with every step.
+    """
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt") and hasattr(library, "malloc_trim"):
+        library.mallopt(_M_MMAP_THRESHOLD, _SEPARATE)
+        library.malloc_trim(0)
+
+
+def left_bytes() -> int | None:
+    """The bytes that the process may still take; None if it has no limit, or nothing tells."""
+    limits = [(resource.getrlimit(kind)[0], field) for kind, field in _LIMITED]
+    if all(limit == resource.RLIM_INFINITY for limit, _ in limits):
+        return None
+    try:
+        with open(_STATM, "rb", buffering=0) as stream:
+            pages = stream.read(256).split()
+    except OSError:
+        return None
+    return min(
+        limit - int(pages[field]) * _PAGE
+        for limit, field in limits
+        if limit != resource.RLIM_INFINITY
+    )
+
+
+def most_bytes() -> int:
+    """The memory that the process could ever have: that of the machine, or of the least limit."""
+    found = [_PAGE * os.sysconf("SC_PHYS_PAGES")]
+    found += [resource.getrlimit(kind)[0] for kind, _ in _LIMITED]
+    found.append(_cgroup_limit())
+    return min(each for each in found if each > 0)
+
+
+def _cgroup_limit() -> int:
+    """The memory limit of the process's cgroup (version 2) and those above it; 0 if none is set."""
+    try:
+        lines = _CGROUPS.read_text().splitlines()
+    except OSError:
+        return 0
+    own = next((line[3:] for line in lines if line.startswith("0::")), None)
+    if own is None:
+        return 0
+    inner = _MOUNTED / own.strip("/")
+    limits = []
+    for folder in (inner, *inner.parents):
+        try:
+            limits.append(int((folder / "memory.max").read_text()))
+        except (OSError, ValueError):  # "max": no limit; the root has no such file
+            continue
+    return min(limits, default=0)
