@@ -158,7 +158,8 @@ def _leave(
     except SondeError as error:
         say(str(error))
     except Exception:
-        print_to_stderr(traceback.format_exc())
+        for line in traceback.format_exc().splitlines():
+            print_to_stderr(line)
         say("the failure above is Sonde's, not your program's")
     if outcome is not None:
         outcome.__traceback__ = clean

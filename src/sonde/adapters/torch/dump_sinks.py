@@ -147,8 +147,8 @@ def _report_overflow(
     if verdict == "unknown":
         report(_no_verdict(summary, coverage))
     elif summary.fault is not None:
+        report(f"sonde: the first {origin_finding(summary.fault).message}")
         report(
-            f"sonde: the first {origin_finding(summary.fault).message}\n"
             f"sonde: ops with such values: {summary.producers} made them, {summary.carriers} "
             f"passed them on; sonde show {rank.root.parent} tells more{_but(coverage)}"
         )
