@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 GapReason = Literal[
     "observation_failed", "sink_failed", "other_thread", "nothing_ran", "unreadable_tensors",
-    "steps_not_selected", "ops_not_selected",
+    "step_dropped", "steps_not_selected", "ops_not_selected",
 ]  # fmt: skip
 CHOSEN: Final = frozenset(("steps_not_selected", "ops_not_selected"))
 """What the user chose not to observe."""
@@ -18,6 +18,7 @@ _TEXTS: Final[dict[GapReason, str]] = {
     "other_thread": "modules or optimizers ran in thread {detail}, which is not observed",
     "nothing_ran": "no op of a training step ran in the observed thread",
     "unreadable_tensors": "values of some tensors cannot be read (first {detail})",
+    "step_dropped": "the rest of a step was not observed{step} ({detail})",
     "steps_not_selected": "only the selected steps were observed",
     "ops_not_selected": "only the selected ops were observed",
 }
@@ -68,7 +69,8 @@ class Coverage:
         found = dict(self._gaps)
         if not self.has_observed and not self.is_delegated:
             found.setdefault("nothing_ran", Gap("nothing_ran"))
-        if self.unobserved_steps and not {"observation_failed", "sink_failed"} & found.keys():
+        lost = {"observation_failed", "sink_failed", "step_dropped"} & found.keys()
+        if self.unobserved_steps and not lost:
             found["steps_not_selected"] = Gap("steps_not_selected")
         return tuple(sorted(found.values(), key=lambda each: each.reason in CHOSEN))
 

@@ -1,17 +1,45 @@
 """Temporary patches of attributes of foreign modules and classes: all patching goes through here.
 
-A patch is undone by closing an ``ExitStack``, or by `Patch.restore`. An attribute that other code
-has replaced in the meantime is not restored, because that would remove the other patch.
+A patch is undone by closing an ``ExitStack`` or `Removals`, or by `Patch.restore`. An attribute
+that other code has replaced in the meantime is not restored: that would remove the other patch.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any
+from typing import Any, Protocol
 
 _ABSENT = object()
+
+
+class Undo(Protocol):
+    """An ``ExitStack``, or `Removals`."""
+
+    def callback(self, action: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call ``action`` with these arguments when this is closed."""
+
+
+class Removals:
+    """What has been installed while steps are observed, and must be removed: the last one first.
+
+    A signal handler of the program may raise at any point of `close`. An action that was
+    interrupted is called again by the next `close`; an ``ExitStack`` would forget it. Each action
+    must do nothing where there is nothing to remove.
+    """
+
+    __slots__ = ("_actions",)
+
+    def __init__(self) -> None:
+        self._actions: list[Callable[[], Any]] = []
+
+    def callback(self, action: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        self._actions.append(functools.partial(action, *args, **kwargs))
+
+    def close(self) -> None:
+        while self._actions:
+            self._actions[-1]()
+            self._actions.pop()
 
 
 class Patch:
@@ -48,16 +76,16 @@ class Patch:
             setattr(self.owner, self.name, self._own)
 
 
-def replace(owner: Any, name: str, replacement: Any, undo: ExitStack) -> Patch:
+def replace(owner: Any, name: str, replacement: Any, undo: Undo) -> Patch:
     """Install ``replacement`` as ``owner.name`` until ``undo`` is closed."""
     patch = Patch(owner, name, replacement)
-    patch.install()
     undo.callback(patch.restore)
+    patch.install()
     return patch
 
 
 def wrap(
-    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], undo: ExitStack
+    owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]], undo: Undo
 ) -> Patch:
     """Install ``make(original)`` as the function ``owner.name`` until ``undo`` is closed.
 
@@ -67,7 +95,7 @@ def wrap(
     return replace(owner, name, functools.wraps(original)(make(original)), undo)
 
 
-def call_before(owner: Any, name: str, action: Callable[..., object], undo: ExitStack) -> Patch:
+def call_before(owner: Any, name: str, action: Callable[..., object], undo: Undo) -> Patch:
     """Before each call of ``owner.name``, call ``action`` with its arguments, until ``undo``."""
 
     def make(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 from sonde.core.graph import GRADIENTS, Source
 from sonde.core.observation import Observation, ObservedTensor
+from sonde.core.weak_table import WeakTable
 from sonde.watch.faults import StepNode, find_fault, find_results
 from sonde.watch.op_types import FILLING, infinite_argument, is_in_place, overwritten_inputs
 
@@ -77,7 +77,7 @@ class OriginTracker:
     ) -> None:
         self._count = count
         # Origins by memory, as long as that exists.
-        self._by_memory: WeakKeyDictionary[Any, Origin] = WeakKeyDictionary()
+        self._by_memory: WeakTable[Any, Origin] = WeakTable()
         # Lines whose non-finite values were no fault in an earlier step.
         self._harmless: set[tuple[object, ...]] = set()
         self._origins = 0

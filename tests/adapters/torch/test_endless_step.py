@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.adapters.torch.watching import watch
+from torch import nn
 
 from sonde.adapters.torch import endless_step
 from sonde.adapters.torch.adapter import StepBy
@@ -70,6 +71,12 @@ def test_one_backward_pass_is_one_step() -> None:
     with watch() as seen:
         update_by_hand(1)
     assert seen.reports == []
+
+
+def test_passes_that_the_compiler_traces_do_not_count() -> None:
+    with watch() as seen:
+        torch.compile(nn.Linear(2, 1), backend="aot_eager")(torch.ones(1, 2)).sum().backward()
+    assert not [line for line in seen.reports if "[no-step-yet]" in line]
 
 
 def test_without_a_capture_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:

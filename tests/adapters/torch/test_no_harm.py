@@ -38,7 +38,9 @@ def test_a_training_gives_the_same_bits_when_every_tensor_is_observed(
         monkeypatch.setenv("SONDE_MATCHER", matcher)
         seen, watched = run(train)
         reports = [line for line in watched.reports if "[evaluation-not-observed]" not in line]
-        assert reports == []
+        # This training updates its weights itself: torch does not say where its steps end.
+        slugs = ["[no-step-yet]"] if name == "functional_transforms" else []
+        assert [line.rpartition(" ")[2] for line in reports] == slugs
         assert same(bare, seen)
         assert watched.steps
         found.append(watched)

@@ -221,7 +221,14 @@ def test_healthy_trainings_have_nothing_to_report(
     with dumping(tmp_path, debug_mode="overflow"):
         TRAININGS[name]()
     assert entries_in(tmp_path) == {}
-    assert capfd.readouterr().err.endswith("sonde: every value of the observed steps was finite\n")
+    last = capfd.readouterr().err.splitlines()[-1]
+    if name == "tensor_subclasses":  # Sonde must not run their code, which alone has the values.
+        assert last.startswith("sonde: nothing is known about NaN and Inf in the whole run: values")
+        assert last.endswith("every observed value was finite [partly-observed]")
+    elif name == "functional_transforms":  # It updates its weights itself.
+        assert last == "sonde: every value that was observed was finite; no step ended"
+    else:
+        assert last == "sonde: every value of the observed steps was finite"
 
 
 def test_the_workspace_of_a_loss_is_not_taken_for_its_value(tmp_path: Path, matcher: str) -> None:

@@ -274,6 +274,7 @@ class TorchAdapter:
         if self._switch.state is ObservationState.BROKEN or os.getpid() != self._pid:
             return
         self.observer.interrupt()
+        self._session.coverage.add(Gap("step_dropped", reason, self._session.step))
         if not self._is_drop_reported:
             self._is_drop_reported = True
             self._session.report(

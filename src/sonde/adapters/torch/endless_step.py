@@ -59,8 +59,8 @@ class EndlessStep:
             )
 
     def _passed(self, *_: Any, **__: Any) -> None:
-        if self._is_over or threading.get_ident() != self._thread:
-            return
+        if self._is_over or threading.get_ident() != self._thread or private.is_tracing():
+            return  # torch.compile traces passes, too.
         self._passes += 1
         if self._passes >= MANY_PASSES:
             self._is_over = True

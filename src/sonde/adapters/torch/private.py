@@ -14,13 +14,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
 from sonde.core import version_probe
-from sonde.core.interruption import pass_on
+from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"
@@ -170,6 +170,21 @@ def module_hooks() -> tuple[dict[int, Any], ...]:
     )
 
 
+def remove_hooks_of(owner: object) -> None:
+    """Remove the hooks on all modules that are methods of ``owner``."""
+    all_hooks = module_hooks()
+    numbers = [
+        number
+        for hooks in all_hooks
+        for number, hook in list(hooks.items())
+        if type(hook) is MethodType and hook.__self__ is owner
+    ]
+    # The hooks last: an interruption may leave them, to be found again.
+    for hooks in reversed(all_hooks):
+        for number in numbers:
+            hooks.pop(number, None)
+
+
 def compiled_codes() -> list[CodeType]:
     """The code that dynamo has compiled and still keeps; imports nothing."""
     dynamo = sys.modules.get("torch._dynamo.convert_frame")
@@ -248,14 +263,17 @@ def push_mode_below(mode: Any) -> None:
     """Enter ``mode`` beneath the modes that are active now.
 
     A step may end while modes of the program are entered. If Sonde's were on top, the exit of a
-    program's mode would pop Sonde's.
+    program's mode would pop Sonde's. Does nothing if ``mode`` is active.
     """
-    above = [_python_dispatch._pop_mode() for _ in mode_stack()]
+    if any(active is mode for active in mode_stack()):
+        return
+    above = []
     try:
+        while mode_stack():
+            above.append(_python_dispatch._pop_mode())
         mode.__enter__()
     finally:
-        for other in reversed(above):
-            _python_dispatch._push_mode(other)
+        _push_modes(above)
 
 
 def pop_mode_below(mode: Any) -> None:
@@ -263,9 +281,27 @@ def pop_mode_below(mode: Any) -> None:
     if not any(active is mode for active in mode_stack()):
         return
     above = []
-    while (top := mode_stack()[-1]) is not mode:
-        above.append(top)
-        _python_dispatch._pop_mode()
-    mode.__exit__(None, None, None)
-    for other in reversed(above):
-        _python_dispatch._push_mode(other)
+    try:
+        while mode_stack()[-1] is not mode:
+            above.append(_python_dispatch._pop_mode())
+        mode.__exit__(None, None, None)
+    finally:
+        _push_modes(above)
+
+
+def _push_modes(modes: list[Any]) -> None:
+    """Enter ``modes`` of the program again, the last one first, also if a signal handler raises
+    meanwhile."""
+    interruption = None
+    while modes:
+        try:
+            _python_dispatch._push_mode(modes[-1])
+            modes.pop()
+        except BaseException as error:
+            if not is_interruption(error):
+                raise
+            interruption = error
+            if any(active is modes[-1] for active in mode_stack()):
+                modes.pop()
+    if interruption is not None:
+        raise interruption

@@ -157,6 +157,7 @@ class StepCycle:
             graph = self._structures.graph_at(last, self._observer.emitter.raisers)
             self._session.end_step(StepEnd(self._session.step, graph, False, ()))
         else:
+            self._session.coverage.unobserved_steps += 1
             self._session.skip_step()
         self._observer.drop_step()
         if self._switch.is_observing:

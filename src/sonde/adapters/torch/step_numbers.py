@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from sonde.adapters.torch import private
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.core.patching import wrap
 from sonde.core.running_training import register_first_step, register_step_name
+from sonde.core.weak_table import WeakTable
 
 _TRAINERS: Final = (
     # The module of a class Trainer, whose step it is, and the attribute with the steps done.
@@ -44,9 +44,7 @@ class StepNumbers:
     _step: Callable[[], int]
     _failed: Callable[[Exception], None]
     _thread: int = field(default_factory=threading.get_ident)
-    _done: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = field(
-        default_factory=weakref.WeakKeyDictionary
-    )
+    _done: WeakTable[torch.optim.Optimizer, int] = field(default_factory=WeakTable)
     _searches: int = 2
     _whose: str = ""
     _shift: int = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 from numpy.typing import NDArray
 
@@ -115,7 +115,7 @@ class ValueRecorder:
         self._parameters: dict[str, int] = {}
         # Arrays of this step by token: the input of one op is the output of another.
         self._step = -1
-        self._known: WeakValueDictionary[object, NDArray[Any]] = WeakValueDictionary()
+        self._known: dict[object, weakref.ref[NDArray[Any]]] = {}
 
     @property
     def needs_ops(self) -> bool:
@@ -178,10 +178,11 @@ class ValueRecorder:
         self, op: str, view: TensorView, step: int, most_steps: int, token: object = None
     ) -> None:
         if view.problem is None and view.is_filled and self.values.has_room_for(view.nbytes):
-            array = None if token is None else self._known.get(token)
+            known = None if token is None else self._known.get(token)
+            array = None if known is None else known()
             if array is None:
                 array = view.numpy()
             if token is not None:
-                self._known[token] = array
+                self._known[token] = weakref.ref(array)
             cached = CachedTensor(step, array, view.dtype)
             self.values.put((op, view.io, view.slot), cached, most_steps=most_steps)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import torch
+
+from sonde.core.weak_table import WeakTable
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.debugging.held_tensors import TorchHeld
@@ -18,11 +19,9 @@ class OptimizerRegistry:
     several optimizers, each for its own weights. Used from the training thread only."""
 
     def __init__(self) -> None:
-        self._known: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._used: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._names: weakref.WeakKeyDictionary[torch.optim.Optimizer, str] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._known: WeakTable[torch.optim.Optimizer, None] = WeakTable()
+        self._used: WeakTable[torch.optim.Optimizer, None] = WeakTable()
+        self._names: WeakTable[torch.optim.Optimizer, str] = WeakTable()
         self._stepped: set[int] = set()
         self._searched = 0
 
@@ -31,8 +30,8 @@ class OptimizerRegistry:
         self._stepped.add(id(optimizer))
         if optimizer in self._used:
             return False
-        self._known.add(optimizer)
-        self._used.add(optimizer)
+        self._known[optimizer] = None
+        self._used[optimizer] = None
         return True
 
     def step_ended(self) -> None:
@@ -48,7 +47,7 @@ class OptimizerRegistry:
         for optimizer in stepped:
             if optimizer not in self._names:
                 self._names[optimizer] = _new_name(optimizer, held, set(self._names.values()))
-        return " + ".join(sorted(self._names[each] for each in stepped))
+        return " + ".join(sorted(self._names.get(each) or "" for each in stepped))
 
     def search(self, weights: int) -> None:
         """Find optimizers that have not stepped yet; again when there are other ``weights``."""
@@ -57,7 +56,7 @@ class OptimizerRegistry:
             for thing in gc.get_objects():
                 # By type alone: some objects run code when isinstance reads their ``__class__``.
                 if issubclass(type(thing), torch.optim.Optimizer):
-                    self._known.add(thing)
+                    self._known[thing] = None
 
     def left_alone(self) -> set[int]:
         """The ids of tensors that belong to optimizers, none of which stepped in this step."""

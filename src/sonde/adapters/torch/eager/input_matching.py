@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
@@ -45,7 +46,8 @@ class InputMatcher:
         """Note that the memory of ``storage`` is about to be replaced by memory with arbitrary
         values: from here on it is a step input of its own, which no op has filled."""
         unfilled = self.leaves.unfilled
-        unfilled[key] = weakref.ref(storage, lambda _: unfilled.pop(key, None))
+        # Both are functions of C, in which no signal handler runs; the reference is the default.
+        unfilled[key] = weakref.ref(storage, partial(unfilled.pop, key))
         self._tables.drop(key)
 
     def note_filled(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
@@ -17,6 +17,7 @@ from sonde.adapters.torch.eager.dispatch_mode import Observer
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.lending import watch_exposure
+from sonde.core.patching import Removals
 
 
 class ObservationState(Enum):
@@ -41,7 +42,8 @@ class ObservationSwitch:
 
     ``failed`` gets exceptions of Sonde's own code in the hooks on modules; ``module_begins`` is
     called when a module begins outside of any other, ``elsewhere`` with the names of other threads
-    in which modules run. Only the switch itself changes ``state``.
+    in which modules run. Only the switch itself changes ``state``. A signal handler of the program
+    may interrupt any method: ``start`` and ``stop`` repair at the next step what is incomplete.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class ObservationSwitch:
         self._guard = FailureGuard(failed)
         self._thread = threading.get_ident()
         self.state = ObservationState.OFF
-        self._installed = ExitStack()
+        self._installed = Removals()
         self._hooks: list[RemovableHandle] = []
         self._has_mode = False
 
@@ -78,12 +80,11 @@ class ObservationSwitch:
         if self.state is ObservationState.STOPPING:  # Everything is still installed.
             self.state = ObservationState.ON
         else:
+            self._installed.callback(private.remove_hooks_of, self)
             self._hooks = [
                 register_module_forward_pre_hook(self._module_begins),
                 register_module_forward_hook(self._module_ended, always_call=True),
             ]
-            for handle in self._hooks:
-                self._installed.callback(handle.remove)
             self.state = ObservationState.STARTING
             if not private.keeps_modes():
                 self._complete()
@@ -156,8 +157,8 @@ class ObservationSwitch:
             self._has_mode = True
             private.push_mode_below(self._observer)
         else:
-            self.state = ObservationState.OFF
             self._close()
+            self.state = ObservationState.OFF
 
     def _uninstall(self) -> bool:
         """Remove hooks and mode; False, and nothing is done, where the mode must not be left."""
@@ -167,8 +168,8 @@ class ObservationSwitch:
         return True
 
     def _close(self) -> None:
-        self._has_mode = False
         self._installed.close()
+        self._has_mode = False
 
     # ---------------------------------------------------------- hooks on modules
 

@@ -27,6 +27,7 @@ from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.lending import Loans
 from sonde.core.patching import call_before, wrap
+from sonde.core.weak_table import WeakTable
 
 _CAST = torch.ops.aten._to_copy.default
 
@@ -55,7 +56,7 @@ class OutsideStep:
         self._guard = FailureGuard(failed)
         self._thread = threading.get_ident()
         self._networks: dict[int, weakref.ref[nn.Module]] = {}
-        self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
+        self._optimizers: WeakTable[torch.optim.Optimizer, None] = WeakTable()
         self._has_searched = False
         self._switching = 0
         self._loading = 0
@@ -115,7 +116,7 @@ class OutsideStep:
 
     def know_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Note an optimizer that steps."""
-        self._optimizers.add(optimizer)
+        self._optimizers[optimizer] = None
         self.trains_in_this_mode()
 
     # ---------------------------------------------------------------- modes
@@ -161,7 +162,7 @@ class OutsideStep:
                 if issubclass(
                     type(each), torch.optim.Optimizer
                 ):  # isinstance would run foreign code
-                    self._optimizers.add(each)
+                    self._optimizers[each] = None
 
     def _switched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Follow ``Module.train``, which ``eval`` calls, too, and which calls itself for the parts
@@ -192,7 +193,7 @@ class OutsideStep:
     def _knows(self, optimizer: torch.optim.Optimizer, *_: Any, **__: Any) -> None:
         if threading.get_ident() == self._thread:
             with self._guard, private.without_torch_functions():
-                self._optimizers.add(optimizer)
+                self._optimizers[optimizer] = None
                 self._is_evaluating = None
                 self._changed()
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.adapters.torch.tensors.hold import Lender, TorchHold
-from sonde.core.patching import call_before
+from sonde.core.patching import Undo, call_before
 
 
 class Loans:
@@ -89,7 +88,7 @@ def watch_exposure(
     loans: Loans,
     allocated_again: Callable[[torch.UntypedStorage, int], None],
     failed: Callable[[Exception], None],
-    undo: ExitStack,
+    undo: Undo,
 ) -> None:
     """Mark memory that the program exposes to other code as foreign, until ``undo`` is closed.
 
