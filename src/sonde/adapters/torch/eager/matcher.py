@@ -29,6 +29,7 @@ used.
 
 _VIEWED = (torch.complex64, torch.complex128, torch.float32, torch.float64)
 
+
 def load() -> ModuleType | None:
     """The module ``_match``; None if ops are to be recognised in Python."""
     if os.environ.get("SONDE_MATCHER") == "python":
