@@ -160,7 +160,7 @@ bool run_provisional(Matcher* self, const Place& place, PyObject* func, const Te
   if (made != Made::kDone) return false;
   *returned = nullptr;
   WriteCount writes(self);
-  if (!writes.begin(func, args, kwargs)) return true;
+  if (node->has_writes && !writes.begin(func, args, kwargs)) return true;
   Owned result = Owned::take(PyObject_Call(site->op.get(), args, kwargs));
   if (result && !writes.end()) return true;
   if (!result) {

@@ -37,10 +37,8 @@ inline bool read_geometry(PyObject* tensor, Geometry* geometry) {
       torch.sizes(&impl, &shape) || torch.strides(&impl, &stride) ||
       torch.storage_offset(&impl, &offset))
     return false;
-  const int negated =
-      sonde_tensor::truth_from(sonde_tensor::call_method(tensor, sonde_tensor::strings.is_neg));
-  const int conjugated =
-      sonde_tensor::truth_from(sonde_tensor::call_method(tensor, sonde_tensor::strings.is_conj));
+  const int negated = sonde_tensor::is_negated(tensor, impl);
+  const int conjugated = sonde_tensor::is_conjugated(tensor, impl);
   if (negated < 0 || conjugated < 0) {
     PyErr_Clear();
     return false;

@@ -161,6 +161,10 @@ Made make_provisional(Matcher* self, CallSite* site, Node* cause, const Tensors&
   node->matcher = self;
   node->parent = self->at.get();
   node->cause = cause;
+  node->in_refs.reserve(tensors.items.size());
+  node->sources.reserve(tensors.items.size());
+  node->in_geometries.reserve(tensors.items.size());
+  node->tokens_in.reserve(tensors.items.size());
   for (size_t slot = 0; slot < tensors.items.size(); ++slot) {
     const Made added = add_input(self, site, tensors, slot, node);
     if (added != Made::kDone) return added;

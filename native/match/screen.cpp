@@ -1,5 +1,6 @@
 #include "screen.h"
 
+#include <cmath>
 #include <cstring>
 #include <new>
 
@@ -9,9 +10,36 @@ namespace {
 
 constexpr size_t kColumns = static_cast<size_t>(sonde::kRowColumns);
 
+// Calling a kernel takes longer than reading this many elements.
+constexpr int64_t kFewElements = 256;
+
+template <typename Number>
+bool are_finite(uintptr_t address, int64_t count) {
+  const auto* numbers = reinterpret_cast<const Number*>(address);
+  for (int64_t i = 0; i < count; ++i)
+    if (!std::isfinite(numbers[i])) return false;
+  return true;
+}
+
+// Reads a small tensor of a common dtype: 1 if all is finite, 0 if not, -1 where a kernel must read it.
+int is_small_finite(const Measured& measured) {
+  using sonde_tensor::torch;
+  if (!measured.is_contiguous || measured.numel > kFewElements) return -1;
+  if (measured.dtype == torch.dtypes[sonde_tensor::kFloat32])
+    return are_finite<float>(measured.address, measured.numel);
+  if (measured.dtype == torch.dtypes[sonde_tensor::kFloat64])
+    return are_finite<double>(measured.address, measured.numel);
+  return measured.dtype == torch.dtypes[sonde_tensor::kInt64] ? 1 : -1;
+}
+
 // Counts what is not finite; false with an error set.
 bool count_non_finite(Screening* screening, const TensorUse& use, PyObject* code,
                       Measured* measured) {
+  const int is_finite = is_small_finite(*measured);
+  if (is_finite >= 0) {
+    measured->result = is_finite ? 0 : kNotFinite;
+    return true;
+  }
   long long count;
   if (!sonde_tensor::number_from(
           screening->non_finite.call(nullptr, use.tensor, code, *measured), &count))

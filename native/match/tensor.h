@@ -20,6 +20,11 @@ using sonde::Owned;
 
 constexpr int kMostDims = 8;
 constexpr int kMostTypes = 128;
+// Torch's numbers of dtypes, which are part of its stable interface.
+constexpr int kInt64 = 4;
+constexpr int kFloat32 = 6;
+constexpr int kFloat64 = 7;
+constexpr size_t kImplBytes = 192;  // no TensorImpl is shorter
 
 struct Strings {
   PyObject* cdata;
@@ -98,6 +103,10 @@ struct Torch {
   int32_t (*dtype)(Handle, int32_t*) = nullptr;
   int32_t (*device_type)(Handle, int32_t*) = nullptr;
   int32_t (*storage_offset)(Handle, int64_t*) = nullptr;
+  // The word of a TensorImpl with a bit for negated and one for conjugated views; no bits: unknown.
+  size_t flags_at = 0;
+  uintptr_t negated = 0;
+  uintptr_t conjugated = 0;
   // By torch's number; borrowed: torch keeps its dtypes for as long as the process lives.
   PyObject* dtypes[kMostTypes] = {};
 };
@@ -117,11 +126,47 @@ inline void narrow(std::vector<size_t>* places, const void* object, uintptr_t wo
   places->swap(left);
 }
 
-// probe(functions, samples): addresses of torch's functions, in the order of `Torch`; plain
-// tensors of different dtypes, each with memory of its own. Returns whether direct access works.
+// Finds the flags of views. `views`: of each dtype a plain tensor, the tensor negated and, of complex
+// dtypes, conjugated, else None. Leaves them unknown unless exactly one word has them.
+inline void probe_flags(PyObject* samples, PyObject* views) {
+  const auto word = [](PyObject* tensor, size_t at) {
+    return word_at(reinterpret_cast<void*>(word_at(tensor, torch.impl_at)), at);
+  };
+  const auto is_one_bit = [](uintptr_t bits) { return bits && !(bits & (bits - 1)); };
+  size_t found = 0;
+  for (size_t at = 8; at < kImplBytes; at += 8) {
+    uintptr_t negated = 0, conjugated = 0;
+    bool fits = true;
+    for (Py_ssize_t i = 0; fits && i < PyList_GET_SIZE(views); ++i) {
+      PyObject* view = PyList_GET_ITEM(views, i);
+      const uintptr_t plain = word(PyTuple_GET_ITEM(view, 0), at);
+      const uintptr_t changed = plain ^ word(PyTuple_GET_ITEM(view, 1), at);
+      fits = is_one_bit(changed) && !(plain & changed) && (!negated || negated == changed);
+      negated = changed;
+      if (!fits || PyTuple_GET_ITEM(view, 2) == Py_None) continue;
+      const uintptr_t other = plain ^ word(PyTuple_GET_ITEM(view, 2), at);
+      fits = is_one_bit(other) && !(plain & other) && other != negated &&
+             (!conjugated || conjugated == other);
+      conjugated = other;
+    }
+    for (Py_ssize_t i = 0; fits && i < PyList_GET_SIZE(samples); ++i)
+      fits = !(word(PyList_GET_ITEM(samples, i), at) & (negated | conjugated));
+    if (!fits || !negated || !conjugated) continue;
+    ++found;
+    torch.flags_at = at;
+    torch.negated = negated;
+    torch.conjugated = conjugated;
+  }
+  if (found != 1) torch.negated = torch.conjugated = 0;
+}
+
+// probe(functions, samples, views): addresses of torch's functions, in the order of `Torch`; plain
+// tensors of different dtypes, each with memory of its own; see probe_flags. Returns whether direct
+// access works.
 inline PyObject* probe(PyObject*, PyObject* args) {
-  PyObject *functions, *samples;
-  if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &functions, &PyList_Type, &samples))
+  PyObject *functions, *samples, *views;
+  if (!PyArg_ParseTuple(args, "O!O!O!", &PyTuple_Type, &functions, &PyList_Type, &samples,
+                        &PyList_Type, &views))
     return nullptr;
   void** places[] = {reinterpret_cast<void**>(&torch.data_ptr),
                      reinterpret_cast<void**>(&torch.numel),
@@ -132,6 +177,7 @@ inline PyObject* probe(PyObject*, PyObject* args) {
                      reinterpret_cast<void**>(&torch.device_type),
                      reinterpret_cast<void**>(&torch.storage_offset)};
   torch.is_known = false;
+  torch.negated = torch.conjugated = 0;
   const Py_ssize_t count = sizeof(places) / sizeof(places[0]);
   if (PyTuple_GET_SIZE(functions) != count || PyList_GET_SIZE(samples) < 4) Py_RETURN_FALSE;
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -177,6 +223,7 @@ inline PyObject* probe(PyObject*, PyObject* args) {
   torch.impl_at = impl_at[0];
   torch.storage_at = storage_at[0];
   torch.is_known = true;
+  probe_flags(samples, views);
   Py_RETURN_TRUE;
 }
 
@@ -202,6 +249,20 @@ inline bool storage_key(PyObject* tensor, uintptr_t* key) {
   if (*key) return true;
   const Owned storage = call_method(tensor, strings.untyped_storage);
   return storage && pointer_attribute(storage.get(), key);
+}
+
+// Whether a tensor is a negated view: 1, 0, or -1 with an error set. `impl`: as `direct_impl` has it.
+inline int is_negated(PyObject* tensor, uintptr_t impl) {
+  if (impl && torch.negated)
+    return (word_at(reinterpret_cast<void*>(impl), torch.flags_at) & torch.negated) != 0;
+  return truth_from(call_method(tensor, strings.is_neg));
+}
+
+// The same for a conjugated view.
+inline int is_conjugated(PyObject* tensor, uintptr_t impl) {
+  if (impl && torch.conjugated)
+    return (word_at(reinterpret_cast<void*>(impl), torch.flags_at) & torch.conjugated) != 0;
+  return truth_from(call_method(tensor, strings.is_conj));
 }
 
 // The facts about a tensor that are needed before its values are read.
@@ -293,7 +354,7 @@ inline bool read_info(PyObject* tensor, TensorInfo* info) {
   if (ok) {
     info->has_version = number_from(attribute(tensor, strings.version), &info->version);
     PyErr_Clear();  // inference tensors are not counted
-    int negated = truth_from(call_method(tensor, strings.is_neg));
+    int negated = is_negated(tensor, impl);
     info->is_negated = negated > 0;
     ok = negated >= 0;
   }

@@ -119,6 +119,11 @@ def stable_functions() -> tuple[int, ...]:
     return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)
 
 
+def negated_view(tensor: torch.Tensor) -> torch.Tensor:
+    """A view whose values torch negates when it reads them."""
+    return torch._neg_view(tensor)  # type: ignore[no-any-return,attr-defined,unused-ignore]
+
+
 def hide_from_compiler(*functions: Callable[..., Any]) -> None:
     """Keep dynamo from compiling ``functions`` and everything they call."""
     skip = _eval_frame._FrameAction.SKIP

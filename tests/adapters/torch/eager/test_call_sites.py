@@ -170,8 +170,17 @@ def test_nothing_is_kept_of_steps_whose_graph_is_not_asked_for(
 
 def test_the_user_is_told_once_that_steps_do_not_repeat() -> None:
     alike, different = Novelty(), Novelty()
-    assert [alike.step_ended(5000) for _ in range(40)] == [None] * 40
-    lines = [different.step_ended(300 * step) for step in range(40)]
+    assert [alike.step_ended(5000, 0, 0.01 * step) for step in range(40)] == [None] * 40
+    lines = [different.step_ended(300 * step, 0, 0.01 * step) for step in range(40)]
     (line,) = filter(None, lines)
     assert "about 300 ops of each step" in line
+    assert line.endswith("[steps-differ]")
+
+
+def test_the_user_is_told_once_that_tiny_ops_of_such_steps_are_slow() -> None:
+    tiny, large = Novelty(), Novelty()
+    assert [large.step_ended(50, 1000 * step, 0.2 * step) for step in range(40)] == [None] * 40
+    lines = [tiny.step_ended(50, 1000 * step, 0.02 * step) for step in range(40)]
+    (line,) = filter(None, lines)
+    assert "about 1000 such ops in the 20 ms of a step" in line
     assert line.endswith("[steps-differ]")

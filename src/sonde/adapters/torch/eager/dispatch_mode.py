@@ -158,6 +158,11 @@ class Observer(private.TorchDispatchMode):  # type: ignore[misc]
         return self._native is not None and self.tables.every_op is not None
 
     @property
+    def ops_at_call_sites(self) -> int:
+        """How many ops so far matched no record, but a call site."""
+        return 0 if self._native is None else self.tables.provisional_count
+
+    @property
     def is_learned(self) -> bool:
         """Whether all ops of this step so far have records."""
         return self._native is None or self.tables.at.has_record

@@ -20,12 +20,14 @@ from sonde.adapters.torch.tensors.view import kernel_codes
 
 logger = logging.getLogger("sonde.capture")
 
-INTERFACE: Final = 4
+INTERFACE: Final = 5
 """Increased with every change of the native module's Python interface.
 
 ``native/generate_constants.py`` compiles it into the module; a module with another number is not
 used.
 """
+
+_VIEWED = (torch.complex64, torch.complex128, torch.float32, torch.float64)
 
 
 def load() -> ModuleType | None:
@@ -50,9 +52,16 @@ def _built() -> ModuleType | None:
         return None
     with private.unobserved():
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
-        module.probe(private.stable_functions(), samples)
+        views = [_views(dtype) for dtype in _VIEWED]
+        module.probe(private.stable_functions(), samples, views)
     module.learn_ref_layout(TensorRef, StepInput)
     return module
+
+
+def _views(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """A plain tensor, a negated view and, of a complex dtype, a conjugated view of it."""
+    plain = torch.empty(3, dtype=dtype, device="cpu")
+    return plain, private.negated_view(plain), plain.conj() if dtype.is_complex else None
 
 
 def add_node(native: ModuleType, record: OpRecord) -> None:
