@@ -104,8 +104,12 @@ def collecting_hooks_and_weak_references() -> Any:
     net = mlp()
     optimizer = _sgd(net)
     references = [weakref.ref(each) for each in net.parameters()]
-    net[0].register_forward_hook(lambda *_: gc.collect() and None)
-    net[2].weight.register_post_accumulate_grad_hook(lambda _: gc.collect() and None)
+
+    def collect(*_: Any) -> None:
+        gc.collect()
+
+    net[0].register_forward_hook(collect)
+    net[2].weight.register_post_accumulate_grad_hook(collect)
     for _ in range(3):
         _step(net, optimizer)
     alive = [each() is not None for each in references]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from sonde.adapters.torch import private
 from sonde.core.interruption import pass_on
 
 if TYPE_CHECKING:
@@ -66,8 +65,7 @@ class ShieldedListener:
         if self._listener is None or os.getpid() != self._pid:
             return
         try:
-            with private.without_torch_functions():
-                call(self._listener)
+            call(self._listener)
         except Exception as error:
             pass_on(error)
             self._listener = None

@@ -47,7 +47,8 @@ class LossWatch:
                 if threading.get_ident() != self._thread:
                     return original(tensors, *args, **kwargs)
                 if self._inside is None:  # Inside an optimizer's step weights are being changed.
-                    begins()
+                    with private.without_torch_functions():
+                        begins()
                 self._note(tensors)
                 try:
                     return original(tensors, *args, **kwargs)
