@@ -14,7 +14,7 @@ import re
 
 import pytest
 from tests.programs.expected import EXPECTED, THREAD
-from tests.programs.running import HERE, MODES, TWO_RANKS, Programs
+from tests.programs.running import HERE, MODES, Programs
 
 OVERFLOW_LINES = {
     "finite": "sonde: every value of the observed steps was finite",
