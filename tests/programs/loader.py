@@ -1,4 +1,4 @@
-"""A DataLoader whose dataset transforms tensors in the main process, and a test per epoch."""
+"""A DataLoader whose dataset transforms tensors in the main process; a test after each epoch."""
 
 import torch
 from results import FAULT_STEP, print_results
