@@ -277,7 +277,8 @@ def push_mode_below(mode: Any) -> None:
                 _python_dispatch._pop_mode()
             mode.__enter__()
         _push_again(above)
-        for flags in (getattr(mode, name, ()) for name in _SAVED_FLAGS):
+        for name in _SAVED_FLAGS:
+            flags: Any = getattr(mode, name, ())
             while len(flags) > 1:  # The first attempt saved torch's state before.
                 flags.pop()
 

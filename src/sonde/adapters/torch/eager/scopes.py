@@ -321,11 +321,11 @@ class ScopeRegistry:
 
     def _forget_dead(self) -> None:
         while self._dead:
-            reference: Any = self._dead.pop()
-            known = self._modules.get(reference.key)
-            if known is not None and known.module is reference:
-                del self._modules[reference.key]
-            self._names.release(reference.name, reference)
+            dead: Any = self._dead.pop()
+            known = self._modules.get(dead.key)
+            if known is not None and known.module is dead:
+                del self._modules[dead.key]
+            self._names.release(dead.name, dead)
 
 
 def _instance(holder: Holder) -> str:
