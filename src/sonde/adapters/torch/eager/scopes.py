@@ -322,10 +322,11 @@ class ScopeRegistry:
     def _forget_dead(self) -> None:
         while self._dead:
             dead: Any = self._dead.pop()
-            known = self._modules.get(dead.key)
+            key, name = dead.key, dead.name
+            known = self._modules.get(key)
             if known is not None and known.module is dead:
-                del self._modules[dead.key]
-            self._names.release(dead.name, dead)
+                del self._modules[key]
+            self._names.release(name, dead)
 
 
 def _instance(holder: Holder) -> str:
