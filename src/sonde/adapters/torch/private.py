@@ -265,48 +265,81 @@ def mode_stack() -> list[Any]:
 
 
 def push_mode_below(mode: Any) -> None:
-    """Enter ``mode`` beneath the modes that are active now.
+    """Enter ``mode`` beneath the modes that are active now; do nothing if it is active.
 
     A step may end while modes of the program are entered. If Sonde's were on top, the exit of a
-    program's mode would pop Sonde's. Does nothing if ``mode`` is active.
+    program's mode would pop Sonde's.
     """
-    if any(active is mode for active in mode_stack()):
+    above = mode_stack()
+    if _is_among(mode, above):
         return
-    above = []
-    try:
-        while mode_stack():
-            above.append(_python_dispatch._pop_mode())
-        mode.__enter__()
-    finally:
-        _push_modes(above)
+
+    def attempt() -> None:
+        if not _is_among(mode, mode_stack()):
+            while mode_stack():
+                _python_dispatch._pop_mode()
+            mode.__enter__()
+        _push_again(above)
+        for name in _SAVED_FLAGS:
+            flags: Any = getattr(mode, name, ())
+            while len(flags) > 1:  # The first attempt saved torch's state before.
+                flags.pop()
+
+    _complete(attempt)
 
 
 def pop_mode_below(mode: Any) -> None:
     """Leave ``mode``, whatever modes are above it; do nothing if it is not active."""
-    if not any(active is mode for active in mode_stack()):
+    before = mode_stack()
+    if not _is_among(mode, before):
         return
-    above = []
-    try:
-        while mode_stack()[-1] is not mode:
-            above.append(_python_dispatch._pop_mode())
-        mode.__exit__(None, None, None)
-    finally:
-        _push_modes(above)
+    others = [each for each in before if each is not mode]
+    saved = [(each, list(each)) for each in (getattr(mode, name, []) for name in _SAVED_FLAGS)]
+
+    def attempt() -> None:
+        if _is_among(mode, mode_stack()):
+            for flags, values in saved:
+                flags.clear()
+                flags.extend(values)
+            while mode_stack()[-1] is not mode:
+                _python_dispatch._pop_mode()
+            mode.__exit__(None, None, None)
+        _push_again(others)
+
+    _complete(attempt)
 
 
-def _push_modes(modes: list[Any]) -> None:
-    """Enter ``modes`` of the program again, the last one first, also if a signal handler raises
-    meanwhile."""
+# What a mode saves of torch's state when it is entered.
+_SAVED_FLAGS = (
+    "old_dispatch_mode_flags",
+    "old_non_infra_dispatch_mode_flags",
+    "old_without_ignore_compile_internals_dispatch_mode_flags",
+)
+
+
+def _is_among(mode: Any, modes: list[Any]) -> bool:
+    return id(mode) in map(id, modes)
+
+
+def _push_again(modes: list[Any]) -> None:
+    """Push those of ``modes``, from the outermost inwards, that are not active any more."""
+    for mode in modes:
+        if not _is_among(mode, mode_stack()):
+            _python_dispatch._push_mode(mode)
+
+
+def _complete(attempt: Callable[[], None]) -> None:
+    """Call ``attempt`` until it completes, then raise what a signal handler raised meanwhile.
+
+    Otherwise an interruption could leave modes of the program popped."""
     interruption = None
-    while modes:
+    while True:
         try:
-            _python_dispatch._push_mode(modes[-1])
-            modes.pop()
+            attempt()
+            break
         except BaseException as error:
             if not is_interruption(error):
                 raise
             interruption = error
-            if any(active is modes[-1] for active in mode_stack()):
-                modes.pop()
     if interruption is not None:
         raise interruption

@@ -13,8 +13,8 @@ import sys
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import nn
@@ -57,6 +57,14 @@ def plain_scope(scope: str) -> str:
     return scope.removeprefix(GRADIENTS).removeprefix(RECOMPUTED)
 
 
+class _ModuleReference(weakref.ref[nn.Module]):
+    """A reference to a module, with its id and its name."""
+
+    __slots__ = ("key", "name")
+    key: int
+    name: str
+
+
 @dataclass(slots=True, eq=False)
 class _Known:
     """A module that has a name.
@@ -76,14 +84,16 @@ class _Known:
 class ScopeRegistry:
     """OpScope names of every module met.
 
-    Used from the training thread only, except `_forget`, which Python calls where a module dies.
-    Modules are known by identity and referenced weakly, so that no model is kept alive; the name of
-    a module that died is free again.
+    Used from the training thread only. Modules are known by identity and referenced weakly, so that
+    no model is kept alive; the name of a module that died is free for the next one that is named.
     """
 
     def __init__(self) -> None:
         self._scopes: dict[str, OpScope] = {}
         self._modules: dict[int, _Known] = {}
+        # References whose modules died. Their callback is a function of C, in which no signal
+        # handler of the program runs: Python would ignore what it raises.
+        self._dead: list[weakref.ref[nn.Module]] = []
         self._names = ModuleNames()
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
         self._built = BuiltModules()
@@ -155,7 +165,7 @@ class ScopeRegistry:
                 module = root
                 break
             module = inner
-        known = self._modules.get(id(module))
+        known = self._known(module)
         return known.scope if known is not None else self.default
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> OpScope:
@@ -166,12 +176,13 @@ class ScopeRegistry:
         return known if known is not None and known.module() is module else None
 
     def _turn_of(self, caller: nn.Module | None) -> Turn:
-        known = self._modules.get(id(caller)) if caller is not None else None
+        known = self._known(caller) if caller is not None else None
         return self._turn if known is None else known.turn
 
     # ---------------------------------------------------------------- naming
 
     def _add(self, module: nn.Module, caller: nn.Module | None, frame: FrameType) -> _Known:
+        self._forget_dead()
         core = self._known(unwrap(module))
         parent = self._known(caller) if caller is not None else None
         if core is not None:  # The program wrapped a module that has a name.
@@ -303,15 +314,19 @@ class ScopeRegistry:
         if known is not None:
             self._names.release(known.scope.name, known.module)
             self._roots.pop(known.scope.name, None)
-        reference = weakref.ref(module, partial(self._forget, id(module), name))
+        reference = _ModuleReference(module, self._dead.append)
+        reference.key, reference.name = id(module), name
         self._modules[id(module)] = _Known(reference, self.scope(name), path, is_firm)
         self._names.take(name, reference)
 
-    def _forget(self, key: int, name: str, reference: weakref.ref[nn.Module]) -> None:
-        known = self._modules.get(key)
-        if known is not None and known.module is reference:
-            del self._modules[key]
-        self._names.release(name, reference)
+    def _forget_dead(self) -> None:
+        while self._dead:
+            dead: Any = self._dead.pop()
+            key, name = dead.key, dead.name
+            known = self._modules.get(key)
+            if known is not None and known.module is dead:
+                del self._modules[key]
+            self._names.release(name, dead)
 
 
 def _instance(holder: Holder) -> str:
