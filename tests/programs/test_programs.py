@@ -16,7 +16,7 @@ import re
 
 import pytest
 from tests.programs.expected import EXPECTED, THREAD
-from tests.programs.running import HERE, MODES, Programs
+from tests.programs.running import HERE, MODES, TWO_RANKS, Programs
 
 ONE_PROCESS = [name for name in EXPECTED if name not in TWO_RANKS]
 OVERFLOW_LINES = {
