@@ -16,8 +16,8 @@ import torch
 from tests.dump.writing.writers import GIGABYTE, IMPLEMENTATIONS, parameters
 
 from sonde import logs
-from sonde.core import atomic_file
 from sonde.core.errors import SondeError
+from sonde.core.files import atomic_file
 from sonde.dump.layout import rank_layout
 from sonde.dump.sinks.steps import make_room
 from sonde.dump.writing.writer import Writer

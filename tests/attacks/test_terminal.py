@@ -13,7 +13,7 @@ from tests.server.serving_in_thread import Server
 from sonde.cli.main import main
 from sonde.cli.show_text import Page
 from sonde.cli.terminal import Terminal
-from sonde.core.terminal_text import print_to_stderr, printable
+from sonde.core.text.terminal_text import print_to_stderr, printable
 from sonde.wire.rank import Notice, Status
 
 CLEAR = "\x1b[2J\x1b]0;owned\x07"

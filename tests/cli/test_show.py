@@ -15,7 +15,7 @@ from tests.dump.made import GRADIENT, LOG, SCALE, MadeDump, small_dump, small_gr
 from sonde.cli.main import main
 from sonde.cli.show_format import steps_text
 from sonde.core.graph import Graph, OpNode, TensorSpec
-from sonde.core.number_text import size_text
+from sonde.core.text.number_text import size_text
 from sonde.dump import layout
 
 NAN_LOG = Path(__file__).parents[1] / "dump/data/nan_log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 
-from sonde.core.mindspore_ckpt import CheckpointValue, decode, encode
+from sonde.core.files.mindspore_ckpt import CheckpointValue, decode, encode
 
 
 def encode_bytes(values: Mapping[str, CheckpointValue], *, crc: bool = False) -> bytes:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from sonde.core.atomic_file import (
+from sonde.core.files.atomic_file import (
     partial_path,
     remove_stale_partials,
     replace_file,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from sonde.core.linear_regex import MOST_STATES, LinearRegex, RegexError
+from sonde.core.text.linear_regex import MOST_STATES, LinearRegex, RegexError
 
 LETTERS = "abxX/_-. 0é\n"
 ATOMS = ["a", "b", "x", "/", ".", r"\.", r"\d", r"\w", r"\W", r"\s", "[ab]", "[^ab/]", "[a-x_-]"]

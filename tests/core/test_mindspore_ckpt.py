@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tests.core.checkpoint_bytes import decode_bytes, encode_bytes
 
-from sonde.core.mindspore_ckpt import (
+from sonde.core.files.mindspore_ckpt import (
     BFloat16Array,
     CheckpointError,
     CheckpointValue,

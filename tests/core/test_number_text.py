@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from sonde.core.number_text import (
+from sonde.core.text.number_text import (
     count_text,
     json_value,
     long_duration,

@@ -24,7 +24,7 @@ from sonde.compare.weights.files import open_checkpoint
 from sonde.compare.weights.formats.mindspore import write_mindspore
 from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.compare.weights.table import list_parameters
-from sonde.core.mindspore_ckpt import decode
+from sonde.core.files.mindspore_ckpt import decode
 from sonde.dump.file_names import read_mapping
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.ir import read_ir_file, write_ir

@@ -18,7 +18,7 @@ from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
-from sonde.core.terminal_text import print_to_stderr
+from sonde.core.text.terminal_text import print_to_stderr
 
 logger = logging.getLogger("sonde.capture")
 

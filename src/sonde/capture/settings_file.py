@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sonde.core.errors import ConfigError, SondeError
-from sonde.core.input_file import read_input
+from sonde.core.files.input_file import read_input
 from sonde.core.settings import kind_of
 
 

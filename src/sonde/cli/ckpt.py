@@ -17,7 +17,7 @@ from sonde.compare.weights.diff import diff_checkpoints
 from sonde.compare.weights.file_formats import FILE_FORMATS
 from sonde.compare.weights.flat import as_in, refuse_flat
 from sonde.core.errors import UsageError
-from sonde.core.input_file import read_input
+from sonde.core.files.input_file import read_input
 
 _FILE = click.Path(path_type=Path)
 

@@ -19,10 +19,10 @@ from sonde.cli.script import needing_torch
 from sonde.cli.terminal import Terminal
 from sonde.compare.weights.checkpoint import Checkpoint
 from sonde.compare.weights.files import open_checkpoint
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
-from sonde.core.number_text import json_value, number_text
-from sonde.core.terminal_text import printable
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.text.number_text import json_value, number_text
+from sonde.core.text.terminal_text import printable
 
 _FOLDED_WIDTH = 14
 WIDE = 110

@@ -15,7 +15,7 @@ from sonde.compare.weights.convert import Conversion
 from sonde.compare.weights.diff import CheckpointDiff, WeightDifference
 from sonde.compare.weights.pair import ParameterPairing
 from sonde.core.finding import Finding
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 _LISTED = 40

@@ -25,8 +25,8 @@ from sonde.compare.runs.pairing.map_file import read_map, write_map
 from sonde.compare.runs.report import csv_text, incomparable_text, json_text, page_text
 from sonde.compare.runs.result import RunComparison
 from sonde.compare.runs.verdict import damaged
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.files.atomic_file import write_whole
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
 

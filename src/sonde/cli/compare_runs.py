@@ -14,8 +14,8 @@ from pathlib import Path
 
 from sonde.cli.script import say
 from sonde.compare.options import CompareError
-from sonde.core.atomic_file import start_file
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.files.atomic_file import start_file
 from sonde.core.selection import StepSet
 from sonde.dump.reader import Dump
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from sonde.cli.ckpt_files import table
 from sonde.compare.runs.result import DivergenceStart, OpPair, RunComparison, TensorPair
 from sonde.core.graph import Source
-from sonde.core.number_text import count_text, scientific
+from sonde.core.text.number_text import count_text, scientific
 
 _COLOURS = {"aligned": "green", "diverged": "red", "incomparable": "yellow"}
 _MOST = 8

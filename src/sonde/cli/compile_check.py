@@ -17,7 +17,7 @@ from sonde.cli.compile_check_text import as_document, as_lines
 from sonde.cli.script import needing_torch, run_program, say
 from sonde.cli.script_command import ScriptCommand, program_arguments
 from sonde.core.errors import CaptureError
-from sonde.core.number_text import count_text
+from sonde.core.text.number_text import count_text
 
 if TYPE_CHECKING:
     from sonde.adapters.torch.compile_check.check import CompileCheck

@@ -17,7 +17,7 @@ from sonde.adapters.torch.compile_check.agreement import (
     relative,
 )
 from sonde.core.graph import Source
-from sonde.core.number_text import count_text
+from sonde.core.text.number_text import count_text
 
 _MOST_NAMED = 5
 _KIND_NAMES = {

@@ -21,7 +21,7 @@ from sonde.cli.ctl_target import (
 from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
-from sonde.core.number_text import count_text
+from sonde.core.text.number_text import count_text
 
 EPILOG = """\b
 Examples:

@@ -12,7 +12,7 @@ import click
 
 from sonde.cli.ctl_client import Client, find_server, run_path
 from sonde.core.errors import UsageError
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 
 _MOST_SECONDS: Final = 1e6
 _POLL_SECONDS: Final = 0.2

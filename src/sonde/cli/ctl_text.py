@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sonde.core.number_text import count_text, duration, number_text
+from sonde.core.text.number_text import count_text, duration, number_text
 
 Json = Any
 

@@ -15,10 +15,10 @@ import click
 
 from sonde.cli import ctl_text as text
 from sonde.cli.ctl_target import RunTarget, command_of, show
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
-from sonde.core.input_file import read_input
-from sonde.core.terminal_text import printable
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.files.input_file import read_input
+from sonde.core.text.terminal_text import printable
 
 _ID = re.compile(r"[a-z_]+")
 _ASSIGNMENT = re.compile(r"([a-z_]+)=(.+)")

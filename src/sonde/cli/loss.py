@@ -31,7 +31,7 @@ from sonde.compare.losses.picture import to_png
 from sonde.compare.losses.report_page import comparison_json, loss_page
 from sonde.compare.losses.sources import read_losses
 from sonde.core.errors import UsageError
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 
 _SHOWN_BEFORE, _SHOWN_AFTER = 2, 5
 

@@ -13,7 +13,7 @@ from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.settings import nearest
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 
 COMMANDS = {
     "run": "Run an unmodified script and dump what its operators compute.",

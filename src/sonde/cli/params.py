@@ -31,7 +31,7 @@ from sonde.compare.weights.table import (
     list_parameters,
 )
 from sonde.core.errors import UsageError
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 from sonde.kernels import Distances
 
 _TRAINED = {True: "yes", False: "no", None: "?"}

@@ -89,7 +89,7 @@ def profile_program(
 def _report(
     options: ProfileOptions, recorder: ProfileRecorder, directory: Path, rank: int, ranks: int
 ) -> Profile:
-    from sonde.adapters.torch.eager.source_lines import is_user_file
+    from sonde.adapters.torch.eager.naming.source_lines import is_user_file
     from sonde.profile.analysis import Subject, analyse
     from sonde.profile.places import Places
     from sonde.profile.report.chrome import write_trace
@@ -111,7 +111,7 @@ def recording(
 ) -> Iterator[ProfileRecorder]:
     """Record the program that runs in this context; see `ProfileRecorder`."""
     from sonde.adapters.torch.adapter import TorchAdapter
-    from sonde.adapters.torch.eager.source_lines import is_user_file
+    from sonde.adapters.torch.eager.naming.source_lines import is_user_file
     from sonde.adapters.torch.eager.step_end import StepHooks
     from sonde.capture.session import Session, Subscription
     from sonde.profile.places import Places
@@ -167,7 +167,7 @@ def run_trial(options: ProfileOptions, order: str) -> BaseException | None:
     """Run the program for a few steps with one change; its times are written to a file."""
     import msgspec
 
-    from sonde.adapters.torch.eager.source_lines import is_user_file
+    from sonde.adapters.torch.eager.naming.source_lines import is_user_file
     from sonde.adapters.torch.eager.step_end import StepHooks
     from sonde.profile.places import Places
     from sonde.profile.trial.clock import TrialClock, TrialOrder

@@ -22,8 +22,8 @@ from sonde.cli.run_deterministic import determinism_options, requested
 from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
-from sonde.core.atomic_file import start_file, write_whole
 from sonde.core.errors import DumpError, UsageError
+from sonde.core.files.atomic_file import start_file, write_whole
 from sonde.core.finding import Finding
 from sonde.core.selection import parse_steps
 from sonde.dump.reader import Dump

@@ -21,7 +21,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, cast
 
 from sonde.core.errors import CaptureError, SondeError, UsageError
-from sonde.core.terminal_text import print_to_stderr
+from sonde.core.text.terminal_text import print_to_stderr
 
 # Modules whose frames are removed from tracebacks: those that start the program, those that observe
 # its ops, and the one through which the latter call torch.

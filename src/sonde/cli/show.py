@@ -23,8 +23,8 @@ from sonde.cli.terminal import Terminal
 from sonde.core.errors import UsageError
 from sonde.core.graph import LEAF_TYPES
 from sonde.core.keys import Io
-from sonde.core.number_text import json_value
 from sonde.core.selection import OpPattern, StepSet, parse_steps
+from sonde.core.text.number_text import json_value
 from sonde.dump.reader import Dump
 from sonde.dump.reading.directories import StepDir
 from sonde.dump.reading.side_files import OverflowEntry

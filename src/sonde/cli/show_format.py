@@ -9,8 +9,8 @@ import numpy as np
 from rich.text import Text
 
 from sonde.core.errors import DumpError
-from sonde.core.number_text import count_text, number_text
 from sonde.core.selection import parse_steps
+from sonde.core.text.number_text import count_text, number_text
 from sonde.dump.reading.statistic_rows import Number
 from sonde.dump.tensor_record import TensorRecord
 

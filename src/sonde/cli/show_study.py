@@ -18,7 +18,7 @@ from sonde.cli.tune_text import (
     print_best,
     print_origins,
 )
-from sonde.core.number_text import long_duration, number_text
+from sonde.core.text.number_text import long_duration, number_text
 from sonde.tune.store.listing import ListedTrial, StudyListing, read_study
 
 DEFAULT_LIMIT = 20

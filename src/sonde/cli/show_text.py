@@ -27,8 +27,8 @@ from sonde.cli.show_format import (
 )
 from sonde.cli.terminal import Terminal
 from sonde.core.graph import Graph, Source
-from sonde.core.number_text import count_text, size_text
-from sonde.core.terminal_text import printable
+from sonde.core.text.number_text import count_text, size_text
+from sonde.core.text.terminal_text import printable
 from sonde.dump.reader import Dump
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.dump.reading.side_files import OverflowEntry

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.segment import Segment
 
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 
 
 class Terminal(Console):

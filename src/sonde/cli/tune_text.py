@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sonde.cli.script import say
 from sonde.cli.terminal import Terminal
-from sonde.core.number_text import long_duration, number_text
+from sonde.core.text.number_text import long_duration, number_text
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial

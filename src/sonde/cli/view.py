@@ -17,7 +17,7 @@ from sonde.cli.desktop import forget_page, is_desktop, open_page
 from sonde.cli.own_option import own_option
 from sonde.cli.serve import host_option, need_server, token_option, with_certificate
 from sonde.core.errors import UsageError
-from sonde.core.terminal_text import printable
+from sonde.core.text.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
 
 if TYPE_CHECKING:

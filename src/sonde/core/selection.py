@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
-from sonde.core.linear_regex import LinearRegex
+from sonde.core.text.linear_regex import LinearRegex
 
 _RANGE = re.compile(r"^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$")
 _REGEX = re.compile(r"^name-regex\((.*)\)$", re.DOTALL)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.input_file import read_input
+from sonde.core.files.input_file import read_input
 from sonde.watch.conditions import RECOMMENDED, Recommended, parse_condition
 from sonde.watch.watchpoint import Pattern
 from sonde.wire.api import WatchpointDraft, WatchpointFile

@@ -17,7 +17,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from sonde.core.atomic_file import without_links
+from sonde.core.files.atomic_file import without_links
 from sonde.logs.settings import LogSettings, log_settings
 
 LOGGER = "sonde"

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import SondeError, UsageError
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.files.input_file import read_input
 from sonde.core.graph import Source
-from sonde.core.input_file import read_input
 
 FORMAT = 1
 FILE_NAME = "profile.json"

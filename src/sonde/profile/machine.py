@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from sonde.core.atomic_file import write_whole
+from sonde.core.files.atomic_file import write_whole
 from sonde.profile.document import Machine
 from sonde.profile.record.stopwatch import best
 

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sonde.core.atomic_file import write_whole
-from sonde.core.input_file import read_input
-from sonde.core.number_text import json_value
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.files.input_file import read_input
+from sonde.core.text.number_text import json_value
 from sonde.summary.errors import SummaryError
 
 INDEX_FILE = "summary.json"

@@ -12,8 +12,8 @@ from typing import Any
 
 from sonde.core.arguments import check_bool, check_positive_int
 from sonde.core.errors import SondeError
-from sonde.core.linear_regex import LinearRegex
 from sonde.core.settings import nearest
+from sonde.core.text.linear_regex import LinearRegex
 from sonde.summary.errors import SummaryOptionError
 
 DEFAULT_PARAMETERS = 5

@@ -18,10 +18,11 @@ from tests.adapters.torch.trainings import TRAININGS
 from tests.adapters.torch.watching import Watched, bare_and_watched, same, watch
 from torch import nn
 
-from sonde.adapters.torch.eager import input_matching, scope_stack
+from sonde.adapters.torch.eager import input_matching
 from sonde.adapters.torch.eager import op_learning as learning
 from sonde.adapters.torch.eager import step_inputs as leaves
-from sonde.adapters.torch.eager.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.naming import scope_stack
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.tensors import emission
 from sonde.adapters.torch.tensors import view as views
 from sonde.core.errors import DumpError

@@ -14,7 +14,7 @@ from tests.adapters.torch.modes import MODES, observed
 from torch import nn
 
 from sonde import logs
-from sonde.core.terminal_text import is_stderr_terminal, write_to_stderr
+from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
 
 
 class Refusing:

@@ -27,7 +27,7 @@ from sonde.compare.weights.files import open_checkpoint
 from sonde.compare.weights.formats.mindspore import read_mindspore, write_mindspore
 from sonde.compare.weights.formats.safetensors import read_safetensors, write_safetensors
 from sonde.core.errors import DumpError
-from sonde.core.mindspore_ckpt import CheckpointError, encode
+from sonde.core.files.mindspore_ckpt import CheckpointError, encode
 
 SRC = Path(__file__).parents[3] / "src"
 

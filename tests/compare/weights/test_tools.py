@@ -26,7 +26,7 @@ from sonde.compare.weights.formats.mindspore import read_mindspore, write_mindsp
 from sonde.compare.weights.formats.safetensors import read_safetensors, write_safetensors
 from sonde.compare.weights.table import compare_parameters, list_parameters
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 TWINS = Path(__file__).parents[1] / "data" / "bn_twins"
 MINDSPORE = Format(write_mindspore, read_mindspore)

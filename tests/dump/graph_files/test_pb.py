@@ -14,8 +14,8 @@ from tests.dump.graph_files.irpb import message_class, schema
 from tests.golden.sample import sample_graph
 
 from sonde.core.errors import DumpError
+from sonde.core.files.protobuf_wire import WireError, encode_bytes, encode_text, encode_uint
 from sonde.core.graph import Edge, Graph, Source, TensorSpec
-from sonde.core.protobuf_wire import WireError, encode_bytes, encode_text, encode_uint
 from sonde.dump.graph_files.pb import decode_graph, encode_graph, read_graph_file
 from sonde.dump.graph_files.schema import FIELDS
 

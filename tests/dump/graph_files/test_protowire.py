@@ -7,7 +7,7 @@ from google.protobuf.internal import decoder, encoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonde.core.protobuf_wire import (
+from sonde.core.files.protobuf_wire import (
     MAX_DEPTH,
     Message,
     WireError,

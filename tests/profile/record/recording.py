@@ -2,7 +2,7 @@
 
 from contextlib import AbstractContextManager
 
-from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.cli import profile_run
 from sonde.profile.places import Places
 from sonde.profile.record.recorder import ProfileRecorder

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.profile.made import event, graph, node, op_item, profile, trace
 
-from sonde.core.number_text import binary_size, duration, percent
+from sonde.core.text.number_text import binary_size, duration, percent
 from sonde.profile.analyse.difference import compare_profiles
 from sonde.profile.analyse.timings import time_steps
 from sonde.profile.report.chrome import write_trace

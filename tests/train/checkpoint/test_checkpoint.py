@@ -18,8 +18,8 @@ from tests.core.checkpoint_bytes import decode_bytes
 from tests.train.nets import classifier
 from torch import Tensor, nn
 
-from sonde.core.atomic_file import remove_stale_partials, replace_file
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.atomic_file import remove_stale_partials, replace_file
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train import (
     load_checkpoint,
     load_param_into_net,

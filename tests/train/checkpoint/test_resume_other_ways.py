@@ -22,7 +22,7 @@ from tests.train.nets import classifier, data, loader, sgd
 from torch import Tensor, nn
 
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train import (
     Callback,
     CheckpointConfig,

@@ -12,7 +12,7 @@ from tests.train.nets import classifier, loader, sgd
 from torch import nn
 
 from sonde.core.errors import SondeError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train import (
     CheckpointConfig,
     EarlyStopping,

@@ -17,11 +17,11 @@ from torch import nn
 from sonde.adapters.torch import private
 from sonde.adapters.torch.compiled.gate import CompiledMode, CompilerWatch, possible_mode
 from sonde.adapters.torch.eager.dispatch_mode import CompiledAwareObserver, Observer
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
 from sonde.adapters.torch.eager.outside_step import Observed
-from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.step_end import StepHooks
 from sonde.adapters.torch.endless_step import EndlessStep
 from sonde.adapters.torch.guard import FailureGuard

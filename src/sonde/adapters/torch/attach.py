@@ -20,8 +20,8 @@ from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
 from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
+from sonde.adapters.torch.eager.naming.scopes import plain_scope
 from sonde.adapters.torch.eager.outside_step import Observed
-from sonde.adapters.torch.eager.scopes import plain_scope
 from sonde.adapters.torch.processes import hide_received_tensors, observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.capture.config import CaptureConfig

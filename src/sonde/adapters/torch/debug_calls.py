@@ -12,7 +12,7 @@ from sonde.adapters.torch.adapter import StepBy
 from sonde.adapters.torch.attach import attach, is_running, running_debugger
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.core.errors import SondeError
-from sonde.core.terminal_text import print_to_stderr
+from sonde.core.text.terminal_text import print_to_stderr
 from sonde.debugger.launch.probe import is_own_port, is_server
 from sonde.debugger.launch.server_process import ServerProcess
 from sonde.debugger.launch.server_registry import one_at_a_time, running_servers

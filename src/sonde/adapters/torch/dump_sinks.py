@@ -10,8 +10,8 @@ from sonde.capture.config import CaptureConfig
 from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_names
 from sonde.capture.session import Subscription
 from sonde.core.coverage import Coverage, Gap
-from sonde.core.number_text import count_text
 from sonde.core.running_training import register_origin
+from sonde.core.text.number_text import count_text
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sonde.adapters.torch.debugging.ranks import world_size
-from sonde.core.terminal_text import print_to_stderr
+from sonde.core.text.terminal_text import print_to_stderr
 
 _START = "sonde: "
 

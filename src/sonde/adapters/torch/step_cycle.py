@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from sonde.adapters.torch.compiled.gate import CompilerWatch
 from sonde.adapters.torch.eager.dispatch_mode import Observer
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.observation_switch import ObservationState, ObservationSwitch
 from sonde.adapters.torch.eager.op_tree import Structures
 from sonde.adapters.torch.eager.optimizer_skip import OptimizerSkip
-from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.listener import ShieldedListener
 from sonde.capture.session import Session
 from sonde.core.graph import Graph

@@ -16,7 +16,7 @@ import numpy as np
 
 from sonde.compare.losses.compare import LossSeries
 from sonde.compare.losses.text import LossFileError, choose_name, curve
-from sonde.core.protobuf_wire import BYTES, FIXED32, VARINT, Message, WireError
+from sonde.core.files.protobuf_wire import BYTES, FIXED32, VARINT, Message, WireError
 
 EVENT_MARK = "tfevents"
 _PREFERRED = ("loss", "train/loss", "Loss/train", "train_loss", "training_loss", "loss/train")

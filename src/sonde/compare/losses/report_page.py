@@ -8,7 +8,7 @@ from typing import Any
 from sonde.compare.losses.compare import LossComparison
 from sonde.compare.losses.findings import divergence, headline, reasoning
 from sonde.compare.losses.thinning import thinned
-from sonde.core.number_text import json_value
+from sonde.core.text.number_text import json_value
 from sonde.report import page
 
 _TABLE_ROWS = 500

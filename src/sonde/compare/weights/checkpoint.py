@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import SondeError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 if TYPE_CHECKING:
     from sonde.core.statistics import Statistics

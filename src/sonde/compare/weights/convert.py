@@ -11,9 +11,9 @@ from typing import BinaryIO, Literal
 from sonde.compare.parameter_names import renamed
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, same_bits
 from sonde.compare.weights.file_formats import Read, Write
-from sonde.core.atomic_file import replace_file_durably
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.atomic_file import replace_file_durably
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 Target = Literal["torch", "mindspore", "safetensors"]
 Names = Literal["torch", "mindspore", "keep"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from sonde.compare.weights.checkpoint import Checkpoint, Format, Weight
 from sonde.compare.weights.file_formats import FILE_FORMATS, PREFERENCE, SUFFIXES, Read
 from sonde.compare.weights.formats.dump import read_dump
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 MAX_INDEX_BYTES = 64 << 20
 

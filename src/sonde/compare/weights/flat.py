@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sonde.compare.weights.checkpoint import Checkpoint, Weight
 from sonde.compare.weights.pair import FlatParameter, pair_parameters
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 
 def flat_weights(source: Checkpoint) -> list[str]:

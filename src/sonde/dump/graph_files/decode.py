@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from sonde.core.files.protobuf_wire import Field, Message, WireError
 from sonde.core.graph import Kind, Phase, Source, TensorSpec
-from sonde.core.protobuf_wire import Field, Message, WireError
 from sonde.dump.graph_files.schema import KINDS, PHASES, declared_fields, read
 from sonde.dump.graph_files.values import decode_specs, value_index, value_spec, value_text
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from sonde.core.errors import DumpError
+from sonde.core.files.protobuf_wire import WireError
 from sonde.core.graph import GRADIENTS, LEAF_TYPES, Edge, Graph, OpNode, Phase, Source
-from sonde.core.protobuf_wire import WireError
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files import columns as side_file

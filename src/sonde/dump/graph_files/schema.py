@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sonde.core.graph import Kind, Phase
-from sonde.core.protobuf_wire import (
+from sonde.core.files.protobuf_wire import (
     BYTES,
     VARINT,
     Field,
@@ -23,6 +22,7 @@ from sonde.core.protobuf_wire import (
     encode_uint,
     encode_uints,
 )
+from sonde.core.graph import Kind, Phase
 
 PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer")
 KINDS: tuple[Kind, ...] = ("op", "parameter", "input", "constant")

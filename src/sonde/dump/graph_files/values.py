@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from sonde.core.dtypes import BY_NAME
+from sonde.core.files.protobuf_wire import Message
 from sonde.core.graph import TensorSpec
-from sonde.core.protobuf_wire import Message
 from sonde.dump.graph_files.schema import DATA_TYPES, declared_fields, encode, read
 
 NOT_A_TENSOR = TensorSpec("none", ())

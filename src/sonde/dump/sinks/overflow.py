@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sonde.core.atomic_file import write_whole
 from sonde.core.coverage import Coverage, Gap
+from sonde.core.files.atomic_file import write_whole
 from sonde.core.graph import OpNode, Source
-from sonde.core.number_text import json_number
 from sonde.core.sink import NON_FINITE, OpCall, ScreenPath, Sink, StepEnd, TensorView
+from sonde.core.text.number_text import json_number
 from sonde.dump import layout
 from sonde.dump.sinks.steps import StepFiles, raise_failure
 from sonde.dump.writing.writer import Writer

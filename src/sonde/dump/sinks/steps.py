@@ -9,13 +9,13 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from sonde.core.atomic_file import append, write_whole
 from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
+from sonde.core.files.atomic_file import append, write_whole
 from sonde.core.graph import Graph
-from sonde.core.number_text import size_text
 from sonde.core.sink import Sink, StepEnd, TensorView
-from sonde.core.terminal_text import is_stderr_terminal, write_to_stderr
+from sonde.core.text.number_text import size_text
+from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
 from sonde.dump.graph_files.columns import encode_columns

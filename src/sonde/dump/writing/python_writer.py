@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from sonde.core.atomic_file import partial_path, replace_file
+from sonde.core.files.atomic_file import partial_path, replace_file
 from sonde.dump.writing import writer
 from sonde.dump.writing.directory_tree import Directory, DirectoryTree
 from sonde.kernels import memory

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sonde.core.atomic_file import write_whole
+from sonde.core.files.atomic_file import write_whole
 from sonde.core.graph import OpNode
 from sonde.profile.analyse.event_matching import inherited
 from sonde.profile.analyse.timings import TimedStep, Timings

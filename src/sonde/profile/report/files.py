@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import UsageError
+from sonde.core.files.atomic_file import write_whole
 from sonde.profile.document import FILE_NAME, Profile, save_profile
 from sonde.report import page
 

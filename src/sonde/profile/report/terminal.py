@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sonde.core.graph import Source
-from sonde.core.number_text import binary_size, duration, percent
+from sonde.core.text.number_text import binary_size, duration, percent
 from sonde.profile.analyse.difference import Change, Difference
 from sonde.profile.analyse.split import PARTS
 from sonde.profile.document import FoundItem, OpItem, Profile, TriedItem

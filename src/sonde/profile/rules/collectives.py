@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from sonde.core.finding import Finding
-from sonde.core.number_text import duration, percent
+from sonde.core.text.number_text import duration, percent
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.analyse.intervals import length, union
 from sonde.profile.rules.evidence import How, ProfileEvidence

@@ -7,7 +7,7 @@ from typing import Any
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.core.number_text import duration, percent
+from sonde.core.text.number_text import duration, percent
 from sonde.profile.document import LoaderItem
 from sonde.profile.record.object_tracking import SeenLoader
 from sonde.profile.replay.loaders import replay_loader, slow_lines, worker_counts

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from sonde.core.finding import Finding
 from sonde.core.graph import OpNode, Source
-from sonde.core.number_text import duration, percent
+from sonde.core.text.number_text import duration, percent
 from sonde.profile.analyse.event_matching import is_collective_type
 from sonde.profile.places import source_at
 from sonde.profile.record.private import Compilation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sonde.core.finding import Finding
 from sonde.core.graph import Source
-from sonde.core.number_text import duration
+from sonde.core.text.number_text import duration
 from sonde.profile.analyse import cost
 from sonde.profile.analyse.tables import shapes_text
 from sonde.profile.analyse.timings import OpTimes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection
 
-from sonde.core.number_text import percent
+from sonde.core.text.number_text import percent
 from sonde.profile.analyse import cost
 from sonde.profile.analyse.timings import OpTimes
 from sonde.profile.rules.evidence import ProfileEvidence

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import torch
 
-from sonde.core.atomic_file import write_whole
+from sonde.core.files.atomic_file import write_whole
 from sonde.core.graph import Source
 from sonde.profile.places import Places
 from sonde.profile.record import private

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from sonde.core.atomic_file import start_file
 from sonde.core.errors import UsageError
-from sonde.core.number_text import duration
+from sonde.core.files.atomic_file import start_file
+from sonde.core.text.number_text import duration
 from sonde.profile.document import FoundItem, Gain, Profile, TriedItem
 from sonde.profile.record.launch import launch
 from sonde.profile.rules.evidence import MUCH_SHARE

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 import xxhash
 
-from sonde.core.atomic_file import write_whole
+from sonde.core.files.atomic_file import write_whole
 
 T = TypeVar("T")
 

@@ -20,10 +20,10 @@ from sonde.core.arguments import (
     check_positive_int,
     check_value_type,
 )
-from sonde.core.atomic_file import remove_stale_partials
 from sonde.core.callback import Callback, RunArguments, RunContext
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.atomic_file import remove_stale_partials
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.checkpoint import checkpoints_in, save_checkpoint, save_checkpoint_async
 from sonde.train.checkpoint.format import FORMATS
 from sonde.train.ranks import rank, rank_suffix

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from sonde.core.arguments import wrong_type
-from sonde.core.atomic_file import replace_file_durably
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.atomic_file import replace_file_durably
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.format import FORMATS, SUFFIXES, Entries, read_entries, write_entries
 from sonde.train.checkpoint.state_json import flatten, unflatten
 

@@ -14,7 +14,7 @@ from sonde.compare.weights.checkpoint import Weight
 from sonde.compare.weights.file_formats import FILE_FORMATS
 from sonde.compare.weights.formats.safetensors import write_safetensors
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import (
+from sonde.core.files.mindspore_ckpt import (
     BFloat16Array,
     CheckpointError,
     CheckpointValue,

@@ -23,7 +23,7 @@ from torch import nn
 
 from sonde.core.callback import Callback
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.train.checkpoint.checkpoint import (
     load_for_resume,
     load_param_into_net,

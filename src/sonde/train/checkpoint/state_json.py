@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 
 def flatten(state: Mapping[str, Any]) -> tuple[str, list[torch.Tensor]]:

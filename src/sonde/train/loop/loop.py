@@ -28,7 +28,7 @@ from sonde import logs
 from sonde.core.arguments import check_non_negative_int
 from sonde.core.callback import RunContext
 from sonde.core.errors import UsageError
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.core.running_training import OrderlyEnd, begin_counting_at, register_ender
 from sonde.train.checkpoint.resume import (
     DatasetCursor,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonde.core.input_file import read_input
+from sonde.core.files.input_file import read_input
 from sonde.core.settings import Problems
 from sonde.tune.errors import require
 

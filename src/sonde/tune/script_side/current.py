@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Protocol
 
-from sonde.core.atomic_file import append
+from sonde.core.files.atomic_file import append
 from sonde.core.settings import Problems
 from sonde.tune.config.parameters import read_space
 from sonde.tune.config.space import SearchParameter, Value

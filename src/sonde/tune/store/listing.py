@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.core.atomic_file import write_whole
-from sonde.core.input_file import read_input
+from sonde.core.files.atomic_file import write_whole
+from sonde.core.files.input_file import read_input
 from sonde.tune.errors import TuneError, require
 from sonde.tune.store.outcome import DIRECTORY, best_trial, facts_of, state_of
 

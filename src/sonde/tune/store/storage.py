@@ -17,7 +17,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.study import Study
 from sqlalchemy import event
 
-from sonde.core.atomic_file import without_links
+from sonde.core.files.atomic_file import without_links
 from sonde.tune.config.search_config import Goal
 from sonde.tune.errors import TuneError
 from sonde.tune.store.listing import DATABASE

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sonde.core.atomic_file import write_whole
+from sonde.core.files.atomic_file import write_whole
 from sonde.tune.trials.command import Launch
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonde.core.atomic_file import write_whole
+from sonde.core.files.atomic_file import write_whole
 from sonde.report import page
 from sonde.tune.config.search_config import TuneConfig
 from sonde.tune.errors import require

@@ -11,7 +11,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from sonde.core.atomic_file import start_file
+from sonde.core.files.atomic_file import start_file
 from sonde.tune.script_side.current import ANSWERS_FILE, REPORTS_FILE, TRIAL_VARIABLE
 from sonde.tune.trials.command import Launch
 from sonde.tune.trials.trial_output import OUTPUT_FILE

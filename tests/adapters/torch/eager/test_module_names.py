@@ -331,7 +331,7 @@ def test_a_network_that_replaces_one_that_died_takes_its_name() -> None:
 
 
 def test_the_search_for_the_variable_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sonde.adapters.torch.eager import scopes
+    from sonde.adapters.torch.eager.naming import scopes
 
     searches: list[nn.Module] = []
     search = scopes.find_holder

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sonde.adapters.torch.checkpoints.pickle_scan import ForeignObject, scan_pickle
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, damaged
 from sonde.core.dtypes import BY_NAME
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 
 _KIND = "file of tensors only (a state_dict saved by torch)"
 WEIGHT_KEYS = ("state_dict", "model_state_dict", "model", "module", "net", "network", "weights")

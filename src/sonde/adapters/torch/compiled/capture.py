@@ -31,7 +31,7 @@ from sonde.adapters.torch.compiled.graph_runs import GraphRuns, wants_values
 from sonde.adapters.torch.compiled.learning import GraphLearner, TracedPlace
 from sonde.adapters.torch.compiled.variants import CAPTURES, CompiledCode
 from sonde.adapters.torch.eager.dispatch_mode import Observer
-from sonde.adapters.torch.eager.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
 

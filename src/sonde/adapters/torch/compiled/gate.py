@@ -14,8 +14,8 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.dispatch_mode import Observer
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
 from sonde.adapters.torch.eager.observation_switch import ObservationSwitch
-from sonde.adapters.torch.eager.scopes import ScopeRegistry
 from sonde.adapters.torch.guard import FailureGuard
 from sonde.capture.session import Session
 from sonde.core.errors import CaptureError

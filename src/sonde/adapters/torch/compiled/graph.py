@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from sonde.adapters.torch.eager.naming.source_lines import MOST_FRAMES, is_user_file, plain_function
 from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments, op_info
-from sonde.adapters.torch.eager.source_lines import MOST_FRAMES, is_user_file, plain_function
 from sonde.adapters.torch.eager.step_inputs import dtype_name
 from sonde.core.graph import Source, TensorSpec
 

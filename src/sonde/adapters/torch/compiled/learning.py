@@ -15,10 +15,10 @@ from torch import nn
 
 from sonde.adapters.torch.compiled.graph import AotGraph, AotOp, Family, Operand
 from sonde.adapters.torch.eager.dispatch_mode import Observer
+from sonde.adapters.torch.eager.naming.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
+from sonde.adapters.torch.eager.naming.source_lines import find_user_frame, joined_sources, stack_of
 from sonde.adapters.torch.eager.op_schema import OpInfo
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, TensorRef
-from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
-from sonde.adapters.torch.eager.source_lines import find_user_frame, joined_sources, stack_of
 from sonde.adapters.torch.eager.step_inputs import spec_of
 from sonde.core.graph import Edge, OpNode, Source
 

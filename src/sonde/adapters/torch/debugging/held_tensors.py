@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from sonde.adapters.torch.debugging.optimizers import OptimizerRegistry, parameters_of
-from sonde.adapters.torch.eager.scopes import ROOT
+from sonde.adapters.torch.eager.naming.scopes import ROOT
 from sonde.adapters.torch.eager.step_inputs import storage_key
 from sonde.adapters.torch.eager.tensor_places import LooseTensor, Place
 from sonde.adapters.torch.tensors.view import TorchView

@@ -23,7 +23,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from sonde.adapters.torch.determinism.randomness import Randomness, place_of_caller
-from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.adapters.torch.private import frames_from
 from sonde.core.patching import call_before, wrap
 

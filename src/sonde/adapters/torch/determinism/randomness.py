@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.adapters.torch.private import frames_from
 
 _MOST_LINES: Final = 1000

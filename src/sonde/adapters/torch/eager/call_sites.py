@@ -17,12 +17,12 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.input_matching import InputMatcher
+from sonde.adapters.torch.eager.naming.scopes import OpScope
+from sonde.adapters.torch.eager.naming.source_lines import find_user_frame
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import final_attributes, is_filled
 from sonde.adapters.torch.eager.op_schema import OpInfo, attribute_text, named_arguments
 from sonde.adapters.torch.eager.op_tree import OpRecord, StepInput, TensorRef
-from sonde.adapters.torch.eager.scopes import OpScope
-from sonde.adapters.torch.eager.source_lines import find_user_frame
 from sonde.adapters.torch.eager.step_inputs import dtype_name
 from sonde.core.graph import Edge, OpNode, Phase, Source, TensorSpec
 from sonde.watch.op_types import OVERWRITES, OVERWRITING, UNFILLED, slots_text

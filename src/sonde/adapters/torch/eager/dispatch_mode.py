@@ -20,14 +20,14 @@ from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.call_sites import CallSites
 from sonde.adapters.torch.eager.evaluation_report import EvaluationReport
 from sonde.adapters.torch.eager.input_matching import InputMatcher
+from sonde.adapters.torch.eager.naming.scope_stack import ScopeStack
+from sonde.adapters.torch.eager.naming.scopes import ScopeRegistry
+from sonde.adapters.torch.eager.naming.source_lines import engine_code
 from sonde.adapters.torch.eager.op_learning import Learner
 from sonde.adapters.torch.eager.op_outputs import count_writes, uncounted_writes
 from sonde.adapters.torch.eager.op_schema import is_bookkeeping, op_info, tensors_in
 from sonde.adapters.torch.eager.op_tree import FRESH, OpRecord, Structures
 from sonde.adapters.torch.eager.outside_step import Observed, OutsideStep, forget_written
-from sonde.adapters.torch.eager.scope_stack import ScopeStack
-from sonde.adapters.torch.eager.scopes import ScopeRegistry
-from sonde.adapters.torch.eager.source_lines import engine_code
 from sonde.adapters.torch.eager.step_inputs import StepInputRegistry, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables
 from sonde.adapters.torch.tensors.emission import Emitter, Seen

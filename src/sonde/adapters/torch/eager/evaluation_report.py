@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
+from sonde.adapters.torch.eager.naming.source_lines import find_user_frame, stack_of
+from sonde.adapters.torch.eager.naming.wrappers import unwrap
 from sonde.adapters.torch.eager.op_schema import tensors_in
-from sonde.adapters.torch.eager.source_lines import find_user_frame, stack_of
-from sonde.adapters.torch.eager.wrappers import unwrap
 from sonde.core.running_training import step_text
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

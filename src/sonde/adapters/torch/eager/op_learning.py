@@ -12,6 +12,16 @@ import torch
 
 from sonde.adapters.torch import private
 from sonde.adapters.torch.eager.input_matching import InputMatcher
+from sonde.adapters.torch.eager.naming.scope_stack import ScopeStack
+from sonde.adapters.torch.eager.naming.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
+from sonde.adapters.torch.eager.naming.source_lines import (
+    above_engine,
+    begins_backward,
+    find_user_frame,
+    joined_sources,
+    runs_module,
+    stack_of,
+)
 from sonde.adapters.torch.eager.op_outputs import (
     argument_slots,
     final_attributes,
@@ -30,16 +40,6 @@ from sonde.adapters.torch.eager.op_tree import (
     StepInput,
     Structures,
     TensorRef,
-)
-from sonde.adapters.torch.eager.scope_stack import ScopeStack
-from sonde.adapters.torch.eager.scopes import RECOMPUTED, ROOT, OpScope, ScopeRegistry
-from sonde.adapters.torch.eager.source_lines import (
-    above_engine,
-    begins_backward,
-    find_user_frame,
-    joined_sources,
-    runs_module,
-    stack_of,
 )
 from sonde.adapters.torch.eager.step_inputs import spec_of, storage_key
 from sonde.adapters.torch.eager.step_tables import Tables

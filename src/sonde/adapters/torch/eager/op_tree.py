@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from sonde.adapters.torch.eager.naming.scopes import OpScope
 from sonde.adapters.torch.eager.op_schema import OpInfo
-from sonde.adapters.torch.eager.scopes import OpScope
 from sonde.core.graph import LEAF_TYPES, Edge, Graph, OpNode
 
 if TYPE_CHECKING:

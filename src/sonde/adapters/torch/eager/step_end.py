@@ -22,7 +22,7 @@ from torch.optim.optimizer import (
 )
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.scope_stack import running
+from sonde.adapters.torch.eager.naming.scope_stack import running
 from sonde.core.patching import wrap
 
 

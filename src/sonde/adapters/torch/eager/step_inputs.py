@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.frame_variables import variables_of
+from sonde.adapters.torch.eager.naming.frame_variables import variables_of
+from sonde.adapters.torch.eager.naming.scopes import ROOT, ScopeRegistry
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.adapters.torch.eager.op_tree import StepInput
-from sonde.adapters.torch.eager.scopes import ROOT, ScopeRegistry
-from sonde.adapters.torch.eager.source_lines import is_user_file
 from sonde.adapters.torch.eager.tensor_places import LooseTensor, ModulePlace, held_by
 from sonde.adapters.torch.tensors.unusual_layouts import placement_of
 from sonde.core.graph import LEAF_TYPES, Kind, OpNode, TensorSpec

@@ -16,8 +16,8 @@ from typing import Any
 
 from sonde.compare.options import CompareError
 from sonde.compare.runs.result import RunComparison
-from sonde.core.atomic_file import write_whole
 from sonde.core.errors import ConfigError, SondeError
+from sonde.core.files.atomic_file import write_whole
 from sonde.core.settings import nearest
 from sonde.dump.reader import Dump
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, damaged, is_shape
 from sonde.core.dtypes import BY_NAME, dtype_named
 from sonde.core.errors import SondeError
-from sonde.core.mindspore_ckpt import (
+from sonde.core.files.mindspore_ckpt import (
     BFloat16Array,
     CheckpointError,
     CheckpointValue,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sonde.compare.weights.checkpoint import Checkpoint, Weight, damaged, is_shape
 from sonde.core.dtypes import BY_NAME
-from sonde.core.mindspore_ckpt import CheckpointError
+from sonde.core.files.mindspore_ckpt import CheckpointError
 from sonde.kernels.low_precision import storage_of
 
 MAX_HEADER_BYTES = 100_000_000

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.scopes import OpScope, ScopeRegistry
+from sonde.adapters.torch.eager.naming.scopes import OpScope, ScopeRegistry
 from sonde.adapters.torch.eager.step_tables import Tables
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import SondeError
-from sonde.core.protobuf_wire import (
+from sonde.core.files.protobuf_wire import (
     BYTES,
     VARINT,
     Field,

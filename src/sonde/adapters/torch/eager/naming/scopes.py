@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.built_modules import (
+from sonde.adapters.torch.eager.naming.built_modules import (
     BuiltModules,
     ModuleNames,
     Place,
@@ -28,14 +28,14 @@ from sonde.adapters.torch.eager.built_modules import (
     Turn,
     place_of,
 )
-from sonde.adapters.torch.eager.holders import (
+from sonde.adapters.torch.eager.naming.holders import (
     Holder,
     attribute_holding,
     contains,
     find_holder,
     instance_name,
 )
-from sonde.adapters.torch.eager.wrappers import layers_of, unwrap, wrapped
+from sonde.adapters.torch.eager.naming.wrappers import layers_of, unwrap, wrapped
 from sonde.core.graph import GRADIENTS, Phase
 
 ROOT = "Default"

@@ -18,7 +18,7 @@ from types import FrameType
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 
 Place = tuple[str, str, str, int, str]
 """Scope of the caller, file, function and line of the call, class of the module."""

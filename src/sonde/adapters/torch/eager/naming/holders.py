@@ -24,8 +24,8 @@ from typing import Any
 from torch import nn
 
 from sonde.adapters.torch import private
-from sonde.adapters.torch.eager.frame_variables import variables_of
-from sonde.adapters.torch.eager.source_lines import is_user_file
+from sonde.adapters.torch.eager.naming.frame_variables import variables_of
+from sonde.adapters.torch.eager.naming.source_lines import is_user_file
 from sonde.core.own_code import is_own
 
 _LARGEST_CONTAINER = 64

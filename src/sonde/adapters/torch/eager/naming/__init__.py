@@ -1,0 +1,1 @@
+"""The names of ops: scopes of modules, variables that hold them, and source lines."""

@@ -1,0 +1,1 @@
+"""Reading and writing files safely, and formats that several packages read."""

@@ -1,0 +1,1 @@
+"""Text for people: numbers, names of others on a terminal, regular expressions of users."""
