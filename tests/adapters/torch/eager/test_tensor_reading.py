@@ -27,6 +27,10 @@ def samples() -> list[torch.Tensor]:
     return [torch.empty(3, dtype=dtype) for dtype in kernel_codes()]
 
 
+def probe(functions: tuple[int, ...], *more: torch.Tensor) -> Any:
+    return native().probe(functions, [*samples(), *more], matcher.sample_views())
+
+
 def native() -> Any:
     module = matcher.load()
     assert module is not None
@@ -35,7 +39,7 @@ def native() -> Any:
 
 def go(way: str) -> None:
     functions = private.stable_functions() if way == "short" else ()
-    assert native().probe(functions, samples()) is (way == "short")
+    assert probe(functions) is (way == "short")
 
 
 @pytest.fixture(autouse=True)
@@ -72,17 +76,17 @@ def test_both_ways_write_the_same_rows(name: str, tmp_path: Path) -> None:
 def test_a_torch_without_the_functions_is_read_through_python() -> None:
     functions = private.stable_functions()
     assert len(functions) == 8
-    assert native().probe(functions[:-1], samples()) is False
-    assert native().probe((*functions[:-1], 0), samples()) is False
+    assert probe(functions[:-1]) is False
+    assert probe((*functions[:-1], 0)) is False
 
 
 def test_tensors_that_are_not_alike_open_no_short_way() -> None:
     sparse = torch.ones(3).to_sparse()
     functions = private.stable_functions()
     with pytest.raises((RuntimeError, NotImplementedError)):
-        native().probe(functions, [*samples(), sparse])
+        probe(functions, sparse)
     quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 10, torch.quint8)
-    assert native().probe(functions, [*samples(), quantized]) is False
+    assert probe(functions, quantized) is False
 
 
 def test_overwritten_inputs_are_shown_with_their_old_values(tmp_path: Path, way: str) -> None:

@@ -52,16 +52,18 @@ def _built() -> ModuleType | None:
         return None
     with private.unobserved():
         samples = [torch.empty(3, dtype=dtype, device="cpu") for dtype in kernel_codes()]
-        views = [_views(dtype) for dtype in _VIEWED]
-        module.probe(private.stable_functions(), samples, views)
+        module.probe(private.stable_functions(), samples, sample_views())
     module.learn_ref_layout(TensorRef, StepInput)
     return module
 
 
-def _views(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """A plain tensor, a negated view and, of a complex dtype, a conjugated view of it."""
-    plain = torch.empty(3, dtype=dtype, device="cpu")
-    return plain, private.negated_view(plain), plain.conj() if dtype.is_complex else None
+def sample_views() -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]:
+    """Of each dtype a plain tensor, a negated view of it and, if complex, a conjugated one."""
+    plain = [torch.empty(3, dtype=dtype, device="cpu") for dtype in _VIEWED]
+    return [
+        (each, private.negated_view(each), each.conj() if each.is_complex() else None)
+        for each in plain
+    ]
 
 
 def add_node(native: ModuleType, record: OpRecord) -> None:
