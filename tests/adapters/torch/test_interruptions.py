@@ -1,196 +1,25 @@
-"""Exceptions of the program's signal handlers reach the program, wherever Sonde's code is."""
+"""Exceptions of the program's signal handlers, tested in a process of their own."""
 
 from __future__ import annotations
 
-import gc
-import random
-import signal
+import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
-import torch
-from tests.adapters.torch.modes import MODES, observed
-from tests.adapters.torch.watching import same, watch
-from torch import nn
 
-ALARMS = 60
+HERE = Path(__file__).parent
 
 
-class ProgramTimeoutError(Exception):
-    pass
-
-
-class ProgramRuntimeError(RuntimeError):
-    """Sonde catches RuntimeErrors of torch in many places."""
-
-
-@pytest.fixture(autouse=True)
-def handler_restored() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGVTALRM)
-    # Python ignores what a handler raises in a function that it calls when an object dies. Objects
-    # of other tests, with functions of torch, must not die here.
-    gc.collect()
-    yield
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    signal.signal(signal.SIGVTALRM, before)
-
-
-def make_training() -> Any:
-    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
-    optimizer = torch.optim.Adam(net.parameters())
-
-    def step() -> None:
-        net(torch.randn(4, 8)).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def interrupted(step: Any, kind: type[Exception], seed: int) -> tuple[int, int]:
-    """How many exceptions a signal handler raised, and how many arrived."""
-    raised = caught = 0
-    step()  # The optimizer makes its state, which an interruption would leave incomplete.
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        nonlocal raised
-        raised += 1
-        signal.setitimer(signal.ITIMER_VIRTUAL, 2)  # Ends the loop if this one is lost.
-        raise kind("late")
-
-    signal.signal(signal.SIGVTALRM, handler)
-    moments = random.Random(seed)
-    for _ in range(ALARMS):
-        try:
-            signal.setitimer(signal.ITIMER_VIRTUAL, moments.uniform(0.0002, 0.006))
-            while True:
-                step()
-        except kind:
-            caught += 1
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    return raised, caught
-
-
-@pytest.mark.parametrize("kind", [ProgramTimeoutError, ProgramRuntimeError])
-@pytest.mark.parametrize("mode", MODES)
-def test_no_exception_of_a_signal_handler_is_lost_and_sonde_stays_on(
-    mode: str,
-    kind: type[Exception],
-    matcher: str,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    step = make_training()
-    with observed(mode, tmp_path) as capture:
-        assert interrupted(step, kind, seed=len(mode)) == (ALARMS, ALARMS)
-        for _ in range(3):
-            step()
-        assert capture.adapter.is_observing
-        assert capture.adapter.observer.last.parent is None
-        step_before = capture.adapter._session.step
-        step()
-        assert capture.adapter._session.step == step_before + 1
-        assert not capture.adapter.observer.is_suspended
-    told = capfd.readouterr().err
-    assert "failed" not in told
-    assert "stops here" not in told
-    assert "[step-dropped]" in told
-    gaps = capture.adapter._session.coverage.unchosen_gaps
-    assert [gap.reason for gap in gaps] == ["step_dropped"]
-
-
-def test_the_steps_after_an_interruption_are_observed_whole(matcher: str) -> None:
-    step = make_training()
-    with watch() as seen:
-        step()
-        interrupted(step, ProgramTimeoutError, seed=1)
-        step()  # ends the step that was interrupted last
-        count = len(seen.steps)
-        step()
-        step()
-        last = sorted(seen.steps)[-2:]
-    assert len(seen.steps) == count + 2
-    names = [seen.names(number) for number in (0, *last)]
-    # The first step also makes the state of the optimizer.
-    assert names[1] == names[2]
-    assert set(names[1]) <= set(names[0]) | set(names[1])
-    assert len(names[1]) > 20
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_signal_handler_may_run_torch_ops(
-    mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    calls = 0
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        nonlocal calls
-        calls += 1
-        torch.ones(3).add_(1).sum()
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0013)
-
-    def train() -> list[torch.Tensor]:
-        torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
-        optimizer = torch.optim.Adam(net.parameters())
-        for _ in range(40):
-            net(torch.ones(4, 8)).square().sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-        return list(net.parameters())
-
-    bare = train()
-    signal.signal(signal.SIGVTALRM, handler)
-    with observed(mode, tmp_path):
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0013)
-        seen = train()
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    assert calls
-    assert same([each.detach() for each in bare], [each.detach() for each in seen])
-    told = capfd.readouterr().err
-    assert "failed" not in told
-    assert "stops here" not in told
-
-
-def test_a_tracer_that_raises_inside_sonde_reaches_the_program(matcher: str) -> None:
-    step = make_training()
-
-    def tracer(frame: FrameType, event: str, argument: object) -> None:
-        if frame.f_code.co_name == "_before_op":
-            raise ProgramTimeoutError("traced")
-
-    before = sys.gettrace()
-    with watch() as seen:
-        sys.settrace(tracer)
-        try:
-            with pytest.raises(ProgramTimeoutError):
-                step()
-        finally:
-            sys.settrace(before)
-        step()
-        step()
-    assert [report.endswith("[step-dropped]") for report in seen.reports] == [True]
-    assert seen.steps
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_recursion_up_to_the_limit_leaves_sonde_on(
-    mode: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def deeper(value: torch.Tensor) -> torch.Tensor:
-        return deeper(value * 2)
-
-    step = make_training()
-    with observed(mode, tmp_path) as capture:
-        for _ in range(3):
-            step()
-            with pytest.raises(RecursionError):
-                deeper(torch.ones(1, requires_grad=True))
-        step()
-        step()
-        assert capture.adapter.is_observing
-    assert "failed" not in capfd.readouterr().err
+@pytest.mark.parametrize("matcher", ["native", "python"])
+def test_exceptions_of_signal_handlers_reach_the_program(matcher: str) -> None:
+    chosen = "native or not python" if matcher == "native" else "python"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, "-k", chosen, str(HERE / "interruption_cases.py")],
+        capture_output=True,
+        text=True,
+        cwd=HERE.parents[2],
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
