@@ -10,7 +10,7 @@ from sonde.wire.shapes import LossPoint
 
 def connected(server: Server, rank: int, *, step: int, state: str) -> RankSocket:
     found = RankSocket("127.0.0.1", server.rank_port)
-    found.send(Hello(PROTOCOL, "", "mine", sample_metadata(rank, 2), False))
+    found.send(Hello(PROTOCOL, server.token, "mine", sample_metadata(rank, 2), False))
     found.receive()
     found.send(StepDone(LossPoint(step - 1, None, 0.5, None, True), None))
     found.send(Status(state, step, None, None, None, None, "", 0))  # type: ignore[arg-type]

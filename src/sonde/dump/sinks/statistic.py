@@ -161,7 +161,7 @@ class StatisticDump(Sink):
 
     def _skip(self, node: OpNode, view: TensorView) -> None:
         problem = view.problem or f"{view.dtype} values are saved as tensors only"
-        if view.is_filled and problem not in self._skipped:
+        if view.is_filled and view.nbytes and problem not in self._skipped:
             self._skipped.add(problem)
             self._report(
                 f"sonde: {node.name} {view.io} {view.slot} has no statistics: {problem}; "
