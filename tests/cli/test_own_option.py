@@ -40,6 +40,9 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "train.py"
     file.write_text(SCRIPT)
     monkeypatch.setattr(sys, "path", [*sys.path, str(packages)])
+    # The command replaces both; later tests of this process start processes from them.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setenv("SONDE_OWN", "")
     monkeypatch.chdir(tmp_path)
     yield file
