@@ -11,7 +11,7 @@ SOURCES = ROOT / "src" / "sonde"
 TESTS = ROOT / "tests"
 TELLS_NOTHING = {"utils", "util", "helpers", "common", "misc", "base", "manager"}
 # Tests of several packages, of what is no package, and what tests use.
-NO_PACKAGE = {"attacks", "docs", "e2e", "fuzz", "golden", "native", "programs", "web"}
+NO_PACKAGE = {"attacks", "docs", "documents", "e2e", "fuzz", "golden", "native", "programs", "web"}
 NO_PACKAGE.add("warm_python")
 MOST_MODULES = 20
 
