@@ -35,7 +35,7 @@ class Seen:
     attributes: dict[str, str]
 
 
-@dataclass
+@dataclass(repr=False)
 class Watched:
     """A sink. ``steps`` has a graph and the calls of every step that ended."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -142,6 +143,7 @@ def test_a_program_without_an_optimizer_shows_its_inference() -> None:
 
 
 def test_an_own_update_loop_is_trained_as_well() -> None:
+    gc.collect()  # Optimizers of other tests, in cycles of references, are found, too.
     net = network()
     with watch(step_by="manual") as seen:
         for step in range(3):
