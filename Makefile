@@ -30,8 +30,10 @@ setup: .venv/.installed  ## make .venv with torch, Sonde (editable, with its nat
 demo: setup  ## train a small network in which one op goes wrong, and let Sonde find it
 	$(BIN)/python examples/demo.py
 
-# Two tests at a time; those of a file one after the other, in one process.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20
+# Two tests at a time; those of a file one after the other, in one process. If such a process dies,
+# the run ends: with another in its place, it would wait for ever.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 20 \
+	--max-worker-restart 0
 
 test: setup chromium  ## run the tests (ARGS='tests/cli -k run' for some of them)
 	$(PYTEST) $(ARGS)
