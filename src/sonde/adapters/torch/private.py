@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from sonde.core import version_probe
-from sonde.core.interruption import is_interruption, pass_on
+from sonde.core.interruption import pass_on
 from sonde.core.patching import Patch, replace
 
 _RULE = "find_torch_dispatch_rule"
@@ -258,88 +258,3 @@ def is_tracing() -> bool:
     """Whether torch is tracing: it makes a graph with fake tensors and computes nothing."""
     get, keys = torch._C._get_dispatch_mode, torch._C._TorchDispatchModeKey
     return get(keys.FAKE) is not None or get(keys.PROXY) is not None
-
-
-def mode_stack() -> list[Any]:
-    return list(_python_dispatch._get_current_dispatch_mode_stack())
-
-
-def push_mode_below(mode: Any) -> None:
-    """Enter ``mode`` beneath the modes that are active now; do nothing if it is active.
-
-    A step may end while modes of the program are entered. If Sonde's were on top, the exit of a
-    program's mode would pop Sonde's.
-    """
-    above = mode_stack()
-    if _is_among(mode, above):
-        return
-
-    def attempt() -> None:
-        if not _is_among(mode, mode_stack()):
-            while mode_stack():
-                _python_dispatch._pop_mode()
-            mode.__enter__()
-        _push_again(above)
-        for name in _SAVED_FLAGS:
-            flags: Any = getattr(mode, name, ())
-            while len(flags) > 1:  # The first attempt saved torch's state before.
-                flags.pop()
-
-    _complete(attempt)
-
-
-def pop_mode_below(mode: Any) -> None:
-    """Leave ``mode``, whatever modes are above it; do nothing if it is not active."""
-    before = mode_stack()
-    if not _is_among(mode, before):
-        return
-    others = [each for each in before if each is not mode]
-    saved = [(each, list(each)) for each in (getattr(mode, name, []) for name in _SAVED_FLAGS)]
-
-    def attempt() -> None:
-        if _is_among(mode, mode_stack()):
-            for flags, values in saved:
-                flags.clear()
-                flags.extend(values)
-            while mode_stack()[-1] is not mode:
-                _python_dispatch._pop_mode()
-            mode.__exit__(None, None, None)
-        _push_again(others)
-
-    _complete(attempt)
-
-
-# What a mode saves of torch's state when it is entered.
-_SAVED_FLAGS = (
-    "old_dispatch_mode_flags",
-    "old_non_infra_dispatch_mode_flags",
-    "old_without_ignore_compile_internals_dispatch_mode_flags",
-)
-
-
-def _is_among(mode: Any, modes: list[Any]) -> bool:
-    return id(mode) in map(id, modes)
-
-
-def _push_again(modes: list[Any]) -> None:
-    """Push those of ``modes``, from the outermost inwards, that are not active any more."""
-    for mode in modes:
-        if not _is_among(mode, mode_stack()):
-            _python_dispatch._push_mode(mode)
-
-
-def _complete(attempt: Callable[[], None]) -> None:
-    """Call ``attempt`` until it completes, then raise what a signal handler raised meanwhile.
-
-    Otherwise an interruption could leave modes of the program popped."""
-    interruption = None
-    while True:
-        try:
-            attempt()
-            break
-        except BaseException as error:
-            if not is_interruption(error):
-                raise
-            interruption = error
-    if interruption is not None:
-        raise interruption

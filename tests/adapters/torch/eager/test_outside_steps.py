@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -143,8 +142,8 @@ def test_a_program_without_an_optimizer_shows_its_inference() -> None:
 
 
 def test_an_own_update_loop_is_trained_as_well() -> None:
-    gc.collect()  # Optimizers of other tests, in cycles of references, are found, too.
-    net = network()
+    net, other = network(), network()
+    unused = torch.optim.SGD(other.parameters())  # says nothing about ``net``
     with watch(step_by="manual") as seen:
         for step in range(3):
             if step == 2:
@@ -157,6 +156,7 @@ def test_an_own_update_loop_is_trained_as_well() -> None:
             assert seen.adapter is not None
             seen.adapter.end_step()
     assert names(seen, 1) == names(seen, 2)
+    assert len(unused.param_groups) == 1
 
 
 def in_step(run: Callable[[nn.Module, nn.Module, torch.Tensor], Any]) -> Watched:

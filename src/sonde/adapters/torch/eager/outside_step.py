@@ -57,7 +57,8 @@ class OutsideStep:
         self._thread = threading.get_ident()
         self._networks: dict[int, weakref.ref[nn.Module]] = {}
         self._optimizers: WeakTable[torch.optim.Optimizer, None] = WeakTable()
-        self._has_searched = False
+        # Those made before the capture began; None: not searched for yet.
+        self._older: WeakTable[torch.optim.Optimizer, None] | None = None
         self._switching = 0
         self._loading = 0
         # Whether the trained networks are in eval mode; None: not determined yet.
@@ -132,11 +133,11 @@ class OutsideStep:
                         resting.update(map(id, module._parameters.values()))
         if not resting:
             return False
-        self._search()
-        if not self._optimizers:
+        optimizers = list(self._optimizers) or self._older_optimizers()
+        if not optimizers:
             with_gradients = self._parameters_with_gradients()
             return bool(with_gradients) and with_gradients <= resting
-        return any(_are_all_among(optimizer, resting) for optimizer in list(self._optimizers))
+        return any(_are_all_among(optimizer, resting) for optimizer in optimizers)
 
     def _living(self) -> Iterator[nn.Module]:
         for key, reference in list(self._networks.items()):
@@ -154,15 +155,21 @@ class OutsideStep:
             if parameter.grad is not None
         }
 
-    def _search(self) -> None:
-        """Find, once, optimizers that were made before the capture began."""
-        if not self._optimizers and not self._has_searched:
-            self._has_searched = True
+    def _older_optimizers(self) -> list[torch.optim.Optimizer]:
+        """Optimizers of the known networks that were made before the capture began. Python's
+        objects are searched once; others among them may be of no use any more."""
+        if self._older is None:
+            self._older = WeakTable()
             for each in gc.get_objects():
-                if issubclass(
-                    type(each), torch.optim.Optimizer
-                ):  # isinstance would run foreign code
-                    self._optimizers[each] = None
+                # isinstance would run foreign code.
+                if issubclass(type(each), torch.optim.Optimizer):
+                    self._older[each] = None
+        known = {id(each) for network in self._living() for each in network.parameters()}
+        return [
+            optimizer
+            for optimizer in list(self._older)
+            if any(id(parameter) in known for parameter in _trained(optimizer))
+        ]
 
     def _switched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Follow ``Module.train``, which ``eval`` calls, too, and which calls itself for the parts
@@ -242,10 +249,14 @@ def _is_cast_of_weight(func: Any, args: Sequence[Any]) -> bool:
 
 def _are_all_among(optimizer: torch.optim.Optimizer, known: Collection[int]) -> bool:
     """Whether the optimizer has parameters to train, and all of them are among ``known``."""
-    trained = [
+    trained = _trained(optimizer)
+    return bool(trained) and all(id(parameter) in known for parameter in trained)
+
+
+def _trained(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [
         parameter
         for group in getattr(optimizer, "param_groups", ())
         for parameter in group["params"]
         if parameter.requires_grad
     ]
-    return bool(trained) and all(id(parameter) in known for parameter in trained)
