@@ -60,6 +60,20 @@ def test_each_group_has_its_own_and_a_list_is_a_schedule() -> None:
     assert rates(listed) == [0.2]
 
 
+def test_groups_and_states_of_a_plain_optimizer_can_be_added() -> None:
+    network = classifier()
+    optimizer = torch.optim.SGD(network[0].parameters(), lr=WarmUpLR(0.1, 4))  # type: ignore[arg-type]
+    follow_schedule(optimizer)
+    optimizer.add_param_group({"params": network[3].parameters()})
+    step(network, optimizer)
+    assert rates(optimizer) == [0.025, 0.0]
+    plain = torch.optim.SGD(network.parameters(), lr=0.3)
+    single = ms_nn.SGD(network.parameters(), WarmUpLR(0.1, 4))
+    single.load_state_dict(plain.state_dict())
+    step(network, single)
+    assert rates(single) == [0.025]
+
+
 def test_a_second_schedule_is_refused() -> None:
     optimizer = ms_nn.SGD(classifier().parameters(), WarmUpLR(0.1, 3))
     with pytest.raises(ValueError, match="follows a schedule already"):

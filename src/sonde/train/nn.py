@@ -202,17 +202,13 @@ def _optimizer(
     return plain
 
 
-@functools.cache
-def _as_cell(kind: Any) -> Any:
-    """A module of torch with the methods of a ``Cell``, under its own name."""
-    return type(kind.__name__, (CellMethods, kind), {"__module__": __name__})
-
-
 def __getattr__(name: str) -> Any:
     absent(__name__, name)
     found = getattr(torch_nn, name, None)
     if isinstance(found, type) and issubclass(found, torch_nn.Module):
-        return _as_cell(found)
+        # A module of torch with the methods of a Cell, under its own name; made once.
+        made = type(name, (CellMethods, found), {"__module__": __name__, "__doc__": found.__doc__})
+        return globals().setdefault(name, made)
     metrics = importlib.import_module("sonde.train.metrics")
     if name in metrics.__all__:
         return getattr(metrics, name)

@@ -39,6 +39,7 @@ def follow_schedule(optimizer: AnyOptimizer, rates: Rates | None = None) -> AnyO
     for group, schedule in zip(groups, schedules, strict=True):
         group[STEPS_DONE] = 0
         group["lr"] = schedule(0)
+    optimizer.defaults["lr"] = groups[0]["lr"]  # for groups that are added later
     optimizer.register_step_post_hook(_Follower(schedules))
     return optimizer
 
@@ -61,5 +62,6 @@ class _Follower:
 
     def __call__(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         for group, schedule in zip(optimizer.param_groups, self._schedules, strict=False):
-            group[STEPS_DONE] += 1
+            # A state that was saved without a schedule does not have the number.
+            group[STEPS_DONE] = group.get(STEPS_DONE, 0) + 1
             group["lr"] = schedule(group[STEPS_DONE])
