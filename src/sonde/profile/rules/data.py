@@ -120,7 +120,7 @@ def _in_process(
     if workers is not None:
         waited = facts["waited_seconds"]
         with_workers = (
-            f"; with num_workers={workers} at {at} it takes "
+            f"; with num_workers={workers} at {at} it would take "
             f"{duration(waited - facts['gain_seconds'])} instead of {duration(waited)}"
         )
         advice = (
@@ -152,7 +152,8 @@ def _gain_by_workers(
         between = replay_loader(seen.loader, workers)
         if between is not None:
             shared = busy / cores + between if workers >= cores else 0.0
-            gains[workers] = max(0.0, busy + waited - max(busy, between, shared))
+            left = max(0.0, max(between, shared) - busy)
+            gains[workers] = max(0.0, waited - left)
     return gains
 
 
