@@ -34,6 +34,8 @@ def test_the_lazy_names_are_those_of_the_metrics() -> None:
     assert set(sonde.train._METRICS) == set(metrics.__all__)
     assert sonde.train.Accuracy is metrics.Accuracy
     assert sonde.train.float16 is torch.float16
+    assert sonde.train.context.set_context is sonde.train.set_context
+    assert sonde.train.ops.Print is not None
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = sonde.train.Nothing
 

@@ -184,12 +184,16 @@ __all__ += [
     if name != "names" and (home not in _NEEDED or find_spec(_NEEDED[home]) is not None)
 ]
 
-_SUBMODULES = ("dataset", "metrics", "nn", "validator")
+_MODULES = {
+    **{name: f"{__name__}.{name}" for name in ("dataset", "metrics", "nn", "validator")},
+    "context": "sonde.context",
+    "ops": "sonde.ops",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     absent(__name__, name)
@@ -200,4 +204,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_SUBMODULES})
+    return sorted({*globals(), *_HOMES, *_MODULES})
