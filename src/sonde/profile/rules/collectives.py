@@ -19,13 +19,15 @@ from sonde.profile.rules.evidence import (
 def find_exposed_collectives(evidence: ProfileEvidence) -> list[Finding]:
     """Time in which a rank waits for others and computes nothing."""
     timings = evidence.timings
-    exposed = max(timings.usual_part_seconds("collectives"), evidence.long_wait("collectives"))
+    long_wait = evidence.long_wait("collectives")
+    exposed = max(timings.usual_part_seconds("collectives"), long_wait)
     gain, how, sent_as_one = _gain(evidence, exposed)
     advice = (
         "let DistributedDataParallel send gradients while backward runs; with it "
         "already, try other bucket sizes (sonde profile --try buckets)"
     )
-    if evidence.share(gain) < LEAST_SHARE and evidence.share(exposed) >= LONG_WAIT_SHARE:
+    is_long = long_wait > 0 or evidence.share(exposed) >= LONG_WAIT_SHARE
+    if is_long and evidence.share(gain) < LEAST_SHARE:
         # Backward is too short to hide the wait, which takes a large part of the step anyway.
         gain, how = exposed, "in the trace"
         advice = (

@@ -33,7 +33,7 @@ def find_data_waits(evidence: ProfileEvidence) -> list[Finding]:
     workers = min((n for n in gains if gains[n] >= 0.9 * max(gains.values())), default=None)
     if workers is not None and gains[workers] < LEAST_SHARE * (waited + busy):
         workers = None
-    if workers is None and _is_negligible(waited, busy):
+    if workers is None and _is_negligible(evidence, waited, busy):
         return []
     gain = waited if workers is None else gains[workers]
     facts: dict[str, Any] = {
@@ -50,14 +50,15 @@ def find_data_waits(evidence: ProfileEvidence) -> list[Finding]:
     return _in_workers(evidence, seen, item, share, workers, facts)
 
 
-def _is_negligible(waited: float, busy: float) -> bool:
+def _is_negligible(evidence: ProfileEvidence, waited: float, busy: float) -> bool:
     """Whether a wait that nothing simple saves is too short to report."""
-    return waited < LEAST_SECONDS and waited < LONG_WAIT_SHARE * (waited + busy)
+    is_long = evidence.long_wait("data") > 0 or waited >= LONG_WAIT_SHARE * (waited + busy)
+    return waited < LEAST_SECONDS and not is_long
 
 
 def _from_an_unseen_loader(evidence: ProfileEvidence, waited: float, busy: float) -> list[Finding]:
     """The finding for a loader that is not torch's own, or was created in an unusual way."""
-    if _is_negligible(waited, busy):
+    if _is_negligible(evidence, waited, busy):
         return []
     lines = evidence.data_lines
     share = waited / (waited + busy)
