@@ -78,13 +78,15 @@ def test_the_level(warnings_logged: Lines) -> None:
 
 @pytest.mark.document(
     102,
-    says="O2 has moved to msprobe; `exception_dump`; sink size 1",
+    says="O2 has moved to msprobe; `exception_dump` of `ascend_config`; sink size 1, `data_sink`",
     how="`sonde.capture` or `sonde run --dump` in place of msprobe's `PrecisionDebugger`, "
     "`op_debug_mode` 4 in place of `exception_dump`; steps are observed whatever `sink_size` is",
 )
 def test_msprobe(warnings_logged: Lines) -> None:
     assert "sonde.capture" in imported("sonde.train", "PrecisionDebugger")
-    assert '"op_debug_mode": 4' in answer_to("exception_dump", "2", warnings_logged)
+    assert "no sink" in imported("sonde.train", "data_sink")
+    given = {"exception_dump": "2"}
+    assert '"op_debug_mode": 4' in answer_to("ascend_config", given, warnings_logged)
 
 
 @pytest.mark.document(
@@ -256,7 +258,7 @@ def test_the_graph_files_of_a_dump(tmp_path: Path, warnings_logged: Lines) -> No
 @pytest.mark.document(
     81,
     says="`mindspore.dataset.TFRecordDataset`",
-    how="a reader of MindSpore; the line that says so names packages that read TFRecord files",
+    how="a reader of MindSpore; the line that says so names the package `tfrecord`",
 )
 @pytest.mark.parametrize("module", ["sonde.train", "sonde.train.dataset"])
 def test_tf_records(module: str) -> None:

@@ -24,7 +24,7 @@ def test_a_star_import_has_the_names_of_all_parts() -> None:
         }
         assert own - {"schedules_of"} <= set(names), module
     assert set(metrics.__all__) - {"names"} <= set(names)
-    assert {"SummaryCollector", "set_seed", "set_context", "Cell"} <= set(names)
+    assert {"SummaryCollector", "set_seed", "set_dump", "set_context", "Cell"} <= set(names)
     assert not set(sonde.train.__all__) & set(dir(builtins))
     assert len(set(sonde.train.__all__)) == len(sonde.train.__all__)
     assert set(sonde.train.__all__) <= set(dir(sonde.train))

@@ -65,8 +65,8 @@ from sonde.train.parameters import list_parameters
 from sonde.train.rank_weights import check_ranks
 from sonde.train.scheduled_optimizer import follow_schedule
 
-# Exported too, but imported on first use: torchmetrics is slow to import, the summaries and the
-# seed are in layers beside this one, and the context is above it.
+# Exported too, but imported on first use: torchmetrics is slow to import, the summaries are
+# in a layer beside this one, and the context, the seed and the choice of a dump are above it.
 _METRICS = (
     "AUC",
     "F1",
@@ -118,6 +118,7 @@ _HOMES = {
     **dict.fromkeys(_METRICS, "sonde.train.metrics"),
     **dict.fromkeys(_CONTEXT, "sonde.context"),
     "SummaryCollector": "sonde.summary",
+    "set_dump": "sonde.api",
     "set_seed": "sonde.api",
 }
 # Each of these libraries is an extra.

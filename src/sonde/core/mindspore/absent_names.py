@@ -20,19 +20,25 @@ NAMES: dict[str, str] = {
         "program on PyTorch"
     ),
     "TFRecordDataset": (
-        "it is a reader of MindSpore: read the records with the package tfrecord or torchdata and "
-        "pass them to torch.utils.data.DataLoader"
+        "it is a reader of MindSpore: the package tfrecord reads such files as a dataset for "
+        "torch.utils.data.DataLoader"
+    ),
+    "data_sink": (
+        "PyTorch has no sink: call the training step with each batch of a DataLoader, whose "
+        "workers load the next ones meanwhile"
     ),
 }
 """Why a name is not here, and what to use instead."""
 
-_ASCEND = "there is no Ascend here"
 _COMPILE = "torch.compile(network), or Model(..., compile=True), compiles"
 
 OPTIONS: dict[str, str] = {
     "all_reduce_fusion_config": (
         "DistributedDataParallel(..., bucket_cap_mb=N) divides the gradients, and sonde profile "
         "--try buckets measures which size is best"
+    ),
+    "ascend_config": (
+        'there is no Ascend here; "op_debug_mode": 4 dumps the inputs of an op that raises'
     ),
     "auto_tune_mode": 'there is no operator tuning here; torch.compile(mode="max-autotune") tunes',
     "device_id": "PyTorch puts a network where network.to('cuda:1') says",
@@ -41,13 +47,11 @@ OPTIONS: dict[str, str] = {
         "PyTorch puts each tensor where .to(device) says, and devices may be mixed in one network"
     ),
     "enable_graph_kernel": f"{_COMPILE} and fuses",
-    "exception_dump": f'{_ASCEND}; "op_debug_mode": 4 dumps the inputs of an op that raises',
     "gradients_mean": "DistributedDataParallel always averages",
     "graph_kernel_flags": f"{_COMPILE} and fuses; torch.compile(options=...) has its flags",
     "jit_config": f"there are no levels O0 to O2 here: all ops can be observed; {_COMPILE}",
     "jit_level": f"there are no levels O0 to O2 here: all ops can be observed; {_COMPILE}",
     "mode": f"PyTorch runs every op at once, as PYNATIVE_MODE does; {_COMPILE}, as GRAPH_MODE does",
-    "op_timeout": f"{_ASCEND}",
     "parallel_mode": "torch.nn.parallel.DistributedDataParallel trains data-parallel",
     "pynative_synchronize": "ops on the CPU are synchronous; CUDA_LAUNCH_BLOCKING=1 for a GPU",
     "save_graphs": "every dump has the graph as it ran, in graphs/*.ir; no passes follow",
