@@ -47,7 +47,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("capture", "debugger", "train", "summary", "logs", "ops", "tune"):
+    if name in ("capture", "context", "debugger", "train", "summary", "logs", "ops", "tune"):
         # A package; ``sonde.capture(...)`` works because that package can be called.
         return import_module(f"sonde.{name}")
     home = _HOMES.get(name)

@@ -20,6 +20,7 @@ from sonde.train import (
     History,
     Loss,
     LossMonitor,
+    MetricValue,
     Model,
     ModelCheckpoint,
     Precision,
@@ -136,8 +137,11 @@ def test_save_the_checkpoint_with_the_highest_accuracy(
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= 2
-    assert lines[-1] == f"Save the maximum accuracy checkpoint,the accuracy is {callback.acc}"
-    assert {f"{line.split()[-1]}.ckpt" for line in lines} == {p.name for p in tmp_path.iterdir()}
+    shown = str(callback.acc)
+    assert lines[-1] == f"Save the maximum accuracy checkpoint,the accuracy is {shown}"
+    # The names of the files have all digits, what is printed at most four decimals.
+    saved = {str(MetricValue(float(path.stem))) for path in tmp_path.iterdir()}
+    assert {line.split()[-1] for line in lines} == saved
     # The saved weights have the accuracy of their name, counted by hand.
     best = classifier(seed=1)
     load_checkpoint(tmp_path / f"{callback.acc}.ckpt", best, strict_load=True)

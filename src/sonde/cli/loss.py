@@ -9,15 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from sonde.cli.ckpt_files import (
-    console,
-    json_option,
-    number,
-    print_line,
-    table,
-    write_file,
-    write_json,
-)
+from sonde.cli.ckpt_files import console, json_option, print_line, write_file, write_json
 from sonde.cli.loss_plot import plot
 from sonde.compare.losses.compare import (
     DEFAULT_ATOL,
@@ -30,6 +22,7 @@ from sonde.compare.losses.findings import headline, reasoning
 from sonde.compare.losses.picture import to_png
 from sonde.compare.losses.report_page import comparison_json, loss_page
 from sonde.compare.losses.sources import read_losses
+from sonde.compare.weights.listing import number, table
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
 

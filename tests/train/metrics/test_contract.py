@@ -129,7 +129,16 @@ def test_indexes_that_are_no_list_of_integers_or_out_of_range_are_refused():
 )
 def test_a_value_prints_four_decimals(value: float, shown: str):
     assert str(MetricValue(value)) == shown
-    assert f"{MetricValue(value)}" == shown
+    assert pickle.loads(pickle.dumps(str(MetricValue(value)))) == shown
+    assert str(f"{MetricValue(value)}") == repr(float(value))
+
+
+def test_two_values_that_print_alike_give_two_file_names():
+    one, other = MetricValue(0.12345), MetricValue(0.12346)
+    assert str(one) == str(other)
+    assert str(one) + ".ckpt" == "0.12345.ckpt" != str(other) + ".ckpt"
+    assert "best-" + str(one) == "best-0.12345"
+    assert f"{other}.ckpt" == "0.12346.ckpt"
 
 
 @given(st.floats(allow_nan=False, min_value=-1e300, max_value=1e300))

@@ -37,6 +37,7 @@ from sonde.adapters.torch.eager.naming.holders import (
 )
 from sonde.adapters.torch.eager.naming.wrappers import layers_of, unwrap, wrapped
 from sonde.core.graph import GRADIENTS, Phase
+from sonde.core.mindspore.program_settings import PROGRAM
 
 ROOT = "Default"
 
@@ -169,7 +170,7 @@ class ScopeRegistry:
         return known.scope if known is not None else self.default
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> OpScope:
-        return self.scope(f"{ROOT}/optimizer-{type(optimizer).__name__}", "optimizer")
+        return self.scope(f"{ROOT}/{_part('optimizer', optimizer)}", "optimizer")
 
     def _known(self, module: nn.Module) -> _Known | None:
         known = self._modules.get(id(module))
@@ -209,7 +210,7 @@ class ScopeRegistry:
             return
         holder = self._holder(module, place, frame)
         instance = _instance(holder)
-        base = f"{ROOT}/{instance}-{_label(holder.module)}"
+        base = f"{ROOT}/{_part(instance, holder.module)}"
         name = self._names.free(base, self._built.names(place))
         self._add_tree(holder.module, name, "", is_firm=holder.name is not None)
         self._add_root_name(name, holder.module)
@@ -244,7 +245,7 @@ class ScopeRegistry:
         for attribute, child in unwrap(caller)._modules.items():
             if child is module:
                 path = _join(parent.path, attribute)
-                name = f"{scope}/{attribute}-{_label(module)}"
+                name = f"{scope}/{_part(attribute, module)}"
                 self._add_tree(module, name, path, is_firm=parent.is_firm)
                 return
         slot = self._built.reuse(place, module, parent.turn, lambda slot: True)
@@ -252,7 +253,7 @@ class ScopeRegistry:
             return
         if slot is None:
             attribute = attribute_holding(caller, module) or type(module).__name__.lower()
-            name = self._names.free(f"{scope}/{attribute}-{_label(module)}")
+            name = self._names.free(f"{scope}/{_part(attribute, module)}")
             self._names.reserve(name)
             slot = self._built.add(place, module, name, attribute, parent.turn)
         self._add_built(module, slot, _join(parent.path, slot.instance))
@@ -265,7 +266,7 @@ class ScopeRegistry:
             known.slot = None  # The module that had the slot before, not yet collected.
         elif known is not None and holder is not module:
             scope = slot.name.rpartition("/")[0]
-            slot.name = self._names.free(f"{scope}/{slot.instance}-{_label(module)}")
+            slot.name = self._names.free(f"{scope}/{_part(slot.instance, module)}")
         self._add_tree(module, slot.name, path, is_firm=False)
         self._modules[id(module)].slot = slot
 
@@ -300,7 +301,7 @@ class ScopeRegistry:
                 waiting.append((inner, name, path))
                 continue
             children = [
-                (child, f"{name}/{attribute}-{_label(child)}", _join(path, attribute))
+                (child, f"{name}/{_part(attribute, child)}", _join(path, attribute))
                 for attribute, child in here._modules.items()
                 if child is not None
             ]
@@ -334,8 +335,12 @@ def _instance(holder: Holder) -> str:
     return instance_name(holder.name, is_loss=is_loss)
 
 
-def _label(module: nn.Module) -> str:
-    return type(unwrap(module)).__name__
+def _part(name: str, named: nn.Module | torch.optim.Optimizer) -> str:
+    """One part of a scope: ``encoder-Sequential``, or without classes ``encoder``."""
+    if not PROGRAM.class_names_in_scopes:
+        return name
+    inner = unwrap(named) if isinstance(named, nn.Module) else named
+    return f"{name}-{type(inner).__name__}"
 
 
 def _join(path: str, attribute: str) -> str:
