@@ -29,6 +29,18 @@ def test_curves_within_tolerance_end_with_0_and_others_with_1(
     assert main(["loss", curves[0], curves[0]]) == 0
 
 
+def test_the_default_tolerance_is_one_per_mille(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"a": 1.0, "near": 1.0009, "far": 1.0012}
+    for name, factor in files.items():
+        lines = "".join(f"{k},{factor / (k + 1)}\n" for k in range(5))
+        (tmp_path / f"{name}.csv").write_text("step,loss\n" + lines)
+    assert main(["loss", str(tmp_path / "a.csv"), str(tmp_path / "near.csv")]) == 0
+    assert main(["loss", str(tmp_path / "a.csv"), str(tmp_path / "far.csv")]) == 1
+    assert "allowed 0.1 %" in capsys.readouterr().out
+
+
 def test_pictures_and_json_are_written(
     curves: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

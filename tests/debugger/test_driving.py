@@ -85,6 +85,30 @@ def test_next_goes_from_op_to_op_in_the_order_they_run() -> None:
     ]
 
 
+@pytest.mark.document(
+    226,
+    says="`Continue to` in the GPU environment: running to the selected node within one step",
+    how="any op on any device, also of backward and optimizer, or a scope: `run to here`, key o, "
+    "`sonde ctl to OP`",
+)
+def test_it_runs_to_ops_of_the_backward_pass_and_of_the_optimizer() -> None:
+    backward = "Gradients/Default/network-Net/act-Tanh/tanh_backward-op0"
+    stops: list[tuple[int, str | None]] = []
+
+    def person(rank: RankConnection) -> None:
+        rank.paused()
+        for place in (backward, "Default/optimizer-SGD/", TANH):
+            rank.control("to", op=place)
+            status = rank.paused()
+            stops.append((status.step, status.op))
+        rank.control("continue")
+
+    driven(lambda: train(make_net(), 3), person)
+    assert [step for step, _ in stops] == [0, 0, 1]
+    assert (stops[0][1], stops[2][1]) == (backward, TANH)
+    assert str(stops[1][1]).startswith("Default/optimizer-SGD/")
+
+
 def test_steps_are_counted_from_the_first() -> None:
     statuses: list[Status] = []
 

@@ -114,6 +114,12 @@ def marked_line(name: str) -> tuple[int, str]:
     return found, lines[found - 1].strip()
 
 
+@pytest.mark.document(
+    107,
+    says="Overflow Dump: dump overflow operators (Ascend O0/O1 only)",
+    how="`sonde run --overflow train.py`, on the CPU too; the last lines name the first op with "
+    "NaN or Inf and its line",
+)
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_first_producer_is_named_at_the_end_with_its_line(
     name: str, commands: Commands

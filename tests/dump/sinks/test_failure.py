@@ -319,6 +319,11 @@ for index in (1, 3, 4):
 """
 
 
+@pytest.mark.document(
+    112,
+    says="`op_debug_mode` 4: only save input of the exception operator",
+    how="the same; one line names the op that raised, its source line and the directory",
+)
 def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
     tmp_path: Path,
 ) -> None:
