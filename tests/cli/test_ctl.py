@@ -68,6 +68,7 @@ def ctl(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, said.out + said.err
 
 
+@pytest.mark.document(248)
 @pytest.mark.usefixtures("rank")
 def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl(capsys, "status") == (
@@ -136,6 +137,7 @@ def test_watchpoints_are_saved_and_loaded(
     assert json.loads(ctl(capsys, "watch", "save", "-")[1])["version"] == 1
 
 
+@pytest.mark.document(234)
 @pytest.mark.usefixtures("rank")
 def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "tensor", "log-op0", "--index", "[0, :2]")

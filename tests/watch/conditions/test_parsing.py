@@ -26,6 +26,11 @@ def test_a_default_stands_in_only_where_no_other_check_is_set() -> None:
     assert only_maximum.checks == (("max_gt", 1.0),)  # type: ignore[attr-defined]
 
 
+@pytest.mark.document(
+    243,
+    says="parameters of a watch condition",
+    how="checked when the watchpoint is made; one sentence says what is wrong",
+)
 @pytest.mark.parametrize(
     ("id", "parameters", "said"),
     [
