@@ -174,6 +174,11 @@ def test_synchronous_only_when_the_file_enables_it(
     assert load(**settings).asynchronous is asynchronous
 
 
+@pytest.mark.document(
+    50,
+    says="async `op_debug_mode` 1: AiCore overflow check; 2: Atomic overflow check; 3: all",
+    how="1, 2 and 3 all save the ops with NaN or Inf",
+)
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_the_older_documents_overflow_checks_are_one_mode(load: Load, number: int) -> None:
     assert load(older={"enable": True, "op_debug_mode": number}).debug_mode == "overflow"

@@ -114,6 +114,12 @@ def run() -> Run:
     return Run()
 
 
+@pytest.mark.document(
+    17,
+    says="`SummaryCollector(summary_dir='./summary_dir')` can save the training information to "
+    "files",
+    how="the same; TensorBoard reads the files, `sonde show summary_dir` lists them",
+)
 def test_losses_and_rates_are_read_back_exactly(run: Run, tmp_path: Path):
     run.train(SummaryCollector(tmp_path, collect_freq=5))
     events = _events(tmp_path)

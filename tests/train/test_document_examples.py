@@ -40,11 +40,17 @@ from sonde.train.one_step import TrainOneStepWithLossScaleCell, WithLossCell
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
 
 
+@pytest.mark.document(1)
 def test_the_callback_base_class_has_the_document_s_hooks() -> None:
     for hook in ("begin", "epoch_begin", "epoch_end", "step_begin", "step_end", "end"):
         assert callable(getattr(Callback, hook))
 
 
+@pytest.mark.document(
+    2,
+    says="transfer the callback object in the `model.train` method; it can be a list",
+    how="`Model.train(epoch, dataset, callbacks=...)`: one object or a list",
+)
 def test_callbacks_are_given_to_train_as_a_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +71,17 @@ def test_callbacks_are_given_to_train_as_a_list(
     assert capsys.readouterr().out.startswith("epoch: 1 step: 1, loss is 0.61039")
 
 
+@pytest.mark.document(
+    4,
+    says="`run_context.original_args()` gives the `cb_params` dictionary",
+    how="the same; values are attributes and keys, a mistyped name gets the nearest one",
+)
+@pytest.mark.document(7)
+@pytest.mark.document(
+    11,
+    says="terminate training within the specified time: `StopAtTime(run_time=10)`",
+    how="the example runs as written; `sonde.train.StopAtTime(run_time)` is ready-made",
+)
 def test_stop_at_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     class StopAtTime(Callback):
         def __init__(self, run_time):
@@ -102,6 +119,8 @@ def test_stop_at_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert capsys.readouterr().out == f"epoch:  2  step:  7  loss:  {losses[-1]!r}\n"
 
 
+@pytest.mark.document(8)
+@pytest.mark.document(2)
 def test_save_the_checkpoint_with_the_highest_accuracy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +165,16 @@ def test_save_the_checkpoint_with_the_highest_accuracy(
     assert right / 32 == pytest.approx(float(callback.acc), abs=5e-5)
 
 
+@pytest.mark.document(
+    20,
+    says="`Model(net, loss_fn=loss, optimizer=opt, metrics=metrics, callbacks=TimeMonitor())`",
+    how="`sonde.train.Model`, the same names of arguments",
+)
+@pytest.mark.document(
+    23,
+    says="`model.eval` returns a dictionary that contains the metrics and results",
+    how="the same",
+)
 def test_a_dictionary_of_metrics_and_callbacks_given_to_the_model(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -172,6 +201,11 @@ def test_a_dictionary_of_metrics_and_callbacks_given_to_the_model(
     assert capsys.readouterr().out.startswith("Eval epoch time: ")
 
 
+@pytest.mark.document(
+    33,
+    says="metric.clear(), metric.update(x, y), metric.eval(): `Accuracy is 0.6667`",
+    how="the example prints the same",
+)
 def test_the_accuracy_example_prints_what_the_document_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

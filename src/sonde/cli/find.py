@@ -43,7 +43,8 @@ def find(words: tuple[str, ...]) -> None:
     docs/mindspore.md has all items, with the test that proves each.
     """
     if not "".join(words).strip():
-        raise UsageError("no words given: sonde find WORDS..., such as 'sonde find LossMonitor'")
+        message = "no words given: sonde find WORDS..., such as 'sonde find LossMonitor'"
+        raise UsageError(message, slug="usage")
     known = _items()
     found = [item for item in known if _has_all(item, words)]
     if not found:

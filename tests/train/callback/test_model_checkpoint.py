@@ -33,6 +33,11 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
+@pytest.mark.document(
+    14,
+    says="`ModelCheckpoint` can save model parameters for retraining or inference",
+    how="`sonde.train.ModelCheckpoint`: CKP-{epoch}_{step}.ckpt in MindSpore's format",
+)
 def test_by_default_every_step_is_saved_and_five_files_are_kept(tmp_path: Path) -> None:
     saver = ModelCheckpoint(directory=tmp_path)
     model().train(2, loader(), saver)
