@@ -349,6 +349,22 @@ def test_the_self_packaged_training_step_of_the_tuning_document(
     assert float(lines[-1].split()[3].rstrip(",")) < 5 < float(lines[0].split()[3].rstrip(","))
 
 
+@pytest.mark.document(
+    188,
+    says="ms.Model(network=..., loss_fn=loss, optimizer=opt, "
+    "loss_scale_manager=loss_scale_manager)",
+    how="`sonde.train.Model`, the same arguments",
+)
+@pytest.mark.document(
+    190,
+    says="self-packaged forward network and loss function: nn.WithLossCell(msnet, loss)",
+    how="`sonde.train.WithLossCell`; `Model(network=net_with_loss, optimizer=opt)`",
+)
+@pytest.mark.document(
+    194,
+    says="self-packaged training process: ms.Model(network=train_net)",
+    how="the same with `sonde.train.Model`",
+)
 @pytest.mark.parametrize("way", ["general", "with loss", "whole step"])
 def test_the_three_ways_to_a_model_of_the_tuning_document_learn_the_same(
     way: str, tmp_path: Path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from tests.compare.runs.planted import dumped
 from torch import nn
@@ -25,6 +26,12 @@ def inference(epsilon: float) -> Callable[[], None]:
     return infer
 
 
+@pytest.mark.document(
+    185,
+    says="Inference Verification: when the inference results are inconsistent",
+    how="dump both programs with `sonde run --dump-to`; `sonde compare A B` names the first op "
+    "that differs",
+)
 def test_the_first_op_that_differs_in_inference_is_named(tmp_path: Path) -> None:
     right = dumped(tmp_path / "right", inference(1e-5))
     again = dumped(tmp_path / "again", inference(1e-5))

@@ -10,6 +10,17 @@ from sonde.profile.rules import operators
 from sonde.profile.rules.evidence import ProfileEvidence
 
 
+@pytest.mark.document(
+    202,
+    says="use data types with less computational workload",
+    how="finding `float64` of `sonde profile`, measured by a replay; `--try amp` tries low "
+    "precision",
+)
+@pytest.mark.document(
+    203,
+    says="pay attention to 16-alignment (each dimension in the shape is a multiple of 16)",
+    how="finding `unaligned` of `sonde profile`, measured by a replay",
+)
 @pytest.mark.parametrize(
     ("dtype", "size", "faster", "rule"),
     [("float64", 64, "float32", "float64"), ("float32", 63, "aligned", "unaligned")],

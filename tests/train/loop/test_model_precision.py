@@ -23,6 +23,11 @@ class TestPrecision:
     def test_o0_computes_in_float32(self) -> None:
         assert train(loader(), amp_level="O0") == by_hand()[0]
 
+    @pytest.mark.document(
+        207,
+        says="Using Automatic Mixed Precision",
+        how='`Model(amp_level="O1")` to O3, `dtype=`; `sonde profile --try amp` measures it',
+    )
     @pytest.mark.parametrize("options", [{"amp_level": "O1"}, {"dtype": "bfloat16"}])
     def test_autocast_computes_as_torch_autocast_does(self, options: dict[str, Any]) -> None:
         network = classifier()
@@ -120,6 +125,11 @@ class TestSchedulers:
 
 
 class TestCompile:
+    @pytest.mark.document(
+        205,
+        says="Using the Static Graph Mode",
+        how="`Model(compile=True)`, `torch.compile`; `sonde profile --try compile` measures it",
+    )
     def test_a_compiled_network_trains_to_the_same_names_and_numbers(self) -> None:
         expected, weights = by_hand(1)
         network = classifier()

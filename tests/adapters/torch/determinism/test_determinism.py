@@ -50,6 +50,11 @@ def draws() -> list[float]:
     ]
 
 
+@pytest.mark.document(
+    197,
+    says="ms.set_seed(1): the random seeds of MindSpore, NumPy, and dataset are fixed",
+    how="`sonde.set_seed(1)`: Python, NumPy, torch and the order of data",
+)
 def test_a_seed_fixes_python_numpy_torch_and_the_order_of_data() -> None:
     sonde.set_seed(7)
     first = draws()
