@@ -16,6 +16,11 @@ def curves(tmp_path: Path) -> tuple[str, str]:
     return str(a), str(b)
 
 
+@pytest.mark.document(
+    76,
+    says="Loss Value Comparison with a benchmark script",
+    how="`sonde loss A B`: logs, JSON, CSV, TensorBoard files or dumps",
+)
 def test_curves_within_tolerance_end_with_0_and_others_with_1(
     curves: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -29,6 +34,11 @@ def test_curves_within_tolerance_end_with_0_and_others_with_1(
     assert main(["loss", curves[0], curves[0]]) == 0
 
 
+@pytest.mark.document(
+    77,
+    says="generally, the error of the loss value is about 1‰",
+    how="the default `--rtol 1e-3` of `sonde loss`",
+)
 def test_the_default_tolerance_is_one_per_mille(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

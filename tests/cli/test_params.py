@@ -29,6 +29,11 @@ class ConvBN(torch.nn.Module):
         self.fc = torch.nn.Linear(96, 5)
 
 
+@pytest.mark.document(
+    67,
+    says="print the weight values in the Checkpoint file",
+    how="`sonde params FILE`: every weight with its shape and statistics",
+)
 @pytest.mark.document(181)
 @pytest.mark.document(
     179,

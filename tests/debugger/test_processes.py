@@ -159,6 +159,11 @@ def test_a_rank_whose_collective_fails_as_another_is_ended_ends_like_that_one(
     assert [rank.all(Goodbye)[0].exit_code for rank in ranks] == [130, 130]
 
 
+@pytest.mark.document(
+    72,
+    says="set breakpoints and get intermediate results of network execution; pdb",
+    how="pdb works as usual; `sonde.breakpoint()` pauses in the debugger",
+)
 def test_a_program_that_asks_for_the_debugger_itself() -> None:
     with Hub(paused=False) as hub:
         process = subprocess.Popen(

@@ -119,6 +119,11 @@ def test_stop_at_time(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert capsys.readouterr().out == f"epoch:  2  step:  7  loss:  {losses[-1]!r}\n"
 
 
+@pytest.mark.document(
+    65,
+    says="the `save_checkpoint` interface to save the Checkpoint file directly",
+    how="`sonde.train.save_checkpoint(save_obj, ckpt_file_name)`",
+)
 @pytest.mark.document(8)
 @pytest.mark.document(2)
 def test_save_the_checkpoint_with_the_highest_accuracy(
@@ -269,6 +274,12 @@ class TestCheckingUpdates:
             "NAN value: fc2.bias",
         ]
 
+    @pytest.mark.document(
+        68,
+        says="compare the weight values of Checkpoint files: `same value`, `All params num`, `same "
+        "params num`",
+        how="`sonde.train.compare_weights(ckpt1, ckpt2)`, `sonde ckpt diff A B`: the same words",
+    )
     def test_the_same_in_one_call(self, tmp_path: Path) -> None:
         report = compare_weights(*self.trained(tmp_path))
         assert report.unchanged == ("3.bias",)
@@ -279,6 +290,11 @@ class TestCheckingUpdates:
             "same params num: 1",
         ]
 
+    @pytest.mark.document(
+        69,
+        says="checking whether there is NAN, INF abnormal data in the weight value",
+        how="`sonde.train.check_weights(ckpt)`, `sonde ckpt check FILE`",
+    )
     def test_nan_and_inf_in_a_checkpoint_in_one_call(self) -> None:
         report = check_weights(Path(__file__).parent / "data" / "nan_log_final.ckpt")
         assert not report
@@ -290,6 +306,12 @@ class TestCheckingUpdates:
             "fc2.bias: 3 NaN, 0 Inf of 3",
         ]
 
+    @pytest.mark.document(
+        63,
+        says="execute a step completely, normal completion of parameter update",
+        how="`sonde.train.check_update(network, step)`: which weights changed, and why others did "
+        "not",
+    )
     def test_a_step_that_updates_and_its_gradients(self) -> None:
         network = classifier()
         optimizer = sgd(network)

@@ -90,6 +90,7 @@ def test_the_documents_loop_prints_step_loss_overflow_and_scale():
         assert re.fullmatch(rf"step: {number}, loss: \d+\.\d+, overflow:False, scale:1\.0", line)
 
 
+@pytest.mark.document(97)
 def test_a_fixed_manager_keeps_its_scale():
     manager = FixedLossScaleManager()
     manager.update_loss_scale(True)
@@ -105,6 +106,12 @@ def test_a_fixed_manager_may_leave_overflow_alone():
     assert manager.get_update_cell() is None
 
 
+@pytest.mark.document(
+    97,
+    says="dynamic loss_scale: adjusted automatically; static loss_scale: the scale value needs to "
+    "be reduced",
+    how="`DynamicLossScaleManager` adjusts it, `FixedLossScaleManager` keeps it",
+)
 def test_a_dynamic_manager_halves_on_overflow_and_doubles_after_the_window():
     manager = DynamicLossScaleManager(init_loss_scale=16, scale_factor=2, scale_window=3)
     scales = []

@@ -68,6 +68,11 @@ class TestLossScale:
         losses = train(loader(), 3, loss_scale_manager=FixedLossScaleManager(1024.0))
         assert losses == by_hand(3)[0]
 
+    @pytest.mark.document(
+        96,
+        says="checking for loss_scale overflow",
+        how="`cb_params.overflow` and `cb_params.loss_scale` of every step",
+    )
     def test_overflow_and_scale_are_available_per_step_and_the_update_is_dropped(self) -> None:
         class Explosive(nn.Module):
             def __init__(self) -> None:

@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.document(89)
 @pytest.mark.document(
     34,
     says="`Print` operator: ops.Print() in __init__, invoked in construct, strings and tensors",
