@@ -373,11 +373,6 @@ def test_arguments_of_ops_are_saved_on_request(tmp_path: Path) -> None:
     says='`kernels`: regular expressions, "name-regex(xxx)"',
     how="the same, in `kernels` and `--dump-ops`",
 )
-@pytest.mark.document(
-    132,
-    says="an entry of `kernels` that matches no operator",
-    how="is said with the nearest names",
-)
 def test_a_dump_of_chosen_ops_and_a_pattern_that_matched_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
