@@ -40,7 +40,7 @@ def test_the_documents_own_example_is_read_field_by_field(load: Load, tmp_path: 
     says='`statistic_category` is optional, default ["max", "min", "l2norm"]',
     how="the same default",
 )
-@pytest.mark.document(148)
+@pytest.mark.document(110, 141, 142, 144, 146, 148)
 def test_missing_keys_have_the_documented_default(load: Load) -> None:
     config = load()
     assert config.asynchronous is True

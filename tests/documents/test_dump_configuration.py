@@ -295,3 +295,16 @@ def test_both_older_configurations_dump_the_values_of_the_ops(
     saved = np.load(file)
     expected = doubled.numpy()
     assert np.array_equal(saved, expected.transpose(0, 2, 3, 1) if form == "NHWC" else expected)
+
+
+@pytest.mark.document(50)
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_every_overflow_check_saves_the_ops_with_nan(number: int, tmp_path: Path) -> None:
+    settings = json.loads(ASYNCHRONOUS)
+    settings["common_dump_settings"]["path"] = str(tmp_path / "out")
+    settings["async_dump_settings"]["op_debug_mode"] = number
+    (tmp_path / "data_dump.json").write_text(json.dumps(settings))
+    with sonde.capture(tmp_path / "data_dump.json", step_by="manual"):
+        (torch.ones(2) - 2).sqrt().mul(3)
+        sonde.step()
+    assert names_in(tmp_path / "out" / "rank_0") == {"sqrt", "mul"}

@@ -13,6 +13,7 @@ from tests.documents import alexnet
 from tests.documents.alexnet import CONV3, dump, file_of, new_network
 from torch import nn
 
+import sonde
 from sonde.dump.reader import Dump
 
 
@@ -220,3 +221,20 @@ def test_a_line_of_code_leads_to_the_operator_and_to_its_file(root: Path) -> Non
     assert Path(line[1]).read_text().splitlines()[int(line[2]) - 1].strip() == "x = self.conv3(x)"
     output = file_of(root / "ResNet50" / "0" / "0", f"{names[0].replace('/', '_')}.0.0.*.output.0")
     assert np.load(output).shape == (2, 4, 4, 4)
+
+
+@pytest.mark.document(45)
+def test_an_op_with_a_long_name_is_dumped(tmp_path: Path) -> None:
+    part = "a" * 200
+    network = nn.ModuleDict({part: nn.ModuleDict({part: nn.Tanh()})})
+    (tmp_path / "dump.json").write_text(
+        alexnet.CONFIGURATION.replace("/absolute_path", str(tmp_path / "out"))
+    )
+    with sonde.capture(tmp_path / "dump.json", step_by="manual"):
+        result = network[part][part](torch.ones(3))  # type: ignore[index]
+        sonde.step()
+    step = tmp_path / "out" / "rank_0" / "ResNet50" / "0" / "0"
+    assert f"{part}-ModuleDict/{part}-Tanh/tanh-op0" in (step / "mapping.csv").read_text()
+    (record,) = Dump(tmp_path / "out").tensors(op="tanh", io="output")
+    assert record.key.op.endswith(f"{part}-ModuleDict/{part}-Tanh/tanh-op0")
+    assert np.array_equal(record.numpy(), result.numpy())

@@ -235,6 +235,7 @@ class TestCheckingUpdates:
         model.train(1, loader(), ModelCheckpoint("net", directory, config))
         return directory / "net-1_1.ckpt", directory / "net-1_2.ckpt"
 
+    @pytest.mark.document(68)
     def test_the_document_s_comparison_of_two_checkpoints(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -257,6 +258,7 @@ class TestCheckingUpdates:
             "same params num:  1",
         ]
 
+    @pytest.mark.document(69)
     def test_the_document_s_search_for_nan_and_inf(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -78,6 +78,7 @@ def test_files_hold_what_was_seen_at_the_time(name: str, tmp_path: Path) -> None
     assert equal(found, expected)
 
 
+@pytest.mark.document(143)
 def test_memory_that_is_written_to_while_its_file_waits_is_copied_first(tmp_path: Path) -> None:
     def train() -> None:
         x = torch.zeros(2000)

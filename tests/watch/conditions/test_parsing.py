@@ -18,6 +18,7 @@ from sonde.watch.conditions import (
 from sonde.watch.conditions.contract import Value, Verdict
 
 
+@pytest.mark.document(242)
 def test_a_default_stands_in_only_where_no_other_check_is_set() -> None:
     assert parse_condition("tensor_all_zero") == parse_condition(
         "tensor_all_zero", {"zero_percentage_ge": 100}

@@ -178,6 +178,7 @@ def test_rows_of_many_tensors_come_over_in_one_transfer(monkeypatch: pytest.Monk
 # ------------------------------------------------------------------------- in a dump
 
 
+@pytest.mark.document(147)
 @pytest.mark.document(
     145,
     says='`stat_calc_mode`: "host" or "device"',
