@@ -68,7 +68,6 @@ def ctl(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
     return code, said.out + said.err
 
 
-@pytest.mark.document(248)
 @pytest.mark.usefixtures("rank")
 def test_a_training_is_driven_from_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert ctl(capsys, "status") == (

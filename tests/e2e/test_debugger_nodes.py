@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.e2e.debugged import look
+from tests.server.rank_conversation import OVERFLOW
 from tests.server.serving_in_thread import Server
 
 from sonde.testing.fake_rank import FakeRank
@@ -50,3 +51,24 @@ def test_a_node_chosen_in_the_list_and_the_current_one_are_shown_in_the_graph(
     facts = page.locator(".metadata")
     expect(facts.get_by_role("row", name="device cpu")).to_be_visible()
     expect(facts.get_by_role("row", name="step 0")).to_be_visible()
+
+
+@pytest.mark.document(
+    245,
+    says="the triggered `Watch Point List`: nodes and conditions in the execution order; a click "
+    "shows the node",
+    how="panel `Hits` (key h), `sonde ctl hits`",
+)
+def test_a_click_in_the_list_of_hits_shows_the_node_in_the_graph(
+    server: Server, rank: FakeRank, browser: Browser
+) -> None:
+    server.post("/runs/sample/watchpoints", OVERFLOW)
+    server.control("sample", "continue")
+    page = look(browser, f"{server.page}&run=sample&op={TANH}&side=hits")
+    hits = page.get_by_role("listitem").filter(has_text="step 5")
+    expect(hits).to_have_count(2)
+    expect(hits.first).to_contain_text("log-op0")
+    expect(page.locator(f'svg .box.selected[data-path="{TANH}"]')).to_be_visible()
+    hits.first.get_by_role("button", name="log-op0").first.click()
+    page.keyboard.press("g")
+    expect(page.locator(f'svg .box.selected[data-path="{LOG}"]')).to_be_visible()

@@ -18,7 +18,6 @@ NETWORK = "Default/network-FlowNet/"
 LOG = f"{NETWORK}log-op0"
 
 
-@pytest.mark.document(245)
 def test_the_training_pauses_at_the_origin_of_a_nan_which_is_inspected_and_compared() -> None:
     words = ("debug", "--no-open", "--port", "0", "--debugger-port", "0")
     with Process(*words, str(RAINFALL), "--epochs", "200") as training, chromium() as browser:

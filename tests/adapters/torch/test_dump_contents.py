@@ -365,6 +365,11 @@ def test_arguments_of_ops_are_saved_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.document(
+    132,
+    says="an entry of `kernels` that matches no operator",
+    how="one line names it, and the nearest names",
+)
+@pytest.mark.document(
     129,
     says="`kernels`: list of operator names",
     how="key `kernels`, `--dump-ops`: full names as in `ms_output_trace_code_graph_{graph_id}.ir`",

@@ -46,11 +46,6 @@ def test_how_a_program_ended_is_shown_in_fields(server: Server) -> None:
     assert fields == [130, "ended from the debugger", True]
 
 
-@pytest.mark.document(
-    245,
-    says="the triggered `Watch Point List`: nodes and conditions in the execution order",
-    how="panel `Hits`, `sonde ctl hits`; a click shows the node in the graph",
-)
 def test_hits_are_in_execution_order_inputs_and_parameters_first(server: Server) -> None:
     nodes = sample_graph(2)
     fake = FakeRank(server.rank_port, run="other", nodes=nodes)
