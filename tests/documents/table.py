@@ -25,13 +25,13 @@ PAGE = ROOT / "docs" / "mindspore.md"
 INDEX = ROOT / "src" / "sonde" / "cli" / "mindspore_index.tsv"
 BEGIN = "<!-- The tables below are made from the tests: python -m tests.documents.table -->\n"
 
-# The title of each document, the number of its first item and that of its last.
+# The title of each document and what it is about, its first item and its last.
 DOCUMENTS = (
-    ("Callbacks, metrics, Print, logs", 1, 62),
-    ("Debugging a network, learning rates, hyper-parameters", 63, 100),
-    ("Dump", 101, 178),
-    ("Accuracy across frameworks, performance", 179, 214),
-    ("The visual debugger", 215, 258),
+    ("Custom Debugging Information: callbacks, metrics, Print, dump, logs", 1, 62),
+    ("Network Debugging: updates, losses, learning rates, hyper-parameters", 63, 100),
+    ("Using Dump in the Graph Mode", 101, 178),
+    ("Debugging and Tuning: accuracy across frameworks, performance", 179, 214),
+    ("Using Debugger: MindInsight", 215, 258),
 )
 
 
