@@ -184,6 +184,7 @@ def test_a_step_with_other_ops_is_another_graph(root: Path) -> None:
     order = root / "execution_order"
     assert (order / "ms_global_execution_order_graph_0.csv").read_text() == "0\n5\n"
     assert (order / "ms_global_execution_order_graph_1.csv").read_text() == "6\n"
+    assert sorted(path.name for path in (root / "ResNet50" / "1").iterdir()) == ["6", "constants"]
     first, second = ({op.name for op in Dump(root).graph(number).ops} for number in (0, 1))
     assert "Default/mul-op0" in second - first
 
