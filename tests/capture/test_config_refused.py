@@ -18,6 +18,11 @@ from sonde.capture.config import load_config
 from sonde.core.errors import ConfigError
 
 
+@pytest.mark.document(
+    113,
+    says="values of `op_debug_mode`: 0, 3 and 4",
+    how="another value is refused in one line that lists these three",
+)
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
@@ -64,6 +69,31 @@ def test_a_wrong_value_gets_one_line_that_says_what_is_accepted(
         assert lines == [f"dump.json: {line}"]
 
 
+@pytest.mark.document(
+    124,
+    says="specified iteration dump is not supported when `op_debug_mode` is 4",
+    how='`iteration` has to be "all" or absent there; else one line, exit code 2',
+)
+@pytest.mark.document(
+    126,
+    says="statistic dump is only supported when `op_debug_mode` is 0",
+    how="refused in one line otherwise",
+)
+@pytest.mark.document(
+    128,
+    says="`op_debug_mode` 3 saves inputs and outputs, 4 only the input",
+    how="`input_output` has to be 0 with 3 and 1 with 4; refused in one line otherwise",
+)
+@pytest.mark.document(
+    149,
+    says="sample dump is effective only when `op_debug_mode` is 0",
+    how="refused in one line otherwise",
+)
+@pytest.mark.document(
+    151,
+    says="`save_kernel_args` is effective only when `enable` is true",
+    how="refused in one line otherwise",
+)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -126,6 +156,11 @@ def test_an_unknown_key_is_named_with_the_nearest_known_one(
     assert refuse(**settings) == [f"dump.json: {line} [config-unknown-key]"]
 
 
+@pytest.mark.document(
+    178,
+    says="mistakes in the json configuration file",
+    how="every mistake in a line of its own, before the training starts; exit code 2",
+)
 def test_all_problems_are_reported_at_once_and_only_real_ones(
     refuse: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -151,6 +186,11 @@ def test_all_problems_are_reported_at_once_and_only_real_ones(
     assert all(line.startswith("dump.json: ") for line in lines)
 
 
+@pytest.mark.document(
+    118,
+    says="`path`: the absolute path to Dump saved data",
+    how="key `path`; a relative path is refused with the absolute one to write",
+)
 def test_a_relative_path_is_refused_with_the_absolute_one(
     refuse: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +203,11 @@ def test_a_relative_path_is_refused_with_the_absolute_one(
     ]
 
 
+@pytest.mark.document(
+    119,
+    says="`path` not set or empty: `$MS_DIAGNOSTIC_DATA_PATH/debug_dump`",
+    how="the same, or `$SONDE_DIAGNOSTIC_DATA_PATH/debug_dump`",
+)
 @pytest.mark.parametrize("path", ["", ...])
 def test_an_empty_path_is_taken_from_the_environment(
     load: Load, refuse: Callable[..., list[str]], tmp_path: Path, path: Any

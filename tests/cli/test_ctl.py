@@ -136,6 +136,7 @@ def test_watchpoints_are_saved_and_loaded(
     assert json.loads(ctl(capsys, "watch", "save", "-")[1])["version"] == 1
 
 
+@pytest.mark.document(234)
 @pytest.mark.usefixtures("rank")
 def test_tensors_and_graphs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, text = ctl(capsys, "tensor", "log-op0", "--index", "[0, :2]")

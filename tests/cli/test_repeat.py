@@ -100,6 +100,11 @@ def test_different_data_are_distinguished_from_different_weights(tmp_path: Path)
     assert "generator=noise" in first["source"]["code"]
 
 
+@pytest.mark.document(
+    85,
+    says="the loss value differs significantly after multiple executions of the same script",
+    how="`sonde repeat train.py` names the first op at which two runs differ",
+)
 def test_dropout_without_a_seed_is_named_as_the_op_that_draws(tmp_path: Path) -> None:
     training(tmp_path, middle="torch.nn.Dropout(0.5)").write_text(
         dedent(

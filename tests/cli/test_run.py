@@ -113,6 +113,11 @@ def test_a_short_form_dumps_to_a_directory_that_it_prints(
     assert elsewhere.note is None
 
 
+@pytest.mark.document(
+    42,
+    says="export MINDSPORE_DUMP_CONFIG={Absolute path of data_dump.json}",
+    how="the same variable, or SONDE_DUMP_CONFIG, with `sonde run train.py`",
+)
 def test_the_environment_names_a_file_and_the_sonde_variable_wins(tmp_path: Path) -> None:
     ours, theirs = write_config("ours", tmp_path), write_config("theirs", tmp_path)
     environ = {"SONDE_DUMP_CONFIG": ours, "MINDSPORE_DUMP_CONFIG": theirs}

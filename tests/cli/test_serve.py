@@ -18,7 +18,7 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, Request, build_ope
 import pytest
 
 from sonde.cli.main import main
-from sonde.cli.serve import _print_addresses
+from sonde.cli.serve import _print_addresses, serve
 from sonde.debugger.launch.server_registry import ServerState
 from sonde.testing.fake_rank import FakeRank, RankSocket
 from sonde.testing.sample_values import sample_metadata
@@ -175,6 +175,21 @@ def test_a_taken_port_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert "choose another port with --port" in capsys.readouterr().err
         assert main(["serve", "--port", "0", "--debugger-port", port]) == 2
         assert "choose another port with --debugger-port [port]" in capsys.readouterr().err
+
+
+@pytest.mark.document(
+    215,
+    says="`--port {PORT}`: 8080, 1~65535; `--debugger-port {DEBUGGER_PORT}`: 50051, 1~65535",
+    how="`sonde serve` with the same options and defaults; 0 takes any free port",
+)
+def test_the_ports_are_those_of_the_document(capsys: pytest.CaptureFixture[str]) -> None:
+    defaults = {option.name: option.default for option in serve.params}
+    assert (defaults["port"], defaults["debugger_port"]) == (8080, 50051)
+    for option in ("--port", "--debugger-port"):
+        assert main(["serve", "--port", "0", "--debugger-port", "0", option, "65536"]) == 2
+        said = capsys.readouterr().err
+        assert "0 to 65535" in said
+        assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "a..b"])

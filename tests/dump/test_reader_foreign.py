@@ -19,6 +19,11 @@ from sonde.dump.reader import Dump
 
 
 class TestMindSpore:
+    @pytest.mark.document(
+        175,
+        says="dumps that MindSpore itself wrote",
+        how="`sonde show`, `sonde view` and `sonde compare` read them without MindSpore",
+    )
     def test_every_file_of_a_real_dump_is_read(self) -> None:
         expected = json.loads((DATA / "mlp_filter/expected.json").read_text())
         dump = Dump(DATA / "mlp_filter")

@@ -182,6 +182,11 @@ def _terminate(page: Page) -> None:
     picture(page, "14-ended")
 
 
+@pytest.mark.document(
+    220,
+    says="the Debugger server is launched and waiting for the training to connect",
+    how="`sonde serve`: the page says `Waiting for a training` and how to start one",
+)
 def test_help_lists_the_keys_before_any_training() -> None:
     with Process("serve", "--port", "0", "--debugger-port", "0") as server, chromium() as browser:
         page = look(browser, server.said(r"the page is at (\S+)").group(1), dark=False)

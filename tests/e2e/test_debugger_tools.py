@@ -26,6 +26,12 @@ def _names(page: Page) -> list[str]:
     return page.get_by_role("list", name="Watchpoints").locator(".name").all_inner_texts()
 
 
+@pytest.mark.document(
+    241,
+    says="set a `Watch Point`: the `+` button, a watch condition, tick the boxes of nodes, `OK`",
+    how="tick boxes in the node list, `watch these` or key w, `Add watchpoint`; `sonde ctl watch "
+    "add`",
+)
 def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted(
     server: Server, rank: FakeRank, browser: Browser, tmp_path: Path
 ) -> None:
@@ -85,6 +91,11 @@ def test_watchpoints_are_made_from_ticked_scopes_edited_saved_loaded_and_deleted
     picture(page, "51-recommended-light")
 
 
+@pytest.mark.document(
+    222,
+    says="Computational Graph: click the box (one `scope`) to expand the graph",
+    how="the same in the page of `sonde debug`",
+)
 def test_a_graph_opens_as_far_as_it_can_be_read_and_closes_to_what_is_seen(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:
@@ -145,6 +156,11 @@ def test_nodes_are_found_by_kind_by_line_and_by_keys_and_a_reload_keeps_all(
     expect(results).to_contain_text("log-op0")
 
 
+@pytest.mark.document(
+    235,
+    says="`View`: visualize a `Tensor` with too many dimensions in the new panel",
+    how="tab with a table; an index such as `[3, 10:13]` chooses a slice",
+)
 def test_a_slice_of_a_tensor_is_what_numpy_says_and_the_file_has_it_all(
     server: Server, rank: FakeRank, browser: Browser
 ) -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "view": "View dumps in the debugger's page, or check them for bad values.",
     "ctl": "Control the debugger from a terminal or a script.",
     "tune": "Search for the best hyper-parameters of a training command.",
+    "find": "Find how something that MindSpore's documents describe is done here.",
 }
 """The commands. Each is the click command of that name in the module ``sonde.cli.<name>``, with
 ``_`` for ``-``.
@@ -44,6 +45,7 @@ Examples:
   sonde run --overflow train.py     find the op where NaN or Inf first appear
   sonde run --stats train.py        record statistics of every operator, every step
   sonde show sonde_dump             show what was recorded
+  sonde find LossMonitor            what to use for something of MindSpore or MindInsight
 
 Every message ends with a name in brackets; docs/messages.md explains it under that heading.
 """

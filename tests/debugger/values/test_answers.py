@@ -157,6 +157,7 @@ def test_every_element_is_in_one_cell(array: NDArray[Any], rows: int, columns: i
             assert bool(mark & 4) == (block == -np.inf).any()
 
 
+@pytest.mark.document(237)
 def test_a_histogram_counts_as_numpy_does() -> None:
     array = np.random.default_rng(0).normal(size=10_000).astype(np.float32)
     array[:3] = [np.nan, np.inf, -np.inf]

@@ -68,6 +68,12 @@ def test_the_inputs_of_an_op_that_raises_are_saved_and_a_line_says_where(
     np.testing.assert_array_equal(values[0, op, "input", 1], [0, 6])
 
 
+@pytest.mark.document(
+    73,
+    says="the operator execution error, such as shape mismatch and unsupported dtype",
+    how="`op_debug_mode` 4: one line names the op, its source line and the directory with its "
+    "inputs",
+)
 @pytest.mark.parametrize(
     ("action", "op"),
     [
@@ -319,6 +325,11 @@ for index in (1, 3, 4):
 """
 
 
+@pytest.mark.document(
+    112,
+    says="`op_debug_mode` 4: only save input of the exception operator",
+    how="the same; one line names the op that raised, its source line and the directory",
+)
 def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
     tmp_path: Path,
 ) -> None:

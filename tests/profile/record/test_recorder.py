@@ -215,6 +215,11 @@ def test_a_single_step_is_named_and_timed() -> None:
     assert any(op.op == "addmm" for op in profile.ops)
 
 
+@pytest.mark.document(
+    214,
+    says="distinguish graph build from network execution",
+    how="step 0 is never timed; compilations are listed apart",
+)
 def test_step_0_is_never_timed() -> None:
     step = training()
     with recording("0:3") as recorder:

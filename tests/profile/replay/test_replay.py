@@ -96,6 +96,8 @@ def product(dtype: str, size: int) -> Any:
     )
 
 
+@pytest.mark.document(203)
+@pytest.mark.document(202)
 def test_products_are_replayed_in_float32_and_with_aligned_sizes() -> None:
     assert set(replay_operator(product("float64", 64), budget_seconds=0)) == {"as it is", "float32"}
     assert set(replay_operator(product("float32", 63), budget_seconds=0)) == {"as it is", "aligned"}

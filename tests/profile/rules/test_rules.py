@@ -94,6 +94,11 @@ def casts() -> list[OpNode]:
     ]
 
 
+@pytest.mark.document(
+    209,
+    says="too many conversion operators (TransData and Cast operators)",
+    how="findings `needless-cast` and `layout-flip` of `sonde profile`, with their lines",
+)
 def test_casts_are_found_with_their_line_and_cost() -> None:
     found = find_casts(evidence(casts()))
     assert [(each.rule, each.source) for each in found] == [("needless-cast", line(2))]
@@ -123,6 +128,7 @@ def test_integers_made_into_floats_are_no_needless_casts() -> None:
     assert find_casts(evidence(nodes)) == []
 
 
+@pytest.mark.document(209)
 def test_a_copy_that_the_next_copy_undoes_is_a_layout_flip() -> None:
     nodes = [
         node("clone", "there", inputs=X, source=line(5)),
@@ -151,6 +157,11 @@ def test_python_in_the_loop_is_found_by_its_line() -> None:
     assert [(each.rule, each.source) for each in found] == [("python-time", line(8))]
 
 
+@pytest.mark.document(
+    210,
+    says="dynamic shape scenario: continuous graph build may cause a long end-to-end training time",
+    how="finding `recompilation` of `sonde profile`, with the line and the reason",
+)
 def test_recompilations_are_found_at_the_line_of_the_guard() -> None:
     reason = (
         "0/1: name == 'a'  # return x  # train.py:7 in f\nUser stack trace:\n"
@@ -164,6 +175,12 @@ def test_recompilations_are_found_at_the_line_of_the_guard() -> None:
     assert found[0].evidence["gain_share"] == 1.0
 
 
+@pytest.mark.document(
+    211,
+    says="AllReduce gradient synchronization time; AllReduce segmentation",
+    how="`sonde profile --ranks N`: finding `exposed-collectives`; `--try buckets` tries other "
+    "bucket sizes",
+)
 def test_exposed_collectives_are_bounded_by_what_backward_can_hide() -> None:
     nodes = [node("c10d_allreduce_", "r", inputs=X, source=line(4), scope="Default")]
     step = trace(

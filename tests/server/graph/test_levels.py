@@ -309,12 +309,22 @@ def found(query: NodesQuery) -> list[str]:
     return [node.name for node in search(INDEX, query, {"data": 1}).nodes]
 
 
+@pytest.mark.document(
+    231,
+    says="the search bar: search for nodes in the graph by node name",
+    how="field `Search ops`, key /",
+)
 def test_a_search_takes_words_in_any_case() -> None:
     assert found(NodesQuery(query="LOG-op")) == ["Default/network-Net/loss-Loss/log-op0"]
     assert found(NodesQuery(query="2-block tanh-op")) == [f"{BLOCKS}/2-Block/act-Tanh/tanh-op0"]
     assert found(NodesQuery(query="no such thing")) == []
 
 
+@pytest.mark.document(
+    232,
+    says="Node List: finding nodes among many",
+    how="filters by kind, phase, hits, source line and graph",
+)
 def test_a_search_can_be_narrowed() -> None:
     assert len(found(NodesQuery(category="weight"))) == 4
     assert len(found(NodesQuery(category="gradient"))) == 4

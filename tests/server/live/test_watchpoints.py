@@ -91,6 +91,7 @@ def test_hits_are_filtered_by_the_graph_that_their_step_ran(server: Server) -> N
         assert (status, problem["slug"]) == (404, "no-such-graph")
 
 
+@pytest.mark.document(251)
 def test_check_now_evaluates_watchpoints_on_the_values_of_all_ranks(server: Server) -> None:
     path = "/runs/run-1/recheck"
     with ExitStack() as stack:
@@ -113,6 +114,7 @@ def test_check_now_evaluates_watchpoints_on_the_values_of_all_ranks(server: Serv
     assert server.ask("POST", path, {})[1]["slug"] == "rank-gone"
 
 
+@pytest.mark.document(251)
 def test_watchpoints_are_added_changed_saved_and_loaded(server: Server) -> None:
     with RankConversation(server) as rank:
         base = "/runs/mine/watchpoints"
@@ -158,6 +160,12 @@ def test_a_watchpoint_that_cannot_be_is_refused(
         assert server.get("/runs/mine/watchpoints")["watchpoints"] == []
 
 
+@pytest.mark.document(
+    251,
+    says="setting conditional breakpoints one by one",
+    how="`recommended` makes those that fit the network, `save` and `load` keep them; `sonde ctl "
+    "watch recommended`",
+)
 def test_the_recommended_watchpoints_fit_the_network(server: Server) -> None:
     rank = FakeRank(server.rank_port).start()
     server.wait_for("/runs/run-1", lambda run: bool(run["ranks"][0]["graphs"]))
