@@ -141,8 +141,8 @@ def test_a_value_prints_four_decimals(value: float, shown: str):
 
 @pytest.mark.document(
     12,
-    says='`SaveCallback`: save the model with the maximum accuracy, `ckpt_file_name=str(self.acc) + ".ckpt"`',
-    how="the example runs as written; file names have all digits of the accuracy; `sonde.train.SaveBest` is ready-made",
+    says="`SaveCallback`: save the model with the maximum accuracy, as `str(self.acc) + '.ckpt'`",
+    how="the example runs; names have all digits of the accuracy; `SaveBest` is ready-made",
 )
 def test_two_values_that_print_alike_give_two_file_names():
     one, other = MetricValue(0.12345), MetricValue(0.12346)
