@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +23,7 @@ from sonde.dump.writing.free_memory import most_bytes
 from sonde.dump.writing.writer import Writer, open_writer
 from sonde.watch.hit_text import origin_finding, origin_place
 
+_log = logging.getLogger("sonde.dump")
 _BUDGET_SHARE = 64
 _LEAST_BUDGET = 64 * 1024 * 1024
 _LEAST_SHARE = 8
@@ -86,6 +88,7 @@ def dump_sinks(
             sinks.subscriptions.append(Subscription(statistics, request))
         if config.saves_tensors:
             sinks.subscriptions.append(Subscription(tensors, request))
+    sinks.closing_reports.append(lambda: _log_matches(request, files))
     sinks.subscriptions.append(Subscription(files, ToggledRequest(config.selection.steps)))
     if isinstance(request, SelectionRequest):
         sinks.closing_reports.append(lambda: _report_unmatched(request, files, report))
@@ -120,6 +123,16 @@ def default_budget() -> int:
     memory = most_bytes()
     least = min(_LEAST_BUDGET, memory // _LEAST_SHARE)
     return max(least, min(_MOST_BUDGET, memory // _BUDGET_SHARE))
+
+
+def _log_matches(request: SelectionRequest | ToggledRequest, files: StepFiles) -> None:
+    """Log which ops of the written graphs were wanted."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    for graph in files.graphs:
+        names = [node.name for node in graph if request.wants_op(node)]
+        _log.info("graph %d: %d of %d ops matched", graph.id, len(names), len(graph))
+        _log.debug("graph %d: matched: %s", graph.id, ", ".join(names))
 
 
 def _report_unmatched(
