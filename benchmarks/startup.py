@@ -3,9 +3,9 @@
     python benchmarks/startup.py [ROUNDS]
 
 Makes an environment of its own, and starts ``python -c pass`` in it, in turns with and without the
-file of ``sonde enable``: the medians, their difference, and the spread of the same measurement
-without the file (a second series, as a measure of noise). Then the time that Python itself
-attributes to imports (``-X importtime``), which must name the same modules.
+file of ``sonde enable``: the medians of the processor time, the median of the differences in each
+round, and the same between two series without the file, which is noise. ``-X importtime`` tells
+which modules are imported because of the file.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from sonde.core.observation_variables import VARIABLES
 
 
 def start(python: Path, environ: dict[str, str]) -> float:
-    """Seconds that one start of Python takes."""
-    begin = time.perf_counter()
-    subprocess.run([python, "-c", "pass"], env=environ, check=True)
-    return time.perf_counter() - begin
+    """Seconds of processor time that one start of Python takes."""
+    process = os.posix_spawn(python, [str(python), "-c", "pass"], environ)
+    _, status, usage = os.wait4(process, 0)
+    assert status == 0
+    return usage.ru_utime + usage.ru_stime
 
 
 def imported(python: Path, environ: dict[str, str]) -> list[str]:
@@ -37,12 +38,12 @@ def imported(python: Path, environ: dict[str, str]) -> list[str]:
     return [line.rpartition("|")[2].strip() for line in done.stderr.splitlines()[1:]]
 
 
-def line_alone(rounds: int = 20_000) -> float:
+def line_alone(rounds: int = 5_000) -> float:
     """Seconds that the line itself takes, without reading the file."""
-    code = compile(site_file.line(), "line", "exec")
+    line = site_file.line()
     begin = time.perf_counter()
     for _ in range(rounds):
-        exec(code)
+        exec(line)
     return (time.perf_counter() - begin) / rounds
 
 
@@ -55,11 +56,13 @@ def main(rounds: int) -> int:
         python = Path(folder, "bin", "python")
         (site,) = Path(folder, "lib").glob("python3.*/site-packages")
         file = site / site_file.NAME
-        series: dict[str, list[float]] = {"without": [], "enabled": [], "without, again": []}
+        texts = {"enabled": site_file.line(), "another .pth": "import sys\n"}
+        names = ("without", *texts, "without, again")
+        series: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(rounds):
             for name, times in series.items():
-                if name == "enabled":
-                    file.write_text(site_file.line())
+                if name in texts:
+                    file.write_text(texts[name])
                 times.append(start(python, environ))
                 file.unlink(missing_ok=True)
         plain = imported(python, environ)
@@ -68,8 +71,15 @@ def main(rounds: int) -> int:
     medians = {name: 1e3 * statistics.median(times) for name, times in series.items()}
     for name, median in medians.items():
         print(f"{name:>15}: {median:.3f} ms")
-    print(f"     difference: {1e3 * (medians['enabled'] - medians['without']):+.0f} us")
-    print(f"          noise: {1e3 * (medians['without, again'] - medians['without']):+.0f} us")
+    for label, name in (
+        ("enabled", "enabled"),
+        ("any file", "another .pth"),
+        ("noise", "without, again"),
+    ):
+        pairs = zip(series[name], series["without"], strict=True)
+        print(
+            f"{label:>15}: {1e6 * statistics.median(one - other for one, other in pairs):+.0f} us"
+        )
     print(f" the line alone: {1e6 * line_alone():.1f} us")
     print(f"imported besides: {', '.join(more) or 'nothing'}")
     return 0

@@ -14,9 +14,12 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
+from typing import Any, NamedTuple
 
 import pytest
+from tests.server.serving_in_thread import serving
 
+from sonde import startup
 from sonde.cli import site_file
 
 SRC = Path(__file__).parents[2] / "src"
@@ -39,6 +42,14 @@ TRAINING = """
     """
 
 
+class Ended(NamedTuple):
+    """How a program ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 class Environment:
     """A Python environment with torch and Sonde, and a folder for programs."""
 
@@ -52,8 +63,8 @@ class Environment:
     def file(self) -> Path:
         return self.site / site_file.NAME
 
-    def python(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def start(self, *words: str, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [self.place / "venv" / "bin" / "python", *words],
             cwd=self.place,
             env={
@@ -62,12 +73,20 @@ class Environment:
                 "OMP_NUM_THREADS": "1",
                 **environ,
             },
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=200,
         )
 
-    def sonde(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def python(self, *words: str, **environ: str) -> Ended:
+        process = self.start(*words, **environ)
+        try:
+            out, err = process.communicate(timeout=200)
+        finally:
+            process.kill()
+        return Ended(process.returncode, out, err)
+
+    def sonde(self, *words: str, **environ: str) -> Ended:
         return self.python("-m", "sonde", *words, **environ)
 
     def write(self, name: str, text: str) -> str:
@@ -188,6 +207,12 @@ def test_without_torch_a_variable_changes_nothing(enabled: Environment) -> None:
     code = "import sys; print([name for name in sys.modules if name.startswith('sonde')])"
     done = enabled.python("-W", "error", "-X", "dev", "-c", code, MINDSPORE_DUMP_CONFIG="no.json")
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
+
+
+def test_the_file_that_python_executes_can_be_read_in_any_locale() -> None:
+    assert Path(startup.__file__).read_bytes().isascii()
+    assert site_file.line().isascii()
+    assert site_file.line().count("\n") == 1
 
 
 def test_the_file_is_harmless_after_sonde_was_removed(environment: Environment) -> None:
@@ -355,10 +380,28 @@ def test_spawned_ranks_are_observed_once_and_their_programs_are_not(enabled: Env
 @pytest.mark.document(217)
 def test_the_debugger_is_asked_for_and_bad_values_are_reported(enabled: Environment) -> None:
     enabled.write("train.py", TRAINING)
-    environ = {"SONDE_DEBUGGER_WAIT": "0", "MS_DEBUGGER_PORT": "1", "SONDE_GUARD": "1"}
-    done = enabled.python("train.py", ENABLE_MS_DEBUGGER="1", **environ)
-    assert "sonde: no debugger server at 127.0.0.1:1" in done.stderr
-    assert done.stderr.count("SONDE_GUARD has no effect") == 1
-    done = enabled.python("train.py", ENABLE_MS_DEBUGGER="yes", **environ)
+    with serving() as server:
+        process = enabled.start(
+            "train.py",
+            ENABLE_MS_DEBUGGER="1",
+            MS_DEBUGGER_PORT=str(server.rank_port),
+            SONDE_DEBUGGER_TOKEN=server.token,
+            SONDE_RUN_ID="r",
+        )
+        try:
+            server.wait_for("/runs/r", _is_paused, seconds=100)
+            server.control("r", "terminate")
+            out, err = process.communicate(timeout=100)
+        finally:
+            process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1] == "sonde: the training was ended from the debugger"
+    assert "Traceback" not in err
+    done = enabled.python("train.py", ENABLE_MS_DEBUGGER="yes", SONDE_GUARD="1")
     assert done.stderr.count("ENABLE_MS_DEBUGGER must be 1 or 0 (got 'yes')") == 1
+    assert done.stderr.count("SONDE_GUARD has no effect") == 1
     assert "had no effect" not in done.stderr
+
+
+def _is_paused(run: Any) -> bool:
+    return [rank["state"] for rank in run["ranks"]] == ["paused"]

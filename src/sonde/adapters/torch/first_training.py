@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from sonde.core.observation_variables import asking
 from sonde.core.patching import call_before, wrap
 
 _waiting: list[int] = []
@@ -33,6 +34,8 @@ def wait(directory: str) -> None:
     ``directory`` is the current directory when it started. Only the main thread counts, which is
     the one that is observed; a forked child is not observed.
     """
+    if not asking(os.environ):  # set, but empty
+        return
     process = os.getpid()
     _waiting.append(process)
     undo = ExitStack()
