@@ -88,10 +88,11 @@ def dump_sinks(
             sinks.subscriptions.append(Subscription(statistics, request))
         if config.saves_tensors:
             sinks.subscriptions.append(Subscription(tensors, request))
-    sinks.closing_reports.append(lambda: _log_matches(request, files))
     sinks.subscriptions.append(Subscription(files, ToggledRequest(config.selection.steps)))
     if isinstance(request, SelectionRequest):
         sinks.closing_reports.append(lambda: _report_unmatched(request, files, report))
+    # Last: the requests remember what they were asked.
+    sinks.closing_reports.append(lambda: _log_matches(request, files))
     return sinks
 
 

@@ -45,12 +45,16 @@ def begin(directory: str = "") -> None:
     ``directory`` is the current directory when the process started, if it is known. A bad setting
     ends the program with one line for each problem and exit code 2; a failure of Sonde does not.
     """
-    if has_begun() or is_running() or is_part_of_capture(os.environ):
-        return
-    if "sonde.cli.main" in sys.modules or not asking(os.environ):
+    names = asking(os.environ)
+    is_observed_otherwise = "sonde.cli.main" in sys.modules or is_part_of_capture(os.environ)
+    if has_begun() or is_observed_otherwise or not names:
         return
     _begun.append(os.getpid())
     logs.configure()
+    if is_running():
+        what = f"{', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect"
+        logs.say(f"{what}: the program runs a capture of its own [variable-unused]")
+        return
     try:
         context = _capture(_with_paths(os.environ, directory))
         if context is None:
