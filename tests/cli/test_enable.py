@@ -21,6 +21,7 @@ from tests.server.serving_in_thread import serving
 
 from sonde import startup
 from sonde.cli import site_file
+from sonde.core.errors import UsageError
 
 SRC = Path(__file__).parents[2] / "src"
 
@@ -193,6 +194,26 @@ def test_an_environment_that_cannot_be_written_to_is_one_error(
         f"sonde: this Python environment cannot be written to ({environment.site}"
     )
     assert line.endswith("or start programs with 'sonde run' [enable-not-writable]")
+
+
+def test_the_users_own_directory_is_used_where_the_environment_cannot_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    user = tmp_path / "home" / "site-packages"
+    monkeypatch.setattr(site_file.sysconfig, "get_path", lambda _: str(tmp_path / "file" / "lib"))
+    monkeypatch.setattr(site_file.site, "getsitepackages", lambda: [])
+    monkeypatch.setattr(site_file.site, "getusersitepackages", lambda: str(user))
+    for is_used in (False, True):
+        monkeypatch.setattr(site_file.site, "ENABLE_USER_SITE", is_used)
+        if is_used:
+            assert site_file.write() == user / site_file.NAME
+            assert site_file.present() == [user / site_file.NAME]
+            assert site_file.remove() == [user / site_file.NAME]
+        else:
+            with pytest.raises(UsageError, match="cannot be written to .*Not a directory"):
+                site_file.write()
+    assert list(user.iterdir()) == []
 
 
 def test_without_a_variable_python_imports_and_prints_nothing_more(enabled: Environment) -> None:
