@@ -202,7 +202,7 @@ def test_the_users_own_directory_is_used_where_the_environment_cannot_be_written
     (tmp_path / "file").write_text("in the way")
     user = tmp_path / "home" / "site-packages"
     monkeypatch.setattr(site_file.sysconfig, "get_path", lambda _: str(tmp_path / "file" / "lib"))
-    monkeypatch.setattr(site_file.site, "getsitepackages", lambda: [])
+    monkeypatch.setattr(site_file.site, "getsitepackages", list)
     monkeypatch.setattr(site_file.site, "getusersitepackages", lambda: str(user))
     for is_used in (False, True):
         monkeypatch.setattr(site_file.site, "ENABLE_USER_SITE", is_used)
@@ -211,7 +211,7 @@ def test_the_users_own_directory_is_used_where_the_environment_cannot_be_written
             assert site_file.present() == [user / site_file.NAME]
             assert site_file.remove() == [user / site_file.NAME]
         else:
-            with pytest.raises(UsageError, match="cannot be written to .*Not a directory"):
+            with pytest.raises(UsageError, match=r"cannot be written to .*Not a directory"):
                 site_file.write()
     assert list(user.iterdir()) == []
 
