@@ -171,7 +171,7 @@ def test_a_handler_of_the_program_that_raises_does_not_end_it() -> None:
     assert _run(code + SAY).stderr == BOTH
 
 
-def test_a_full_disk_is_reported_once() -> None:
+def test_a_full_disk_is_reported_once(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     code = (
@@ -179,7 +179,7 @@ def test_a_full_disk_is_reported_once() -> None:
         "file = state._installed.handlers[1]\nfile.maxBytes = 0\n"
         "file.stream.close()\nfile.stream = open('/dev/full', 'w', buffering=1)\n"
     )
-    done = _run(code + SAY, GLOG_logtostderr="0", GLOG_log_dir="/tmp/sonde-full-log")
+    done = _run(code + SAY, GLOG_logtostderr="0", GLOG_log_dir=str(tmp_path))
     assert "No space left on device [log-file]" in done.stderr
     assert done.stderr.count("[log-file]") == 1
     assert "sonde: a warning" in done.stderr

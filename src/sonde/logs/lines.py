@@ -22,7 +22,7 @@ from sonde.logs.settings import SUBMODULES
 START = "sonde: "
 NOTICE = "NOTICE"
 _SLUG = re.compile(r" \[[a-z0-9-]+\]$")
-_PASSING_ON = ("sonde.logs", "sonde.cli.script", "sonde.adapters.torch.rank_lines")
+_PASSING_ON = ("sonde.logs", "sonde.adapters.torch.rank_lines")
 """Modules that only pass a line on; the log names the one before them."""
 
 
