@@ -64,6 +64,7 @@ def test_the_lower_levels_tell_what_happens(tmp_path: Path) -> None:
         "command: sonde run",
         "rank 0 dumps: tensors of relu, nosuch; inputs and outputs; steps 0-1; written in the ",
         "ops are recognised by native code, statistics computed by ",
+        "files are written by native code, in the background; at most ",
         "step 0 begins; observed",
         "ops observed; ",
         "step 2 begins; not wanted",

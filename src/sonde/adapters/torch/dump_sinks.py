@@ -12,7 +12,7 @@ from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_nam
 from sonde.capture.session import Subscription
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.running_training import register_origin
-from sonde.core.text.number_text import count_text
+from sonde.core.text.number_text import count_text, size_text
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
@@ -20,6 +20,7 @@ from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
 from sonde.dump.writing.free_memory import most_bytes
+from sonde.dump.writing.python_writer import PythonWriter
 from sonde.dump.writing.writer import Writer, open_writer
 from sonde.watch.hit_text import origin_finding, origin_place
 
@@ -46,7 +47,11 @@ def dump_sinks(
 ) -> DumpSinks:
     """The sinks that ``config`` asks for; they write below ``rank``. At the end they write what
     ``coverage`` says of the run."""
-    writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
+    budget = config.memory_budget or default_budget()
+    writer = open_writer(threads=1, budget_bytes=budget)
+    is_slow = isinstance(writer, PythonWriter)
+    how = "in Python, each at once" if is_slow else "by native code, in the background"
+    _log.info("files are written %s; at most %s wait in memory", how, size_text(budget))
     files = StepFiles(rank, config.net_name, writer, report)
     sinks = DumpSinks(files, writer)
     request = _request(config, sinks)
