@@ -35,8 +35,14 @@ def capture(
     from sonde.adapters.torch.attach import attach, checked_observe, checked_step_by
 
     logs.configure()
-    if not isinstance(config, CaptureConfig):
+    if isinstance(config, str | os.PathLike):
         config = load_config(Path(config), os.environ)
+    elif not isinstance(config, CaptureConfig):
+        raise UsageError(
+            "sonde.capture takes the path of a dump configuration, or a CaptureConfig, not "
+            f"{type(config).__name__}",
+            slug="capture-config",
+        )
     how = checked_step_by(step_by)
     with attach(config, starts_at_once=True, step_by=how, observe=checked_observe(observe)):
         yield

@@ -190,3 +190,19 @@ def test_a_wrong_value_is_a_config_error() -> None:
         prepared("--dump-to", "out", "--dump-steps", "5-", "train.py")
     with pytest.raises(click.UsageError, match="'epoch' is not one of 'optimizer', 'manual'"):
         parse("--step-by", "epoch", "train.py")
+
+
+@pytest.mark.document(217)
+def test_variables_without_an_effect_are_reported(tmp_path: Path) -> None:
+    environ = {"MINDSPORE_DUMP_CONFIG": "no.json", "SONDE_GUARD": "1", "ENABLE_MS_DEBUGGER": "yes"}
+    found = prepared("--dump-to", str(tmp_path), "train.py", environ=environ).unused
+    assert [line.split()[0] for line in found] == [*environ]
+    assert found[0] == (
+        "MINDSPORE_DUMP_CONFIG has no effect, because an option says what is dumped "
+        "[variable-unused]"
+    )
+    first, second = (write_config(name, tmp_path) for name in ("first", "second"))
+    both = {"SONDE_DUMP_CONFIG": first, "MINDSPORE_DUMP_CONFIG": second}
+    (line,) = prepared("train.py", environ=both).unused
+    assert line.startswith("MINDSPORE_DUMP_CONFIG has no effect, because SONDE_DUMP_CONFIG is set")
+    assert prepared("train.py", environ={**both, "MINDSPORE_DUMP_CONFIG": first}).unused == []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sonde.logs.settings import LEVELS, SUBMODULES, VARIABLES, LogSettings, log_settings
 
-BOTH = [(setting, name) for setting, names in VARIABLES.items() for name in names]
+BOTH = [(setting, name) for setting, names in VARIABLES.items() for name in names if name]
 
 
 def _only(setting: str, name: str, text: str) -> object:

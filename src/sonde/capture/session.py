@@ -18,7 +18,7 @@ from sonde.core.graph import OpNode
 from sonde.core.interruption import is_interruption, pass_on
 from sonde.core.selection import StepSet
 from sonde.core.sink import OpCall, Sink, StepEnd, TensorView
-from sonde.core.text.terminal_text import print_to_stderr
+from sonde.logs import say
 
 logger = logging.getLogger("sonde.capture")
 
@@ -71,7 +71,7 @@ class Session:
 
     subscriptions: list[Subscription]
     initial_step: int = 0
-    report: Callable[[str], None] = print_to_stderr
+    report: Callable[[str], None] = say
     coverage: Coverage = field(default_factory=Coverage)
     step: int = field(init=False, default=0)
     generation: int = field(init=False, default=0)

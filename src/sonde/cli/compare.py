@@ -17,7 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sonde.cli.compare_runs import DEFAULT_STEPS, run_into
 from sonde.cli.compare_text import print_comparison
 from sonde.cli.own_option import own_option
-from sonde.cli.script import say
 from sonde.cli.terminal import Terminal
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.compare import compare as compare_dumps
@@ -29,6 +28,7 @@ from sonde.core.errors import DumpError, UsageError
 from sonde.core.files.atomic_file import write_whole
 from sonde.core.selection import StepSet, parse_steps
 from sonde.dump.reader import Dump
+from sonde.logs import say
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sonde.cli.script import say
 from sonde.compare.options import CompareError
 from sonde.core.errors import DumpError, UsageError
 from sonde.core.files.atomic_file import start_file
 from sonde.core.selection import StepSet
 from sonde.dump.reader import Dump
+from sonde.logs import say
 
 DEFAULT_STEPS = "0-1"
 _SHOWN_LINES = 15

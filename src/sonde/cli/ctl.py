@@ -22,6 +22,7 @@ from sonde.cli.ctl_watch import watch
 from sonde.core.errors import UsageError
 from sonde.core.graph import but_gradients
 from sonde.core.text.number_text import count_text
+from sonde.logs import say_result
 
 EPILOG = """\b
 Examples:
@@ -100,7 +101,7 @@ def _control(
     show(run, as_json, text.run_lines(run))
     code = _outcome(run, rank) if wait else 0
     if code == 0 and command == "to" and _is_over(_ranks(run, rank)):
-        click.echo(f"sonde: the training ended before it reached {more['op']}", err=True)
+        say_result(f"the training ended before it reached {more['op']}")
         return FAILED
     return code
 
@@ -137,7 +138,7 @@ def _outcome(run: Any, number: object) -> int:
         return 0 if all(rank["exit_code"] == 0 for rank in ranks) else FAILED
     if not _is_running(ranks):
         return HIT if any(rank["reason"] == "hit" for rank in ranks) else 0
-    click.echo("sonde: timeout: the training still runs", err=True)
+    say_result("timeout: the training still runs")
     return LATE
 
 

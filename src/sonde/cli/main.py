@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from collections.abc import Sequence
 
@@ -13,8 +14,8 @@ from sonde import logs
 from sonde.cli.script import end_as_python_would
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.settings import nearest
-from sonde.core.text.terminal_text import printable
 
+_log = logging.getLogger("sonde.cli")
 COMMANDS = {
     "run": "Run an unmodified script and dump what its operators compute.",
     "show": "Show the contents of a dump.",
@@ -29,6 +30,9 @@ COMMANDS = {
     "serve": "Run the debugger server, to which trainings connect.",
     "view": "View dumps in the debugger's page, or check them for bad values.",
     "ctl": "Control the debugger from a terminal or a script.",
+    "enable": "Let the environment variables take effect in plain 'python train.py'.",
+    "disable": "Undo 'sonde enable'.",
+    "status": "Say what is enabled, and what the environment variables would do.",
     "tune": "Search for the best hyper-parameters of a training command.",
     "find": "Find how something that MindSpore's documents describe is done here.",
 }
@@ -112,29 +116,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     outcome = None
     logs.configure()
+    _log.info("version %s, command: sonde %s", sonde.__version__, " ".join(words[:1]))
     try:
         result = group.main(words, "sonde", standalone_mode=False)
         if callable(result):
             outcome = result()
     except SondeError as error:
-        return _report_error(str(error))
+        return _end_with(str(error))
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 2
     except click.UsageError as error:
         command = " ".join(["sonde", *(word for word in words[:1] if word in COMMANDS)])
         message = error.format_message().rstrip(".")
-        return _report_error(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
+        return _end_with(f"{message[0].lower()}{message[1:]}; try '{command} --help' [usage]")
     except click.ClickException as error:
-        return _report_error(f"{error.format_message()} [usage]")
+        return _end_with(f"{error.format_message()} [usage]")
     except (click.Abort, KeyboardInterrupt):  # Ctrl-C in the user's program is in ``outcome``.
-        return _report_error("interrupted", exit_code=130)
+        return _end_with("interrupted", exit_code=130)
     if outcome is not None:
         end_as_python_would(outcome)
     return result if isinstance(result, int) else 0
 
 
-def _report_error(text: str, *, exit_code: int = 2) -> int:
-    for line in text.splitlines():
-        print(printable(f"sonde: {line}"), file=sys.stderr)
+def _end_with(text: str, *, exit_code: int = 2) -> int:
+    logs.say_errors(text)
     return exit_code

@@ -19,7 +19,6 @@ import click
 from sonde.cli.ckpt_files import json_option, write_json
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested
-from sonde.cli.script import say
 from sonde.cli.script_command import ScriptCommand, program_arguments, program_words, step_by_option
 from sonde.compare.repetition import HASH, Repetition, compare_repetition
 from sonde.core.errors import DumpError, UsageError
@@ -27,6 +26,7 @@ from sonde.core.files.atomic_file import start_file, write_whole
 from sonde.core.finding import Finding
 from sonde.core.selection import parse_steps
 from sonde.dump.reader import Dump
+from sonde.logs import say
 
 _CATEGORIES = ("max", "min", "l2norm", HASH)
 _NET = "repeat"

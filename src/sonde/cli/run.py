@@ -13,21 +13,28 @@ from typing import Any, Literal
 import click
 
 from sonde.adapters.torch.determinism import Determinism
+from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
-from sonde.cli.script import needing_torch, run_program, say
+from sonde.cli.script import needing_torch, run_program
 from sonde.cli.script_command import (
     ScriptCommand,
     observe_option,
     program_arguments,
     step_by_option,
 )
-from sonde.core.errors import ConfigError, SondeError, UsageError
+from sonde.core.errors import UsageError
+from sonde.core.observation_variables import DUMP_CONFIG
 from sonde.debugger import Terminated
-from sonde.debugger.settings import DebuggerOptions, options_from_environment
+from sonde.debugger.settings import (
+    DebuggerOptions,
+    options_from_environment,
+    unused_variables,
+)
+from sonde.logs import say
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
@@ -36,12 +43,12 @@ Observed = Literal["evaluation", "data"]
 DEFAULT_DIRECTORY = "sonde_dump"
 TERMINATED = 130
 """The exit code of a training that was ended from the debugger: that of Ctrl-C."""
-CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """A program to run and what to capture of it; ``note`` is printed when it starts."""
+    """A program to run and what to capture of it; ``note``, and a line about each variable that is
+    ``unused``, are printed when it starts."""
 
     module: str | None
     program: tuple[str, ...]
@@ -52,6 +59,7 @@ class ScriptRun:
     determinism: Determinism | None
     debugger: DebuggerOptions | None
     compiled: Compiled
+    unused: Sequence[str] = ()
 
     def execute(self) -> BaseException | None:
         """Run the program to its end; the exception that it raised, if any (see `cli.script`)."""
@@ -63,8 +71,9 @@ class ScriptRun:
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
-        if self.note is not None and os.environ.get("RANK", "0") == "0":  # one rank prints it
-            say(self.note)
+        if os.environ.get("RANK", "0") == "0":  # one rank prints them
+            for line in (*self.unused, *filter(None, (self.note,))):
+                say(line)
         if self.config is None and self.debugger is None and find_spec("torch") is None:
             return nullcontext()
         with needing_torch("PyTorch is not installed, so there is nothing to dump"):
@@ -224,6 +233,7 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         determinism=determinism,
         debugger=debugger,
         compiled=options.compiled,
+        unused=_unused(options, environ),
     )
 
 
@@ -251,19 +261,24 @@ def _config(
         )
         return config, f"dumping to {config.path}" if options.directory is None else None
     _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats or --overflow")
-    for variable in CONFIG_VARIABLES:
-        if environ.get(variable):
-            file = environ[variable]
-            try:
-                config = load_config(file, environ, memory_budget=memory)
-            except ConfigError as error:
-                origin = SondeError(
-                    f"{file}: this file was read because {variable} names it", slug="config-file"
-                )
-                raise ConfigError([*error.problems, origin]) from None
-            return config, f"dumping as configured in {file} (from {variable})"
+    found = dump_variables.config_from_environment(environ, memory_budget=memory)
+    if found is not None:
+        return found
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
     return None, "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
+
+
+def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:
+    """A line about each variable that is set and cannot have an effect."""
+    is_chosen = options.dump_file is not None or bool(options.given_without_a_file())
+    names = [name for name in DUMP_CONFIG if environ.get(name)] if is_chosen else []
+    lines = [
+        f"{name} has no effect, because an option says what is dumped [variable-unused]"
+        for name in names
+    ]
+    if not is_chosen:
+        lines = dump_variables.unused_files(environ)
+    return [*lines, *dump_variables.unused_guard(environ), *unused_variables(environ)]
 
 
 def _refuse(options: Sequence[str], reason: str) -> None:

@@ -19,6 +19,7 @@ from sonde.cli.serve import host_option, need_server, token_option, with_certifi
 from sonde.core.errors import UsageError
 from sonde.core.text.terminal_text import printable
 from sonde.debugger.launch.server_process import free_port
+from sonde.logs import say
 
 if TYPE_CHECKING:
     from sonde.debugger.launch.server_registry import ServerState
@@ -169,7 +170,7 @@ def _check(paths: Sequence[Path], drafts: Sequence[WatchpointDraft], as_json: bo
             for problem in sorted(problems, key=is_damage, reverse=True)[:_SHOWN]:
                 word = "error: damaged" if is_damage(problem) else "note"
                 if not problem.is_gap:
-                    click.echo(f"sonde: {word}: {printable(str(problem))}", err=True)
+                    say(f"{word}: {problem}")
     if as_json:
         click.echo(json.dumps(answers[0] if len(answers) == 1 else answers, indent=2))
     if any(hit["verdict"] == "hit" for answer in answers for hit in answer["hits"]):

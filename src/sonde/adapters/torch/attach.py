@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,18 +21,22 @@ from sonde.adapters.torch.adapter import StepBy, TorchAdapter
 from sonde.adapters.torch.compiled.gate import CompiledMode
 from sonde.adapters.torch.debugging.training import TorchDebugging
 from sonde.adapters.torch.dump_sinks import DumpSinks, dump_sinks
+from sonde.adapters.torch.eager import matcher
 from sonde.adapters.torch.eager.naming.scopes import plain_scope
 from sonde.adapters.torch.eager.outside_step import Observed
 from sonde.adapters.torch.processes import hide_received_tensors, observed_children
 from sonde.adapters.torch.rank_lines import RankLines
 from sonde.capture.config import CaptureConfig
+from sonde.capture.config_text import describe
 from sonde.capture.requests import ToggledRequest
 from sonde.capture.session import Session
 from sonde.core import own_code
 from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
+from sonde.core.observation_variables import capturing
 from sonde.core.selection import OpPattern
+from sonde.core.text.number_text import size_text
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
 from sonde.dump.sinks.steps import make_room
@@ -64,6 +69,7 @@ class Capture:
             request.rules.append((_covers(self.adapter, target), enabled))
 
 
+_log = logging.getLogger("sonde.capture")
 _NAME = "Net"
 _RUNNING: list[Capture] = []
 _SWITCHES: list[tuple[nn.Module | str, bool]] = []
@@ -137,6 +143,7 @@ def attach(
             hide_received_tensors(undo)
             undo.enter_context(capture.adapter.attach())
             if config is not None or debugger is not None:
+                undo.enter_context(capturing())
                 in_child = partial(
                     attach,
                     config,
@@ -215,6 +222,7 @@ def _build(
 ) -> Capture:
     """A capture of the rank of ``lines`` that dumps, is debugged, both, or does nothing."""
     number = lines.rank
+    _log_settings(config, lines.rank, debugger)
     if config is not None and not config.selection.wants_rank(number):
         config = None
     name = _NAME if config is None else config.net_name
@@ -237,6 +245,25 @@ def _build(
     for target, enabled in _SWITCHES:
         capture.switch(target, enabled)
     return capture
+
+
+def _log_settings(
+    config: CaptureConfig | None, rank: int, debugger: DebuggerOptions | None
+) -> None:
+    """Log what was asked for, and which of the native parts are used."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    if config is not None:
+        is_wanted = config.selection.wants_rank(rank)
+        _log.info(
+            "rank %d %s: %s", rank, "dumps" if is_wanted else "is not to dump", describe(config)
+        )
+        _log.debug("the dump configuration: %s", config.text)
+    if debugger is not None:
+        budget = size_text(debugger.budget_bytes)
+        _log.info("the debugger server is at %s; kept values: %s", debugger.address, budget)
+    native = "by native code" if matcher.load() is not None else "in Python, which is slower"
+    _log.info("ops are recognised %s, statistics computed by %s", native, kernels.current_path())
 
 
 def _dump_sinks(config: CaptureConfig, lines: RankLines, coverage: Coverage) -> DumpSinks:

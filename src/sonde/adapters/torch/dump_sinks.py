@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from sonde.capture.requests import SelectionRequest, ToggledRequest, nearest_nam
 from sonde.capture.session import Subscription
 from sonde.core.coverage import Coverage, Gap
 from sonde.core.running_training import register_origin
-from sonde.core.text.number_text import count_text
+from sonde.core.text.number_text import count_text, size_text
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
 from sonde.dump.sinks.overflow import OverflowDump, OverflowSummary
@@ -19,9 +20,11 @@ from sonde.dump.sinks.statistic import StatisticDump
 from sonde.dump.sinks.steps import StepFiles
 from sonde.dump.sinks.tensors import TensorDump
 from sonde.dump.writing.free_memory import most_bytes
+from sonde.dump.writing.python_writer import PythonWriter
 from sonde.dump.writing.writer import Writer, open_writer
 from sonde.watch.hit_text import origin_finding, origin_place
 
+_log = logging.getLogger("sonde.dump")
 _BUDGET_SHARE = 64
 _LEAST_BUDGET = 64 * 1024 * 1024
 _LEAST_SHARE = 8
@@ -44,7 +47,11 @@ def dump_sinks(
 ) -> DumpSinks:
     """The sinks that ``config`` asks for; they write below ``rank``. At the end they write what
     ``coverage`` says of the run."""
-    writer = open_writer(threads=1, budget_bytes=config.memory_budget or default_budget())
+    budget = config.memory_budget or default_budget()
+    writer = open_writer(threads=1, budget_bytes=budget)
+    is_slow = isinstance(writer, PythonWriter)
+    how = "in Python, each at once" if is_slow else "by native code, in the background"
+    _log.info("files are written %s; at most %s wait in memory", how, size_text(budget))
     files = StepFiles(rank, config.net_name, writer, report)
     sinks = DumpSinks(files, writer)
     request = _request(config, sinks)
@@ -89,6 +96,8 @@ def dump_sinks(
     sinks.subscriptions.append(Subscription(files, ToggledRequest(config.selection.steps)))
     if isinstance(request, SelectionRequest):
         sinks.closing_reports.append(lambda: _report_unmatched(request, files, report))
+    # Last: the requests remember what they were asked.
+    sinks.closing_reports.append(lambda: _log_matches(request, files))
     return sinks
 
 
@@ -120,6 +129,16 @@ def default_budget() -> int:
     memory = most_bytes()
     least = min(_LEAST_BUDGET, memory // _LEAST_SHARE)
     return max(least, min(_MOST_BUDGET, memory // _BUDGET_SHARE))
+
+
+def _log_matches(request: SelectionRequest | ToggledRequest, files: StepFiles) -> None:
+    """Log which ops of the written graphs were wanted."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    for graph in files.graphs:
+        names = [node.name for node in graph if request.wants_op(node)]
+        _log.info("graph %d: %d of %d ops matched", graph.id, len(names), len(graph))
+        _log.debug("graph %d: matched: %s", graph.id, ", ".join(names))
 
 
 def _report_unmatched(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from sonde.debugger.values.graphs import GraphRegistry
 from sonde.wire import rank as messages
 from sonde.wire.shapes import Hit, LossPoint
 
+_log = logging.getLogger("sonde.debugger")
 _MOST_POINTS: Final = 100_000
 _HITS_IN_MESSAGE: Final = 500
 _NEVER: Final = -inf
@@ -82,6 +84,11 @@ class ServerSession:
 
     def open(self) -> None:
         """Connect, or report that there is no server. A refusal arrives as a Disconnected."""
+        _log.info(
+            "connecting to the debugger server at %s, for at most %g s",
+            self._options.address,
+            self._options.wait_seconds,
+        )
         if not self._link.open(self._options.wait_seconds) and not self._link.is_given_up:
             self._is_absence_reported = True
             self._report(
@@ -106,6 +113,7 @@ class ServerSession:
 
     def _deliver(self, event: ServerEvent) -> None:
         """Take a message over from the link, in the link's thread."""
+        _log.debug("from the debugger server: %s", type(event).__name__)
         self.inbox.put(event)
         self._interrupt(event)
 
@@ -159,6 +167,7 @@ class ServerSession:
         if event.resumes or self._is_absence_reported:
             self._report(f"sonde: connected to the debugger server at {self._options.address}")
         self._absent_since = None
+        _log.info("connected to the debugger server at %s", self._options.address)
         for part in graphs.all_parts():
             self.send(part)
         for done in self._steps:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import append, write_whole
 from sonde.core.graph import Graph
 from sonde.core.sink import Sink, StepEnd, TensorView
-from sonde.core.text.number_text import size_text
+from sonde.core.text.number_text import duration, size_text
 from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
 from sonde.dump.graph_files import execution_order
 from sonde.dump.graph_files import ir as graph_ir
@@ -23,6 +25,7 @@ from sonde.dump.graph_files.encode import encode_graph
 from sonde.dump.layout import MAPPING, RankLayout
 from sonde.dump.writing.writer import Writer
 
+_log = logging.getLogger("sonde.dump")
 _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
 
@@ -115,9 +118,11 @@ class StepFiles(Sink):
         target = self.place(end)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
+        _log.info("the files of step %d go to %s", end.step, target)
 
     def _write_graph(self, graph: Graph) -> None:
         self._written.add(graph.id)
+        _log.info("graph %d has %d ops; its files go to %s", graph.id, len(graph), self.rank.graphs)
         self.graphs.append(graph)
         self.rank.graphs.mkdir(parents=True, exist_ok=True)
         self.rank.execution_order.mkdir(parents=True, exist_ok=True)
@@ -141,7 +146,14 @@ class StepFiles(Sink):
 
     def close(self) -> None:
         """Wait for the writer, showing progress if much is left, and remove the empty directory."""
+        began = time.perf_counter()
         _wait_showing_progress(self._writer, self._report)
+        _log.info(
+            "%s written in all to %s; the end waited %s for it",
+            size_text(self._writer.written_bytes),
+            self.rank.root,
+            duration(time.perf_counter() - began),
+        )
         self._writer.close()
         with contextlib.suppress(OSError):
             os.rmdir(self.rank.unfinished_step_dir(self._net, 0).parent)

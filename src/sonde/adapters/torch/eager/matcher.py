@@ -45,7 +45,7 @@ def _built() -> ModuleType | None:
         return None
     if getattr(module, "INTERFACE", 0) != INTERFACE:
         logger.warning(
-            "sonde: %s was built from other sources than Sonde's Python code and is not used, "
+            "%s was built from other sources than Sonde's Python code and is not used, "
             "which is slower; install Sonde again",
             module.__file__,
         )
