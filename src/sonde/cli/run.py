@@ -36,6 +36,8 @@ Observed = Literal["evaluation", "data"]
 DEFAULT_DIRECTORY = "sonde_dump"
 TERMINATED = 130
 """The exit code of a training that was ended from the debugger: that of Ctrl-C."""
+GRAPHS_VARIABLE = "MS_DEV_SAVE_GRAPHS"
+GRAPHS_PATH_VARIABLE = "MS_DEV_SAVE_GRAPHS_PATH"
 CONFIG_VARIABLES = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 
 
@@ -89,6 +91,7 @@ class RunOptions:
     dump_ops: tuple[str, ...]
     stats: bool
     overflow: bool
+    graph: bool
     dump_memory: str | None
     net_name: str | None
     step_by: StepBy
@@ -109,6 +112,7 @@ class RunOptions:
             "--dump-ops": bool(self.dump_ops),
             "--stats": self.stats,
             "--overflow": self.overflow,
+            "--graph": self.graph,
             "--net-name": self.net_name is not None,
         }
         return tuple(name for name, is_given in given.items() if is_given)
@@ -152,8 +156,9 @@ Then show the dump:
     "--dump-ops",
     metavar="PATTERN",
     multiple=True,
-    help="Only these ops: a full name, part of an op type (conv), or 'name-regex(.*fc1.*)', which "
-    "must match the whole name. May be repeated.",
+    help="Only these ops: a full name, a module (fc1) or module class (Linear), an operator "
+    "(Conv2D, relu), part of an op type (conv), 'name-regex(.*fc1.*)'; '!PATTERN' excludes: "
+    "docs/patterns.md. May be repeated.",
 )
 @click.option(
     "--stats",
@@ -166,6 +171,13 @@ Then show the dump:
     is_flag=True,
     help="Dump only ops with NaN or Inf in their outputs, and report the first. Default "
     f"directory: ./{DEFAULT_DIRECTORY}.",
+)
+@click.option(
+    "--graph",
+    is_flag=True,
+    help="Write only the graphs (.ir, .pb) and the order of execution, and no values. Default "
+    f"directory: ./{DEFAULT_DIRECTORY}. The same: $MS_DEV_SAVE_GRAPHS=1, with the directory "
+    "$MS_DEV_SAVE_GRAPHS_PATH.",
 )
 @click.option(
     "--dump-memory",
@@ -238,7 +250,7 @@ def _config(
     if options.dump_file is not None:
         _refuse(options.given_without_a_file(), "cannot be used with --dump FILE")
         return load_config(options.dump_file, environ, memory_budget=memory), None
-    if options.directory is not None or options.stats or options.overflow:
+    if options.directory is not None or options.stats or options.overflow or options.graph:
         config = config_from_options(
             DEFAULT_DIRECTORY if options.directory is None else options.directory,
             environ,
@@ -246,11 +258,12 @@ def _config(
             ops=options.dump_ops,
             stats=options.stats,
             overflow=options.overflow,
+            graph=options.graph,
             net_name=net_name if options.net_name is None else options.net_name,
             memory_budget=memory,
         )
         return config, f"dumping to {config.path}" if options.directory is None else None
-    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats or --overflow")
+    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats, --overflow or --graph")
     for variable in CONFIG_VARIABLES:
         if environ.get(variable):
             file = environ[variable]
@@ -262,8 +275,23 @@ def _config(
                 )
                 raise ConfigError([*error.problems, origin]) from None
             return config, f"dumping as configured in {file} (from {variable})"
+    if _saves_graphs(environ):
+        directory = environ.get(GRAPHS_PATH_VARIABLE) or DEFAULT_DIRECTORY
+        config = config_from_options(directory, environ, graph=True, net_name=net_name)
+        return config, f"writing graphs to {config.path} (from {GRAPHS_VARIABLE})"
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
-    return None, "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
+    return None, "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
+
+
+def _saves_graphs(environ: Mapping[str, str]) -> bool:
+    """Whether the environment asks for graphs, as for MindSpore."""
+    value = environ.get(GRAPHS_VARIABLE, "").strip() or "0"
+    if value not in ("0", "1", "2", "3"):
+        raise UsageError(
+            f"{GRAPHS_VARIABLE} is {value!r}; accepted: 0 (off), or 1, 2 or 3 (write graphs)",
+            slug="usage",
+        )
+    return value != "0"
 
 
 def _refuse(options: Sequence[str], reason: str) -> None:

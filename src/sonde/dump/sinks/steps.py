@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonde.core.coverage import Coverage
@@ -26,8 +27,24 @@ from sonde.dump.writing.writer import Writer
 _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
 
+@dataclass(slots=True)
+class Written:
+    """The steps, files and bytes that a dump has; hard links are files without bytes."""
+
+    steps: list[int] = field(default_factory=list)
+    files: int = 0
+    nbytes: int = 0
+
+    def add(self, nbytes: int, files: int = 1) -> None:
+        self.files += files
+        self.nbytes += nbytes
+
+
 class StepFiles(Sink):
     """The directories of one rank. A step is written to ``unfinished/`` until its graph is known.
+
+    ``running`` counts the files of the running step, ``written`` those of steps that are kept.
+    ``graphs_only``: there are no files of steps, only graphs and the order of execution.
 
     It is also the last sink of its dump: when a step ends, it writes the graph if that is new and
     renames the directory of the step. Used from the training thread; the writer keeps files and
@@ -40,14 +57,21 @@ class StepFiles(Sink):
         net: str,
         writer: Writer,
         report: Callable[[str], None] | None = None,
+        *,
+        graphs_only: bool = False,
     ) -> None:
         self._report = report
+        self.graphs_only = graphs_only
+        self.running = Written()
+        self.written = Written()
         self.rank = rank
         self._net = net
         self._writer = writer
         self._written: set[int] = set()
+        self._ordered: set[int] = set()
         self._step = -1
         self._directory: Path | None = None
+        self._is_mapped = False
         self.graphs: list[Graph] = []
 
     def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
@@ -69,6 +93,7 @@ class StepFiles(Sink):
         """The directory for the files of the running step, created at the first call."""
         if self._directory is None or step != self._step:
             self._step = step
+            self._is_mapped = False
             self._directory = self.rank.unfinished_step_dir(self._net, step)
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
@@ -79,7 +104,10 @@ class StepFiles(Sink):
     def append_mapping(self, line: str) -> None:
         """Add a line to ``mapping.csv``; must precede the file that it names."""
         assert self._directory is not None
-        append(self._directory / MAPPING, line.encode())
+        data = line.encode()
+        append(self._directory / MAPPING, data)
+        self.running.add(len(data), 0 if self._is_mapped else 1)
+        self._is_mapped = True
 
     def is_new(self, graph: Graph) -> bool:
         return graph.id not in self._written
@@ -94,8 +122,8 @@ class StepFiles(Sink):
 
     def end_step(self, end: StepEnd) -> None:
         raise_failure(self._writer)
-        if self._directory is None:  # a step in which nothing was written has none
-            return
+        if self._directory is None and not self.graphs_only:
+            return  # Nothing was written in the step.
         try:
             self._place_step(self._directory, end)
         except OSError as error:
@@ -106,12 +134,19 @@ class StepFiles(Sink):
         """The directory of a step that has ended."""
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
-    def _place_step(self, directory: Path, end: StepEnd) -> None:
+    def _place_step(self, directory: Path | None, end: StepEnd) -> None:
+        self.written.steps.append(end.step)
+        self.written.add(self.running.nbytes, self.running.files)
+        self.running = Written()
         for graph in (end.graph, *end.parts):
             if self.is_new(graph):
                 self._write_graph(graph)
-        steps = execution_order.write_steps([end.step])
-        append(self.rank.global_order_csv(end.graph.id), steps.encode())
+        steps = execution_order.write_steps([end.step]).encode()
+        append(self.rank.global_order_csv(end.graph.id), steps)
+        self.written.add(len(steps), end.graph.id not in self._ordered)
+        self._ordered.add(end.graph.id)
+        if directory is None:
+            return
         target = self.place(end)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
@@ -131,9 +166,11 @@ class StepFiles(Sink):
         ):
             if data is not None:
                 self._writer.write_text(str(path), data)
+                self.written.add(len(data))
 
     def drop_step(self) -> None:
         """Remove the running step's directory."""
+        self.running = Written()
         if self._directory is not None:
             self._writer.wait_all()
             shutil.rmtree(self._directory, ignore_errors=True)
