@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sonde.capture.requests import SelectionRequest, Switch, ToggledRequest, UnmatchedPatterns
 from sonde.core.graph import Graph, Kind, OpNode
 from sonde.core.op_pattern import OpPattern
@@ -60,11 +58,6 @@ def test_the_last_switch_that_covers_an_op_decides() -> None:
     assert request.wants_op(ADD)
 
 
-@pytest.mark.document(
-    132,
-    says="an entry of `kernels` that matches nothing",
-    how="reported when the first step has ended, with the names that come nearest",
-)
 def test_patterns_that_match_nothing_are_reported_once_after_the_first_step() -> None:
     request = SelectionRequest(Selection(ops=tuple(map(OpPattern.parse, ("conv", "Convv2d")))))
     said: list[str] = []
