@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sonde.capture.requests import SelectionRequest, Switch, ToggledRequest, UnmatchedPatterns
 from sonde.core.graph import Graph, Kind, OpNode
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.selection import ALL_STEPS, Selection, parse_steps
 from sonde.core.sink import StepEnd
 

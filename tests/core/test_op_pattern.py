@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from sonde.core import operators
 from sonde.core.errors import SondeError
-from sonde.core.op_pattern import NamedOp, OpPattern, parse_all, selects
-from sonde.core.op_suggestion import suggestion
-from sonde.core.operator_names import COMPOSED, KINDS, SAME_WORD, TORCH_CLASSES
+from sonde.core.operators import kinds
+from sonde.core.operators.names import COMPOSED, KINDS, SAME_WORD, TORCH_CLASSES
+from sonde.core.operators.patterns import NamedOp, OpPattern, parse_all, selects
+from sonde.core.operators.suggestions import suggestion
 
 NET = "Default/network-Net"
 CONV = NamedOp(f"{NET}/conv1-Conv2d/convolution-op0", "convolution", f"{NET}/conv1-Conv2d", False)
@@ -158,8 +158,8 @@ def test_nothing_is_suggested_without_ops() -> None:
 def test_each_name_is_in_the_table_once() -> None:
     names = [
         name
-        for kinds in KINDS.values()
-        for operators_of_kind in kinds.values()
+        for by_kind in KINDS.values()
+        for operators_of_kind in by_kind.values()
         for name in operators_of_kind.replace("|", " ").split()
     ]
     assert len(names) == len(set(names))
@@ -172,8 +172,8 @@ def test_each_operator_of_mindspore_has_an_op_of_torch_that_exists() -> None:
     }
     without = [
         name
-        for name in sorted(operators.MINDSPORE_NAMES)
-        if not any(operators.computes(name, each) for each in known)
+        for name in sorted(kinds.MINDSPORE_NAMES)
+        if not any(kinds.computes(name, each) for each in known)
     ]
     only_in_mindspore = {
         *("Load", "Depend", "UpdateState", "MakeTuple", "TupleGetItem", "StopGradient"),

@@ -11,7 +11,7 @@ from tests.debugger.driving import driven
 from tests.debugger.hub import Hub
 from torch import nn
 
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.debugger.initial_watchpoints import recommended_draft, starting_set
 from sonde.watch.conditions import RECOMMENDED
 

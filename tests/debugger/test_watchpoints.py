@@ -6,7 +6,7 @@ import pytest
 from tests.debugger.hub import watchpoint
 
 from sonde.core.graph import OpNode
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.watch.categories import ACTIVATION, GRADIENT, TENSOR, WEIGHT, categories_of
 from sonde.watch.watchpoint import Level, Watch, WatchedNode, make_watches
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec

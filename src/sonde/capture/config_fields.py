@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from sonde.core.errors import SondeError
 from sonde.core.keys import Io
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.own_code import refuse_other_than_package
 from sonde.core.selection import ALL_STEPS, StepSet, parse_steps
 from sonde.core.settings import Problems, Rule, Section, is_text, is_whole, kind_of, nearest

@@ -18,7 +18,7 @@ from sonde.capture.config_fields import (
     why_not_a_net_name,
 )
 from sonde.core.errors import SondeError, UsageError
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.own_code import VARIABLE, parse_packages
 from sonde.core.selection import Selection, parse_steps
 from sonde.core.settings import Problems

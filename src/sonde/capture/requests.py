@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from sonde.core.graph import Graph, OpNode
-from sonde.core.op_pattern import NamedOp, OpPattern
-from sonde.core.op_suggestion import suggestion
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.operators.suggestions import suggestion
 from sonde.core.selection import Selection, StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
 

@@ -20,8 +20,8 @@ from sonde.cli.show_text import Listed, Page
 from sonde.cli.terminal import Terminal
 from sonde.core.errors import UsageError
 from sonde.core.keys import Io
-from sonde.core.op_pattern import OpPattern
-from sonde.core.op_suggestion import suggestion
+from sonde.core.operators.patterns import OpPattern
+from sonde.core.operators.suggestions import suggestion
 from sonde.core.selection import StepSet, parse_steps
 from sonde.core.text.number_text import json_value
 from sonde.dump.reader import Dump

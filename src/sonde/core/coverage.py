@@ -70,10 +70,15 @@ class Coverage:
         return bool(self.steps or self.incomplete_steps)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether Sonde stopped observing or recording because of an error, which it reported."""
+        return not {"observation_failed", "sink_failed"}.isdisjoint(self._gaps)
+
+    @property
     def gaps(self) -> tuple[Gap, ...]:
         """The gaps, those that were not chosen first."""
         found = dict(self._gaps)
-        lost = {"observation_failed", "sink_failed", "step_dropped"} & found.keys()
+        lost = self.has_failed or "step_dropped" in found
         if not self.has_observed and not self.is_delegated:
             if self.unobserved_steps and not lost:
                 found["steps_not_reached"] = Gap("steps_not_reached", self._reached())

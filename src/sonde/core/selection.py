@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sonde.core.errors import SondeError
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.op_pattern import OpPattern, selects
+from sonde.core.operators.patterns import OpPattern, selects
 
 _RANGE = re.compile(r"^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$")
 

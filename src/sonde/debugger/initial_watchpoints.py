@@ -10,7 +10,7 @@ from msgspec import structs
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.files.input_file import read_input
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.watch.conditions import RECOMMENDED, Recommended, parse_condition
 from sonde.wire.api import WatchpointDraft, WatchpointFile
 from sonde.wire.shapes import ConditionSpec, WatchpointSpec

@@ -13,7 +13,7 @@ from sonde.core.coverage import CHOSEN
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
-from sonde.core.op_pattern import NamedOp, OpPattern
+from sonde.core.operators.patterns import NamedOp, OpPattern
 from sonde.core.selection import StepSet
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
@@ -159,7 +159,7 @@ class Dump:
     ) -> Iterator[TensorRecord]:
         """The tensors selected, rank by rank, step by step, in execution order.
 
-        ``op`` is a pattern, see ``core.op_pattern``.
+        ``op`` is a pattern, see ``core.operators.patterns``.
         """
         pattern = OpPattern.parse(op) if isinstance(op, str) else op
         for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank):

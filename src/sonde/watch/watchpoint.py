@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import Final, Literal, NamedTuple, Protocol
 
-from sonde.core.op_pattern import OpPattern, parse_all, selects
+from sonde.core.operators.patterns import OpPattern, parse_all, selects
 from sonde.core.statistics import Statistics
 from sonde.watch.conditions import (
     CATALOGUE,

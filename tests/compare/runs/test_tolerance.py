@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sonde.compare.runs.tolerance import OWN, ROUNDOFF, Signal, allow
 from sonde.compare.sequence_alignment import align_sequences
-from sonde.core.operators import behaviour_of, kind_of
+from sonde.core.operators.kinds import behaviour_of, kind_of
 
 RNG = np.random.default_rng(0)
 Array = NDArray[np.float64]

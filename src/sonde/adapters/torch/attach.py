@@ -30,7 +30,7 @@ from sonde.capture.session import Session
 from sonde.core import own_code
 from sonde.core.coverage import Coverage
 from sonde.core.errors import UsageError
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.debugger.settings import DebuggerOptions
 from sonde.dump.layout import rank_layout
 from sonde.dump.sinks.steps import make_room

@@ -41,21 +41,31 @@ class DumpReport:
         coverage = self.coverage
         if coverage.is_delegated and not coverage.has_observed:
             return
-        if self.files.written.files:
+        if self.files.written.steps:
             self.report(self._written())
-        elif self.overflow is None and (self.failure is None or not coverage.has_observed):
+        elif self._is_unexplained:
             self.report(not_dumped(self._why_not()))
         if self.failure is not None and not self.failure.ops and coverage.has_observed:
             self.report("sonde: no op raised an exception")
         if self.overflow is not None:
             _print_verdict(self.overflow, self.files.rank, coverage, self.report)
 
+    @property
+    def _is_unexplained(self) -> bool:
+        """Whether no other line says why nothing was dumped: a failure, no exception, a verdict."""
+        coverage = self.coverage
+        if coverage.has_failed or self.overflow is not None:
+            return False
+        return self.failure is None or not coverage.has_observed
+
     def _written(self) -> str:
         written = self.files.written
         steps = f"step{'s' if len(written.steps) > 1 else ''} {step_set(written.steps)}"
         what = "wrote the graphs of" if self.files.graphs_only else "dumped"
+        # After a failure it is not known of which ops there are files.
+        ops = "" if self.coverage.has_failed else f"{count_text(self._ops(), 'op')}, "
         return (
-            f"sonde: {what} {steps}: {count_text(self._ops(), 'op')}, "
+            f"sonde: {what} {steps}: {ops}"
             f"{count_text(written.files, 'file')}, {size_text(written.nbytes)} in "
             f"{self.files.rank.root}"
         )

@@ -12,8 +12,8 @@ from sonde.adapters.torch.eager.naming.scopes import plain_scope
 from sonde.capture.requests import named
 from sonde.core.errors import UsageError
 from sonde.core.graph import OpNode
-from sonde.core.op_pattern import OpPattern
-from sonde.core.operators import is_composed
+from sonde.core.operators.kinds import is_composed
+from sonde.core.operators.patterns import OpPattern
 
 DumpTarget = nn.Module | type[nn.Module] | Callable[..., object] | str
 

@@ -26,7 +26,7 @@ from sonde.compare.runs.result import (
 from sonde.compare.runs.run_side import RunSide, SideOp
 from sonde.compare.runs.tensor_pairs import PendingPair, pending_pairs
 from sonde.compare.runs.verdict import reach_verdict
-from sonde.core.operators import is_plumbing
+from sonde.core.operators.kinds import is_plumbing
 from sonde.dump.reader import Dump
 
 _OTHER_NETWORK = 0.8

@@ -18,7 +18,7 @@ from sonde.compare.runs.tensor_pairs import PendingPair, ValuePair
 from sonde.compare.runs.tolerance import GAIN, ROUNDOFF, Signal, allow
 from sonde.core.dtypes import BY_NAME
 from sonde.core.errors import DumpError
-from sonde.core.operators import is_heavy, is_plumbing
+from sonde.core.operators.kinds import is_heavy, is_plumbing
 
 _LEAST_SIMILAR = 3
 _SIMILAR_FACTOR = 3.0

@@ -9,7 +9,7 @@ from sonde.compare.runs.run_side import Output, RunSide, SideOp, SideValue
 from sonde.core.errors import DumpError
 from sonde.core.graph import GRADIENTS, Kind, OpNode, Phase, TensorSpec
 from sonde.core.keys import Io
-from sonde.core.operators import kind_of
+from sonde.core.operators.kinds import kind_of
 from sonde.dump.reader import Dump
 from sonde.dump.tensor_record import TensorRecord
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from sonde.core.graph import Kind, Phase, Source, TensorSpec
 from sonde.core.keys import Io
-from sonde.core.operators import behaviour_of, is_plumbing
+from sonde.core.operators.kinds import behaviour_of, is_plumbing
 from sonde.dump.tensor_record import TensorRecord
 
 

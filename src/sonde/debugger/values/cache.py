@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
-from sonde.core.op_pattern import OpPattern
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.trainee import Held
 from sonde.debugger.values.graphs import gradient_name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonde.core.keys import Io, TensorKey
-from sonde.core.op_pattern import OpPattern, selects
+from sonde.core.operators.patterns import OpPattern, selects
 from sonde.dump import layout
 from sonde.dump.graph_files.pb import GraphFile
 from sonde.dump.op_names import OpNames

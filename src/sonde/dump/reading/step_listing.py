@@ -9,7 +9,7 @@ from pathlib import Path
 from sonde.core.errors import DumpError
 from sonde.core.graph import LEAF_TYPES, OpNode
 from sonde.core.keys import Io
-from sonde.core.op_pattern import NamedOp
+from sonde.core.operators.patterns import NamedOp
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.file_names import read_mapping

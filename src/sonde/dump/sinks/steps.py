@@ -135,7 +135,8 @@ class StepFiles(Sink):
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
     def _place_step(self, directory: Path | None, end: StepEnd) -> None:
-        self.written.steps.append(end.step)
+        if self.running.files or self.graphs_only:
+            self.written.steps.append(end.step)
         self.written.add(self.running.nbytes, self.running.files)
         self.running = Written()
         for graph in (end.graph, *end.parts):

@@ -10,7 +10,7 @@ import numpy as np
 
 from sonde.core.errors import SondeError, UsageError
 from sonde.core.graph import but_gradients
-from sonde.core.op_pattern import OpPattern, parts_of
+from sonde.core.operators.patterns import OpPattern, parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line

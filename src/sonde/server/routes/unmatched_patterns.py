@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from sonde.core.errors import UsageError
-from sonde.core.op_pattern import NamedOp, OpPattern
-from sonde.core.op_suggestion import suggestion
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.operators.suggestions import suggestion
 from sonde.server.graph.index import GraphIndex
 from sonde.server.run import Run
 from sonde.watch.conditions import CATALOGUE

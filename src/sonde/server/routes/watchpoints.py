@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from sonde.core.errors import UsageError
-from sonde.core.op_pattern import parse_all, selects
+from sonde.core.operators.patterns import parse_all, selects
 from sonde.debugger.initial_watchpoints import recommended_draft
 from sonde.server.graph.index import GraphIndex
 from sonde.server.http.endpoint import Call, Endpoints

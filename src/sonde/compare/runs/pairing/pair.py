@@ -23,7 +23,7 @@ from sonde.compare.runs.pairing.leaves import pair_leaves
 from sonde.compare.runs.pairing.root_names import translate_roots
 from sonde.compare.runs.run_side import RunSide, SideOp, SideValue
 from sonde.compare.sequence_alignment import align_sequences
-from sonde.core.operators import is_plumbing
+from sonde.core.operators.kinds import is_plumbing
 
 _ROUNDS = 8
 _ENOUGH = 3.0

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from sonde.core import operators
-from sonde.core.op_pattern import NamedOp, OpPattern, parts_of
+from sonde.core.operators import kinds
+from sonde.core.operators.patterns import NamedOp, OpPattern, parts_of
 
 _MOST: Final = 3
 _LISTED: Final = 6
@@ -103,8 +103,8 @@ def _mindspore_names(ops: list[NamedOp]) -> Iterable[str]:
     types = list(_types(ops))
     return (
         name
-        for name in sorted(operators.MINDSPORE_NAMES)
-        if any(operators.computes(name, each) for each in types)
+        for name in sorted(kinds.MINDSPORE_NAMES)
+        if any(kinds.computes(name, each) for each in types)
     )
 
 

@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from sonde.core import operators
 from sonde.core.errors import SondeError
 from sonde.core.graph import GRADIENTS
+from sonde.core.operators import kinds
 from sonde.core.text.linear_regex import LinearRegex
 
 _REGEX: Final = re.compile(r"^name-regex\((.*)\)$", re.DOTALL)
@@ -108,11 +108,11 @@ class OpPattern:
     ) -> bool:
         """Whether an op, or a leaf, is one that the pattern names; ``!`` plays no part.
 
-        ``scope`` None: the one that the full name of an op begins with.
+        ``scope``: that of a leaf; the full name of an op begins with its own.
         """
-        if scope is None:
-            scope = "" if is_leaf else name.rpartition("/")[0]
-        return self._test(name, op_type, scope, is_leaf)
+        if not is_leaf and "/" in name:
+            scope = name.rpartition("/")[0]
+        return self._test(name, op_type, scope or "", is_leaf)
 
 
 def selects(
@@ -209,17 +209,15 @@ def _qualified_test(text: str) -> Callable[[str, str, str, bool], bool] | None:
 
 
 def _function_test(function: str) -> Callable[[str, str, str, bool], bool]:
-    if function[0].isupper() or operators.is_composed(function):
-        return lambda _name, op_type, _scope, leaf: (
-            not leaf and operators.computes(function, op_type)
-        )
+    if function[0].isupper() or kinds.is_composed(function):
+        return lambda _name, op_type, _scope, leaf: not leaf and kinds.computes(function, op_type)
     stem = _stem(function)
     gradients = (f"{stem}_backward", f"{stem}_backward_data")
     return lambda _name, op_type, _scope, leaf: (
         not leaf
         and (
             _stem(op_type) in (stem, *gradients)
-            or (operators.computes(function, op_type) and "backward" in op_type)
+            or (kinds.computes(function, op_type) and "backward" in op_type)
         )
     )
 
@@ -233,8 +231,8 @@ def _stem(op_type: str) -> str:
 
 def _word_test(word: str) -> Callable[[str, str, str, bool], bool]:
     lower = word.lower()
-    is_complete = operators.is_complete_name(word)
-    computes = is_complete or operators.is_composed(word)
+    is_complete = kinds.is_complete_name(word)
+    computes = is_complete or kinds.is_composed(word)
     modules = [word]
 
     def test(name: str, op_type: str, scope: str, is_leaf: bool) -> bool:
@@ -242,7 +240,7 @@ def _word_test(word: str) -> Callable[[str, str, str, bool], bool]:
             return True
         if is_leaf and (name == word or name.rpartition(".")[2] == word):
             return True
-        if computes and not is_leaf and operators.computes(word, op_type):
+        if computes and not is_leaf and kinds.computes(word, op_type):
             return True
         return not is_complete and lower in op_type.lower()
 

@@ -1,9 +1,9 @@
 """Which names of operators in PyTorch and MindSpore mean the same operator.
 
-Patterns (``core.op_pattern``) select ops, and comparisons pair ops of both frameworks, by the table
-in ``core.operator_names``. The names of one *operator* compute the same; operators of one *kind*
-may correspond to each other when two runs are compared; the *behaviour* is how an op propagates the
-errors of its inputs, which `compare.runs.tolerance` needs.
+Patterns (``core.operators.patterns``) select ops, and comparisons pair ops of both frameworks, by
+the table in ``core.operators.names``. The names of one *operator* compute the same; operators of
+one *kind* may correspond to each other when two runs are compared; the *behaviour* is how an op
+propagates the errors of its inputs, which `compare.runs.tolerance` needs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from sonde.core.operator_names import (
+from sonde.core.operators.names import (
     ALSO,
     COMPOSED,
     GRADIENT_ENDS,

@@ -1,8 +1,8 @@
-"""The one table of the names of operators in PyTorch and MindSpore; ``core.operators`` reads it.
+"""The one table of the names of operators in PyTorch and MindSpore.
 
-An entry of ``KINDS`` has the names of the operators of a kind. Names with capitals are MindSpore's,
-the others are types of ATen and functions of torch. The names of one operator stand together; ``|``
-divides operators.
+``core.operators.kinds`` reads it. An entry of ``KINDS`` has the names of the operators of a kind.
+Names with capitals are MindSpore's, the others are types of ATen and functions of torch. The names
+of one operator stand together; ``|`` divides operators.
 """
 
 from __future__ import annotations
