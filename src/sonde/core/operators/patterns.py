@@ -255,7 +255,7 @@ def _is_in_module(modules: list[str], name: str, scope: str, is_leaf: bool) -> b
     """Whether an op, or a leaf, is in a module whose path has these names, one after the other."""
     names = [part.name for part in parts_of(scope)]
     if is_leaf and not names:  # A graph whose leaves have no scope.
-        names = name.split(".")[:-1]
+        names = name.removesuffix(".grad").split(".")[:-1]
     size = len(modules)
     return any(
         names[start : start + size] == modules
