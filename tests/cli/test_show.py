@@ -395,6 +395,14 @@ class TestMistakes:
         small_dump(tmp_path)
         assert "; the op types are log, mul" in shown.fails(tmp_path, "--op", "qqqqqqqq")
 
+    def test_a_dump_without_tensors(self, tmp_path: Path, shown: Shown) -> None:
+        small_dump(tmp_path)
+        for file in tmp_path.rglob("*.npy"):
+            file.unlink()
+        for file in tmp_path.rglob("statistic.csv"):
+            file.unlink()
+        assert "the dump has no tensors" in shown.fails(tmp_path, "--op", "log")
+
     def test_a_step_that_is_not_there(self, tmp_path: Path, shown: Shown) -> None:
         small_dump(tmp_path)
         assert "step 3 is not in the dump; its steps are 0|5" in shown.fails(tmp_path, "--step", 3)

@@ -182,6 +182,8 @@ def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> 
     """The pattern; UsageError if it matches no op."""
     pattern = OpPattern.parse(text)
     ops = dump.named_ops(step=steps, rank=rank)
+    if not ops:
+        raise UsageError("the dump has no tensors of these steps, only graphs", slug="usage")
     if not any(pattern.matches(*op) for op in ops):
         hint = suggestion(pattern, ops) or "; 'sonde show DIR' lists the types there are"
         raise UsageError(f"{text!r} matches no op in the dump{hint}", slug="usage")
