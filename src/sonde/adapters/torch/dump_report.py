@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sonde.capture.requests import SelectionRequest, ToggledRequest
 from sonde.core.coverage import Coverage
-from sonde.core.selection import step_set
 from sonde.core.text.number_text import count_text, size_text
 from sonde.dump.layout import RankLayout
 from sonde.dump.sinks.failure import FailureDump
@@ -41,7 +40,7 @@ class DumpReport:
         coverage = self.coverage
         if coverage.is_delegated and not coverage.has_observed:
             return
-        if self.files.written.steps:
+        if self.files.written.steps.ranges:
             self.report(self._written())
         elif self._is_unexplained:
             self.report(not_dumped(self._why_not()))
@@ -60,7 +59,8 @@ class DumpReport:
 
     def _written(self) -> str:
         written = self.files.written
-        steps = f"step{'s' if len(written.steps) > 1 else ''} {step_set(written.steps)}"
+        steps = str(written.steps)
+        steps = f"step {steps}" if steps.isdecimal() else f"steps {steps}"
         what = "wrote the graphs of" if self.files.graphs_only else "dumped"
         # After a failure it is not known of which ops there are files.
         ops = "" if self.coverage.has_failed else f"{count_text(self._ops(), 'op')}, "

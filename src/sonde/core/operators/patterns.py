@@ -37,8 +37,13 @@ _FUNCTION: Final = re.compile(
     r"(?:torch\.Tensor\.|(?:torch\.)?nn\.functional\.|torch\.|F\.|(?:mindspore\.)?(?:ops|mint)\.)"
     r"(\w+(?:\.\w+)?)"
 )
+_MOST_REMEMBERED: Final = 50_000
 _NETWORK_NAMES: Final = ("net", "model", "module")
 """Variables whose network is called ``network`` in scopes, see ``docs/names.md``."""
+
+
+Test = Callable[[str, str, str, bool], bool]
+"""Whether a name, a type, a scope, of a leaf or not, are selected."""
 
 
 class NamedOp(NamedTuple):
@@ -75,9 +80,7 @@ class OpPattern:
 
     text: str
     excludes: bool = False
-    _test: Callable[[str, str, str, bool], bool] = field(
-        default=lambda *_: False, compare=False, repr=False
-    )
+    _test: Test = field(default=lambda *_: False, compare=False, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> OpPattern:
@@ -137,7 +140,7 @@ def parse_all(texts: Iterable[str]) -> tuple[OpPattern, ...]:
 # ------------------------------------------------------------------------------ the forms
 
 
-def _test_of(text: str) -> Callable[[str, str, str, bool], bool]:
+def _test_of(text: str) -> Test:
     if text.startswith("name-regex"):
         regex = _regex(text)
         return lambda name, _type, _scope, _leaf: regex.matches(name)
@@ -145,7 +148,25 @@ def _test_of(text: str) -> Callable[[str, str, str, bool], bool]:
         return _path_test(text)
     if _LAST_PART.search(text):
         return lambda name, _type, _scope, _leaf: name.rpartition("/")[2] == text
-    return _dotted_test(text) if "." in text or "::" in text else _word_test(text)
+    return _remembered(_dotted_test(text) if "." in text or "::" in text else _word_test(text))
+
+
+def _remembered(test: Test) -> Test:
+    """``test`` with its answers for ops remembered, which depend on type and scope alone. A graph
+    has many more ops than modules."""
+    known: dict[tuple[str, str], bool] = {}
+
+    def remembered(name: str, op_type: str, scope: str, is_leaf: bool) -> bool:
+        if is_leaf:
+            return test(name, op_type, scope, is_leaf)
+        found = known.get((op_type, scope))
+        if found is None:
+            if len(known) > _MOST_REMEMBERED:
+                known.clear()
+            found = known[op_type, scope] = test(name, op_type, scope, is_leaf)
+        return found
+
+    return remembered
 
 
 def _regex(text: str) -> LinearRegex:
@@ -160,21 +181,26 @@ def _regex(text: str) -> LinearRegex:
         ) from None
 
 
-def _path_test(text: str) -> Callable[[str, str, str, bool], bool]:
+def _path_test(text: str) -> Test:
     path = text.strip("/")
     parts = path.split("/")
 
     def is_anchored(name: str, _type: str, scope: str, _leaf: bool) -> bool:
         return name == text or f"{scope}/".startswith(f"{path}/")
 
-    def is_relative(name: str, _type: str, scope: str, is_leaf: bool) -> bool:
-        if name == text or (not is_leaf and name.endswith(f"/{text}")):
-            return True
+    def is_in_scope(_name: str, _type: str, scope: str, _leaf: bool) -> bool:
         labels = scope.split("/")
         return any(
             all(map(_is_label, parts, labels[start:]))
             for start in range(len(labels) - len(parts) + 1)
         )
+
+    is_inside = _remembered(is_in_scope)
+
+    def is_relative(name: str, op_type: str, scope: str, is_leaf: bool) -> bool:
+        if name == text or (not is_leaf and name.endswith(f"/{text}")):
+            return True
+        return is_inside(name, op_type, scope, is_leaf)
 
     return is_anchored if parts[0] in _ANCHORS else is_relative
 
@@ -184,7 +210,7 @@ def _is_label(part: str, label: str) -> bool:
     return part in (label, label.rpartition("-")[0])
 
 
-def _dotted_test(text: str) -> Callable[[str, str, str, bool], bool]:
+def _dotted_test(text: str) -> Test:
     qualified = _qualified_test(text)
     modules = text.split(".")
 
@@ -196,7 +222,7 @@ def _dotted_test(text: str) -> Callable[[str, str, str, bool], bool]:
     return test
 
 
-def _qualified_test(text: str) -> Callable[[str, str, str, bool], bool] | None:
+def _qualified_test(text: str) -> Test | None:
     if match := _ATEN.fullmatch(text):
         wanted = match[1]
         return lambda _name, op_type, _scope, _leaf: op_type in (wanted, f"{wanted}_")
@@ -208,7 +234,7 @@ def _qualified_test(text: str) -> Callable[[str, str, str, bool], bool] | None:
     return None
 
 
-def _function_test(function: str) -> Callable[[str, str, str, bool], bool]:
+def _function_test(function: str) -> Test:
     if function[0].isupper() or kinds.is_composed(function):
         return lambda _name, op_type, _scope, leaf: not leaf and kinds.computes(function, op_type)
     stem = _stem(function)
@@ -229,7 +255,7 @@ def _stem(op_type: str) -> str:
     return name.removesuffix("_forward").removesuffix("_with_indices")
 
 
-def _word_test(word: str) -> Callable[[str, str, str, bool], bool]:
+def _word_test(word: str) -> Test:
     lower = word.lower()
     is_complete = kinds.is_complete_name(word)
     computes = is_complete or kinds.is_composed(word)

@@ -14,6 +14,7 @@ from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import append, write_whole
 from sonde.core.graph import Graph
+from sonde.core.selection import StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.core.text.number_text import size_text
 from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
@@ -31,9 +32,19 @@ _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 class Written:
     """The steps, files and bytes that a dump has; hard links are files without bytes."""
 
-    steps: list[int] = field(default_factory=list)
     files: int = 0
     nbytes: int = 0
+    _ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def steps(self) -> StepSet:
+        return StepSet(tuple(self._ranges))
+
+    def add_step(self, step: int) -> None:
+        """Add a step, which is later than those before it."""
+        follows = bool(self._ranges) and self._ranges[-1][1] + 1 == step
+        first = self._ranges.pop()[0] if follows else step
+        self._ranges.append((first, step))
 
     def add(self, nbytes: int, files: int = 1) -> None:
         self.files += files
@@ -136,7 +147,7 @@ class StepFiles(Sink):
 
     def _place_step(self, directory: Path | None, end: StepEnd) -> None:
         if self.running.files or self.graphs_only:
-            self.written.steps.append(end.step)
+            self.written.add_step(end.step)
         self.written.add(self.running.nbytes, self.running.files)
         self.running = Written()
         for graph in (end.graph, *end.parts):
