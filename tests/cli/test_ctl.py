@@ -185,7 +185,10 @@ def test_a_file_that_holds_no_watchpoints_is_named(
         (["watch", "add", "expression", "max", ">", "1"], "sonde ctl watch add 'max > 1' ["),
         (["watch", "add", "expression", "expression=max > 1"], "ctl watch add 'max > 1' ["),
         (["watch", "add", "nan_count"], "in quotes: sonde ctl watch add 'nan_count > 0' ["),
-        (["watch", "add", "tensor_overflow", "--ops", "network-Net/"], "'Default/network-Net/'?"),
+        (
+            ["watch", "add", "tensor_overflow", "--ops", "network-Nett/"],
+            "mean 'Default/network-Net/'",
+        ),
         (["watch", "add", "expression"], "ctl watch add 'nan_count > 0 or abs_max > 10' ["),
         (
             ["watch", "add", "tensor_too_large", "max_gt=nan"],

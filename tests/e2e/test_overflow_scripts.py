@@ -226,7 +226,9 @@ def test_the_command_itself_names_the_first_producer(tmp_path: Path) -> None:
     number, code = marked_line("exponential")
     assert ended.returncode == 0
     assert ended.stdout == ""
-    assert ended.stderr == (
+    written, _, verdict = ended.stderr.partition("\n")
+    assert written.startswith("sonde: dumped step")
+    assert verdict == (
         "sonde: the first non-finite values were made in step 2 by "
         f"Default/network-Sequential/1-Softmax/exp-op0 at {script}:{number}: {code}\n"
         "sonde: ops with such values: 1 made them, 17 passed them on; "

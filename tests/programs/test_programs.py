@@ -49,7 +49,9 @@ def test_only_the_lines_that_are_due_are_printed(name: str, mode: str, programs:
     ):
         lines = [line for line in stderr.splitlines() if line not in bare.splitlines()]
         assert all(line.startswith("sonde: ") for line in lines), stderr
-        last = lines.pop() if mode == "overflow" else ""
+        last = lines.pop() if mode != "debugger" else ""
+        if mode == "stats":
+            assert ": dumped step" in last
         if mode == "overflow":
             verdict = OVERFLOW_LINES[expected.verdict].removeprefix("sonde: ")
             assert verdict in last

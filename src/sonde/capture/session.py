@@ -80,7 +80,11 @@ class Session:
     _reported: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self.step = self.initial_step
+        self.begin_at(self.initial_step)
+
+    def begin_at(self, step: int) -> None:
+        """Number the first step ``step``."""
+        self.step = self.coverage.first_step = self.coverage.next_step = step
 
     def wanted(self, step: int) -> bool:
         """Whether any sink wants ops of ``step``."""
@@ -155,7 +159,7 @@ class Session:
         for subscription in self._active:
             self._shield(subscription, subscription.sink.end_step, end)
         self._active = ()
-        self.step += 1
+        self._count_step()
         if end.complete:
             self.coverage.steps += 1
         else:
@@ -178,7 +182,11 @@ class Session:
     def skip_step(self) -> None:
         """Count a step in which nothing was wanted or nothing ran."""
         self.drop_step()
+        self._count_step()
+
+    def _count_step(self) -> None:
         self.step += 1
+        self.coverage.next_step = self.step
 
     def switch_off(self) -> None:
         """Stop all sinks after observation has failed; files already written stay."""

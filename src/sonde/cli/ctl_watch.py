@@ -45,7 +45,8 @@ def watch_list(obj: RunTarget, as_json: bool) -> int:
     "--ops",
     multiple=True,
     metavar="PATTERN",
-    help="Only these ops; '!PATTERN' excludes ops. May be repeated.",
+    help="Only these ops: a full name, a module (fc1) or module class (Linear), an operator "
+    "(Conv2D, relu), ...; '!PATTERN' excludes: docs/patterns.md. May be repeated.",
 )
 @click.option("--name", default="", help="The name of the watchpoint.")
 @click.option("--force", is_flag=True, help="Add it even if no op observed so far matches --ops.")

@@ -16,7 +16,7 @@ from sonde.adapters.torch.determinism import Determinism
 from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
-from sonde.capture.options import config_from_options, parse_size
+from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
 from sonde.cli.script import needing_torch, run_program
@@ -40,7 +40,6 @@ StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
 Observed = Literal["evaluation", "data"]
 
-DEFAULT_DIRECTORY = "sonde_dump"
 TERMINATED = 130
 """The exit code of a training that was ended from the debugger: that of Ctrl-C."""
 
@@ -98,6 +97,7 @@ class RunOptions:
     dump_ops: tuple[str, ...]
     stats: bool
     overflow: bool
+    graph: bool
     dump_memory: str | None
     net_name: str | None
     step_by: StepBy
@@ -118,6 +118,7 @@ class RunOptions:
             "--dump-ops": bool(self.dump_ops),
             "--stats": self.stats,
             "--overflow": self.overflow,
+            "--graph": self.graph,
             "--net-name": self.net_name is not None,
         }
         return tuple(name for name, is_given in given.items() if is_given)
@@ -161,8 +162,9 @@ Then show the dump:
     "--dump-ops",
     metavar="PATTERN",
     multiple=True,
-    help="Only these ops: a full name, part of an op type (conv), or 'name-regex(.*fc1.*)', which "
-    "must match the whole name. May be repeated.",
+    help="Only these ops: a full name, a module (fc1) or module class (Linear), an operator "
+    "(Conv2D, relu), part of an op type (conv), 'name-regex(.*fc1.*)'; '!PATTERN' excludes: "
+    "docs/patterns.md. May be repeated.",
 )
 @click.option(
     "--stats",
@@ -175,6 +177,13 @@ Then show the dump:
     is_flag=True,
     help="Dump only ops with NaN or Inf in their outputs, and report the first. Default "
     f"directory: ./{DEFAULT_DIRECTORY}.",
+)
+@click.option(
+    "--graph",
+    is_flag=True,
+    help="Write only the graphs (.ir, .pb) and the order of execution, and no values. Default "
+    f"directory: ./{DEFAULT_DIRECTORY}. The same: $MS_DEV_SAVE_GRAPHS=1, with the directory "
+    "$MS_DEV_SAVE_GRAPHS_PATH.",
 )
 @click.option(
     "--dump-memory",
@@ -248,7 +257,7 @@ def _config(
     if options.dump_file is not None:
         _refuse(options.given_without_a_file(), "cannot be used with --dump FILE")
         return load_config(options.dump_file, environ, memory_budget=memory), None
-    if options.directory is not None or options.stats or options.overflow:
+    if options.directory is not None or options.stats or options.overflow or options.graph:
         config = config_from_options(
             DEFAULT_DIRECTORY if options.directory is None else options.directory,
             environ,
@@ -256,16 +265,17 @@ def _config(
             ops=options.dump_ops,
             stats=options.stats,
             overflow=options.overflow,
+            graph=options.graph,
             net_name=net_name if options.net_name is None else options.net_name,
             memory_budget=memory,
         )
         return config, f"dumping to {config.path}" if options.directory is None else None
-    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats or --overflow")
-    found = dump_variables.config_from_environment(environ, memory_budget=memory)
+    _refuse(options.given_without_a_file(), "needs --dump-to DIR, --stats, --overflow or --graph")
+    found = dump_variables.config_from_environment(environ, memory_budget=memory, net_name=net_name)
     if found is not None:
         return found
     _refuse(() if memory is None else ("--dump-memory",), "needs a dump: --dump or --dump-to")
-    return None, "nothing is dumped; use --stats, --overflow, --dump-to DIR or --dump FILE"
+    return None, "nothing is dumped; use --stats, --overflow, --graph, --dump-to DIR or --dump FILE"
 
 
 def _unused(options: RunOptions, environ: Mapping[str, str]) -> list[str]:

@@ -15,15 +15,19 @@ DUMP_CONFIG = ("SONDE_DUMP_CONFIG", "MINDSPORE_DUMP_CONFIG")
 DEBUGGER_ADDRESS = ("SONDE_DEBUGGER_HOST", "SONDE_DEBUGGER_PORT")
 ENABLE_DEBUGGER = "ENABLE_MS_DEBUGGER"
 GUARD = "SONDE_GUARD"
-VARIABLES = (*DUMP_CONFIG, *DEBUGGER_ADDRESS, ENABLE_DEBUGGER, GUARD)
+SAVE_GRAPHS = "MS_DEV_SAVE_GRAPHS"
+"""1, 2 or 3: graphs are written where no dump is asked for, into ``SAVE_GRAPHS_PATH``."""
+SAVE_GRAPHS_PATH = "MS_DEV_SAVE_GRAPHS_PATH"
+VARIABLES = (*DUMP_CONFIG, *DEBUGGER_ADDRESS, ENABLE_DEBUGGER, GUARD, SAVE_GRAPHS)
 
 CAPTURING = "SONDE_CAPTURING_PROCESS"
 """Set while a capture runs, to the number of its process: programs that it starts are not observed
 by themselves, since they would write to the same dump."""
 
 NO = ("0", "false")
-"""The values by which ``ENABLE_MS_DEBUGGER`` asks for nothing."""
+"""The values by which ``ENABLE_MS_DEBUGGER`` and ``MS_DEV_SAVE_GRAPHS`` ask for nothing."""
 
+_SWITCHES = (ENABLE_DEBUGGER, SAVE_GRAPHS)
 _captures: list[int] = []
 
 
@@ -32,8 +36,7 @@ def asking(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         name
         for name in VARIABLES
-        if environ.get(name)
-        and not (name == ENABLE_DEBUGGER and environ[name].strip().lower() in NO)
+        if environ.get(name) and not (name in _SWITCHES and environ[name].strip().lower() in NO)
     )
 
 

@@ -13,7 +13,8 @@ from sonde.core.coverage import CHOSEN
 from sonde.core.errors import DumpError
 from sonde.core.graph import Graph, OpNode
 from sonde.core.keys import Io
-from sonde.core.selection import OpPattern, StepSet
+from sonde.core.operators.patterns import NamedOp, OpPattern
+from sonde.core.selection import StepSet
 from sonde.dump import layout
 from sonde.dump.bounded_file import read_bytes
 from sonde.dump.graph_files.columns import GraphColumns
@@ -158,7 +159,7 @@ class Dump:
     ) -> Iterator[TensorRecord]:
         """The tensors selected, rank by rank, step by step, in execution order.
 
-        ``op`` is an entry of ``kernels``: a full name, a part of an op type, ``name-regex(...)``.
+        ``op`` is a pattern, see ``core.operators.patterns``.
         """
         pattern = OpPattern.parse(op) if isinstance(op, str) else op
         for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank):
@@ -168,19 +169,20 @@ class Dump:
         """The items of one directory, from which ``tensors`` makes records; cheaper for many."""
         return self._index(directory).items
 
-    def op_types(
+    def named_ops(
         self,
         *,
         step: int | StepSet | None = None,
         rank: int | None = None,
         graph_id: int | None = None,
-    ) -> dict[str, str]:
-        """Full name and type of every op that has tensors here, in execution order."""
-        return {
-            item.name: item.op_type
+    ) -> tuple[NamedOp, ...]:
+        """Every op and leaf that has tensors here, in execution order."""
+        found = {
+            item.name: item.named
             for directory in self.step_dirs(step=step, graph_id=graph_id, rank=rank)
             for item in self._index(directory).items
         }
+        return tuple(found.values())
 
     def constants(
         self, graph_id: int | None = None, rank: int | None = None

@@ -125,7 +125,10 @@ def test_switching_in_the_middle_of_a_step_holds_from_there_on(tmp_path: Path) -
 
 
 def test_a_target_that_is_neither_module_nor_name_is_refused() -> None:
-    with pytest.raises(UsageError, match="takes a module or a name, not int"):
+    with pytest.raises(
+        UsageError,
+        match="takes a module, a class of modules, a function of torch or a pattern, not int",
+    ):
         sonde.set_dump(3)  # type: ignore[arg-type]
     with pytest.raises(SondeError, match="not a regular expression"):
         sonde.set_dump("name-regex(()")

@@ -35,9 +35,10 @@ def failing(path: Path, body: Callable[[], Any], **options: Any) -> BaseExceptio
 
 def said(capfd: pytest.CaptureFixture[str]) -> list[tuple[str, str, Path]]:
     """Op, exception and place of every line about an op that raised; places exist."""
-    err = capfd.readouterr().err
+    *lines, end = capfd.readouterr().err.splitlines()
+    assert end.startswith("sonde: dumped step")
     found = []
-    for line in err.splitlines():
+    for line in lines:
         match = re.fullmatch(
             r"sonde: (\S+) at \S+:\d+ raised (\w+); its inputs(?: and those of \S+)? are in (.+) "
             r"\[op-raised\]",
@@ -353,7 +354,8 @@ def test_a_program_under_sonde_run_ends_as_without_it_and_the_inputs_are_saved(
         "-m", "sonde", "run", "--dump", str(tmp_path / "dump.json"), str(tmp_path / "train.py")
     )
     assert watched.returncode == 1
-    line, _, rest = watched.stderr.partition("\n")
+    line, end, rest = watched.stderr.split("\n", 2)
+    assert end.startswith("sonde: dumped step 2: 1 op, ")
     # Sonde's hooks lead torch through other lines of its own, not through other frames of ours.
     assert rest.splitlines()[:4] == bare.stderr.splitlines()[:4]
     assert rest.splitlines()[-1] == bare.stderr.splitlines()[-1]

@@ -373,6 +373,14 @@ def test_a_dump_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found(check_dump(path, [draft()])) == first
 
 
+def test_a_small_dump_gets_no_index(tmp_path: Path) -> None:
+    path = dumps.write_dump(tmp_path / "d", bad_steps(), rows=COUNTS)
+    before = {each.name for each in path.iterdir()}
+    listed(path)
+    check_dump(path, [draft()])
+    assert {each.name for each in path.iterdir()} == before
+
+
 @pytest.mark.usefixtures("eager_cache")
 def test_a_dump_that_changed_is_listed_again(tmp_path: Path) -> None:
     path = dumps.write_dump(tmp_path / "d", {0: dumps.outputs(dumps.finite(0))})

@@ -378,6 +378,23 @@ def test_of_a_scope_and_its_gradients_the_scope_is_meant() -> None:
     assert find_target(INDEX, backward) == backward
 
 
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("blocks.1.act", "blocks-ModuleList/1-Block/act-Tanh/"),
+        ("blocks.2", "blocks-ModuleList/2-Block/"),
+        ("Loss", "loss-Loss/"),
+    ],
+)
+def test_a_module_to_run_to_is_found_by_its_path_or_class(text: str, target: str) -> None:
+    assert find_target(INDEX, text) == f"Default/network-Net/{target}"
+
+
+def test_words_that_several_ops_fit_name_no_target() -> None:
+    with pytest.raises(UsageError, match="ops match"):
+        find_target(INDEX, "Tanh")
+
+
 def test_leaves_of_two_networks_are_distinguished_and_short_inside_their_own() -> None:
     first, second = "Default/network-Sequential", "Default/network-Sequential_1"
     index = graph(

@@ -144,8 +144,8 @@ class TorchAdapter:
         """Call ``action`` when the session has been closed."""
         self._at_close.append(action)
 
-    def scope_name(self, module: nn.Module | str) -> str | None:
-        """The scope of a module, or of the module at a path such as ``encoder.0``, once known."""
+    def scope_name(self, module: nn.Module) -> str | None:
+        """The scope of a module, once known."""
         return self._scopes.name_of(module)
 
     def abandon_in_child(self) -> None:

@@ -21,7 +21,12 @@ from sonde.capture.config import CaptureConfig
 from sonde.capture.program_end import forget_capture, leave
 from sonde.core.errors import SondeError
 from sonde.core.interruption import pass_on
-from sonde.core.observation_variables import DUMP_CONFIG, asking, is_part_of_capture
+from sonde.core.observation_variables import (
+    DUMP_CONFIG,
+    SAVE_GRAPHS_PATH,
+    asking,
+    is_part_of_capture,
+)
 from sonde.debugger import Terminated
 from sonde.debugger import settings as debugger
 from sonde.debugger.settings import DebuggerOptions
@@ -101,7 +106,9 @@ def _with_paths(environ: Mapping[str, str], directory: str) -> Mapping[str, str]
     if not directory or directory == os.getcwd():
         return environ
     files = {
-        name: os.path.join(directory, environ[name]) for name in DUMP_CONFIG if environ.get(name)
+        name: os.path.join(directory, environ[name])
+        for name in (*DUMP_CONFIG, SAVE_GRAPHS_PATH)
+        if environ.get(name)
     }
     return {**environ, **files}
 

@@ -123,7 +123,7 @@ class StepCycle:
     def begin_at(self, step: int) -> None:
         """Begin the first step again, as number ``step``; what was observed of it is dropped."""
         self._session.drop_step()
-        self._session.step = step
+        self._session.begin_at(step)
         if self._switch.is_observing:
             self._observer.end_step()
         self.begin()

@@ -10,7 +10,6 @@ from typing import Literal
 
 from sonde.compare.options import CompareError, CompareOptions
 from sonde.compare.runs.fault import FaultFinder, is_mixed
-from sonde.compare.runs.kinds import is_plumbing
 from sonde.compare.runs.load import load_side
 from sonde.compare.runs.measure import Measured, MeasureTask, measure_all
 from sonde.compare.runs.overview import loss_of, parts_of
@@ -27,6 +26,7 @@ from sonde.compare.runs.result import (
 from sonde.compare.runs.run_side import RunSide, SideOp
 from sonde.compare.runs.tensor_pairs import PendingPair, pending_pairs
 from sonde.compare.runs.verdict import reach_verdict
+from sonde.core.operators.kinds import is_plumbing
 from sonde.dump.reader import Dump
 
 _OTHER_NETWORK = 0.8

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from sonde.compare.runs.kinds import kind_of
 from sonde.compare.runs.run_side import Output, RunSide, SideOp, SideValue
 from sonde.core.errors import DumpError
 from sonde.core.graph import GRADIENTS, Kind, OpNode, Phase, TensorSpec
 from sonde.core.keys import Io
+from sonde.core.operators.kinds import kind_of
 from sonde.dump.reader import Dump
 from sonde.dump.tensor_record import TensorRecord
 

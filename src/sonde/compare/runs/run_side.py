@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, NamedTuple
 
-from sonde.compare.runs.kinds import behaviour_of, is_plumbing
 from sonde.core.graph import Kind, Phase, Source, TensorSpec
 from sonde.core.keys import Io
+from sonde.core.operators.kinds import behaviour_of, is_plumbing
 from sonde.dump.tensor_record import TensorRecord
 
 

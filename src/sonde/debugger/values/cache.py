@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from sonde.core.graph import OpNode
 from sonde.core.keys import Io
+from sonde.core.operators.patterns import OpPattern
 from sonde.core.sink import OpCall, TensorView
 from sonde.debugger.trainee import Held
 from sonde.debugger.values.graphs import gradient_name
-from sonde.watch.watchpoint import Pattern
 
 SlotKey = tuple[str, Io, int]
 """One input or output of an op: op, input or output, slot."""
@@ -111,7 +111,7 @@ class ValueRecorder:
     def __init__(self, budget_bytes: int) -> None:
         self.values = ValueCache(budget_bytes)
         self._budget = budget_bytes
-        self._ops: dict[str, tuple[Pattern, int]] = {}
+        self._ops: dict[str, tuple[OpPattern, int]] = {}
         self._parameters: dict[str, int] = {}
         # Arrays of this step by token: the input of one op is the output of another.
         self._step = -1
@@ -135,7 +135,7 @@ class ValueRecorder:
             elif text in names:
                 self._parameters[text] = steps
             else:
-                self._ops[text] = (Pattern.parse(text), steps)
+                self._ops[text] = (OpPattern.parse(text), steps)
 
     def reserve(self, nbytes: int) -> None:
         """Reserve ``nbytes`` of the budget for values that are copied elsewhere."""

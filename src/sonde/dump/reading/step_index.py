@@ -7,17 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sonde.core.graph import LEAF_TYPES
 from sonde.core.keys import Io, TensorKey
-from sonde.core.selection import OpPattern
+from sonde.core.operators.patterns import OpPattern, selects
 from sonde.dump import layout
 from sonde.dump.graph_files.pb import GraphFile
 from sonde.dump.op_names import OpNames
 from sonde.dump.reading.directories import DumpProblem, StepDir
 from sonde.dump.reading.step_listing import Item, Listing, list_op, list_step
 from sonde.dump.tensor_record import TensorRecord
-
-_LEAF_TYPE_NAMES = frozenset(LEAF_TYPES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +51,7 @@ class StepIndex:
                 continue
             if pattern is not None:
                 if (wanted := matches.get(item.name)) is None:
-                    is_leaf = item.op_type in _LEAF_TYPE_NAMES
-                    wanted = pattern.matches(item.name, item.op_type, is_leaf=is_leaf)
-                    matches[item.name] = wanted
+                    wanted = matches[item.name] = selects((pattern,), *item.named)
                 if not wanted:
                     continue
             yield self._record(item)

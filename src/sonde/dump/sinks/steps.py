@@ -9,12 +9,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sonde.core.coverage import Coverage
 from sonde.core.errors import DumpError
 from sonde.core.files.atomic_file import append, write_whole
 from sonde.core.graph import Graph
+from sonde.core.selection import StepSet
 from sonde.core.sink import Sink, StepEnd, TensorView
 from sonde.core.text.number_text import duration, size_text
 from sonde.core.text.terminal_text import is_stderr_terminal, write_to_stderr
@@ -29,8 +31,34 @@ _log = logging.getLogger("sonde.dump")
 _MIN_SHOWN_BYTES = 64 * 1024 * 1024
 
 
+@dataclass(slots=True)
+class Written:
+    """The steps, files and bytes that a dump has; hard links are files without bytes."""
+
+    files: int = 0
+    nbytes: int = 0
+    _ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def steps(self) -> StepSet:
+        return StepSet(tuple(self._ranges))
+
+    def add_step(self, step: int) -> None:
+        """Add a step, which is later than those before it."""
+        follows = bool(self._ranges) and self._ranges[-1][1] + 1 == step
+        first = self._ranges.pop()[0] if follows else step
+        self._ranges.append((first, step))
+
+    def add(self, nbytes: int, files: int = 1) -> None:
+        self.files += files
+        self.nbytes += nbytes
+
+
 class StepFiles(Sink):
     """The directories of one rank. A step is written to ``unfinished/`` until its graph is known.
+
+    ``running`` counts the files of the running step, ``written`` those of steps that are kept.
+    ``graphs_only``: there are no files of steps, only graphs and the order of execution.
 
     It is also the last sink of its dump: when a step ends, it writes the graph if that is new and
     renames the directory of the step. Used from the training thread; the writer keeps files and
@@ -43,14 +71,21 @@ class StepFiles(Sink):
         net: str,
         writer: Writer,
         report: Callable[[str], None] | None = None,
+        *,
+        graphs_only: bool = False,
     ) -> None:
         self._report = report
+        self.graphs_only = graphs_only
+        self.running = Written()
+        self.written = Written()
         self.rank = rank
         self._net = net
         self._writer = writer
         self._written: set[int] = set()
+        self._ordered: set[int] = set()
         self._step = -1
         self._directory: Path | None = None
+        self._is_mapped = False
         self.graphs: list[Graph] = []
 
     def write_metadata(self, config: str, facts: Mapping[str, str]) -> None:
@@ -72,6 +107,7 @@ class StepFiles(Sink):
         """The directory for the files of the running step, created at the first call."""
         if self._directory is None or step != self._step:
             self._step = step
+            self._is_mapped = False
             self._directory = self.rank.unfinished_step_dir(self._net, step)
             try:
                 self._directory.mkdir(parents=True, exist_ok=True)
@@ -82,7 +118,10 @@ class StepFiles(Sink):
     def append_mapping(self, line: str) -> None:
         """Add a line to ``mapping.csv``; must precede the file that it names."""
         assert self._directory is not None
-        append(self._directory / MAPPING, line.encode())
+        data = line.encode()
+        append(self._directory / MAPPING, data)
+        self.running.add(len(data), 0 if self._is_mapped else 1)
+        self._is_mapped = True
 
     def is_new(self, graph: Graph) -> bool:
         return graph.id not in self._written
@@ -97,8 +136,8 @@ class StepFiles(Sink):
 
     def end_step(self, end: StepEnd) -> None:
         raise_failure(self._writer)
-        if self._directory is None:  # a step in which nothing was written has none
-            return
+        if self._directory is None and not self.graphs_only:
+            return  # Nothing was written in the step.
         try:
             self._place_step(self._directory, end)
         except OSError as error:
@@ -109,12 +148,20 @@ class StepFiles(Sink):
         """The directory of a step that has ended."""
         return self.rank.step_dir(self._net, end.graph.id, end.step)
 
-    def _place_step(self, directory: Path, end: StepEnd) -> None:
+    def _place_step(self, directory: Path | None, end: StepEnd) -> None:
+        if self.running.files or self.graphs_only:
+            self.written.add_step(end.step)
+        self.written.add(self.running.nbytes, self.running.files)
+        self.running = Written()
         for graph in (end.graph, *end.parts):
             if self.is_new(graph):
                 self._write_graph(graph)
-        steps = execution_order.write_steps([end.step])
-        append(self.rank.global_order_csv(end.graph.id), steps.encode())
+        steps = execution_order.write_steps([end.step]).encode()
+        append(self.rank.global_order_csv(end.graph.id), steps)
+        self.written.add(len(steps), end.graph.id not in self._ordered)
+        self._ordered.add(end.graph.id)
+        if directory is None:
+            return
         target = self.place(end)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._writer.barrier_rename(str(directory), str(target))
@@ -136,9 +183,11 @@ class StepFiles(Sink):
         ):
             if data is not None:
                 self._writer.write_text(str(path), data)
+                self.written.add(len(data))
 
     def drop_step(self) -> None:
         """Remove the running step's directory."""
+        self.running = Written()
         if self._directory is not None:
             self._writer.wait_all()
             shutil.rmtree(self._directory, ignore_errors=True)

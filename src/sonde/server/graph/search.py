@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from sonde.core.errors import UsageError
+from sonde.core.errors import SondeError, UsageError
 from sonde.core.graph import but_gradients
+from sonde.core.operators.patterns import OpPattern, parts_of
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
@@ -85,15 +86,41 @@ def _matches(index: GraphIndex, query: NodesQuery, hits: Mapping[str, int]) -> l
         numbers = _on_line(index, query.file, query.line)
     if query.hits:
         numbers = [number for number in numbers if index.nodes[number].name in hits]
-    names = index.folded
-    for word in query.query.lower().split():
-        numbers = [number for number in numbers if word in names[number]]
+    for word in _words(query.query):
+        numbers = _named(index, numbers, word)
     if query.category is not None and query.category != "tensor":
         category = query.category
         numbers = [number for number in numbers if category in index.nodes[number].categories]
     if query.phase is not None:
         numbers = [number for number in numbers if index.nodes[number].phase == query.phase]
     return list(numbers)
+
+
+def _words(text: str) -> list[str]:
+    """The words that a node must all match; a regular expression may contain spaces."""
+    return [text] if text.strip().startswith("name-regex(") else text.split()
+
+
+def _named(index: GraphIndex, numbers: Iterable[int], word: str) -> list[int]:
+    """The nodes whose name contains ``word``, whatever its case, or that it selects as a pattern,
+    if it is one yet: the user is typing."""
+    names, wanted = index.folded, word.lower()
+    try:
+        pattern = OpPattern.parse(word)
+    except SondeError:
+        return [number for number in numbers if wanted in names[number]]
+    if pattern.excludes:
+        return [number for number in numbers if not _matches_node(pattern, index, number)]
+    return [
+        number
+        for number in numbers
+        if wanted in names[number] or _matches_node(pattern, index, number)
+    ]
+
+
+def _matches_node(pattern: OpPattern, index: GraphIndex, number: int) -> bool:
+    node = index.nodes[number]
+    return pattern.matches(node.name, node.type, node.scope, is_leaf=node.kind != "op")
 
 
 def _on_line(index: GraphIndex, file: str, line: int | None) -> list[int]:
@@ -143,6 +170,8 @@ def find_op(index: GraphIndex, text: str) -> str:
     found = _ending(index, wanted) or [
         index.nodes[n].name for n in np.flatnonzero([wanted in f for f in index.folded])
     ]
+    if not found:
+        found = [index.nodes[number].name for number in _named(index, range(len(index)), text)]
     own = but_gradients(found)
     if len(own) == 1:
         return own[0]
@@ -160,11 +189,23 @@ def find_target(index: GraphIndex, text: str) -> str:
         scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
     ]
     own = but_gradients(paths)
+    if not paths:
+        own = but_gradients(scope.path for scope in index.scopes if _is_module(scope.path, text))
     if len(own) == 1:
         return own[0]
     if not is_scope and not paths:
         return find_op(index, text)
     raise _no_match("scope", paths, text, advice="give the full path")
+
+
+def _is_module(path: str, text: str) -> bool:
+    """Whether a scope is that of the module ``text``, such as ``layers.0.attn`` or ``Linear``."""
+    parts = parts_of(path.rstrip("/"))
+    if not parts or not path.rstrip("/").endswith(parts[-1].label):
+        return False
+    names = [part.name for part in parts]
+    modules = text.split(".")
+    return names[-len(modules) :] == modules or parts[-1].cls == text
 
 
 def _no_match(kind: str, found: list[str], text: str, *, advice: str) -> UsageError:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 from sonde.core.errors import UsageError
-from sonde.core.selection import OpPattern
+from sonde.core.operators.patterns import parse_all, selects
 from sonde.debugger.initial_watchpoints import recommended_draft
 from sonde.server.graph.index import GraphIndex
 from sonde.server.http.endpoint import Call, Endpoints
@@ -56,9 +56,9 @@ async def _graph(run: Run) -> GraphIndex | None:
 
 
 def _has_target(index: GraphIndex, recommended: Recommended, draft: api.WatchpointDraft) -> bool:
-    patterns = [OpPattern.parse(op) for op in draft.ops]
+    patterns = parse_all(draft.ops)
     return any(
         recommended.target in node.categories
-        and (not patterns or any(p.matches(node.name, node.type) for p in patterns))
+        and selects(patterns, node.name, node.type, node.scope, is_leaf=node.kind != "op")
         for node in index.nodes
     )

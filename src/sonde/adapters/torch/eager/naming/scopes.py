@@ -146,13 +146,8 @@ class ScopeRegistry:
         known = self._known(module) or self._add(module, caller, frame or sys._getframe(1))
         return known.scope
 
-    def name_of(self, module: nn.Module | str) -> str | None:
-        """The scope of a known module, or of the module at a path of a tree; None if unknown."""
-        if isinstance(module, str):
-            for known in list(self._modules.values()):
-                if known.path == module and known.module() is not None:
-                    return known.scope.name
-            return None
+    def name_of(self, module: nn.Module) -> str | None:
+        """The scope of a known module; None if it is unknown."""
         found = self._known(module)
         return found.scope.name if found is not None else None
 
