@@ -111,6 +111,13 @@ def parse_size(text: str) -> int:
     return size
 
 
+def mindspore_text(config: CaptureConfig) -> str:
+    """The configuration file with which MindSpore dumps the same steps and ops: tensors, while the
+    ops run. It can dump neither statistics nor overflows alone on a CPU."""
+    plain = replace(config, asynchronous=False, saved_data="tensor", debug_mode="off")
+    return _as_json(plain, 1)
+
+
 def _world_size(environ: Mapping[str, str]) -> int:
     text = environ.get("WORLD_SIZE", "1")
     return int(text) if text.isascii() and text.isdigit() else 1

@@ -41,8 +41,9 @@ class DumpCache:
     A file that is stale or damaged counts as missing.
     """
 
-    def __init__(self, dump: Path) -> None:
-        self._directory = _writable(dump)
+    def __init__(self, dump: Path | None) -> None:
+        """For None nothing is kept."""
+        self._directory = None if dump is None else _writable(dump)
 
     def read(self, name: str, key: Key, kind: type[T]) -> T | None:
         if self._directory is None:
