@@ -182,7 +182,7 @@ class TestRealMindSpore:
         )
         assert code == 1  # LossMonitor raises.
         assert "loss is NAN or INF" in err + text
-        assert f"the first non-finite values were made in step 2 by {LOG} at {script}:24" in err
+        assert f"the first non-finite values were made in step 2 by {LOG} at {script}:22" in err
         assert Dump(out).steps() == (0, 1, 2)
         code, text, _ = run("view", "--check", out, capfd=capfd)
         assert code == 1

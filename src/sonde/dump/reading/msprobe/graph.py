@@ -47,7 +47,7 @@ def build_graph(
     graph_id: int,
 ) -> ProbedGraph:
     """Connect the calls of a step; nodes are in the order in which the calls ended."""
-    builder = _Builder(parents, stacks, _scopes(step, parents))
+    builder = _Builder(parents, stacks, _scopes(step, parents), _parameters(step))
     for call in _in_order_of_end(step.calls, parents):
         builder.add(call)
     return ProbedGraph(
@@ -81,6 +81,14 @@ def _scopes(step: ProbedStep, parents: dict[str, str]) -> dict[str, str]:
     }
 
 
+def _parameters(step: ProbedStep) -> dict[str, dict[str, ProbedTensor]]:
+    """The parameters of each call of a module, by their full names."""
+    return {
+        call.name: {f"{call.module}.{name}": each for name, each in call.parameters.items()}
+        for call in step.calls
+    }
+
+
 def _scope(module: str, classes: dict[str, str]) -> str:
     parts = module.split(".") if module else []
     names = [_ROOT]
@@ -95,6 +103,7 @@ class _Builder:
     parents: dict[str, str]
     stacks: dict[str, tuple[Source, ...]]
     scopes: dict[str, str]
+    parameters: dict[str, dict[str, ProbedTensor]]
     nodes: list[OpNode] = field(default_factory=list)
     tensors: list[StoredPlace] = field(default_factory=list)
     _producers: dict[object, Place] = field(default_factory=dict)
@@ -107,10 +116,9 @@ class _Builder:
         is_update = any(_OPTIMIZER_FILES in each.file for each in sources)
         if is_update or self._is_inside(call.name, _OPTIMIZER):
             call = replace(call, phase="optimizer")
-        for name, tensor in call.parameters.items():
-            full = f"{call.module}.{name}"
-            if full not in self._names:
-                self._add_leaf(full, "parameter", tensor, is_stored=True)
+        for name, tensor in self.parameters[call.name].items():
+            if name not in self._names:
+                self._add_leaf(name, "parameter", tensor, is_stored=True)
         scope = self.scopes[call.name]
         if call.phase == "backward":
             scope = f"{GRADIENTS}{scope}"
@@ -151,11 +159,27 @@ class _Builder:
     def _edge(self, call: ProbedCall, tensor: ProbedTensor) -> Edge:
         identity = tensor.identity
         place = None if identity is None else self._producers.get(identity)
+        place = place or self._parameter(call, tensor)
         if place is None:
             kind: Kind = "parameter" if tensor.requires_grad else "input"
             name = self._unique(f"{call.name}.input.{tensor.slot}")
             place = self._add_leaf(name, kind, tensor, is_stored=False)
         return Edge(*place, tensor.spec)
+
+    def _parameter(self, call: ProbedCall, tensor: ProbedTensor) -> Place | None:
+        """The parameter of the module around a call that a tensor is, if exactly one fits."""
+        known = self.parameters.get(self.parents.get(call.name, ""), {})
+        fitting = [
+            name
+            for name, each in known.items()
+            if (each.spec, each.values, each.checksum)
+            == (tensor.spec, tensor.values, tensor.checksum)
+        ]
+        if len(fitting) != 1:
+            return None
+        if fitting[0] in self._names:
+            return fitting[0], 0
+        return self._add_leaf(fitting[0], "parameter", known[fitting[0]], is_stored=True)
 
     def _add_leaf(self, name: str, kind: Kind, tensor: ProbedTensor, *, is_stored: bool) -> Place:
         """Add a parameter or an input. A parameter that the module recorded has a tensor of its
