@@ -62,3 +62,51 @@ def test_the_losses_of_two_levels_are_equal(
     code, text = run("loss", place / "mix_statistics", place / "L1_tensor", capsys=capsys)
     assert code == 0
     assert "equal in all 2 steps" in text
+
+
+SCRIPT = """
+import torch
+torch.manual_seed(1)
+torch.set_num_threads(1)
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+        self.norm = torch.nn.LayerNorm(8)
+    def forward(self, x):
+        return x + torch.nn.functional.relu(self.norm(self.fc(x)))
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.Sequential(Block(), Block())
+        self.head = torch.nn.Linear(8, 3)
+    def forward(self, x):
+        return self.head(self.blocks(x))
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.randn(4, 8); y = torch.tensor([0, 1, 2, 0])
+opt.zero_grad()
+torch.nn.functional.cross_entropy(net(x), y).backward()
+opt.step()
+"""
+
+
+def test_a_script_is_compared_with_a_dump_by_msprobe(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    own = tmp_path / "kept" / "a" / "dump"
+    words = ("compare", "--steps", "0")
+    code, text = run(
+        *words, "--run", tmp_path / "train.py", "--keep", tmp_path / "kept", place / "mix_tensor",
+        capsys=capsys,
+    )  # fmt: skip
+    assert (code, text.split()[0]) == (0, "aligned")
+    for name in ("L1_tensor", "mix_statistics"):
+        code, text = run(*words, own, place / name, capsys=capsys)
+        assert (code, text.split()[0]) == (0, "aligned"), text
+    for name in ("wrong_L1_tensor", "wrong_mix_statistics"):
+        code, text = run(*words, place / name, own, capsys=capsys)
+        assert code == 1
+        assert "First divergence: step 0, forward" in text
+        assert "Functional.linear.2.forward\n" in text

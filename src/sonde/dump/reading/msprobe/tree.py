@@ -176,6 +176,7 @@ def _item(place: StoredPlace) -> Item:
         tensor.dtype.name,
         tensor.shape,
         dict(tensor.values),
+        is_single=True,
     )
     return Item(
         OpText(place.node_type, place.node, True),
