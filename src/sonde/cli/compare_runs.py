@@ -26,6 +26,7 @@ from sonde.cli.mindspore_python import (
     refuse_without_mindspore,
 )
 from sonde.cli.mindspore_run import dump_environment
+from sonde.cli.progress import progress_bar
 from sonde.cli.script import say
 from sonde.compare.options import CompareError
 from sonde.core.errors import DumpError, UsageError
@@ -175,11 +176,15 @@ def pythons_of(runs: Sequence[str], given: str | None) -> list[MindSporePython |
 def _wait(process: subprocess.Popen[bytes], dump: Path, steps: StepSet) -> bool:
     """Wait for the end of the script, or stop it after the last step; whether it was stopped."""
     last = steps.last
-    while process.poll() is None:
-        if last is not None and last in _steps_in(dump):
-            _stop(process)
-            return True
-        time.sleep(_LOOK_SECONDS)
+    total = sum(stop - start + 1 for start, stop in steps.ranges)
+    with progress_bar("dumping") as show:
+        while process.poll() is None:
+            found = _steps_in(dump)
+            show("steps", len(found), total)
+            if last is not None and last in found:
+                _stop(process)
+                return True
+            time.sleep(_LOOK_SECONDS)
     return False
 
 
