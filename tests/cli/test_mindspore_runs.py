@@ -147,9 +147,12 @@ def test_mindspore_in_a_module_beside_the_script_is_noticed(
     code, _, err = run("run", script, capfd=capfd)
     assert code == 2
     assert "main.py trains with MindSpore" in err
-    script.write_text("import torch\nfrom network import Dense\n")  # Its own business.
-    with pytest.raises(ModuleNotFoundError):
+    script.write_text("import torch\nfrom network import Dense\n")
+    with pytest.raises(ModuleNotFoundError):  # Its own traceback, and then the hint.
         main(["run", str(script)])
+    assert "main.py trains with MindSpore" in capfd.readouterr().err
+    script.write_text("try:\n    import mindspore\nexcept ImportError:\n    print('without')\n")
+    assert run("run", script, capfd=capfd)[:2] == (0, "without\n")
 
 
 def test_a_run_of_mindspore_is_compared_with_a_dump(

@@ -130,12 +130,22 @@ def needs_mindspore(module: str | None, program: Sequence[str]) -> bool:
 def refuse_without_mindspore(name: str) -> None:
     """UsageError if the present environment has no MindSpore for the script ``name``."""
     if find_spec(_NAME) is None:
-        raise UsageError(
-            f"{name} trains with MindSpore, which is not in this environment; name one that has "
-            "it: --python ENV, such as --python .venv-mindspore (made by: python3 -m venv "
-            ".venv-mindspore && .venv-mindspore/bin/pip install mindspore)",
-            slug="mindspore-missing",
-        )
+        raise _missing(name)
+
+
+def hint_at_python(error: BaseException | None, name: str) -> str | None:
+    """The line to print after a script that ended because there is no MindSpore, else None."""
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name == _NAME
+    return str(_missing(name)) if is_missing else None
+
+
+def _missing(name: str) -> UsageError:
+    return UsageError(
+        f"{name} trains with MindSpore, which is not in this environment; name one that has it: "
+        "--python ENV, such as --python .venv-mindspore (made by: python3 -m venv "
+        ".venv-mindspore && .venv-mindspore/bin/pip install mindspore)",
+        slug="mindspore-missing",
+    )
 
 
 def _text_of(file: Path) -> str:
@@ -149,11 +159,13 @@ def _text_of(file: Path) -> str:
 
 
 def _imports_mindspore(text: str) -> bool:
+    """Whether a source cannot run without MindSpore: an import in a function or in ``try`` may
+    never happen, or fail."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    for node in ast.walk(tree):
+    for node in tree.body:
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

@@ -20,6 +20,7 @@ from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import config_from_options, parse_size
 from sonde.cli.mindspore_python import (
     find_mindspore,
+    hint_at_python,
     needs_mindspore,
     python_option,
     refuse_without_mindspore,
@@ -72,6 +73,8 @@ class ScriptRun:
         if isinstance(outcome, Terminated):
             say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
+        if (hint := hint_at_python(outcome, self.module or self.program[0])) is not None:
+            say(hint)
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
