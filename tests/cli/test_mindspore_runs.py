@@ -56,6 +56,15 @@ def run(*words: str | Path, capfd: pytest.CaptureFixture[str]) -> tuple[int, str
     return code, out, err
 
 
+@pytest.fixture(autouse=True)
+def interpreter_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restore what the command replaces when it runs a program or ends with its exit code."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    for name in ("argv", "path", "excepthook"):
+        value = getattr(sys, name)
+        monkeypatch.setattr(sys, name, list(value) if isinstance(value, list) else value)
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
     path = tmp_path / "train_ms.py"
