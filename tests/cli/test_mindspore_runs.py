@@ -219,6 +219,19 @@ class TestRealMindSpore:
         code, text, _ = run("loss", *words, "--run", f"{SCRIPTS / 'twin.py'} gelu", capfd=capfd)
         assert code == 1
 
+    def test_a_dump_of_compiled_parts_alone_is_named(
+        self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        script = tmp_path / "pynative.py"
+        text = (SCRIPTS / "perceptron.py").read_text()
+        script.write_text(text.replace("GRAPH_MODE", "PYNATIVE_MODE"))
+        code, _, err = run(
+            "run", "--python", REAL, "--dump-to", tmp_path / "o", script, capfd=capfd
+        )
+        assert code == 0
+        assert "In PyNative mode MindSpore dumps only what it compiles" in err
+        assert "[mindspore-part]" in err
+
     def test_chosen_steps_and_ops_are_dumped(
         self, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:

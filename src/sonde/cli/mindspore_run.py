@@ -31,6 +31,11 @@ _NOTHING = (
     "the chosen steps, ops and devices"
 )
 
+_NO_BACKWARD = (
+    "the dump has no op of a backward pass. In PyNative mode MindSpore dumps only what it "
+    "compiles, such as the optimizer; train with mindspore.set_context(mode=mindspore.GRAPH_MODE)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MindSporeRun:
@@ -106,8 +111,10 @@ def report_dump(path: Path) -> None:
         f"MindSpore dumped {count_text(tensors, 'tensor')} of "
         f"{count_text(len(steps), 'step')} to {path}; view them: sonde view {path}"
     )
+    if not any(op.phase == "backward" for graph in dump.graphs() for op in graph.ops):
+        say(f"{_NO_BACKWARD} [mindspore-part]")
     hit = first_bad(path)
-    say("no NaN or Inf that is a fault" if hit is None else _origin_text(hit))
+    say("no NaN or Inf that is a fault in the dump" if hit is None else _origin_text(hit))
 
 
 def first_bad(path: Path) -> Hit | None:
