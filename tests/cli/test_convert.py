@@ -34,6 +34,8 @@ def old_dump(tmp_path: Path) -> Path:
             write_bin(place, CONV, "output", 0, nc1hwc0(image), format="NC1HWC0")
             write_bin(place, "conv3.weight", "output", 0, np.ones((3, 3), np.float16))
             write_bin(place, "Default/ReduceMean-op5", "output", 0, np.array(7.5, np.float32))
+    (tmp_path / "old" / ".metadata").mkdir()
+    (tmp_path / "old" / ".metadata" / "data_dump.json").write_text('{"common_dump_settings": {}}')
     return tmp_path / "old"
 
 
@@ -56,6 +58,7 @@ def test_bin_files_of_r1_1_become_a_dump(
     assert (dump.ranks, dump.nets(), dump.steps()) == ((0, 1), ("AlexNet",), (0, 3))
     assert dump.problems == ()
     assert dump.writer() == "mindspore"
+    assert dump.metadata().dump_config == {"common_dump_settings": {}}
     (image,) = dump.tensors(rank=1, step=3, op="conv2d", io="input")
     np.testing.assert_array_equal(image.numpy(), np.full((2, 3, 4, 4), 4, np.float32))
     (scalar,) = dump.tensors(rank=0, step=0, op="reducemean")

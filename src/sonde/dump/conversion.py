@@ -207,9 +207,16 @@ def _with_host_shape(tensor: StoredTensor, graph: Graph | None) -> StoredTensor:
 
 
 def _write_metadata(paths: RankLayout, step: OldStep) -> None:
+    """Say where the dump comes from, and with which configuration it was made, if that is there:
+    ``.metadata`` is beside the directories of networks or devices."""
     if paths.metadata_config.exists():
         return
     paths.metadata.mkdir(parents=True, exist_ok=True)
+    for parent in list(step.files[0].absolute().parents)[:6]:
+        config = parent / ".metadata" / "data_dump.json"
+        if config.is_file() and not config.is_symlink():
+            shutil.copyfile(config, paths.metadata_dump_config)
+            break
     kind = "MindSpore's .bin files" if step.bins else "raw files of Ascend"
     facts = {"ms_version": "", "device_target": "", "converted_from": kind}
     write_whole(paths.metadata_config, json.dumps(facts))

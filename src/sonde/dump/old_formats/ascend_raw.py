@@ -24,7 +24,9 @@ from sonde.dump.old_formats.stored_tensor import StoredTensor, damaged
 
 _NAME = re.compile(r"([^.]+)\.(.+?)\.([0-9]{1,9})\.(?:([0-9]{1,9})\.)?([0-9]{14,18})", re.DOTALL)
 _MAX_MESSAGE = 64 << 20
-_MAX_INLINE = 4 << 30
+_MAX_INLINE = 1 << 30
+_FIRST_BYTES = (b"\x0a", b"\x10", b"\x1a", b"\x22", b"\x32")
+"""How a message can begin: with its version, its time, a tensor or the name of its op."""
 _MAX_TENSORS = 10_000
 _LENGTH_BYTES = 8
 
@@ -174,6 +176,8 @@ def _read_header(path: Path, size: int) -> tuple[str, list[_Described]]:
         else:
             _place(described, _LENGTH_BYTES + length)
             return op_name, described
+    if start[:1] not in _FIRST_BYTES:
+        raise WireError("it begins with neither a length nor a message", 0)
     return _decode(read_bytes(path, _MAX_INLINE, slug="old-dump-file"), 0)
 
 

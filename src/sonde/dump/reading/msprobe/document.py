@@ -57,15 +57,16 @@ class ProbedTensor:
 
     @property
     def identity(self) -> tuple[object, ...] | None:
-        """Equal for tensors with equal dtype, shape and statistics or checksum, where NaN is equal
-        to NaN. None where this does not identify a tensor: without statistics, and if all elements
-        are the same, as those of new biases."""
+        """Equal for tensors with equal dtype, shape and statistics, where NaN is equal to NaN, or
+        without statistics those with equal checksums: msprobe may compute the checksum of a tensor
+        after it has changed. None where this does not identify a tensor: with neither, and if all
+        elements are the same, as those of new biases."""
         values = self.values
-        if not values and not self.checksum:
+        if not values:
+            return (self.spec, self.checksum) if self.checksum else None
+        if prod(self.shape) > 1 and values.get("max") == values.get("min"):
             return None
-        if prod(self.shape) > 1 and values and values.get("max") == values.get("min"):
-            return None
-        return (self.spec, self.checksum, *(repr(number) for number in values.values()))
+        return (self.spec, *(repr(number) for number in values.values()))
 
 
 @dataclass(slots=True)
@@ -92,20 +93,23 @@ class ProbedCall:
 
 @dataclass(frozen=True, slots=True)
 class ProbedStep:
-    """The calls of one step of one rank, in about the order in which they ended."""
+    """The calls of one step of one rank, in about the order in which they ended.
+
+    ``structure`` is equal for steps with the same calls on tensors of the same shapes.
+    """
 
     path: Path
     task: str
     level: str
     framework: str
-    calls: tuple[ProbedCall, ...]
+    structure: int
+    data: dict[str, Any] = field(repr=False, compare=False)
 
     @property
-    def structure(self) -> tuple[object, ...]:
-        """Equal for steps with the same calls on tensors of the same shapes."""
+    def calls(self) -> tuple[ProbedCall, ...]:
+        """Made anew each time: this takes longer than reading the file."""
         return tuple(
-            (call.name, *(tensor.spec for tensor in (*call.tensors, *call.parameters.values())))
-            for call in self.calls
+            _call(name, entry) for name, entry in self.data.items() if isinstance(entry, dict)
         )
 
 
@@ -116,11 +120,19 @@ def read_step(directory: Path) -> ProbedStep:
     data = found.get("data") if isinstance(found, dict) else None
     if not isinstance(found, dict) or not isinstance(data, dict):
         raise DumpError(f"{path}: not a dump.json of msprobe: it has no 'data'", slug="json-file")
-    calls = tuple(
-        _call(str(name), entry) for name, entry in data.items() if isinstance(entry, dict)
-    )
+    shapes: list[object] = []
+    _collect_shapes(data, shapes, 0)
     task, level, framework = (str(found.get(key) or "") for key in ("task", "level", "framework"))
-    return ProbedStep(path, task, level, framework, calls)
+    return ProbedStep(path, task, level, framework, hash((*data, *shapes)), data)
+
+
+def _collect_shapes(value: Any, found: list[object], depth: int) -> None:
+    """The shapes and dtypes of all tensors, in order."""
+    if isinstance(value, dict) and "shape" in value:
+        found.append((str(value["shape"]), str(value.get("dtype"))))
+    elif isinstance(value, dict | list) and depth <= _MAX_DEPTH:
+        for each in value.values() if isinstance(value, dict) else value:
+            _collect_shapes(each, found, depth + 1)
 
 
 def read_parents(directory: Path) -> dict[str, str]:

@@ -47,8 +47,9 @@ def build_graph(
     graph_id: int,
 ) -> ProbedGraph:
     """Connect the calls of a step; nodes are in the order in which the calls ended."""
-    builder = _Builder(parents, stacks, _scopes(step, parents), _parameters(step))
-    for call in _in_order_of_end(step.calls, parents):
+    calls = step.calls
+    builder = _Builder(parents, stacks, _scopes(calls, parents), _parameters(calls))
+    for call in _in_order_of_end(calls, parents):
         builder.add(call)
     return ProbedGraph(
         Graph(graph_id, f"msprobe {step.level}", tuple(builder.nodes)), tuple(builder.tensors)
@@ -70,22 +71,22 @@ def _in_order_of_end(calls: tuple[ProbedCall, ...], parents: dict[str, str]) -> 
     return sorted(calls, key=lambda call: (*end[call.name], place[call.name]))
 
 
-def _scopes(step: ProbedStep, parents: dict[str, str]) -> dict[str, str]:
+def _scopes(calls: tuple[ProbedCall, ...], parents: dict[str, str]) -> dict[str, str]:
     """The scope of each call: that of the module in which it ran, such as
     ``Default/layer1-Sequential/0-Linear``."""
-    classes = {call.module: call.class_name for call in step.calls if call.module}
-    modules = {call.name: call.module for call in step.calls if call.module}
+    classes = {call.module: call.class_name for call in calls if call.module}
+    modules = {call.name: call.module for call in calls if call.module}
     return {
         call.name: _scope(call.module or modules.get(parents.get(call.name, ""), ""), classes)
-        for call in step.calls
+        for call in calls
     }
 
 
-def _parameters(step: ProbedStep) -> dict[str, dict[str, ProbedTensor]]:
+def _parameters(calls: tuple[ProbedCall, ...]) -> dict[str, dict[str, ProbedTensor]]:
     """The parameters of each call of a module, by their full names."""
     return {
         call.name: {f"{call.module}.{name}": each for name, each in call.parameters.items()}
-        for call in step.calls
+        for call in calls
     }
 
 
@@ -172,8 +173,7 @@ class _Builder:
         fitting = [
             name
             for name, each in known.items()
-            if (each.spec, each.values, each.checksum)
-            == (tensor.spec, tensor.values, tensor.checksum)
+            if (each.spec, each.values) == (tensor.spec, tensor.values)
         ]
         if len(fitting) != 1:
             return None

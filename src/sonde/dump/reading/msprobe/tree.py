@@ -24,7 +24,7 @@ from sonde.dump.reading.msprobe.document import (
     read_stacks,
     read_step,
 )
-from sonde.dump.reading.msprobe.graph import ProbedGraph, StoredPlace, build_graph
+from sonde.dump.reading.msprobe.graph import StoredPlace, build_graph
 from sonde.dump.reading.statistic_rows import StatisticRow
 from sonde.dump.reading.step_listing import Item, Listing
 
@@ -145,23 +145,24 @@ class MsprobeRank:
             return found
 
     def graph_id(self, step: ProbedStep, directory: Path) -> int:
-        number = self._ids.setdefault(hash(step.structure), len(self._ids))
+        number = self._ids.setdefault(step.structure, len(self._ids))
         self._places.setdefault(number, directory)
         return number
 
     def graph(self, graph_id: int) -> GraphFile:
         """The graph of the first step that has it."""
-        return GraphFile(self._built(self._places[graph_id], graph_id).graph, "msprobe")
+        directory = self._places[graph_id]
+        stacks = read_stacks(directory)
+        built = build_graph(self.read(directory), read_parents(directory), stacks, graph_id)
+        return GraphFile(built.graph, "msprobe")
 
     def listing(self, step: StepDir) -> Listing:
         """The tensors of a step under their names in its graph."""
-        built = self._built(step.path.parent, step.graph_id or 0)
+        directory = step.path.parent
+        # Lines of code do not change the names of tensors.
+        built = build_graph(self.read(directory), read_parents(directory), {}, step.graph_id or 0)
         items = [_item(place) for place in built.tensors]
         return Listing(step.path, items, [], {}, [])
-
-    def _built(self, directory: Path, graph_id: int) -> ProbedGraph:
-        step = self.read(directory)
-        return build_graph(step, read_parents(directory), read_stacks(directory), graph_id)
 
 
 def _item(place: StoredPlace) -> Item:
