@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from tests.core.checkpoint_bytes import encode_bytes
 from tests.dump.made import LOG, MadeDump, small_dump, small_graph
+from tests.dump.msprobe_dumps import unpack
 from tests.dump.old_formats.made_old_dumps import raw_bytes, tensor_message
 
 from sonde.compare.losses.events import masked_crc32c, read_events
@@ -274,6 +275,13 @@ def _foreign_dump(directory: Path) -> Kind:
     return _dump_of(root, directory)
 
 
+def _msprobe_dump(directory: Path) -> Kind:
+    """The same with the JSON files of a dump by msprobe."""
+    root = unpack(directory / "msprobe") / "L0_statistics"
+    shutil.rmtree(root / "step1")
+    return _dump_of(root, directory)
+
+
 def _dump_of(root: Path, directory: Path) -> Kind:
     def read() -> None:
         dump = Dump(root)
@@ -335,4 +343,5 @@ KINDS: dict[str, Callable[[Path], Kind]] = {
     "log": _log,
     "dump": _dump,
     "foreign_dump": _foreign_dump,
+    "msprobe_dump": _msprobe_dump,
 }
