@@ -20,16 +20,9 @@ from sonde.dump.graph_files.columns import GraphColumns
 from sonde.dump.graph_files.execution_order import read_node_order
 from sonde.dump.graph_files.pb import GraphWriter
 from sonde.dump.layout import RankLayout
-from sonde.dump.reading.directories import (
-    DumpProblem,
-    RankTree,
-    StepDir,
-    find_ranks,
-    refuse_old_format,
-    scan_rank,
-)
+from sonde.dump.reading.directories import DumpProblem, RankTree, StepDir
 from sonde.dump.reading.graph_store import GraphStore
-from sonde.dump.reading.msprobe.tree import find_msprobe, scan_msprobe
+from sonde.dump.reading.scan import scan
 from sonde.dump.reading.side_files import (
     DumpMetadata,
     OverflowEntry,
@@ -57,7 +50,7 @@ class Dump:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path, self._ranks = _scan(Path(path))
+        self.path, self._ranks = scan(Path(path))
         self._lock = threading.RLock()
         self._graphs = GraphStore(self._add_problem)
         self._indices: OrderedDict[StepDir, StepIndex] = OrderedDict()
@@ -317,18 +310,6 @@ class Dump:
             self._add_problem(path, error)
             return {}
         return found if isinstance(found, dict) else {}
-
-
-def _scan(path: Path) -> tuple[Path, dict[int, RankTree]]:
-    """The directory of the dump at ``path``, and what each rank has."""
-    probed = find_msprobe(path)
-    if probed is not None:
-        found, ranks = probed
-        return found, {rank: scan_msprobe(rank, steps) for rank, steps in ranks.items()}
-    trees = {rank: scan_rank(rank, root) for rank, root in find_ranks(path).items()}
-    first = next(iter(trees.values()))
-    refuse_old_format(first)
-    return first.layout.root.parent, trees
 
 
 def _is_in(step: int, wanted: int | StepSet | None) -> bool:
