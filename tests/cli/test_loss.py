@@ -94,7 +94,7 @@ def test_each_side_may_have_its_own_tag_and_pattern(
         (["a.csv", "a.csv", "--regex", "("], "is not a regular expression"),
         (["a.csv", "a.csv", "--png", "no/x.png"], "--png no/x.png cannot be written"),
         (["a.csv", "a.csv", "--tag", "x"], "has no column 'x'"),
-        (["a.csv"], "missing argument 'B'"),
+        (["a.csv"], "loss needs two sides, files or --run 'SCRIPT ARGS' (got 1)"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(

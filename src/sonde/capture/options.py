@@ -31,6 +31,7 @@ SHORT_FORM_CATEGORIES = (
 SHORT_FORM_OVERFLOWS = 100
 """Ops that an overflow dump saves without a configuration file: NaN spreads to every later op."""
 
+_NOT_OF_TENSORS = ("overflow_number", "statistic_category", "own_packages")
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
@@ -124,6 +125,16 @@ def parse_size(text: str) -> int:
     if size < 1:
         raise UsageError(f"{text!r} is not a size such as '512M' or '4G'", slug="size")
     return size
+
+
+def mindspore_text(config: CaptureConfig) -> str:
+    """The configuration file with which MindSpore dumps the same steps and ops: tensors, while the
+    ops run. It can dump neither statistics nor overflows alone on a CPU."""
+    plain = replace(config, asynchronous=False, saved_data="tensor", debug_mode="off")
+    content = json.loads(_as_json(plain, 1))
+    for key in _NOT_OF_TENSORS:  # MindSpore refuses some of them where they have no effect.
+        content["common_dump_settings"].pop(key, None)
+    return json.dumps(content, indent=4, ensure_ascii=False)
 
 
 def _world_size(environ: Mapping[str, str]) -> int:

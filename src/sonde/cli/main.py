@@ -19,6 +19,7 @@ _log = logging.getLogger("sonde.cli")
 COMMANDS = {
     "run": "Run an unmodified script and dump what its operators compute.",
     "show": "Show the contents of a dump.",
+    "convert": "Convert a dump of an old format (.bin files, raw files of Ascend).",
     "compare": "Compare two runs, op by op, and name the first op at fault.",
     "params": "List the parameters of a network, or match those of two networks.",
     "ckpt": "Compare, check and convert checkpoints.",

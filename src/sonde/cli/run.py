@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -17,13 +19,21 @@ from sonde.capture import environment as dump_variables
 from sonde.capture.config import CaptureConfig, load_config
 from sonde.capture.config_fields import why_not_a_net_name
 from sonde.capture.options import DEFAULT_DIRECTORY, config_from_options, parse_size
+from sonde.cli.mindspore_python import (
+    find_mindspore,
+    hint_at_python,
+    needs_mindspore,
+    python_option,
+    refuse_without_mindspore,
+)
 from sonde.cli.own_option import own_option
 from sonde.cli.run_deterministic import determinism_options, requested, without_randomness
-from sonde.cli.script import needing_torch, run_program
+from sonde.cli.script import ProgramNotFoundError, needing_torch, run_program
 from sonde.cli.script_command import (
     ScriptCommand,
     observe_option,
     program_arguments,
+    program_words,
     step_by_option,
 )
 from sonde.core.errors import UsageError
@@ -35,6 +45,9 @@ from sonde.debugger.settings import (
     unused_variables,
 )
 from sonde.logs import say
+
+if TYPE_CHECKING:
+    from sonde.cli.mindspore_run import MindSporeRun
 
 StepBy = Literal["optimizer", "manual"]
 Compiled = Literal["observe", "interpret", "eager"]
@@ -67,6 +80,8 @@ class ScriptRun:
         if isinstance(outcome, Terminated):
             say("the training was ended from the debugger")
             return SystemExit(TERMINATED)
+        if (hint := hint_at_python(outcome, self.module or self.program[0])) is not None:
+            say(hint)
         return outcome
 
     def _attach(self) -> AbstractContextManager[object]:
@@ -107,8 +122,24 @@ class RunOptions:
     no_shuffle: bool
     no_dropout: bool
     compiled: Compiled
+    python: str | None
     module: str | None
     program: tuple[str, ...]
+
+    def given_for_torch(self) -> tuple[str, ...]:
+        """The given options that MindSpore's own dump cannot fulfil."""
+        given = {
+            "--stats": self.stats,
+            "--dump-memory": self.dump_memory is not None,
+            "--step-by": self.step_by != "optimizer",
+            "--observe": bool(self.observe),
+            "--deterministic": self.deterministic,
+            "--seed": self.seed is not None,
+            "--no-shuffle": self.no_shuffle,
+            "--no-dropout": self.no_dropout,
+            "--compiled": self.compiled != "observe",
+        }
+        return tuple(name for name, is_given in given.items() if is_given)
 
     def given_without_a_file(self) -> tuple[str, ...]:
         """The given options that cannot be combined with a configuration file."""
@@ -131,6 +162,7 @@ Examples:
   sonde run --dump-to out --dump-steps '0|5-8' --dump-ops conv train.py
   sonde run --dump data_dump.json -m package.train --epochs 3
   torchrun --nproc-per-node 2 -m sonde run --dump-to out train.py
+  sonde run --python .venv-mindspore --overflow train_mindspore.py
 
 \b
 Then show the dump:
@@ -207,6 +239,7 @@ Then show the dump:
     "observers at the selected ops (default); its graphs, op by op; or by running the selected "
     "steps uncompiled.",
 )
+@python_option
 @own_option
 @program_arguments
 def run(**given: Any) -> Callable[[], BaseException | None]:
@@ -215,8 +248,11 @@ def run(**given: Any) -> Callable[[], BaseException | None]:
     The script ends with the exit code and the traceback that it would have without Sonde.
     Everything after SCRIPT (or after -m MODULE) is passed to the script.
     """
+    options = RunOptions(**given)
     # The program runs outside click, which handles KeyboardInterrupt and broken pipes by itself.
-    return prepare(RunOptions(**given), os.environ).execute
+    if options.python is not None or needs_mindspore(options.module, options.program):
+        return prepare_mindspore(options, os.environ).execute
+    return prepare(options, os.environ).execute
 
 
 def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
@@ -243,6 +279,30 @@ def prepare(options: RunOptions, environ: Mapping[str, str]) -> ScriptRun:
         debugger=debugger,
         compiled=options.compiled,
         unused=_unused(options, environ),
+    )
+
+
+def prepare_mindspore(options: RunOptions, environ: Mapping[str, str]) -> MindSporeRun:
+    """The run of a script that trains with MindSpore; SondeError if the options are invalid."""
+    from sonde.cli.mindspore_run import MindSporeRun  # numpy is slow to import
+
+    words = program_words(options.module, options.program)
+    name = words[0] if options.module is None else options.module
+    if options.python is None:
+        refuse_without_mindspore(name)
+    _refuse(options.given_for_torch(), "cannot be used for MindSpore, which dumps tensors only")
+    python = find_mindspore(options.python or sys.executable)
+    if options.module is None and not os.path.exists(name):
+        raise ProgramNotFoundError(f"can't open file {name!r}: it does not exist")
+    directory = DEFAULT_DIRECTORY if options.overflow else None
+    plain = replace(options, overflow=False, directory=options.directory or directory)
+    config, note = _config(plain, environ, _net_name(name, options.module is not None))
+    file = options.dump_file or next(filter(None, map(environ.get, DUMP_CONFIG)), None)
+    is_own = options.dump_file is None and plain.directory is not None
+    if is_own and config is not None and options.directory is None:
+        note = f"dumping to {config.path}"
+    return MindSporeRun(
+        python, tuple(words), config, None if is_own or file is None else Path(file), note
     )
 
 

@@ -75,7 +75,7 @@ def show(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show the contents of the dump in DIR, written by Sonde or by MindSpore.
+    """Show the contents of the dump in DIR, written by Sonde, MindSpore or msprobe.
 
     Without options: its graphs, steps, ops and sizes, and, for an overflow dump, where NaN or Inf
     first appeared. With --op, --step or --io: tensors with shape, dtype and statistics, in
@@ -191,7 +191,11 @@ def _pattern(dump: Dump, text: str, steps: StepSet | None, rank: int | None) -> 
 
 
 def _show_overview(dump: Dump, rank: int | None, page: Page, *, as_json: bool) -> None:
-    steps = [summarize_step(step) for step in dump.step_dirs(rank=rank)]
+    is_probed = dump.writer(rank) == "msprobe"
+    steps = [
+        summarize_step(step, len(dump.items(step)) if is_probed else None)
+        for step in dump.step_dirs(rank=rank)
+    ]
     overflow = list(dump.overflow(rank=rank))
     if as_json:
         _print_json(_overview_json(dump, rank, steps, overflow), dump)

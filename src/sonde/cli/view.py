@@ -75,7 +75,7 @@ def view(
     as_json: bool,
     **serving: Any,
 ) -> int:
-    """View one dump, or compare two, written by Sonde or by MindSpore.
+    """View one dump, or compare two, written by Sonde, MindSpore or msprobe.
 
     Needs neither the training nor MindSpore. A dump that contains only statistics is shown without
     values.

@@ -101,11 +101,17 @@ class _Work:
     mixed: bool | None = None
     op_counts: tuple[int, int] = (0, 0)
 
+    def _is_coarser(self, dump: Dump) -> bool:
+        """Whether the dump has whole calls where the other one has ops."""
+        writers = {self.a.writer(), self.b.writer()}
+        return dump.writer() == "msprobe" and len(writers) > 1
+
     def compare_rank(self, rank: int, steps: Sequence[int]) -> None:
         finder: FaultFinder | None = None
         parameters: dict[str, str] = {}
         for number, step in enumerate(steps):
-            side_a, side_b = load_side(self.a, step, rank), load_side(self.b, step, rank)
+            side_a = load_side(self.a, step, rank, without_backward=self._is_coarser(self.a))
+            side_b = load_side(self.b, step, rank, without_backward=self._is_coarser(self.b))
             found = align(side_a, side_b, self.options.names, parameters)
             parameters.update(
                 (op.name, other.name)

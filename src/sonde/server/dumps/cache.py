@@ -41,10 +41,9 @@ class DumpCache:
     A file that is stale or damaged counts as missing.
     """
 
-    def __init__(self, dump: Path) -> None:
-        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-        name = xxhash.xxh3_64_hexdigest(str(dump.absolute()).encode())
-        self._directories = (dump / _BESIDE, Path(home) / "sonde" / "index" / name)
+    def __init__(self, dump: Path | None) -> None:
+        """For None nothing is kept."""
+        self._directories: tuple[Path, ...] = () if dump is None else _places(dump)
 
     def read(self, name: str, key: Key, kind: type[T]) -> T | None:
         found = (self._read(directory / name, key, kind) for directory in self._directories)
@@ -80,6 +79,12 @@ def _are_settled(paths: tuple[Path, ...]) -> bool:
     except OSError:
         return False
     return time.time() - newest > _SETTLED_SECONDS
+
+
+def _places(dump: Path) -> tuple[Path, ...]:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = xxhash.xxh3_64_hexdigest(str(dump.absolute()).encode())
+    return dump / _BESIDE, Path(home) / "sonde" / "index" / name
 
 
 def _writable(directories: tuple[Path, ...]) -> Path | None:
