@@ -2,6 +2,7 @@ import type { Command } from "./wire";
 import { dialog, newWatchpoint, openDialog } from "./panels/dialogs";
 import { selectNext } from "./panels/listKeys";
 import { SEARCH_ID } from "./panels/NodeList";
+import { openMenuBeside } from "./state/nodeMenu";
 import { stepsToRun } from "./state/preferences";
 import {
   command,
@@ -98,6 +99,10 @@ function actionOf(key: string): (() => void) | null {
       return () => {
         const { op } = place.value;
         if (op !== "") toggleTick(op, opScope.value === "" ? scopeOf(op) : opScope.value);
+      };
+    case "a":
+      return () => {
+        if (place.value.op !== "") openMenuBeside(place.value.op, true);
       };
     case "c":
       return () => {

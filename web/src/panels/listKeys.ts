@@ -37,6 +37,7 @@ export interface ListKeys {
   readonly tick: () => void;
   readonly open?: () => void;
   readonly close?: () => void;
+  readonly menu?: () => void;
 }
 
 /** The keys of a list that has the focus; others are left to the page. */
@@ -66,6 +67,8 @@ function listAction(key: string, keys: ListKeys): (() => void) | undefined {
       return keys.choose;
     case "v":
       return keys.tick;
+    case "a":
+      return keys.menu;
     default:
       return undefined;
   }
