@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from sonde.core.errors import UsageError
-from sonde.core.graph import but_gradients
+from sonde.core.graph import GRADIENTS, but_gradients
 from sonde.server.graph.index import GraphIndex
 from sonde.wire import api
 from sonde.wire.convert import copy_fields, shown_line, source_line
@@ -150,21 +150,41 @@ def find_op(index: GraphIndex, text: str) -> str:
 
 
 def find_target(index: GraphIndex, text: str) -> str:
-    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path or the end of its
-    path; the path of a scope ends with ``/``. Raises as ``find_op``."""
+    """The op or scope to run to: an op as in ``find_op``, or a scope, by its path, the end of its
+    path, or the path of its module (``layers.0``); the path of a scope ends with ``/``. Raises as
+    ``find_op``."""
     wanted = text.strip("/").lower()
     is_scope = text.endswith("/")
     if not is_scope and (text in index.numbers or _ending(index, wanted)):
         return find_op(index, text)
-    paths = [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"] or [
-        scope.path for scope in index.scopes if f"/{scope.path}".lower().endswith(f"/{wanted}/")
-    ]
+    paths = (
+        [scope.path for scope in index.scopes if scope.path == f"{text.strip('/')}/"]
+        or [path for path in _scope_paths(index) if f"/{path}".lower().endswith(f"/{wanted}/")]
+        or [path for path in _scope_paths(index) if _is_module(path, wanted)]
+    )
     own = but_gradients(paths)
     if len(own) == 1:
         return own[0]
     if not is_scope and not paths:
         return find_op(index, text)
     raise _no_match("scope", paths, text, advice="give the full path")
+
+
+def _scope_paths(index: GraphIndex) -> Iterator[str]:
+    return (scope.path for scope in index.scopes)
+
+
+def module_path(scope: str) -> str:
+    """The path of the module that a scope of the forward pass belongs to: ``layers.0`` for
+    ``Default/network-Net/layers-Sequential/0-Block/``; empty if it is a network itself, or none."""
+    parts = scope.strip("/").split("/")[2:]
+    if scope.startswith(GRADIENTS) or not all("-" in part for part in parts):
+        return ""
+    return ".".join(part.rpartition("-")[0] for part in parts)
+
+
+def _is_module(scope: str, wanted: str) -> bool:
+    return bool(wanted) and f".{module_path(scope)}".lower().endswith(f".{wanted}")
 
 
 def _no_match(kind: str, found: list[str], text: str, *, advice: str) -> UsageError:

@@ -36,6 +36,7 @@ class LiveRank:
         self._status = _WAITING
         self._generation = 0
         self._is_measuring = False
+        self._address = ""
 
     @property
     def step(self) -> int:
@@ -68,6 +69,7 @@ class LiveRank:
     def connect(self, metadata: Metadata, link: RankLink) -> None:
         self.metadata = metadata
         self.link = link
+        self._address = link.address
 
     def measure_speed(self, first: int) -> None:
         """Ask the rank to run one step unobserved, ``first`` or a later one."""
@@ -149,6 +151,7 @@ class LiveRank:
             hit=status.hit if is_paused else None,
             is_measuring=self._is_measuring and self.state not in ("ended", "lost"),
             is_answering=self.link is None or self.link.is_answering,
+            address=self._address,
         )
 
     def _message(self) -> str:
